@@ -17,7 +17,7 @@ from tidings.protocol.messages import Advertise, Quench, Unadvertise
 
 
 class Advertising:
-    """Of one client."""
+    """Advertisements of one client."""
 
     def __init__(self) -> None:
         self._filters: dict[str, Filter] = {}  # by name
@@ -31,7 +31,7 @@ class Advertising:
         return Advertise(input.call, input.name, input.filter)
 
     def unadvertise(self, input: ins.ClientUnadvertise, *, is_up: bool) -> Unadvertise | None:
-        """The same; None: no message is due."""
+        """Withdraw one; None: no message is due."""
         if self._filters.pop(input.name, None) is None or not is_up:
             return None
         self._calls[input.call] = input.name

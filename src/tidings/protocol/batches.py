@@ -29,7 +29,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 def too_large(event: Event, most: int) -> str | None:
-    """Why an event cannot be published where events have at most so many bytes; None: it can."""
+    """Reason why an event exceeds the limit of bytes; None: it fits."""
     size = event_size(event)
     if size <= most:
         return None
@@ -86,8 +86,8 @@ class Page(Generic[T]):
 
 
 def read_upto(records: Sequence[Append], end: int) -> int:
-    """Up to which offset a read of the disk has seen everything, in a log that ends there. A read stops at its count
-    or at its bytes, so a short one does not show the end: only an empty one, or one that reaches it, does."""
+    """Offset up to which a read of the disk has seen everything, in a log that ends at `end`. A read stops at its
+    count or at its bytes, so a short one does not show the end: only an empty one, or one that reaches it, does."""
     return min(records[-1].offset, end) if records else end
 
 

@@ -241,7 +241,7 @@ class Client(PublishingClient):
         )
 
     def _open_waiting(self, left: Listening) -> None:
-        """Its name is free: ask for the next one that waits for it."""
+        """The name is free: send the next subscribe that waits for it."""
         for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
                 self._tokens.resume(listening)
@@ -485,7 +485,7 @@ class Client(PublishingClient):
             self._over(listening, now)
 
     def _over(self, listening: Listening, now: float) -> None:
-        """It has ended, or is detached, as the application wanted."""
+        """The subscription has ended, or is detached, as the application wanted."""
         listening.step("Unsubscribed")
         self._tokens.leave(listening)
         if listening.must_end:

@@ -62,7 +62,7 @@ class NodeDisk:
 
     @property
     def waiting(self) -> int:
-        """How many batches are not yet reported kept."""
+        """Number of batches that are not yet reported kept."""
         return len(self._waiting)
 
     def persist(

@@ -1,4 +1,4 @@
-"""Everything that a node or a client can ask its driver to do.
+"""Effects: requests of a node or a client to its driver.
 
 Rules
 - An effect is a value; a unit test compares lists of them.
@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 
 
 class Channel(StrEnum):
-    """How a message travels."""
+    """Transport of a message."""
 
     LINK = "link"  # in order, on a link of the overlay or to a client
     DATAGRAM = "datagram"  # out of band, to any address; may be lost

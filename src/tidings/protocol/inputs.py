@@ -1,4 +1,4 @@
-"""Everything that can happen to a node or a client.
+"""Inputs: everything that can happen to a node or a client.
 
 Rules
 - An input is a value. Only `handle(input, now)` changes a machine.
@@ -277,7 +277,7 @@ class ClientAsk(_Input, frozen=True):
 
 
 class ClientUnadvertise(_Input, frozen=True):
-    """It will not any more. Answered with None."""
+    """Withdraw an advertisement. Answered with None."""
 
     call: int
     name: str

@@ -12,7 +12,7 @@ class KeptBytes(Protocol):
     """Counts of what is kept, by principal."""
 
     def stored(self, source: str, size: int) -> None:
-        """So many bytes more of this source's events live in the log; below 0: so many fewer."""
+        """Count bytes of this source's events in the log; below 0: so many fewer."""
 
     def publisher_of(self, source: str) -> str:
         """The principal that publishes under this source."""
@@ -24,23 +24,23 @@ class KeptBytes(Protocol):
         """May so many bytes more of dead letters be kept for this principal? They are in memory too."""
 
     def count_letters(self, owner: str, size: int) -> None:
-        """So many bytes more of dead letters are kept; below 0: so many fewer."""
+        """Count kept bytes of dead letters; below 0: so many fewer."""
 
     def records_fit(self, owner: str, size: int) -> bool:
         """May so many bytes more of records of its ended subscriptions be kept? They are in memory too."""
 
     def count_records(self, owner: str, size: int) -> None:
-        """So many bytes more of those records are kept; below 0: so many fewer."""
+        """Count kept bytes of those records; below 0: so many fewer."""
 
     def count_backlog(self, owner: str, size: int) -> None:
-        """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many fewer."""
+        """Count bytes of the log that wait for durable subscriptions of this principal; below 0: so many fewer."""
 
     def is_backlog_over(self, owner: str) -> bool:
         """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""
 
 
 class Unbounded:
-    """Of a broker without a guard: no bytes are counted."""
+    """Bounds of a broker without a guard: no bytes are counted."""
 
     def stored(self, source: str, size: int) -> None:
         pass

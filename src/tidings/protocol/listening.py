@@ -279,7 +279,7 @@ class Listening:
         return tags
 
     def advance(self, position: Position) -> None:
-        """It is committed, and so is all before it: move the token, unless an event was returned."""
+        """An event is committed, and so is all before it: move the token, unless an event was returned."""
         if self.committed is not None:
             self.committed.add(position)
         if self.given_back:

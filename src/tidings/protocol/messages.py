@@ -332,7 +332,7 @@ class Silence(Message, frozen=True, tag="Silence"):
 
 
 class Lost(Message, frozen=True, tag="Lost"):
-    """How many notifications this subscription lost so far, by the name of the policy or bound."""
+    """Number of notifications that this subscription lost so far, by the name of the policy or bound."""
 
     ref: int
     counts: dict[str, int]
@@ -356,7 +356,7 @@ class LogRead(Message, frozen=True, tag="LogRead"):
 
 
 class LogHeld(Message, frozen=True, tag="LogHeld"):
-    """How the log stands, and where its hold does."""
+    """State of the log, and the place of its hold."""
 
     call: int
     log: str

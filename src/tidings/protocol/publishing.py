@@ -61,9 +61,9 @@ class Publishing(msgspec.Struct, eq=False):
         return Failed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
     def refusal(self, most: int) -> Failed | None:
-        """Why a broker that accepts events of so many bytes cannot accept it; None: it can. The application is told
-        at once: a frame that is too large ends the connection, and would be sent again on the next one. Another broker,
-        with a larger limit, may have accepted it before: then its outcome is unknown."""
+        """Reason why a broker that accepts events of so many bytes cannot accept this one; None: it can. The
+        application is told at once: a frame that is too large ends the connection, and would be sent again on the
+        next one. Another broker, with a larger limit, may have accepted it before: then its outcome is unknown."""
         reason = too_large(self.event, most)
         if reason is None or self.broker is None:
             return None if reason is None else Failed(self.call, TooLargeError.code, reason)
@@ -78,7 +78,7 @@ class Publishing(msgspec.Struct, eq=False):
 
 
 def stage_refusal(asked: ClientAsk, most: int) -> Failed | None:
-    """Why a part of a batch cannot be staged in one message; None: it can, or it is another question."""
+    """Reason why a part of a batch cannot be staged in one message; None: it can, or it is another request."""
     if type(asked.message) is not Stage or (size := size_of(asked.message)) <= most:
         return None
     reason = f"a part of {size} bytes; {most} at most: stage its events in several parts"

@@ -217,7 +217,7 @@ class LogTransport(Role):
         return ()
 
     def has_log(self, log: str) -> bool:
-        """Is it one of those?"""
+        """Is this a log of another broker that we know of?"""
         return False
 
     def known(self, log: str) -> int:
@@ -280,7 +280,7 @@ class LogPaths(Role):
         return None
 
     def marks(self, link: str) -> dict[str, int] | None:
-        """How far each log is known that comes over this link; None: an event is missing, or a log has no link."""
+        """Offset up to which each log of this link is known; None: an event is missing, or a log has no link."""
         return {}
 
     def is_settled(self, marks: Mapping[str, int]) -> bool:
@@ -315,7 +315,7 @@ class GroupCommit(Role):
     @property
     @abstractmethod
     def full(self) -> str | None:
-        """Why the group can keep no event at the moment."""
+        """Reason why the group can keep no event at the moment."""
 
     @abstractmethod
     def propose(self, proposals: Sequence[Proposal], now: float) -> None:
@@ -361,7 +361,7 @@ class Quorum(Role):
 
     @abstractmethod
     def trusts(self, peer: str) -> bool:
-        """Is it up, as far as we can tell?"""
+        """Is the member up, as far as we can tell?"""
 
     @abstractmethod
     def flushed(self, number: int, now: float) -> None:
@@ -379,7 +379,7 @@ class PeerSampling(Role):
 
     @abstractmethod
     def size(self, scope: str = "") -> int:
-        """How many members there are, as far as we can tell."""
+        """Number of members, as far as we can tell."""
 
     def loss(self) -> float:
         """The part of messages to members that do not arrive, as far as we can tell."""
@@ -484,7 +484,8 @@ class GroupEntries(Role):
 
     @abstractmethod
     def settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
-        """It was committed before, never will be, or (`full`) when disks have room: answer its publisher."""
+        """The proposal was committed before, never will be, or (`full`) when disks have room: answer its
+        publisher."""
 
     @abstractmethod
     def needs_from(self) -> int:

@@ -44,7 +44,7 @@ class Machine(Protocol):
         """Take one input; what the driver is to do about it, in order."""
 
     def next_deadline(self) -> float | None:
-        """When to hand in `TimerFired`; None: no timer is set."""
+        """Time at which to hand in `TimerFired`; None: no timer is set."""
 
     def check(self) -> None:
         """Raise `AssertionError` when an invariant does not hold."""
@@ -107,13 +107,13 @@ class Events(Protocol):
         """A subscription of one of our clients began."""
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
-        """It ended."""
+        """The subscription ended."""
 
     def advertised(self, advertisement: Advertisement, now: float) -> None:
-        """One of our clients says what it may publish."""
+        """One of our clients advertises what it may publish."""
 
     def unadvertised(self, advertisement: Advertisement, now: float) -> None:
-        """It will not any more."""
+        """One of our clients withdraws an advertisement."""
 
     def parted(self, parted: Parted, now: float) -> None:
         """The overlay itself gives up a neighbour: every slot hears of it."""
@@ -123,7 +123,7 @@ class Events(Protocol):
 
 
 class Sender(Protocol):
-    """How a strategy sends a message; the only way for it to do so."""
+    """Sending of messages by a strategy; the only way for it to do so."""
 
     def __call__(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None: ...
 

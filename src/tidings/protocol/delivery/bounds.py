@@ -128,13 +128,13 @@ class Bounds:
             self._give_up_oldest(held, "bound on age", now)
 
     def oldest_waiting(self, held: Held, now: float) -> float | None:
-        """When the oldest that waits was accepted; None when none waits."""
+        """Time at which the oldest waiting event was accepted; None when none waits."""
         oldest = self._oldest(held, now)
         return None if oldest is None else oldest[0]
 
     def _oldest(self, held: Held, now: float, *, own_log: bool = False) -> tuple[float, str] | None:
-        """Its time, and where it waits: in the queue, or in the log of that name. `own_log`: of events in the own log
-        alone."""
+        """Time of the oldest waiting event, and where it waits: in the queue, or in the log of that name. `own_log`:
+        of events in the own log alone."""
         found: list[tuple[float, str]] = []
         if held.queue and (item := self._first_queued(held, own_log=own_log)) is not None:
             found.append((item.accepted, QUEUE))
@@ -178,7 +178,7 @@ class Bounds:
         self._hooks.touched(held, now)
 
     def _skip(self, held: Held, cursor: Cursor, offset: int, now: float) -> None:
-        """It will not read what is there up to this offset."""
+        """Move the cursor past the entries up to this offset."""
         for passed in cursor.skip(offset):
             cursor.source.release(held, passed, now)
 

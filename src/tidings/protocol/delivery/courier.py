@@ -56,7 +56,7 @@ class Hooks(Protocol):
         """End the subscription and tell its members why."""
 
     def touched(self, held: Held, now: float) -> None:
-        """Its progress changed, or the figures of what it lost."""
+        """The subscription's progress changed, or its counts of losses."""
 
     def delivered(self, held: Held, now: float) -> None:
         """An event was dispatched to a durable subscription."""
@@ -261,7 +261,7 @@ class Courier:
             self.pump(held, now)
 
     def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
-        """It will be read from the log in its turn."""
+        """The event will be read from the log in its turn."""
         held.own.spill(offset)
         if held.durable:
             held.own.owe_later(offset)
@@ -512,7 +512,7 @@ class Courier:
             self._hooks.touched(held, now)
 
     def touched(self, held: Held, now: float) -> None:
-        """Its progress changed without a settlement."""
+        """The subscription's progress changed without a settlement."""
         self._hooks.touched(held, now)
 
     def _settle_letter(self, held: Held, number: int) -> None:
@@ -521,7 +521,7 @@ class Courier:
             self._ports.disk.persist(records)
 
     def lose(self, held: Held, item: Item, reason: str, now: float) -> None:
-        """It will not be told, by a policy or a bound that has a name."""
+        """Drop an event, by a policy or a bound that has a name."""
         self._unkey(held, item)
         self.losses.count_lost(held, item.event, reason, now)
         self.settle(held, item, now)

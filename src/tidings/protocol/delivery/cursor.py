@@ -202,7 +202,7 @@ class Cursor:
         return self.keep_from if self.start is None else max(self.keep_from, self.floor())
 
     def waiting(self) -> int:
-        """How many offsets are owed, as far as that is known without reading."""
+        """Number of owed offsets, as far as it is known without reading."""
         return len(self.progress.owed) - len(self.unread) + len(self.later)
 
     def remember(self, told: Told, filter: Filter) -> None:

@@ -125,14 +125,14 @@ class DeadLetters:
     # -- the end of a box --------------------------------------------------------------------
 
     def ended(self, id: SubscriptionId, now: float) -> None:
-        """Its subscription has ended: the box is kept for a while."""
+        """The subscription of a box has ended: the box is kept for a while."""
         box = self._boxes.get(id)
         if box is not None:
             box.ends_at = now + self._seconds
             self.ending.append((box.ends_at, id))
 
     def resumed(self, id: SubscriptionId) -> None:
-        """Its subscription is there again."""
+        """The subscription of a box is there again."""
         box = self._boxes.get(id)
         if box is not None:
             box.ends_at = None

@@ -49,7 +49,8 @@ def _counted(helds: Iterable[Held]) -> tuple[int, int]:
 
 
 def busiest(helds: Mapping[Any, Held], limit: int, sees: Sees | None = None) -> list[Held]:
-    """Those for which most waits, first; of many, among the first of them. `sees`: which may be shown."""
+    """The subscriptions with most waiting events, first; of many, among the first of them. `sees`: which may be
+    shown."""
     some: Iterable[Held] = helds.values()
     if sees is not None:
         some = (held for held in islice(some, LOOKED_THROUGH) if sees(held.id))

@@ -41,7 +41,7 @@ class Farewell(Message, frozen=True, tag="Farewell"):
 
 
 class FarewellHeard(Message, frozen=True, tag="FarewellHeard"):
-    """Its home has ended it, or never had it."""
+    """Answer: the home has ended the subscription, or never had it."""
 
     subscriber: str
     name: str
@@ -81,7 +81,7 @@ class Farewells:
         return len(self._rows)
 
     def say(self, id: SubscriptionId, home: str, now: float) -> list[Record]:
-        """It was ended here; the records to persist before that is answered."""
+        """The subscription was ended here; the records to persist before that is answered."""
         row = FarewellRow(id, home, now)
         key = _key(id, home)
         records: list[Record] = [Put(FAREWELL, key, msgspec.msgpack.encode(row))]

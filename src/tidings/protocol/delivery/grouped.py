@@ -147,7 +147,7 @@ class Grouped(Serving, GroupEntries):
         return full[0] is not None
 
     def _wait_for(self, offset: int, address: str, call: int) -> bool:
-        """It is committed, and on its way to our disk."""
+        """The publish is committed, and on its way to our disk."""
         pending = self._entering.get(offset)
         if pending is not None:
             pending.waiters.append((address, call))
@@ -229,7 +229,7 @@ class Grouped(Serving, GroupEntries):
                 self.ports.send(address, Refused(call, "refused", PASSED))
 
     def _answer_unsure(self, identity: tuple[str, str], full: str) -> None:
-        """It waits for room on the disks of the group; its publisher does not."""
+        """The publish waits for room on the disks of the group; its publisher does not."""
         pending = self._proposed.get(identity)
         if pending is not None:
             waiters, pending.waiters = pending.waiters, []

@@ -149,7 +149,7 @@ class Held:
         return (self.own, *self.others.values()) if self.others else (self.own,)
 
     def cursor_in(self, log: str) -> Cursor | None:
-        """Its cursor in a log; None when that log is no more."""
+        """Cursor in a log; None when that log is no more."""
         return self.own if log == self.own.log else self.others.get(log)
 
     @property
@@ -166,11 +166,11 @@ class Held:
         return self.told is not None and self.told.was_told(event, cursor.log, offset, accepts)
 
     def owes(self) -> int:
-        """How many events wait for one with bounds, as far as it is known without reading."""
+        """Number of waiting events of a bounded subscription, as far as it is known without reading."""
         return sum(cursor.waiting() for cursor in self.cursors)
 
     def in_hand(self) -> int:
-        """How many events wait here for it, or are with its members."""
+        """Number of events that wait here, or are with members."""
         waiting = len(self.queue) + len(self.unacked) + len(self.blocked) + len(self.barred)
         return waiting + sum(len(cursor.pending) for cursor in self.cursors)
 
@@ -212,7 +212,7 @@ class Held:
         return self.losses
 
     def belongs_to(self, memory: OwnerMemory) -> None:
-        """Its bytes count for this principal from now on."""
+        """Count the subscription's bytes for this principal from now on."""
         if self.memory is not memory:
             used = self.queued_bytes + sum(item.size for item, _ in self.unacked.values())
             self.memory.used -= used
@@ -238,7 +238,7 @@ class Held:
     # -- members ---------------------------------------------------------------------------
 
     def leave_out(self, member: Member) -> None:
-        """It listens no more."""
+        """Remove a member that listens no more."""
         self.members = tuple(other for other in self.members if other is not member)
         self.joining = tuple(other for other in self.joining if other is not member)
 
@@ -248,7 +248,7 @@ class Held:
         return bool(self.queue) and not any(member.credit > 0 for member in self.members)
 
     def ready_member(self) -> Member | None:
-        """Its only member, when no event waits and it has credit: what arrives can go straight to it."""
+        """The only member, when no event waits and it has credit: a new event can go straight to it."""
         if len(self.members) != 1 or self.queue or self.blocked:
             return None
         member = self.members[0]

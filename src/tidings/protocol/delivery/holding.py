@@ -200,7 +200,7 @@ class Holding:
 
     @property
     def held_bytes(self) -> int:
-        """Of the entries that holds keep, each counted for each of them."""
+        """Bytes of the entries that holds keep, each counted for each hold."""
         return sum(kept.bytes for kept in self._kept.values())
 
     # -- what was there before ----------------------------------------------------------------
@@ -231,7 +231,7 @@ class Holding:
 
     @property
     def filters(self) -> dict[str, Filter]:
-        """Those of all holds, by name."""
+        """Filters of all holds, by name."""
         return {name: row.filter for name, row in self.rows.items()}
 
     # -- holding -------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 
 class Item(msgspec.Struct, eq=False):
-    """It waits in a queue, or is with a member that has not acknowledged it."""
+    """An event that waits in a queue, or is with a member that has not acknowledged it."""
 
     event: Event
     size: int  # bytes of the event, encoded

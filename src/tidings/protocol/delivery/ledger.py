@@ -103,7 +103,7 @@ class Ledger:
         return self._forget(offset)
 
     def told(self, offset: int, now: float) -> None:
-        """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
+        """The entry was dispatched to all live subscriptions: its owed ones are known, and its lifetime may end."""
         self.now = max(self.now, now)
         entry = self.entries.get(offset)
         if entry is None:
@@ -126,7 +126,7 @@ class Ledger:
         return start < end and bool(self.entries) and next(reversed(self.entries)) >= start
 
     def available(self, now: float) -> int:
-        """How many entries a subscription that begins now could hear."""
+        """Number of entries that a new subscription could receive."""
         return sum(available(entry, now) for entry in self.entries.values())
 
     # -- rights --------------------------------------------------------------------------
@@ -141,7 +141,7 @@ class Ledger:
                 self._count_backlog(owner, offset, 1)
 
     def release(self, offset: int, owner: str) -> None:
-        """One durable subscription of this owner is owed it no longer."""
+        """One durable subscription of this owner is owed the entry no longer."""
         owners = self._owners.get(offset)
         if owners is not None and owner in owners:
             owners[owner] -= 1
@@ -175,7 +175,7 @@ class Ledger:
             self._lapse(offset)
 
     def _lapse(self, offset: int) -> None:
-        """Its lifetime is over: forget it soon, unless a subscription has a right to it."""
+        """An entry's lifetime is over: forget it soon, unless a subscription has a right to it."""
         entry = self.entries.get(offset)
         if entry is None:
             return
@@ -213,7 +213,7 @@ class Ledger:
         return max(min(lapses, ends), self._next_step)
 
     def collect(self, now: float) -> list[Record]:
-        """One step: the records that forget what is over, at most a budget of it."""
+        """One step of forgetting, within a budget; the records to persist."""
         if now < self._next_step:
             return []
         self.now = max(self.now, now)

@@ -87,7 +87,7 @@ class Memory:
         return told, self._drop(id)
 
     def expire(self, now: float) -> list[Record]:
-        """One step; the records to persist."""
+        """One step of forgetting old records; the records to persist."""
         records: list[Record] = []
         while self.ends and self.ends[0][0] <= now and len(records) < STEP:
             until, id = heappop(self.ends)

@@ -348,7 +348,7 @@ class Registry:
         return records
 
     def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
-        """It is over; what it was told is remembered. The records to persist."""
+        """End a subscription, and remember its deliveries. The records to persist."""
         told = held.remember()
         told.prune(self._ledger.log, self._ledger.first_offset)
         self._unwant(held, now)
@@ -372,8 +372,8 @@ class Registry:
         return records
 
     def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
-        """It was ended at another broker, where it was a guest; the records to persist. A client that subscribed here
-        since then has another one."""
+        """End a subscription that was ended at another broker, where it was a guest; the records to persist. A client
+        that subscribed here since then has another one."""
         held = self.helds.get(id)
         if held is None or not held.durable or held.stored.is_guest or held.stored.attended > ended:
             return []
@@ -448,7 +448,7 @@ class Registry:
             cursor.rights = [Right((span.filter,), NEVER, span.start, span.stop) for span in lane.rights]
 
     def _owe_again(self, held: Held) -> None:
-        """Its bounds act on what it was handed before a restart, and has not settled, too."""
+        """Apply the bounds also to unsettled deliveries from before a restart."""
         if held.has_bounds:
             for offset in held.own.unread:
                 if offset in self._ledger.entries:

@@ -131,8 +131,9 @@ class Replay:
         return owed
 
     def restart(self, held: Held, rights: dict[str, list[Right]], now: float) -> None:
-        """It has another filter: read in the own log what it may want now, and what it was owed before. The replay
-        begins first, so that its entries are pinned when what was owed under the old filter is released."""
+        """The subscription has another filter: read in the own log what it may want now, and what it was owed before.
+        The replay begins first, so that its entries are pinned when what was owed under the old filter is
+        released."""
         cursor = held.own
         cursor.start = cursor.keep_from = cursor.end
         cursor.next = cursor.first = self._ledger.first_offset
@@ -142,7 +143,7 @@ class Replay:
         cursor.progress = LogProgress(heard=cursor.first)
 
     def reopen(self, held: Held, rights: Mapping[str, Sequence[Right]]) -> None:
-        """The same in the logs of other brokers."""
+        """`restart` in the logs of other brokers."""
         for cursor in held.others.values():
             cursor.source.stop(held, cursor)
         held.others = NOTHING

@@ -49,7 +49,7 @@ class Serving(ExactlyOnce):
         return Welcome(self.ports.name, self._group, event_bytes=self.ports.event_bytes)
 
     def subscribers(self) -> int:
-        """How many subscriptions this distributor serves: its own subscribers alone."""
+        """Number of subscriptions that this distributor serves: its own subscribers alone."""
         return len(self._registry.helds)
 
 

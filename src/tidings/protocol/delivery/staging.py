@@ -128,7 +128,7 @@ class Staging:
         )
 
     def _no_room(self, query: str, more: int) -> str | None:
-        """Why so many bytes more of this query may not be staged."""
+        """Reason why so many bytes more of this query may not be staged."""
         own = self._bytes[scope_of(query)]
         if own + more > self._most_bytes:
             return f"{own} bytes are staged, and {self._most_bytes} may be; commit in smaller batches"

@@ -280,7 +280,7 @@ class AgreedViews(Membership, Quorum):
             self._keep([self._row("vote", vote.copy())], partial(self._accepted, sender, message))
 
     def _accepted(self, sender: str, message: ViewPropose, now: float) -> None:
-        """It is kept that we accepted. With virtual synchrony the acknowledgement waits for the flush."""
+        """Our acceptance is on the disk. With virtual synchrony the acknowledgement waits for the flush."""
         number, ballot = message.view.number, message.ballot
         if self._vote.accepted_at != ballot:
             return

@@ -93,7 +93,7 @@ class Prober:
         return now + seconds * (1 + self.health)
 
     def pace(self) -> float:
-        """How many times longer than usual a round should take: as often as answers come too late for any use."""
+        """Factor by which rounds are slowed: it grows as more answers come too late."""
         return min(self.settings.slowest, max(1.0, self.delay / (3 * self.settings.timeout)))
 
     # -- probing ------------------------------------------------------------------------------

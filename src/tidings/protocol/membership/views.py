@@ -41,7 +41,7 @@ class View(msgspec.Struct, frozen=True, array_like=True):
 
     @property
     def quorum(self) -> int:
-        """How many voters decide. The first view needs them all: no other member could tell of it."""
+        """Number of voters that decide. The first view needs them all: no other member could tell of it."""
         return len(self.voters) if self.number == 0 else len(self.voters) // 2 + 1
 
     def has(self, name: str, life: str) -> bool:

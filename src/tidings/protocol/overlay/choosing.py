@@ -168,7 +168,7 @@ def saving_cut(
 
 
 def adaptive_ttl(events_per_change: float, diameter: int) -> int:
-    """How far to look (4.5.3 leaves the rule open; this one is ours): the whole network when there are
+    """Hops to search (4.5.3 leaves the rule open; this one is ours): the whole network when there are
     many events for each change of a subscription, and less of it in proportion when there are fewer. The
     diameter is that of what was looked at so far, so no bound on looking may hang on it alone."""
     if events_per_change >= BREAK_EVEN:

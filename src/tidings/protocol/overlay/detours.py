@@ -56,7 +56,7 @@ class Here(Protocol):
     ports: Ports
 
     def has_given_up(self, peer: str) -> bool:
-        """Is it a neighbour that was away for too long?"""
+        """Was this neighbour away for too long?"""
 
     def take_in(self, peer: str, now: float, then: Callable[[float], None]) -> None:
         """Have it for a neighbour, once that is written down."""
@@ -118,7 +118,7 @@ class Detours:
         self._here.ports.events.parted(Parted(peer, AROUND, is_elsewhere=True), now)
 
     def parted(self, peer: str) -> None:
-        """It is no neighbour any more: not after a restart either, even if the configuration names it."""
+        """The broker is no neighbour any more: not after a restart either, even if the configuration names it."""
         if peer in self._agreed:
             del self._agreed[peer]
             self._gave_way[peer] = None
@@ -158,7 +158,7 @@ class Detours:
         return self._taken_in.get(peer, now) > now
 
     def is_coming_round(self, peer: str, now: float) -> bool:
-        """Is it heard on two ways, for a while?"""
+        """Is the broker heard on two ways, for a while?"""
         return peer in self._agreed or self.is_taken_in(peer, now)
 
     def look_later(self, now: float) -> None:

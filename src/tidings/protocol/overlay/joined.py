@@ -115,7 +115,7 @@ class JoinedOverlay(StaticOverlay):
         return self.ports.log_paths.hears(peer)
 
     def _problem(self, peer: str, now: float) -> str | None:
-        """Why it cannot be a neighbour."""
+        """Reason why a broker cannot be a neighbour."""
         if self._undone.get(peer, now) > now:
             return UNDONE
         self._undone.pop(peer, None)

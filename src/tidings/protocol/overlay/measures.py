@@ -62,7 +62,7 @@ def associativity(measure: Measure, zone: Z, other: Z) -> float:
 
 
 def weight(measure: Measure, zone: Z, other: Z) -> float:
-    """Of a link: the associativity of its ends with each other, both ways."""
+    """Weight of a link: the associativity of its ends with each other, both ways."""
     common = measure.common(zone, other)
     sizes = (measure.size(zone), measure.size(other))
     return sum(min(1.0, common / size) for size in sizes if size > 0)
@@ -133,7 +133,7 @@ class SampledMeasure:
         return at
 
     def error(self, confidence: float = 0.99) -> float:
-        """How far off a share may be, but for one case in 1 / (1 - confidence)."""
+        """Largest error of a share, but for one case in 1 / (1 - confidence)."""
         return math.sqrt(math.log(2 / (1 - confidence)) / (2 * self.points))
 
     def of(self, filters: Iterable[Filter]) -> int:

@@ -91,7 +91,7 @@ class Verdict(Message, frozen=True, tag="Verdict"):
 
 
 class Crowd(Message, frozen=True, tag="Crowd"):
-    """So many brokers are on the sender's side of this link."""
+    """Number of brokers on the sender's side of this link."""
 
     brokers: int
 

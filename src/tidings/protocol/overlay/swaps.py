@@ -110,7 +110,7 @@ class Links(Protocol):
         """Is it a link of ours, up or not?"""
 
     def room(self) -> int:
-        """How many more links we may have, beside those that swaps are making."""
+        """Number of links that we may add, beside those that swaps are making."""
 
     def add(self, link: str, swap: str, address: str) -> list[Record]: ...
 
@@ -221,7 +221,7 @@ class Swaps:
             self._hold(lock.swap, path, lock.cut, at, now, onward)
 
     def _objection(self, sender: str, path: tuple[str, ...], cut: int, at: int) -> str | None:
-        """Why we cannot be part of this; None: we can."""
+        """Reason why we cannot be part of a swap; None: we can."""
         overlay = self._overlay
         if at == 0 or path[at - 1] != sender or not 0 < cut < len(path) or len(set(path)) < len(path):
             return "no path"
@@ -330,7 +330,7 @@ class Swaps:
         self._keep(self._overlay.drop(near), ended)
 
     def _finish(self, held: Held, is_done: bool, now: float) -> None:
-        """It is over here; tell the next broker on the way to our end of the new link."""
+        """The swap is over here; tell the next broker on the way to our end of the new link."""
         if self.held.get(held.swap) is not held:
             return
         new = held.new_link

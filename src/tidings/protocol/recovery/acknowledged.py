@@ -135,7 +135,7 @@ class Acknowledged(Recovery):
         self._needs_less(now)
 
     def _orphan(self, views: list[LogView], now: float) -> None:
-        """They do not come by this link any more; those who had them from us have to know."""
+        """These logs do not come by this link any more; tell the links that had them from us."""
         links = {view.upstream for view in views}
         for view in views:
             view.upstream, view.told = ORPHAN, None
@@ -363,7 +363,7 @@ class Acknowledged(Recovery):
         return view
 
     def _announce(self, view: LogView, now: float) -> None:
-        """It comes over a new link: the others have to know."""
+        """A log comes over a new link: tell the other links."""
         for other in self._up:
             if other != view.upstream:
                 view.trail(other)

@@ -81,7 +81,7 @@ class Proposals:
             self._settle(identity, full=reason)
 
     def settle(self, identity: tuple[str, str], is_kept: bool) -> None:
-        """It was committed before, or never will be."""
+        """The proposal was committed before, or never will be."""
         self.done(identity)
         self._settle(identity, is_kept=is_kept)
 
@@ -89,7 +89,7 @@ class Proposals:
         self._ports.group_entries.settle(identity, is_kept=is_kept, full=full)
 
     def done(self, identity: tuple[str, str]) -> None:
-        """It is committed, or never will be."""
+        """The proposal is committed, or never will be."""
         self._numbers.pop(identity, None)
 
     def number_anew(self) -> None:

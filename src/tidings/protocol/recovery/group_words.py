@@ -113,7 +113,8 @@ class CopyAsk(Message, frozen=True, tag="CopyAsk"):
 
 
 class Copy(Message, frozen=True, tag="Copy"):
-    """All of it up to `upto` that was not forgotten. The log goes on behind it when `upto` is below `end`."""
+    """Page of the log: all entries up to `upto` that were not forgotten. The log goes on behind it when `upto` is
+    below `end`."""
 
     epoch: int
     after: int

@@ -51,7 +51,7 @@ class Trail:
 
 
 class LogView:
-    """One log."""
+    """One log at this broker, with the progress of each link."""
 
     def __init__(self, name: str, upstream: str | None, known: int) -> None:
         self.name = name

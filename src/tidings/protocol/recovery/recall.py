@@ -139,7 +139,7 @@ class Recall:
             self.unheard(broker)
 
     def unheard(self, broker: str) -> None:
-        """It is not behind a neighbour any more."""
+        """A broker is not behind a neighbour any more."""
         if self._behind.pop(broker, None) and self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist([Delete(BEHIND, broker)])
 

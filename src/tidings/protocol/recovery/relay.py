@@ -80,7 +80,7 @@ class Relay:
         return upstream if self._ports.link_interest.agreed(upstream) else None
 
     def _ask_together(self, asks: Iterable[ReplayAsk]) -> set[int]:
-        """Those that go the same way go together; the numbers of those that could go."""
+        """Send requests for the same link together; the numbers of those that could go."""
         ways: dict[str, list[ReplayAsk]] = {}
         for ask in asks:
             link = self._way(ask.log)

@@ -65,7 +65,7 @@ class Resend:
 
 
 def _aged(envelope: Envelope, seconds: float) -> Envelope | None:
-    """The same after so long; None: its time is over."""
+    """Envelope after so long; None: its time is over."""
     if not envelope.remaining and envelope.expires is None:
         return envelope
     expires = None if envelope.expires is None else envelope.expires - seconds

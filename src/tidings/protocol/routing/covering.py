@@ -181,7 +181,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         self._ads.local_removed(filter)
 
     def _published(self, event: Event, now: float) -> None:
-        """One of our clients published it: has one of them said that this may come?"""
+        """One of our clients published the event: has one of them advertised it?"""
         if self._own.accepts(event):
             return
         is_new = self._implicit_until is None

@@ -67,7 +67,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
     kept: int = 2_000  # events that can be sent to those who ask
 
     def at_loss(self, loss: float, levels: int) -> GossipSettings:
-        """The same with the constants that reach what is wanted."""
+        """These settings with the constants for the wanted reliability."""
         found = constants_for(self.wanted, levels, loss=min(0.9, round(loss, 2)))
         return msgspec.structs.replace(
             self, c=found.c, g=found.g, a=found.a, success=found.success, named=True, wanted=0.0
@@ -260,7 +260,7 @@ class TopicGossip(Routing):
         return self.ports.sampling.sample(k, scope)
 
     def _groups(self, event: Event) -> list[str]:
-        """Those of our groups that the event is for."""
+        """Our groups that the event is for."""
         return [topic for topic in self.topics() if self.graph.includes(topic, event.topic or ROOT)]
 
     def _in_group(self, topic: str, envelope: Envelope, came: Rumour | None, now: float) -> None:
@@ -311,7 +311,7 @@ class TopicGossip(Routing):
     # -- links between groups ----------------------------------------------------------------------
 
     def contacts(self, size: int) -> int:
-        """How many members of a group of this size, above one of ours, to know."""
+        """Number of members to know of a group of this size, above one of ours."""
         return min(self.settings.z, size)
 
     def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
