@@ -86,7 +86,7 @@ class Broker(Protocol):
         """The function that hands an input to a client."""
 
     def window(self, options: DeliveryOptions) -> int:
-        """How many notifications are sent ahead of the application's takes."""
+        """Number of notifications that are sent ahead of the application's takes."""
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
         """Ask the broker about itself."""

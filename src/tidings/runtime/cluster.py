@@ -83,7 +83,7 @@ class Cluster:
 
     @property
     def address(self) -> str:
-        """Of all brokers, for a client that may use any."""
+        """Addresses of all brokers, for a client that may use any."""
         return "tidings://" + ",".join(member.address.partition("://")[2] for member in self.members)
 
     async def start(self, number: int, *, listen: str | None = None) -> Member:
@@ -176,7 +176,7 @@ class Cluster:
 
 
 def _ending(code: int) -> str:
-    """How a process ended, by its exit code."""
+    """Text for a process's exit code."""
     return (
         f"was ended by {signal.Signals(-code).name}"
         if code < 0

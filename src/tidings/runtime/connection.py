@@ -449,7 +449,7 @@ class Connection(asyncio.Protocol):
     # -- alive --------------------------------------------------------------------------------
 
     def look(self, now: float, settings: NetworkSettings) -> None:
-        """Is it still there? Called now and then."""
+        """Check that the peer is still there. Called now and then."""
         if self._holds:
             self.last_received = max(self.last_received, now - settings.dead_seconds / 2)
         if now - self.last_received > settings.dead_seconds or (

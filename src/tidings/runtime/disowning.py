@@ -33,7 +33,7 @@ GRACE_SECONDS = (
 
 
 class Disowning:
-    """Of one broker."""
+    """Ends holds and staged events at one broker."""
 
     def __init__(self, server: Server, secured: Secured) -> None:
         self._server = server

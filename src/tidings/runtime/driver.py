@@ -65,7 +65,7 @@ class FetchMeter(Protocol):
         """Read on behalf of this author, now or when it is its turn."""
 
     def fetched(self, request: int, seconds: float) -> None:
-        """It was read, or failed, and handling that took so long."""
+        """A read of the log ended, or failed, and handling that took so long."""
 
 
 class Driver:

@@ -62,7 +62,7 @@ def check_event(event: Event) -> Event:
 
 
 def _is_plain(event: Event) -> bool:
-    """Of the common kind, where only the topic can be wrong? A quick look, never a wrong yes."""
+    """Is the event of the common kind, where only the topic can be wrong? A quick look, never a wrong yes."""
     if not (event.source and event.id and event.lifetime >= 0.0):
         return False
     if event.time is not None or event.expires is not None:
@@ -71,7 +71,7 @@ def _is_plain(event: Event) -> bool:
 
 
 class Gate:
-    """Of one client's connection."""
+    """Gate of one client's connection."""
 
     def __init__(
         self,

@@ -1,4 +1,4 @@
-"""How long things take, in fixed buckets: cheap to count, and histograms of several brokers can be added."""
+"""Histogram of durations in fixed buckets: cheap to count, and histograms of several brokers can be added."""
 
 from __future__ import annotations
 

@@ -81,7 +81,7 @@ class LateListener(Listener[T]):
         return f"forever {self.id.subscriber}/{self.id.name}"
 
     async def _commit_page(self) -> None:
-        """Everything of the page was handled."""
+        """Every event of the page was handled."""
         before, self._after = self._after, dict(self._upto or self._after)
         if not self._durable:
             return
@@ -106,7 +106,7 @@ class LateListener(Listener[T]):
         return await super()._take(timeout)
 
     async def _ask(self, **about: Any) -> Any:
-        """Of the archive. As other calls, it waits while no broker can be reached."""
+        """Ask the archive. As other calls, it waits while no broker can be reached."""
         while True:
             try:
                 return await self._bus.inquire("archive", **about)

@@ -54,7 +54,7 @@ class Neighbour:
         self.features = 0  # kinds of messages, likewise
 
     def says(self, opening: Open | Opened) -> None:
-        """Its part of the handshake."""
+        """Take over the neighbour's part of the handshake."""
         self.listens, self.takes, self.features = opening.listens, opening.takes, opening.features
 
 
@@ -126,7 +126,7 @@ class Neighbours:
             link.connection.end(reason)
 
     def certificate(self, name: str) -> Any:
-        """That the far end of a link has shown; None: none."""
+        """Certificate that the far end of a link has shown; None: none."""
         link = self._links.get(name)
         return None if link is None else link.connection.info("peercert") or None
 
@@ -330,7 +330,7 @@ class Neighbours:
         task.add_done_callback(self._probes.discard)
 
     async def _probe(self, effect: Probe) -> None:
-        """How long it takes to be let into the network of a broker: there and back, once."""
+        """Measure the time of a TCP connect to a broker: one round trip."""
         distance = None
         try:
             address = parse_addresses(effect.address or self._links[effect.peer].listens)[0]

@@ -102,7 +102,7 @@ def _scoped(subscriber: str, own: str) -> list[str]:
 
 
 def limit_of(about: dict[str, Any], most: int) -> int:
-    """How many subscriptions an inquiry asks for. Raises `RefusedError`."""
+    """Number of subscriptions that an inquiry asks for. Raises `RefusedError`."""
     limit = about.get("limit", most)
     if type(limit) is not int or not 0 < limit <= most:
         raise RefusedError(f"a limit is a whole number from 1 to {most}")

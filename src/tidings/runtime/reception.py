@@ -27,7 +27,7 @@ LONGEST_NAME = 200
 
 
 class Waiting:
-    """One connection that has not proved who it is."""
+    """One connection that has not authenticated."""
 
     __slots__ = ("connection", "conversation", "open", "steps", "timer")
 

@@ -62,7 +62,7 @@ class State(StrEnum):
 
 
 class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """How a client keeps its connection."""
+    """Settings of a client's connection."""
 
     timeout: float = 10.0  # seconds for the first connection; afterwards it is tried for ever
     call_timeout: float | None = 30.0  # seconds for an answer to a call that names no timeout; None: no limit

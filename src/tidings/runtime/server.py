@@ -549,7 +549,7 @@ class Server:
         self._stopping.set()
 
     def stop_soon(self) -> None:
-        """The same, from another thread."""
+        """`stop`, from another thread."""
         self._loop.call_soon_threadsafe(self.stop)
 
     async def serve_forever(self) -> None:

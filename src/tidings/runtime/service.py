@@ -213,7 +213,7 @@ class Service:
         return {**self.server.figures(), **self.secured.figures(), **self._delays()}
 
     def _delays(self) -> dict[str, Any]:
-        """How long events were here before they left, as far as the trace holds them."""
+        """Delays of events at this broker, as far as the trace holds them."""
         if self.ring is None:
             return {}
         for seconds in self.ring.delays(self._looked_at):

@@ -112,6 +112,6 @@ class Sessions:
 
 
 def until_of(principal: Any) -> float | None:
-    """When the proof of a principal ends."""
+    """Time at which the proof of a principal ends."""
     proof = getattr(principal, "proof", None)
     return None if proof is None else proof.until

@@ -110,7 +110,7 @@ class GroupTable(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that `tidings broker` can be told."""
+    """All settings of `tidings broker`."""
 
     name: str = ""  # of this broker, unlike all others of its network; empty: `host:port` that it listens at
     listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one

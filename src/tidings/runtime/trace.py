@@ -183,7 +183,7 @@ class Ring:
         return self._count
 
     def delays(self, after: float) -> Iterator[float]:
-        """How long each event that left to a subscriber since then had been here. Latency inside one broker step is
+        """Delay at this broker of each event that left to a subscriber since then. Latency inside one broker step is
         not included."""
         came: dict[tuple[str, str], float] = {}
         for moment in self._moments:
@@ -256,7 +256,7 @@ class Ring:
         }
 
     def _seconds(self, now: float) -> float | None:
-        """How far back it remembers."""
+        """Seconds that the ring reaches back."""
         return round(now - self._moments[0].steps[0][0], 3) if self._moments else None
 
     def _why(

@@ -21,7 +21,7 @@ def explain_elsewhere(found: list[dict[str, Any]]) -> None:
 
 
 def why(found: list[dict[str, Any]], subscription: str) -> str:
-    """One sentence, from what all brokers say."""
+    """Explanation in one sentence, from the answers of all brokers."""
     holders = [one for one in found if one.get("subscription", {}).get("is_here")]
     seen = [one for one in found if one.get("steps")]
     if not seen:

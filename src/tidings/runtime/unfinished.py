@@ -33,7 +33,7 @@ class PrincipalFrames:
         self._waiting: dict[Readable, None] = {}
 
     def count(self, connection: Readable, more: int) -> None:
-        """So many more bytes of this connection wait for the end of a frame; below 0: so many fewer."""
+        """Count bytes of this connection that wait for the end of a frame; below 0: so many fewer."""
         self.bytes += more
         if more < 0:
             self._pass_on(connection)
