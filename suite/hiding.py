@@ -54,7 +54,7 @@ def python_without(
 
 
 def commands_without(hidden: Iterable[str], commands: Iterable[Words], folder: Path) -> Ran:
-    """How each command of `tidings` ended, all in one process."""
+    """Result of each command of `tidings`, all in one process."""
     done = python_without(hidden, RUNNING, json.dumps([*commands]), folder=folder)
     assert done.returncode == 0, done.stderr
     rows = [json.loads(line) for line in done.stdout.splitlines()]

@@ -1,4 +1,4 @@
-"""How the default suite uses the machine: the number of workers, and compiled kernels before the first test.
+"""Use of the machine by the default suite: the number of workers, and compiled kernels before the first test.
 
 Rules
 - One worker more than cores: tests of processes and browsers wait most of their time, and a core would idle.

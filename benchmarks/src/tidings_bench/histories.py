@@ -26,7 +26,7 @@ FAULTS: Final = ("missing", "doubled", "spurious", "early")
 
 @dataclass(frozen=True)
 class Shape:
-    """How large, and what is in it. The number of rows comes out within a percent or so."""
+    """Size and contents of a history. The number of rows comes out within a percent or so."""
 
     rows: int
     subscriptions: int = 9000

@@ -261,7 +261,7 @@ def _idle() -> Callable[[], Any]:
 
 
 def _two_threads(work: Callable[[], Any]) -> float:
-    """How much more two threads do in the same time than one."""
+    """Speed-up of two threads over one."""
     work()
     return 2 * _wall(work, 1) / _wall(work, 2)
 

@@ -259,7 +259,7 @@ def many(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
 
 
 def versus(found: Sequence[Row], work: str, size: int, peer: str) -> Iterator[Row]:
-    """How many times faster than one peer the lists are."""
+    """Speed-up of the lists over one peer."""
     seconds = {r["engine"]: r["figure"] for r in found if r["unit"] == "s"}
     ours = seconds["tidings, lists"]
     other = next(figure for engine, figure in seconds.items() if engine.startswith(peer))

@@ -103,7 +103,7 @@ def peak(batches: Iterator[Any]) -> Iterator[Any]:
 
 
 def inside(version: Any) -> int:
-    """How many pairs there are, by the embedded matcher."""
+    """Number of pairs, by the embedded matcher."""
     from tidings.matching.columnar.matcher import ColumnarMatcher
     from tidings_bench.pipeline import points
 

@@ -77,7 +77,7 @@ async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> Non
 
 
 class End:
-    """One of the two, as the bench holds it."""
+    """One of the two processes, as the bench holds it."""
 
     def __init__(self, *words: object) -> None:
         self._process = subprocess.Popen(  # noqa: S603 - our own module

@@ -116,7 +116,7 @@ class Offer(msgspec.Struct, frozen=True):
 
 
 class Deal(msgspec.Struct, frozen=True):
-    """How a negotiation ended."""
+    """Result of a negotiation."""
 
     answers: tuple[Answer, ...]
     requirements: tuple[Requirement, ...]  # as they stand in the end
@@ -187,7 +187,7 @@ def weighed(copy: Copy, property: str, trust: Trust) -> dict[str, float]:
 
 
 def score(copy: Copy, property: str, trust: Trust) -> float:
-    """How good a copy's value is believed to be; 0 when it has none."""
+    """Believed quality of a copy's value; 0 when it has none."""
     found = weighed(copy, property, trust)
     return sum(found.values()) / len(found) if found and copy.values.get(property) is not None else 0.0
 

@@ -1,4 +1,4 @@
-"""How a user, or the quality factory, speaks with its organisation's service. Blocking, so that Spark can use it.
+"""Client of an organisation's service, for users and the quality factory. Blocking, so that Spark can use it.
 
 with OrganisationClient("http://127.0.0.1:8801") as inps:
     inps.subscribe("ON Enterprise/Holder WHERE name.accuracy <= medium", user="anna", name="names")

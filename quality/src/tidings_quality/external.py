@@ -122,7 +122,7 @@ class ExternalMatcher:
 
 
 def objection(consumer: str, text: str, schema: Schema, allowed: Sequence[str] | None) -> str | None:
-    """Why a consumer's subscription can never hear of anything here; None: it can."""
+    """Reason why no event here can match a consumer's subscription; None: one can."""
     try:
         asked = parse_subscription(text).check(schema).data_class
     except InputError as error:

@@ -57,7 +57,7 @@ class Person(NamedTuple):
 
 
 class Dirt(msgspec.Struct, frozen=True, kw_only=True):
-    """How often each kind of error is made, and what part of the people is held."""
+    """Rate of each kind of error, and the share of the people that is held."""
 
     holds: float = 0.8
     typo: float = 0.08

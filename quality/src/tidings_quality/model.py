@@ -130,7 +130,7 @@ class DataObject(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     children: tuple[DataObject, ...] = ()
 
     def qualities(self) -> Iterator[tuple[str, Dimension, float]]:
-        """Its own values (not its children's), in the order of properties and dimensions."""
+        """Values of the object itself (not its children's), in the order of properties and dimensions."""
         for property, found in self.quality.items():
             for dimension in Dimension:
                 if dimension in found:

@@ -224,7 +224,7 @@ class Organisation:
         return self._merger.producers(parse_subscription(self.subscription(id).text))
 
     def unconfirmed(self, id: str) -> list[str]:
-        """Those that do not know of it yet."""
+        """Producers that do not know of the subscription yet."""
         return [
             name
             for name in self.producers(id)

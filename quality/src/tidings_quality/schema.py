@@ -48,7 +48,7 @@ class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Organisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
-    """One of those that cooperate."""
+    """One member of the cooperation."""
 
     name: str
     holds: tuple[Holding, ...] = ()
@@ -92,7 +92,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
         )
 
     def holding(self, organisation: str, data_class: str) -> Holding:
-        """How an organisation holds a class."""
+        """Holding of a class at an organisation."""
         for held in self.organisation(organisation).holds:
             if held.data_class == data_class:
                 return held

@@ -223,7 +223,7 @@ class State:
             self._db.execute("INSERT OR REPLACE INTO number VALUES (?, ?)", (f"{table} {who}", number))
 
     def figures(self) -> dict[str, int]:
-        """How much of everything there is."""
+        """Number of rows of each kind."""
         return {
             table: self._db.execute(f"SELECT count(*) FROM {table}").fetchone()[0]  # noqa: S608 - our own names
             for table in ("subscription", "notification", "seen", "sending", "refused", "told", "external")

@@ -79,7 +79,7 @@ def _probed(words: list[str], count: int) -> Iterator[Row]:
 
 
 def subscriptions(size: Size) -> Iterator[Row]:
-    """How fast they come in, and the memory of each."""
+    """Rate of subscribing, and the memory of each subscription."""
     work, count = "subscriptions", size.subscriptions
     each = count // CONNECTIONS
     plans = [

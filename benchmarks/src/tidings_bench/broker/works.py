@@ -46,7 +46,7 @@ IN_FLIGHT = (1, 8, 64)
 
 
 class Scale(NamedTuple):
-    """How long, and how much."""
+    """Durations and sizes of the works."""
 
     seconds: float
     subscribers: int
@@ -54,7 +54,7 @@ class Scale(NamedTuple):
 
     @property
     def symbols(self) -> int:
-        """So many that every event is wanted by one subscriber."""
+        """Number of symbols so that every event is wanted by one subscriber."""
         return self.subscribers // BANDS
 
 
@@ -83,7 +83,7 @@ def measured(measures: dict[str, Measure], failed: list[tuple[str, str]]) -> dic
 
 
 def trouble(figures: Figures) -> str:
-    """Why a run does not count: what was lost, repeated or out of order."""
+    """Reason why a run does not count: events lost, repeated or out of order."""
     kinds = (
         "lost",
         "undelivered",

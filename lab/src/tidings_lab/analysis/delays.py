@@ -1,4 +1,4 @@
-"""How long a subscription (D_s) or an event (D_n) takes to reach a broker.
+"""Delays of a subscription (D_s) or an event (D_n) on the way to a broker.
 
 A delay is a distribution with a `cdf`, a `mean` and `draw`. `Logistic` is the epidemic model of
 the thesis (3.3, 3.4): the fraction of N brokers that a flood has reached after t seconds is

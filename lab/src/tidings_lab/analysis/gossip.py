@@ -119,7 +119,7 @@ def reliability_hierarchical(clusters: float, c1: float = 5, c2: float = 5) -> f
 
 
 def messages_hierarchical(processes: float, clusters: float, c1: float = 5, c2: float = 5) -> float:
-    """It is a broadcast (E-D9)."""
+    """Messages of hierarchical gossip, which is a broadcast (E-D9)."""
     inside = processes * (math.log(processes / clusters) + c1)
     return inside + clusters * (math.log(clusters) + c2)
 

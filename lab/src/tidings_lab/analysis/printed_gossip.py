@@ -16,7 +16,7 @@ def printed_passing(
 
 
 def printed_reliability(levels: int, c: float, pit: float, target: int = 0) -> float:
-    """One pit too many, and no loss inside groups (5.3; E-D2, E-D3)."""
+    """The printed formula: one pit too many, and no loss inside groups (5.3; E-D2, E-D3)."""
     return float((math.exp(-math.exp(-c)) * pit) ** (levels - target))
 
 

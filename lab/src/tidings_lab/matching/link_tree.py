@@ -43,12 +43,12 @@ class LinkTree:
         return self._tree.visited
 
     def put(self, filter: Filter, link: str) -> None:
-        """It is wanted behind this link, too."""
+        """Add a link behind which the filter is wanted."""
         if (filter.digest, link) not in self._handles:
             self._handles[filter.digest, link] = self._tree.add_for(filter, link)
 
     def take(self, filter: Filter, link: str) -> None:
-        """It is not any more."""
+        """Remove a link behind which the filter was wanted."""
         handle = self._handles.pop((filter.digest, link), None)
         if handle is not None:
             self._tree.remove(handle)

@@ -18,7 +18,7 @@ Range = tuple[int, int]
 
 
 def depth_for(count: int, arity: int) -> int:
-    """So that lowest groups have ten processes or more."""
+    """Depth at which lowest groups have ten processes or more."""
     return 1 + max(0, math.floor(math.log(max(1, count / 10), arity) + 1e-9))
 
 
@@ -48,7 +48,7 @@ class DelegateTree(msgspec.Struct, frozen=True):
         return int(((process + 1) * self.arity**level - 1) // self.count)
 
     def pool(self, level: int, number: int, wants: Callable[[int, int], list[int]]) -> list[int]:
-        """Those who gossip with one another below this subtree; `wants` picks the interested of a range."""
+        """Processes that gossip with one another below this subtree; `wants` picks the interested of a range."""
         if level == self.depth - 1:
             return wants(*self.subtree(level, number))
         who: list[int] = []

@@ -28,7 +28,7 @@ def id_of(text: str) -> int:
 
 
 def between(a: int, b: int) -> int:
-    """How far two ids are apart on the ring."""
+    """Distance of two ids on the ring."""
     apart = (a - b) % RING
     return min(apart, RING - apart)
 
@@ -53,7 +53,7 @@ class Known:
     # -- looking -------------------------------------------------------------------------------
 
     def row_of(self, id: int) -> int:
-        """How many digits an id shares with ours."""
+        """Number of leading digits that an id shares with ours."""
         return (ID_BITS - (self.me ^ id).bit_length()) // self.bits
 
     def cell_of(self, id: int) -> int:
@@ -108,7 +108,7 @@ class Known:
         return self._nearest(alike, id, without) or self._nearest(self.addresses, id, without)
 
     def _nearest(self, names: Iterable[str], id: int, without: str) -> str | None:
-        """Of these and us the nearest to an id; None: that is us."""
+        """The nearest to an id of these and us; None: that is us."""
         best, least = None, (between(self.me, id), self.me)
         for name in names:
             other = id_of(name)

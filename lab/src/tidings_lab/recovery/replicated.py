@@ -206,7 +206,7 @@ class SubscriptionReplication(Recovery):
             self._hand(self._last_handed, now)
 
     def _return_here(self, broker: str, away: _Away, id: SubscriptionId, now: float) -> None:
-        """Its subscriber came to us instead."""
+        """The subscriber of a replica came to us instead."""
         for envelope in self._take_out(broker, away, id, now):
             self._deliver(id, envelope, now)
         del away.filters[id]

@@ -284,7 +284,7 @@ class Stability(Recovery):
                 self.ports.send(member, Again(tuple(lacking)))
 
     def _is_fresh(self, envelope: Envelope) -> bool:
-        """It was sent so lately that no member can have acknowledged it."""
+        """The event was sent so lately that no member can have acknowledged it."""
         return stream_of(envelope) in self._dirty
 
     def _discard(self) -> None:
@@ -349,7 +349,7 @@ class Stability(Recovery):
     def _bring_up(
         self, survivor: str, told: dict[str, Marks], target: Marks, needed: list[str], now: float
     ) -> None:
-        """Of those who have all of a stream, the first sends it to those who lack some."""
+        """The first member that has all of a stream sends it to those that lack some."""
         me = self.ports.name
         for key, mark in target.items():
             has_all = [name for name in needed if told[name].get(key, 0) == mark]

@@ -99,7 +99,7 @@ class DelegateGossip(Routing):
                 self._gossip(level, envelope)
 
     def _gossip(self, level: int, envelope: Envelope) -> int:
-        """How many copies were sent."""
+        """Gossip an event; the number of copies sent."""
         pool = self.ports.members.view(over(str(level), envelope.event.topic or ROOT))
         fan = min(len(pool), math.floor(math.log(len(pool)) + self.settings.c)) if pool else 0
         others = [name for name in self.ports.rng.sample(pool, fan) if name != self.ports.name]

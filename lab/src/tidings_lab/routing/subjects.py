@@ -62,7 +62,7 @@ class Subject(Message, frozen=True, tag="Subject"):
 
 
 class Subjects(Message, frozen=True, tag="Subjects"):
-    """All that the sender wants."""
+    """All subjects that the sender wants."""
 
     subjects: tuple[str, ...]
     asks: bool = False  # and who hears this is to say the same of itself
@@ -363,7 +363,7 @@ def subjects_of(filter: Filter) -> tuple[str, ...]:
 
 
 def _subjects(constraints: Iterable[Constraint]) -> tuple[str, ...]:
-    """Of one conjunction: what names fewest subjects."""
+    """Subjects of one conjunction: the constraint that names fewest."""
     best: tuple[str, ...] = (EVERY,)
     for constraint in constraints:
         if constraint.attribute != "topic":

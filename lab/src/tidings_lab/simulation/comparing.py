@@ -1,4 +1,4 @@
-"""The same events and subscriptions through several systems: what each costs, how quick it is, and what it delivers.
+"""Comparison of systems on the same events and subscriptions: cost, delay and deliveries of each.
 
 Rules
 - One workload, one network of brokers (a tree, unless told otherwise), one seed: only the composition differs. A
@@ -40,7 +40,7 @@ PROBE_TYPE = "Probe"
 
 
 class Comparison(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a comparison, but for the systems."""
+    """Parameters of a comparison, but for the systems."""
 
     workload: str = "markets"
     seed: int = 1
@@ -63,7 +63,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Measures(msgspec.Struct, kw_only=True):
-    """One system's line. None: it cannot be said."""
+    """One system's line. None: it cannot be measured."""
 
     system: str
     model: str
@@ -238,7 +238,7 @@ def _later(step: Step, seconds: float) -> Step:
 
 
 class _Delays(msgspec.Struct, frozen=True):
-    """How long subscriptions and events took, for each pair of a subscriber and a publishing broker."""
+    """Delays of subscriptions and events, for each pair of a subscriber and a publishing broker."""
 
     pairs: tuple[tuple[float, float], ...]  # infinite: it did not come in time
     unknown: int  # pairs without a delivery

@@ -330,7 +330,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
         return float((heard < CRASHED).sum() / alive) if alive else math.nan
 
     def last_round(self, group: int) -> int | None:
-        """When the last of the group's processes that heard did so; None when none did."""
+        """Round in which the last of the group's processes heard; None when none did."""
         heard = self.heard[self.plan.in_group(group)]
         heard = heard[heard < CRASHED]
         return int(heard.max()) if heard.size else None

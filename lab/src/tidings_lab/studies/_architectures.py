@@ -56,7 +56,7 @@ def delays(system: str, brokers: int, seed: int) -> dict[str, Any]:
 
 
 def hermes_copies(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]:
-    """How many copies of subscriptions there are at the brokers of types, and how many SIENA's brokers hold."""
+    """Number of copies of subscriptions at the brokers of types, and at SIENA's brokers."""
     rng = Random(f"{seed}/copies")
     network = random_tree(brokers, rng, 4)
     plan = Plan(subscriptions=subscriptions, events=1, rate=1.0, settle=SETTLE)

@@ -30,7 +30,7 @@ APART = 60.0  # between measurements, so that they do not meet
 
 
 def busy(item: Any) -> float:
-    """How long a broker is busy with an input."""
+    """Seconds that a broker is busy with an input."""
     if type(item) is Received:
         if type(item.message) is Interest:
             return TABLE_SECONDS

@@ -40,7 +40,7 @@ MEASURED = 1024  # points by which brokers measure zones
 
 
 class Way(msgspec.Struct, frozen=True, kw_only=True):
-    """How brokers organise themselves; as the settings of the protocol."""
+    """Strategy of self-organisation; as the settings of the protocol."""
 
     name: str = "SOCBR"
     fan_out: int = 10

@@ -1,4 +1,4 @@
-"""One point of the study of recovery: a network that loses events, one way to get them back, what came of it.
+"""One point of the study of recovery: a network that loses events, one style of recovery, and its result.
 
 Brokers in a tree of degree at most four, each with a client that wants some patterns; a few brokers
 publish. Losses begin when every subscription is known and go on until the end, so that gossip
@@ -31,7 +31,7 @@ TABLES = frozenset({"Interest", "InterestSeen"})
 
 
 class Case(msgspec.Struct, frozen=True, kw_only=True):
-    """Everything that decides a point."""
+    """Parameters of a point."""
 
     system: str = "subscription-forwarding"
     gossip: dict[str, Any] = {}

@@ -228,7 +228,7 @@ def later(moment: Any) -> Any:
 
 
 def heard_by(client: Any, id: str) -> list[Any]:
-    """Everything that waits, and what still comes for a moment after the first."""
+    """Waiting notifications, and those that come within a moment after the first."""
     heard: list[Any] = []
     after, end = 0, time.monotonic() + PATIENCE
     while time.monotonic() < end:

@@ -36,7 +36,7 @@ def present(name: str, each: Property) -> Any:
 
 
 def similarity(one: Any, other: Any) -> Any:
-    """Of two texts that are there: `greatest` passes over NULL, and so would this."""
+    """Similarity of two texts that are there: `greatest` passes over NULL, and so would this."""
     from pyspark.sql import functions as sql
 
     longer = sql.greatest(sql.char_length(one), sql.char_length(other))
@@ -136,7 +136,7 @@ def with_domains(frame: Any, plan: Plan) -> Any:
 
 
 def _nearest(value: Any, values: tuple[str, ...]) -> Any:
-    """How near a value is to those listed; most are among them, and cost no comparison."""
+    """Similarity of a value to the nearest listed one; most are listed, and cost no comparison."""
     from pyspark.sql import functions as sql
 
     each = sql.array_max(sql.array(*(similarity(value, sql.lit(other)) for other in values)))

@@ -1,4 +1,4 @@
-"""One step of a factory: rows that came, and what is known, give the objects that are otherwise now.
+"""One step of a factory: new rows and the known state give the changed objects.
 
 The state has one row for each object: the columns of its table, and our own:
 

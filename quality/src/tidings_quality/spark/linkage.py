@@ -26,7 +26,7 @@ MOST_IN_A_BLOCK = 200  # copies; a block of n costs n * n comparisons
 
 
 class Linkage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=True):
-    """How copies are compared."""
+    """Settings of the comparison of copies."""
 
     blocks: tuple[str, ...]
     weights: dict[str, float]  # property -> how much its likeness counts

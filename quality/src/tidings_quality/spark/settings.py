@@ -78,7 +78,7 @@ class Dependency(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
 
 
 class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
-    """Everything that a factory needs to know."""
+    """Plan of one factory."""
 
     organisation: str
     data_class: str = msgspec.field(name="class")
@@ -112,7 +112,7 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
         return found
 
     def digest(self) -> str:
-        """Of what decides the values: a state is only good for the plan that made it."""
+        """Digest of all that decides the values: a state is only good for the plan that made it."""
         content = _moved(self, lambda path: Path(path).name, table="", state="")
         content = msgspec.structs.replace(content, adopts=True)
         return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()

@@ -134,7 +134,7 @@ class Epidemic(Recovery):
         return self.received.source(name)
 
     def _again(self, envelope: Envelope, came_from: str, now: float) -> None:
-        """It was here before: over a link, or brought back, and now those behind us get it too."""
+        """The event was here before, over a link or recovered; now the brokers behind us get it too."""
         id = id_of(envelope.headers)
         if id is None or id not in self._ahead:
             self.count["doubles"] += 1

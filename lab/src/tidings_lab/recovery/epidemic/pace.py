@@ -1,4 +1,4 @@
-"""When the next round is due: every so often, or less often while rounds find no loss (COS-9)."""
+"""Timer of gossip rounds: every so often, or less often while rounds find no loss (COS-9)."""
 
 from __future__ import annotations
 

@@ -25,5 +25,5 @@ class Patience:
             self.seconds = max(self._least, self.seconds * SHORTER)
 
     def was_short(self) -> None:
-        """It was asked for again, or given up, while the answer was on its way."""
+        """A request was repeated, or given up, while the answer was on its way."""
         self.seconds = max(self._least, min(MOST_SECONDS, self.seconds * LONGER))

@@ -258,7 +258,7 @@ class CombinedPull(_Pull):
     uses_routes = True
 
     def pull(self, now: float) -> None:
-        """One of the two, by chance; where no other broker wants any of the lost patterns, the other."""
+        """Pull by source or by pattern, by chance; by source where no other broker wants any of the lost patterns."""
         shared = any(self.links_for(pattern) for pattern in self.losses.patterns())
         if not shared or self.ports.rng.random() < self.settings.by_source:
             self.pull_by_source(now)

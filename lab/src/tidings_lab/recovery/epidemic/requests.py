@@ -27,7 +27,7 @@ class Requests:
         return id in self._asked
 
     def take(self, id: Id) -> bool:
-        """It came: was it asked for?"""
+        """An event came: was it asked for?"""
         if id in self._asked:
             self._patience.answered()
             return True
@@ -38,7 +38,7 @@ class Requests:
         return True
 
     def note(self, peer: str, ids: Iterable[Id], now: float, *, is_sent: bool = True) -> None:
-        """One that is not sent waits all the same, and no peer is blamed for it."""
+        """Note a request. An unsent one waits all the same, and no peer is blamed for it."""
         wanted = tuple(ids)
         for id in wanted:
             self._asked[id] = self._asked.get(id, 0) + 1
@@ -46,7 +46,7 @@ class Requests:
 
     @property
     def due(self) -> float | None:
-        """When the time of the next one is over."""
+        """Time at which the next request times out."""
         return self._open[0][0] if self._open else None
 
     def review(self, now: float) -> list[tuple[str, tuple[Id, ...]]]:

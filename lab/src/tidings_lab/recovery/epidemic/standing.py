@@ -69,7 +69,7 @@ class Standing:
                 table.popitem(last=False)
 
     def clear(self, peer: str) -> None:
-        """It kept what it offered."""
+        """The peer kept its offer."""
         for table in (self._strikes, self._times, self._ignored):
             table.pop((peer, OFFER), None)
 
