@@ -1,4 +1,4 @@
-"""The index of this broker's log: what it holds, until when, and for whom.
+"""The index of this broker's log: its entries, their lifetimes, and the subscriptions that are owed them.
 
 Rules
 - An entry is forgotten when its lifetime is over and no subscription has a right to it any more: no

@@ -5,7 +5,7 @@ Rules
 - The activation predicate: the zone really changed, and behind some link there is now a larger share of
   it. It holds after an unsubscription as well as after a subscription; the thesis has the latter only.
 - A hop sequence begins with the broker that asks; the link of hop k joins brokers k - 1 and k, so the first
-  hop has none. What is cut is named by the number of its hop.
+  hop has none. The cut link is named by the number of its hop.
 - Associativity: N times the system's is the sum of all links' weights. So a swap that raises the weight
   raises it by exactly that much, and the best tree is the spanning tree of maximum weight.
 - Expected hops: seen from the path, the brokers hang on it in clusters. A link carries what is published on

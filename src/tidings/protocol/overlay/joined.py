@@ -1,4 +1,4 @@
-"""A tree that grows: each broker is told whom to join, and remembers who joined it.
+"""A tree that grows: each broker is told which broker to join, and remembers those that joined it.
 
 Rules
 - A neighbour is kept on the disk before its link is used. From then on events are kept for it, also by
