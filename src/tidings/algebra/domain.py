@@ -2,7 +2,7 @@
 
 Rules
 - A domain is exact: whether absent is in it, intervals for each kind, and, on strings, the
-  patterns that intervals cannot hold. Where there is a pattern, only strings are left.
+  patterns that intervals cannot hold. A domain with a pattern contains strings only.
 - Prefixes, `LIKE 'a%'`, `MATCHES 'a/#'`, `REGEXP '^a'` are intervals; so are their negations.
 - Questions that patterns may leave open answer True, False or None (not known).
 """
@@ -186,7 +186,7 @@ def difference(one: Domain, other: Domain) -> list[Domain]:
 
 
 def decide_empty(domain: Domain) -> bool | None:
-    """Is nothing in the set?"""
+    """Is the set empty?"""
     if domain.patterns:
         return strings.decide_empty(domain.strings, domain.patterns)
     return not domain.absent and domain.kinds == _NO_KIND

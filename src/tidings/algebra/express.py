@@ -43,7 +43,7 @@ T = TypeVar("T")
 
 
 def express(attribute: str, domain: Domain) -> tuple[Constraint, ...] | None:
-    """Constraints whose conjunction accepts just this domain; None when there are none."""
+    """Constraints whose conjunction accepts exactly this domain, or None if no conjunction does."""
     if domain.patterns:
         return _express_patterns(attribute, domain)
     for constraint in (Missing(attribute), Exists(attribute)):

@@ -5,11 +5,11 @@ Rules
   no bound lies, so a large region holds all of it or none. A cell keeps, as bits of an integer,
   which regions hold all of it (`full`) and which have some part in it (`touch`; more than `full`
   only where patterns, lineages or residuals are not told apart by cells).
-- A choice of one cell for each attribute is a block. A block whose `full` bits have nothing in
-  common lies in no single region. It is a gap for certain when at most one region touches it:
-  that one does not hold all of it.
-- A cell that is held by a subset of the regions that hold another one makes that other one needless.
-  What is left is searched depth first; the problem is co-NP complete, so the search has a budget.
+- A choice of one cell for each attribute is a block. If the `full` bits of its cells have no bit in
+  common, the block lies in no single region. It is certainly a gap if at most one region touches
+  it, because that region does not hold all of it.
+- If the regions that hold one cell are a subset of those that hold another, the other cell is dropped.
+  The remaining cells are searched depth first; the problem is co-NP complete, so the search has a budget.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ class Cell(NamedTuple):
     full: int
     touch: int
     domain: Domain | None  # None: not a set of plain values (a lineage, a residual)
-    certain: bool = True  # something is surely inside, and what `full` lacks is surely lacking
+    certain: bool = True  # surely not empty, and no region missing in `full` holds all of it
 
     def makes_needless(self, other: Cell) -> bool:
         return (
@@ -142,7 +142,7 @@ def _cells(small: Domain, larges: list[Domain]) -> Iterator[Cell]:
 
 
 def _pieces(kind: Kind, small: Domain, larges: list[Domain]) -> Iterator[tuple[Interval, int]]:
-    """The small domain cut at every bound; with the large ones whose intervals hold each piece."""
+    """The small domain cut at every bound, each piece with the large domains that hold it."""
     toggles: dict[Cut, int] = {}
     for i, large in enumerate(larges):
         for start, end in large.kinds[kind]:

@@ -3,11 +3,11 @@
 Rules
 - A cut is a place in the order of a kind: below every value (BOTTOM), just before a value, just
   after it, or above every value (TOP). Cuts compare as tuples. An interval lies between two cuts.
-- Where a kind has a next value, a cut has one canonical form only: after 's' is before 's\\0'
+- For a kind with successor values a cut has one canonical form only: after 's' is before 's\\0'
   (strings), after t is before t + 1 µs (times), after False is before True. So equal sets of
   these kinds are equal tuples, and no interval is empty in disguise.
-- Numbers are integers of 64 bits and doubles in one dense order. Between two neighbours of that
-  set there is nothing: such a gap is dropped where it arises, so that emptiness is exact.
+- Numbers are integers of 64 bits and doubles in one dense order. The gap between two neighbours of
+  that set is empty: such a gap is dropped when it arises, so that emptiness is exact.
 """
 
 from __future__ import annotations

@@ -44,7 +44,7 @@ class Merge:
 
 
 def merge(one: Filter, other: Filter, *, space: Space | None = None) -> Merge:
-    """One filter that accepts whatever either accepts, with no more conjunctions than the larger."""
+    """One filter that accepts all that either accepts, with no more conjunctions than the larger one."""
     _check_dialects((one, other))
     most = max(len(one.conjunctions), len(other.conjunctions), 1)
     pool = _joined_perfectly(without_covered(one.conjunctions + other.conjunctions, one.dialect), one.dialect)
@@ -85,7 +85,7 @@ def _best_pair(
     space: Space | None,
     tried: dict[tuple[tuple[int, ...], tuple[int, ...]], Merge],
 ) -> tuple[Merge, int, int]:
-    """The pair whose merge is exact, else least wrong, else says most; nothing is tried twice."""
+    """The best pair: an exact merge, else the least error, else the most constraints; each pair is tried once."""
     found: list[tuple[bool, float, int, int, int]] = []
     for j in range(1, len(pool)):
         for i in range(j):
@@ -166,7 +166,7 @@ def _joined_perfectly(pool: Sequence[Conjunction], dialect: str) -> list[Conjunc
 
 
 def join(one: Conjunction, other: Conjunction, dialect: str) -> Conjunction | None:
-    """The two as one conjunction, when they differ in one attribute whose union can be said."""
+    """The two as one conjunction, if they differ in one attribute and its union can be expressed."""
     return _join(one, region_of(one, dialect), region_of(other, dialect))
 
 
@@ -198,7 +198,7 @@ def _union(one: Domain, other: Domain) -> Domain | None:
 
 
 def _merge_cheapest(pool: list[Conjunction], dialect: str, space: Space | None) -> None:
-    """Replace the pair whose hull lets in least by that hull."""
+    """Replace by its hull the pair with the smallest hull error."""
     best: tuple[float, int, int, Conjunction] | None = None
     for i in range(len(pool)):
         for j in range(i + 1, len(pool)):
@@ -281,6 +281,6 @@ def merge_error(merged: Filter, parts: Sequence[Filter], space: Space | None) ->
 
 
 def _outside(region: Region, inside: set[str]) -> tuple[object, ...]:
-    """What a conjunction says of attributes that the space does not have."""
+    """The constraints of a conjunction on attributes outside the space."""
     rest = tuple(sorted((name, domain) for name, domain in region.domains.items() if name not in inside))
     return (rest, region.lineage)

@@ -3,10 +3,10 @@
 Rules
 - Attributes are independent of one another, with one exception: an event's `type` is the first
   name of its lineage. `tight` works that out, so that `type = 'X'` lies within `type IS A 'X'`.
-- A residual is an opaque condition: equal to itself in the same dialect and to nothing else.
+- A residual is an opaque condition: equal only to itself in the same dialect.
   Its key tells 1 from 1.0 and from TRUE, which Python's equality does not.
-- Names that belong to the event (`id`, `source`, ...) are treated as any attribute: nothing is
-  assumed of their presence.
+- Names that belong to the event (`id`, `source`, ...) are treated as any attribute: they are not
+  assumed to be present.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def literal_regexp(pattern: str) -> str | None:
 
 
 def regexp_prefix(pattern: str) -> str:
-    """Literal text with which every match must begin; "" when nothing is known."""
+    """Literal text with which every match must begin; "" when unknown."""
     if not pattern.startswith("^") or "|" in pattern:
         return ""
     place = 1

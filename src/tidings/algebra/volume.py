@@ -4,7 +4,7 @@ Rules
 - Boxes are an array of shape (n, 2, d): low corners and high corners. Exact means: no sampling;
   only the rounding of floating-point sums.
 - Few boxes are laid on the grid of their own coordinates; a difference array says which grid cells
-  are inside. Where that grid would be too large, space is cut in two at a median coordinate
+  are inside. If that grid would be too large, space is cut in two at a median coordinate
   and each half keeps the boxes that reach it: a half inside one box, or without a box, is done.
 - The measure of two unions together is one walk, so a disjoint pair gives 0.0 and not a residue.
 """
@@ -56,7 +56,7 @@ def hull(boxes: Boxes) -> Box:
 
 
 def clipped(boxes: Boxes, cell: Box) -> Boxes:
-    """What the boxes have inside the cell; those that have no volume there are left out."""
+    """The parts of the boxes inside the cell; boxes without volume there are left out."""
     result = np.empty_like(boxes)
     np.maximum(boxes[:, 0], cell[0], out=result[:, 0])
     np.minimum(boxes[:, 1], cell[1], out=result[:, 1])
@@ -138,7 +138,7 @@ def _cells(axes: list[NDArray[np.float64]]) -> int:
 
 
 def _occupied(boxes: Boxes, axes: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
-    """Which cells of the grid are inside a box: corners as differences, then running sums."""
+    """Mask of the grid cells inside a box: corners as differences, then running sums."""
     count = np.zeros([len(axis) for axis in axes], dtype=np.int32)
     places = [np.searchsorted(axis, boxes[:, :, number]) for number, axis in enumerate(axes)]
     for corner in np.ndindex(*(2,) * len(axes)):

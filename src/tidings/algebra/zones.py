@@ -79,7 +79,7 @@ class Zone:
         return max(0.0, vol.box_volume(box) - vol.union_volume(self.within(box)))
 
     def within(self, box: Box) -> Boxes:
-        """What the zone has inside a box."""
+        """The part of the zone inside a box."""
         return vol.clipped(self._maximal, box)
 
     def add(self, box: Box) -> Zone:
@@ -161,7 +161,7 @@ def _multiplicity(boxes: Boxes, points: NDArray[np.float64]) -> NDArray[np.int64
 def zone_of(filter: Filter, space: Space, *, outside: Literal["refuse", "ignore"] = "refuse") -> Zone:
     """The zone of a filter: the points of the space that it accepts.
 
-    What the space cannot show (another attribute, a pattern, a residual) is refused, or ignored:
+    Constraints outside the space (another attribute, a pattern, a residual) are refused, or ignored:
     then the zone is a superset.
     """
     boxes: list[Box] = []
@@ -221,7 +221,7 @@ def associativity(zone: Zone, other: Zone) -> float:
 
 
 def link_weight(zone: Zone, other: Zone) -> float:
-    """What a link between two brokers is worth: their associativity, both ways."""
+    """Weight of a link between two brokers: the sum of their associativities, both ways."""
     common = zone.intersection_volume(other)
     return _ratio(common, zone.volume) + _ratio(common, other.volume)
 

@@ -1,12 +1,12 @@
-"""Which files and row groups may hold an event for a filter: all others need not be read.
+"""Selection of files and row groups that may hold an event for a filter; all others are not read.
 
 Rules
-- Never a wrong no. A row group with odd rows is read: its columns do not tell everything. Bounds that are not
-  known exclude nothing.
+- Never a false exclusion. A row group with odd rows is read, because its columns are incomplete. Unknown
+  bounds do not exclude a row group.
 - A filter may be met when some conjunction may; a conjunction when each of its constraints may. Residuals and
   constraints that no bounds speak of are taken as met.
-- The dialect `cesql` has names without case and casts of its own: its filters exclude nothing but by the
-  constraints of their normal form, which mean the same in both.
+- The dialect `cesql` has names without case and casts of its own: its filters exclude row groups only by the
+  constraints of their normal form, which mean the same in both dialects.
 """
 
 from __future__ import annotations

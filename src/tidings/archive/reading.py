@@ -1,7 +1,7 @@
 """Reading an archive: the events that a filter accepts, in the order of each log, file by file.
 
 Rules
-- What cannot hold an event for the filter is not opened (`pruning.py`).
+- Files that cannot hold an event for the filter are not opened (`pruning.py`).
 - Each event is judged by the filter itself, from its own bytes: columns only tell what to leave out.
 - A place {log: offset} says where to go on: what is at or below it was read.
 """
@@ -44,7 +44,7 @@ class Piece(NamedTuple):
 def pieces(
     archive: Archive, state: State, filters: Sequence[Filter], *, after: Mapping[str, int] | None = None
 ) -> list[Piece]:
-    """What has to be read for these filters, in the order of the logs."""
+    """The pieces to read for these filters, in the order of the logs."""
     import pyarrow.parquet as parquet
 
     found: list[Piece] = []
@@ -68,7 +68,7 @@ def events(
     after: Mapping[str, int] | None = None,
     upto: Mapping[str, int] | None = None,
 ) -> Iterator[Found]:
-    """What the filter accepts beyond `after`, up to `upto` (the state's own places, when not given)."""
+    """Events that the filter accepts beyond `after`, up to `upto` (default: the offsets of the state)."""
     begins = after or {}
     ends = state.places if upto is None else upto
     for piece in pieces(archive, state, [filter], after=begins):

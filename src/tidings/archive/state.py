@@ -1,4 +1,4 @@
-"""What an archive holds: its files, how far each log is in it, and the columns of attributes.
+"""State of an archive: its files, the archived offset of each log, and the columns of attributes.
 
     ARCHIVE/_state/00000042.json                      the truth: a whole state; the highest number counts
     ARCHIVE/log=b1%2300ff/date=2026-01-02/FIRST-LAST-42-MARK.parquet
@@ -7,10 +7,10 @@
 
 Rules
 - A change is written aside, then a new state names it, in one atomic rename; then files move into place, and
-  those that it replaces move away, to be deleted an hour later. After a crash the newest state says what is left to do; doing it again
-  changes nothing. So every event of a log up to its place is in exactly one file of a state.
-- Whoever reads goes by the state. A file that it names and that is not there, or not whole, is an error; so
-  is a Parquet file beside them that it does not name.
+  replaced files move away, to be deleted an hour later. After a crash the newest state says which steps are
+  left; the steps are idempotent. So every event of a log up to its archived offset is in exactly one file of a state.
+- Readers follow the state. A file that the state names and that is missing or damaged is an error; so
+  is a Parquet file beside them that the state does not name.
 - One writer at a time.
 """
 
@@ -36,7 +36,7 @@ KEPT = 3  # states that stay, for readers that began with an older one
 
 
 class Stats(msgspec.Struct, array_like=True, frozen=True):
-    """What a column of a file holds; no bounds when that is not known."""
+    """Statistics of one column of a file; no bounds when they are unknown."""
 
     low: Any = None
     high: Any = None
@@ -67,7 +67,7 @@ class State(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Archive:
-    """An archive in a folder. Reading needs nothing else; `locked` is for the one writer."""
+    """An archive in a folder. Readers need only the folder; `locked` is for the one writer."""
 
     def __init__(self, path: str | os.PathLike[str]) -> None:
         self.path = Path(path)
@@ -97,7 +97,7 @@ class Archive:
         return state
 
     def checked(self) -> State:
-        """The newest state, whose files are all there and whole, with none beside them that it does not name."""
+        """The newest state; all its files are present and complete, and no other Parquet file lies beside them."""
         state = self.state()
         named = {file.path for file in state.files}
         for file in state.files:
@@ -113,7 +113,7 @@ class Archive:
         return state
 
     def find(self, file: File, state: State) -> Path:
-        """Where a file is: in its place, or not moved there yet."""
+        """Path of a file: at its final location, or still staged."""
         places = [self.path / file.path]
         if file.path in state.added:
             places.append(self.path / STAGED / Path(file.path).name)
@@ -141,7 +141,7 @@ class Archive:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """The right to change it. What a crash left undone is done first."""
+        """Exclusive lock for a change. Steps that a crash interrupted are completed first."""
         (self.path / STATES).mkdir(parents=True, exist_ok=True)
         (self.path / STAGED).mkdir(exist_ok=True)
         with (self.path / LOCK).open("w") as lock:

@@ -15,7 +15,7 @@ Rules
 - The kind of an attribute's column is that of the first value that came, for ever, with one exception: a
   column of integers becomes one of floats when a float comes. A number is stored in a column only if it is
   exactly the same there.
-- What is archived: what lives forever, and what the policy's filter accepts.
+- Archived events: those that live forever, and those that the policy's filter accepts.
 """
 
 from __future__ import annotations
@@ -310,7 +310,7 @@ def _plain(value: Any) -> Any:
 
 
 def read_table(archive: Archive, file: File, state: State, columns: list[str] | None = None) -> Any:
-    """A whole file. What is damaged is told, never served."""
+    """A complete file. A damaged file raises an error and is never served."""
     import pyarrow as pa
     import pyarrow.parquet as parquet
 

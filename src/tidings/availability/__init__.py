@@ -1,1 +1,1 @@
-"""Which events can still be delivered, and to whom: pure rules and the records that are persisted. No I/O."""
+"""Rules for which events can still be delivered to which subscription, and persisted records. No I/O."""

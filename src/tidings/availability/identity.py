@@ -1,20 +1,20 @@
-"""Which published identities were seen before, so that a publish that is tried again changes nothing.
+"""Deduplication by event identity: a retried publish has no second effect.
 
-Two kinds of publishers. Ours number their events: `<incarnation>-<sequence>`, from 1. For them a high-water
-mark per incarnation and the gaps below it are enough. Foreign ids say nothing by themselves. As long as the log
-holds an event, the log knows its id; from then on each one is remembered for a window (`window.py`).
+There are two kinds of publishers. Tidings clients number their events: `<incarnation>-<sequence>`, from 1. A
+high-water mark per incarnation and the gaps below it are enough for them. Foreign ids have no order. As long as
+the log holds an event, the log knows its id; from then on each id is remembered for a window (`window.py`).
 
 Rules
-- A numbered event is NEW above the mark or in a gap, SEEN when it was taken, and STALE when it lies so far
-  below the mark that its gap is no longer remembered: then nobody can tell, and it must be refused with a
-  reason. Taking it for seen would lose it in silence; taking it for new could tell it twice.
+- A numbered event is NEW above the mark or in a gap, SEEN when it was accepted, and STALE when it lies so far
+  below the mark that its gap is no longer remembered: its status cannot be known, so it is refused with a
+  reason. Treating it as seen would lose it silently; treating it as new could deliver it twice.
 - A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
 - Everything is bounded: gaps per incarnation, incarnations, foreign ids. Incarnations over their bound go at once:
   of the publisher that has most, the one that was silent for longest (`shares.py`), so no publisher pushes out the
   numbers of one within its equal share. Long names and gaps count as further incarnations. `given_up` counts those
   that had not yet run out of time. Foreign ids over their bound are refused (`is_full`), but only those of
   publishers that have used up an equal share of the table.
-- Foreign ids are known by the event's identity, which holds its tenant: one tenant's id says nothing of another's.
+- Foreign ids are keyed by the event's identity, which holds its tenant: tenants do not share ids.
 - `remember` gives the rows to persist, `collect` those to delete, with those of incarnations that went since.
 """
 
@@ -43,7 +43,7 @@ GIVEN_UP = 16  # incarnations that one publish gives up at most; a table that wa
 
 
 class Seen(StrEnum):
-    """What is known of an identity."""
+    """Status of an identity: new, seen or stale."""
 
     NEW = "new"
     SEEN = "seen"
@@ -61,13 +61,13 @@ class Bounds(msgspec.Struct, frozen=True):
 
 
 DEFAULT_BOUNDS = Bounds()
-PublisherOf = Callable[[str], str]  # of a source: whose share of the table its ids are in
+PublisherOf = Callable[[str], str]  # maps a source to the publisher that owns its ids in the table
 ONE_PUBLISHER: PublisherOf = lambda source: ""  # noqa: E731 - where publishers have no principals
 
 
 class Numbers(msgspec.Struct, array_like=True):
-    """The numbers of one incarnation: taken are all up to `high` but the gaps. Nothing is known of those up
-    to `floor`."""
+    """The numbers of one incarnation: all up to `high` except the gaps are taken. The status of numbers up
+    to `floor` is unknown."""
 
     last_at: float = 0.0
     high: int = 0
@@ -100,7 +100,7 @@ class Numbers(msgspec.Struct, array_like=True):
 
 
 class Identities:
-    """What a broker knows of the events that were published to it."""
+    """Identities of the events that were published to one broker."""
 
     def __init__(self, bounds: Bounds = DEFAULT_BOUNDS, publisher_of: PublisherOf = ONE_PUBLISHER) -> None:
         self._bounds = bounds
@@ -151,11 +151,11 @@ class Identities:
         return self._foreign.add(_key(*entry.identity), now)
 
     def is_full(self, source: str) -> bool:
-        """Are as many foreign ids remembered as may be, and of the publisher of this source (of an identity) its share?"""
+        """Is the window of foreign ids full, and has the publisher of this source (of an identity) used up its share?"""
         return self._foreign.is_full(self._share(source))
 
     def _share(self, source: str) -> str:
-        """Whose share of the table the ids of this source are in, by tenant and principal."""
+        """Owner of the ids of this source in the table: tenant and principal."""
         tenant, mark, own = source.rpartition(TENANT_MARK)
         return tenant + mark + self._publisher_of(own)
 
@@ -184,8 +184,8 @@ class Identities:
             self.given_up += 1
 
     def take_next(self, source: str, incarnation: str, sequence: int, now: float, count: int = 1) -> bool:
-        """Take this one, and those behind it, when it follows the last one, which is new and the common case;
-        False: nothing is done."""
+        """Accept this event and those behind it, if it follows the last accepted one (new, the common case);
+        False: no change was made."""
         name = (source, incarnation)
         numbers = self._numbered.get(name)
         if numbers is None or sequence != numbers.high + 1:
@@ -263,7 +263,7 @@ class Identities:
         return bool(self._gone) or self._shares.weight > self._bounds.incarnations
 
     def next_at(self, now: float) -> float | None:
-        """When there will be something to collect; `now` when there is already."""
+        """Time of the next collection; `now` when it is already due."""
         bounds = self._bounds
         if self._is_over:
             return now

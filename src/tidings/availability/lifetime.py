@@ -3,7 +3,7 @@
 Rules
 - An event accepted at t with lifetime Δ is available on [t, t + Δ). Lifetime 0 is never available to a later
   subscription; forever never ends.
-- `expires_at` ends an event for everybody, also for durable subscriptions that are owed it.
+- `expires_at` ends an event for all subscriptions, also for durable subscriptions that are owed it.
 - Lifetimes travel as remaining seconds, so clocks of different brokers need not agree.
 - Collecting goes in steps of a budget, earliest end first, so that it never stops the broker.
 """
@@ -23,7 +23,7 @@ def available(entry: Append | Entry, now: float) -> bool:
 
 
 def expired(entry: Append | Entry, now: float) -> bool:
-    """Has it ended for everybody?"""
+    """Has the event expired for all subscriptions?"""
     return entry.expires_at is not None and entry.expires_at <= now
 
 
@@ -58,14 +58,14 @@ class ExpiryQueue:
         self._shrink()
 
     def next_at(self) -> float | None:
-        """When there will be something to collect; None: never."""
+        """Time of the next collection; None: never."""
         if not self.heap:
             return None
         self._drop_stale()
         return self.heap[0][0] if self.heap else None
 
     def collect(self, now: float, budget: int) -> list[int]:
-        """At most `budget` offsets whose end has come, earliest first; they are no longer in the queue."""
+        """At most `budget` expired offsets, earliest first; they are removed from the queue."""
         due: list[int] = []
         while len(due) < budget:
             self._drop_stale()

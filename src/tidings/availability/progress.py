@@ -1,13 +1,13 @@
 """How far a subscription is in each log: what was settled, and what it is still owed.
 
-Words. *Heard*: the first offset that was not yet considered for this subscription; everything below it was
-handed out, or is silent (nothing for it there). *Owed*: handed out and not yet acknowledged. *Low-water mark*:
+Words. *Heard*: the first offset that was not yet considered for this subscription; every offset below it was
+handed out, or is silent (no event for it there). *Owed*: handed out and not yet acknowledged. *Low-water mark*:
 the first offset that is not settled: the lowest owed one, or else `heard`.
 
 Rules
 - Acknowledgements may come in any order (competing consumers); the low-water mark waits for the slowest.
-  What is settled above it is everything below `heard` that is not owed.
-- `silence(upto)` moves `heard` on without an event, so a token advances also where nothing matched.
+  Above it, every offset below `heard` that is not owed is settled.
+- `silence(upto)` moves `heard` on without an event, so a token also advances over events that do not match.
 - A token is {log: low-water mark}. Resuming from a token takes it at its word: what it says is settled is
   settled, and everything from there on is handed out again.
 - Bounded by what is in flight: `owed` holds no more than was handed out and not acknowledged.
@@ -55,7 +55,7 @@ class LogProgress(msgspec.Struct, array_like=True):
             insort(self.owed, offset)
 
     def silence(self, upto: int) -> None:
-        """There is nothing for this subscription below `upto` but what was handed out."""
+        """Below `upto` this subscription has no events except those already handed out."""
         self.heard = max(self.heard, upto)
 
     def _is_owed(self, offset: int) -> bool:
@@ -77,7 +77,7 @@ class Progress:
         return found
 
     def token(self) -> dict[str, int]:
-        """What a client keeps and hands back: for each log the first offset that is not settled."""
+        """Resume token that a client keeps: for each log the first offset that is not settled."""
         return {log: progress.low_water for log, progress in sorted(self.logs.items())}
 
     def resume(self, token: Mapping[str, int]) -> None:

@@ -3,7 +3,7 @@
 Rules
 - A node never touches a disk. It emits records; a store commits a sequence of them as one atomic batch.
 - `Append` adds an event to the log. Offsets only ascend; a gap is allowed, an offset is never reused.
-- `Forget` removes a log entry. Forgetting an offset that is not there changes nothing.
+- `Forget` removes a log entry. Forgetting an absent offset has no effect.
 - `Put` and `Delete` keep small state of any kind as rows of named tables. The value is the node's own
   encoding; the store only guards it with a checksum.
 - Within one batch the records count in order: the last word on an offset or a row wins.
@@ -28,7 +28,7 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
     event: Event
     accepted: float  # when the access broker accepted it
     sequence: int | None = None  # the publisher's own counter, when the publisher numbers its events
-    expires_at: float | None = None  # ends it for everybody; None: never
+    expires_at: float | None = None  # ends it for all subscriptions; None: never
 
     @property
     def ends_at(self) -> float:
@@ -37,7 +37,7 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
 
 
 class Forget(msgspec.Struct, frozen=True, tag="forget"):
-    """Remove a log entry: expired, superseded, or no longer owed to anybody."""
+    """Remove a log entry: expired, superseded, or no longer owed to any subscription."""
 
     offset: int
 
@@ -55,7 +55,7 @@ LATEST = "latest"
 
 
 class Delete(msgspec.Struct, frozen=True, tag="delete"):
-    """Remove a row of a table; removing one that is not there changes nothing."""
+    """Remove a row of a table; removing an absent row has no effect."""
 
     table: str
     key: str
@@ -65,7 +65,7 @@ Record = Append | Forget | Put | Delete
 
 
 class Entry(msgspec.Struct, frozen=True, gc=False):
-    """What a node remembers of a log entry without holding its event in memory."""
+    """Metadata of a log entry that a node keeps in memory without its event."""
 
     offset: int
     source: str
@@ -94,14 +94,14 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def latest(self) -> float:
-        """The latest time that the node had reached, as far as its disk tells; before all when it tells nothing."""
+        """The latest time that the node had reached according to its disk; minus infinity without a record."""
         row = self.tables.get(CLOCK, {}).get(LATEST)
         kept = -inf if row is None else msgspec.msgpack.decode(row, type=float)
         return max(kept, self.entries[-1].accepted) if self.entries else kept
 
     @classmethod
     def empty(cls) -> Loaded:
-        """What a new store holds. The first offset of a log is 1; 0 is before everything."""
+        """State of a new store. The first offset of a log is 1; 0 is before all of them."""
         return cls(first_offset=1, next_offset=1, entries=[], tables={})
 
 

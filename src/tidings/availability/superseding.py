@@ -1,7 +1,7 @@
 """Superseding: of the events with one key only the newest counts, in the log and in queues.
 
 Rules
-- The newest is the one with the highest offset, in whatever order they are seen.
+- The newest event is the one with the highest offset, regardless of the order of arrival.
 - Forgetting the newest leaves the key without one: an older event that was superseded does not come back.
 """
 
@@ -29,8 +29,8 @@ class Superseding:
         return self._latest.get(key)
 
     def supersede(self, key: str | None, offset: int) -> int | None:
-        """An event with this key has this offset; the offset that no longer counts, if there is one.
-        It is this very offset when a newer one was seen before. Without a key, nothing is superseded."""
+        """Record an event with this key at this offset; returns the superseded offset, if there is one.
+        It is this very offset when a newer one was seen before. An event without a key supersedes no other."""
         if key is None:
             return None
         before = self._latest.get(key)

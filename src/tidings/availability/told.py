@@ -1,14 +1,14 @@
-"""What a named subscription was told, so that it is not told twice.
+"""Ranges delivered to a named subscription, so that no event is delivered to it twice.
 
-A subscription may end and come back under its name, with the same filter or another. What it was told is a
+A subscription may end and come back under its name, with the same filter or another. Its delivered ranges are a
 set of spans (filter, log, from, to): every event of the log with from <= offset < to that the filter accepts.
-An event was told when some span says so; only the rest is told.
+An event was delivered when some span says so; only the other events are delivered.
 
 Rules
 - Spans of one filter and one log that touch or overlap are one span.
-- Bounded: past `MAX_SPANS` the span that ends lowest is given up and counted in `given_up`. Then something
-  may be told twice, but nothing is ever lost: the bound errs on the side of completeness.
-- Spans below the first offset that a log still holds say nothing any more; `prune` drops them.
+- Bounded: past `MAX_SPANS` the span that ends lowest is given up and counted in `given_up`. An event may then
+  be delivered twice, but no event is ever lost: the bound errs on the side of completeness.
+- Spans below the first offset that a log still holds are obsolete; `prune` drops them.
 - After the end of the subscription all this is kept for `KEEP_SECONDS`.
 """
 
@@ -37,7 +37,7 @@ class Span(msgspec.Struct, frozen=True):
     stop: int
 
     def joins(self, other: Span) -> bool:
-        """Same filter, same log, and nothing between them."""
+        """Same filter, same log, and no gap between them."""
         return (
             self.log == other.log
             and self.filter.digest == other.filter.digest
@@ -83,7 +83,7 @@ class Told:
         )
 
     def prune(self, log: str, first_offset: int) -> None:
-        """This log holds nothing below `first_offset` any more."""
+        """Record that this log no longer holds offsets below `first_offset`."""
         self.spans = [span for span in self.spans if span.log != log or span.stop > first_offset]
 
     def end(self, now: float) -> None:

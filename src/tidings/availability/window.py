@@ -39,7 +39,7 @@ class SealedRow(msgspec.Struct, array_like=True, frozen=True):
     youngest: float
     level: int  # how often it was merged
     digests: bytes
-    owners: dict[str, int] = {}  # how many are whose
+    owners: dict[str, int] = {}  # number of ids per owner
 
 
 class _Sealed:
@@ -64,8 +64,8 @@ class DedupWindow:
 
     def __init__(self, seconds: float, most: int, owner_of: Callable[[str], str] = lambda key: "") -> None:
         self._seconds, self._most, self._owner_of = seconds, most, owner_of
-        self._recent: dict[str, tuple[float, str]] = {}  # by key, oldest first: when, and whose
-        self._owned: Counter[str] = Counter()  # how many are whose
+        self._recent: dict[str, tuple[float, str]] = {}  # by key, oldest first: time and owner
+        self._owned: Counter[str] = Counter()  # number of ids per owner
         self._sealed: list[_Sealed] = []  # in the order of their youngest
         self._count = 0  # of sealed digests
 
@@ -125,7 +125,7 @@ class DedupWindow:
                 del self._owned[owner]
 
     def next_at(self) -> float | None:
-        """When there will be something to collect."""
+        """Time of the next collection."""
         ends = [sealed.youngest for sealed in self._sealed[:1]]
         ends += [at for at, _ in islice(self._recent.values(), 1)]
         return min(ends) + self._seconds if ends else None
