@@ -33,18 +33,18 @@ COMMANDS = {
     "pub": "Publish events.",
     "sub": "Subscribe, and print each event as it comes.",
     "top": "Watch the brokers of a network at work.",
-    "trace": "Tell what happened to an event, broker by broker, and why somebody did not hear it.",
+    "trace": "Show the path of an event, broker by broker, and why a subscription did not receive it.",
     "bridge": "Carry events between a broker and NATS, Redis or MQTT.",
     "cluster": "Run a network of brokers on this machine, for development.",
     "settings": "Print the settings of a broker, with their documentation.",
-    "users": "Make and check what stands in a users file.",
+    "users": "Make and check entries of a users file.",
     "certs": "Make certificates for brokers and clients.",
-    "archive": "Keep events that live forever as Parquet files, and look at them.",
+    "archive": "Keep events that live forever as Parquet files, and read them.",
     "check": "Check a recorded history by the formal properties.",
-    "simulate": "Run a system on a simulated network, with faults, and judge what happened.",
-    "systems": "List the systems: what each is composed of, and what it promises.",
+    "simulate": "Run a system on a simulated network, with faults, and check its promises.",
+    "systems": "List the systems with their composition and promises.",
     "pipeline": "Run, check and explain flows on Spark: TOML files of sources, matches and sinks.",
-    "version": "Print the version of Tidings and of what it runs on.",
+    "version": "Print the versions of Tidings and its environment.",
 }
 
 
@@ -52,7 +52,7 @@ GROUP = "tidings.commands"
 
 
 class Command(NamedTuple):
-    """A command of another distribution, whose own module is imported when it is called."""
+    """A command of another distribution; its module is imported when the command is called."""
 
     summary: str  # the first line of its help
     module: str  # that has `register(app)`

@@ -1,7 +1,7 @@
 """The acts of `tidings demo`, on the public API alone.
 
-What should be heard is worked out beside the broker, by plain Python conditions; an act claims
-only what the two agree on.
+The expected deliveries are computed beside the broker, by plain Python conditions; an act claims
+only results on which the two agree.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ IBM_FALLS = "StockName = 'IBM' AND change < -3"
 M_RISES = "StockName LIKE 'M%' AND change >= 1"
 HISTORY = "history.jsonl"
 STORE = "store"
-SILENCE = 0.2  # seconds without an event, after which nothing more is there
+SILENCE = 0.2  # seconds without an event, after which a subscriber counts as drained
 PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
 T_SUB = 0.0  # an embedded broker knows a subscription when `subscribe` returns
 T_DIFF = SILENCE / 2  # and every subscription of the acts lasts longer than this after a publish

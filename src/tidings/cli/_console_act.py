@@ -1,6 +1,6 @@
 """The act of the demonstration with the console: what a person would see in the browser, asked by HTTP.
 
-What the page shows is compared with what was published; `stay` keeps such a network and its page open.
+The figures of the page are compared with the published events; `stay` keeps the network and its page open.
 """
 
 from __future__ import annotations

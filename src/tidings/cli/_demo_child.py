@@ -1,4 +1,4 @@
-"""The child process of the demonstration: publishes and listens until somebody ends it.
+"""The child process of the demonstration: publishes and consumes until its parent ends it.
 
 It says what is acknowledged and what it heard, line by line, at once: what a reader has seen
 happened before the end. It hears one event for every two that it publishes, so that some wait
@@ -13,7 +13,7 @@ import sys
 import tidings
 from tidings.cli.output import guarded
 
-MOST = 10_000  # a bound, should nobody come to end it
+MOST = 10_000  # a bound, in case the parent never ends it
 
 
 async def main(store: str) -> None:

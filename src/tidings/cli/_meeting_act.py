@@ -1,6 +1,6 @@
 """The act where brokers and Spark meet: events go round once, and a late subscriber is caught up.
 
-What should be heard is what was published; the act claims only what agrees.
+The expected deliveries are the published events; the act claims only results that agree.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ async def meeting(stage: Stage, folder: Path, spark: Any) -> None:
             async with ear.subscribe("topic = 'doubled'", name="doubled", durable=True) as doubled:
                 for n in range(EVENTS):
                     await market.publish({"n": n, "price": n / 2}, topic="prices", lifetime=tidings.FOREVER)
-                for _ in range(2):  # the second run finds nothing new
+                for _ in range(2):  # the second run finds no new event
                     await asyncio.to_thread(_go_round, spark, first, second, folder)
                 heard = await _heard(doubled)
             stage.claim(

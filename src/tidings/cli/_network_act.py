@@ -1,6 +1,6 @@
 """The act of the demonstration with three broker processes: the one in between is killed.
 
-What should be heard is what the publisher was told is kept; the act claims only what agrees.
+The expected deliveries are the publishes that were acknowledged; the act claims only results that agree.
 """
 
 from __future__ import annotations
@@ -17,7 +17,7 @@ EVENTS = 150
 KILLED_AFTER = 50  # acknowledged events
 BACK_AFTER = 100
 PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
-SILENCE = 0.5  # seconds without an event, after which nothing more is there
+SILENCE = 0.5  # seconds without an event, after which a subscriber counts as drained
 MIDDLE, NEAR, FAR = 0, 1, 2  # the tree is b2 - b1 - b3
 
 
@@ -51,7 +51,7 @@ async def network(stage: Stage, folder: Path) -> None:
 
 
 async def _published(stage: Stage, cluster: Cluster, market: tidings.Bus) -> list[tuple[str, int]]:
-    """Publish, every third a rise that nobody asked for; the broker in between goes and comes back."""
+    """Publish events, every third without a subscriber; the broker in between stops and restarts."""
     acknowledged: list[tuple[str, int]] = []
     for n in range(1, EVENTS + 1):
         change = n if n % 3 == 0 else -n
@@ -67,7 +67,7 @@ async def _published(stage: Stage, cluster: Cluster, market: tidings.Bus) -> lis
 
 
 async def _heard(listener: tidings.Listener[tidings.Event]) -> list[str]:
-    """Everything up to the last that is owed, and whatever comes behind it."""
+    """Every event up to the last that is owed, and any event behind it."""
     heard: list[str] = []
     is_last = False
     while True:

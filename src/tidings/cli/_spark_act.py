@@ -1,6 +1,6 @@
 """The act of `tidings demo` on Spark: a table of events, 100,000 subscriptions, a table of notifications.
 
-What should be heard is worked out beside it, by a join of Spark SQL that knows nothing of filters;
+The expected deliveries are computed beside it, by a join of Spark SQL that does not use filters;
 the notifications, written as a history, are then judged by the same properties as a live broker's.
 """
 

@@ -20,14 +20,14 @@ Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Policy = Annotated[
     str | None,
     typer.Option(
-        "--policy", metavar="FILTER", help="Archive also what this filter accepts, whatever its lifetime."
+        "--policy", metavar="FILTER", help="Also archive events that this filter accepts, of any lifetime."
     ),
 ]
 
 
 def register(app: typer.Typer) -> None:
     archive = typer.Typer(
-        help="Keep events that live forever as Parquet files, and look at them.\n\n"
+        help="Keep events that live forever as Parquet files, and read them.\n\n"
         "See docs/meeting.md. A broker serves an archive to late subscribers when its setting `archive` names it.",
         no_args_is_help=True,
     )
@@ -51,15 +51,15 @@ def run(
     ],
     policy: Policy = None,
     release: Annotated[
-        bool, typer.Option("--release", help="Let the brokers forget what lives forever once it is archived.")
+        bool, typer.Option("--release", help="Let the brokers drop archived events that live forever.")
     ] = False,
-    once: Annotated[bool, typer.Option("--once", help="Take what is there and end.")] = False,
-    every: Annotated[float, typer.Option("--every", help="Seconds between two looks.")] = 5.0,
+    once: Annotated[bool, typer.Option("--once", help="Archive the present events, then end.")] = False,
+    every: Annotated[float, typer.Option("--every", help="Seconds between two polls.")] = 5.0,
     as_json: Json = False,
 ) -> None:
     """Fill an archive from the logs of brokers, exactly once, until it is stopped.
 
-    Who we are comes from the environment, as for `tidings sub`.
+    The client's identity comes from the environment, as for `tidings sub`.
     """
     from tidings.pipeline.broker.archiving import Archiver
 
@@ -80,7 +80,7 @@ def run(
 
 
 def show(folder: Folder, as_json: Json = False) -> None:
-    """Check an archive's files and say what it holds."""
+    """Check an archive's files and summarise its contents."""
     from tidings.archive.state import Archive
     from tidings.errors import InputError
 

@@ -21,12 +21,12 @@ def register(app: typer.Typer) -> None:
 
 def bridge(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="The routes, as TOML; see docs/bridges.md.")],
-    check: Annotated[bool, typer.Option("--check", help="Only read the file, and say what it does.")] = False,
+    check: Annotated[bool, typer.Option("--check", help="Only check the file and print its routes.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Carry events between a broker and NATS, Redis or MQTT.
 
-    Routes go in both directions. A side that is away is tried again; nothing is skipped.
+    Routes go in both directions. A side that is away is tried again; no event is skipped.
     """
     from tidings.gateway.bridges.bridge import Bridge, BridgeSettings, read_bridge, side_of
 

@@ -26,18 +26,18 @@ LEVEL = "TIDINGS_LOG_LEVEL"
 
 DevOption = Annotated[
     bool,
-    typer.Option("--dev", help="For development: anybody on this machine may use it; loopback, no TLS."),
+    typer.Option("--dev", help="For development: every local client is admitted; loopback, no TLS."),
 ]
 CertsOption = Annotated[
     Path | None,
     typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
 ]
 GroupOption = Annotated[
-    str | None, typer.Option("--group", "-g", metavar="NAME", help="Be in this group: one log on most disks.")
+    str | None, typer.Option("--group", "-g", metavar="NAME", help="Join this group: one replicated log.")
 ]
 MembersOption = Annotated[
     str | None,
-    typer.Option("--members", metavar="NAMES", help="Who founds the group: d1,d2,d3, this one too."),
+    typer.Option("--members", metavar="NAMES", help="Founding members, this broker included: d1,d2,d3."),
 ]
 
 
@@ -59,10 +59,11 @@ def broker(
         Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings as TOML.")
     ] = None,
     name: Annotated[
-        str | None, typer.Option("--name", "-n", help="Of this broker; unlike all others of its network.")
+        str | None, typer.Option("--name", "-n", help="Name of this broker, unique in its network.")
     ] = None,
     listen: Annotated[
-        str | None, typer.Option("--listen", "-l", metavar="HOST:PORT", help="For clients and brokers.")
+        str | None,
+        typer.Option("--listen", "-l", metavar="HOST:PORT", help="Address for clients and brokers."),
     ] = None,
     join: Annotated[
         list[str] | None,
@@ -72,36 +73,37 @@ def broker(
     members: MembersOption = None,
     store: Annotated[
         str | None,
-        typer.Option("--store", "-s", metavar="DIR", help="To survive a crash; nats://…/NAME: JetStream."),
+        typer.Option("--store", "-s", metavar="DIR", help="Durable store; nats://…/NAME: JetStream."),
     ] = None,
     dev: DevOption = False,
     users: Annotated[
-        Path | None, typer.Option("--users", "-u", metavar="FILE", help="Who may do what, as TOML.")
+        Path | None, typer.Option("--users", "-u", metavar="FILE", help="Users and permissions, as TOML.")
     ] = None,
     certs: CertsOption = None,
     http: Annotated[
-        str | None, typer.Option("--http", metavar="HOST:PORT", help="For /metrics, /healthz and /readyz.")
+        str | None,
+        typer.Option("--http", metavar="HOST:PORT", help="Address of /metrics, /healthz, /readyz."),
     ] = None,
     gateway_http: Annotated[
         str | None,
-        typer.Option("--gateway-http", metavar="HOST:PORT", help="For HTTP, CloudEvents and WebSocket."),
+        typer.Option("--gateway-http", metavar="HOST:PORT", help="Address of HTTP, CloudEvents, WebSocket."),
     ] = None,
     gateway_mqtt: Annotated[
-        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="For MQTT 3.1.1 and 5.")
+        str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="Address of MQTT 3.1.1 and 5.")
     ] = None,
     console: Annotated[
         bool,
-        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 unless told otherwise."),
+        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 by default."),
     ] = False,
     console_at: Annotated[
-        str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console there.")
+        str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console here.")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
 
-    It says where it can be reached when it can be, and ends on SIGTERM or Ctrl-C after answering
-    what it took in. SIGHUP reads settings and users again. Every setting: tidings settings.
+    It prints its addresses as soon as it accepts connections, and ends on SIGTERM or Ctrl-C after answering
+    all accepted requests. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
     from tidings.console.doors import LISTEN
 
@@ -124,7 +126,7 @@ def broker(
 
 
 def _development(config: Path | None) -> dict[str, Any]:
-    """Anybody is let in; the audit of who came is left out of the log unless a level is asked for."""
+    """Settings of a development broker: it admits every client and logs no audit, unless a level is set."""
     level = {} if config is not None or LEVEL in os.environ else {"log.level": "warning"}
     return {"security.anonymous": True, **level}
 
@@ -149,7 +151,7 @@ def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
 
 
 def run_service(service: Service, *, as_json: bool) -> None:
-    """Serve until a signal comes; exit code 1 when something was left unanswered."""
+    """Serve until a signal comes; exit code 1 when a request was left unanswered."""
     from tidings.runtime.process import run
 
     def ready(server: Server) -> None:

@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
     certs = typer.Typer(
         help="Make certificates for brokers and clients.\n\n"
         "An authority of your own, for development and small networks: TLS between brokers is mutual, and "
-        "a client can prove by a certificate who it is.",
+        "a client can authenticate by a certificate.",
         no_args_is_help=True,
     )
     certs.command("new", epilog=examples("tidings certs new certs"))(new)
@@ -45,7 +45,7 @@ def broker(
     name: Annotated[str, typer.Argument(help="The broker's name.")],
     host: Annotated[
         list[str] | None,
-        typer.Option("--host", help="Where it is reached: a name or an address; repeatable."),
+        typer.Option("--host", help="Host name or address of the broker; repeatable."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -57,7 +57,7 @@ def broker(
 
 def client(
     folder: Folder,
-    name: Annotated[str, typer.Argument(help="The client's name: the principal that it proves.")],
+    name: Annotated[str, typer.Argument(help="The client's name: its principal.")],
     as_json: Json = False,
 ) -> None:
     """Make a client's certificate; it proves a name to brokers."""

@@ -36,17 +36,17 @@ def check(
         ),
     ],
     t_sub: Annotated[
-        float | None, typer.Option("--t-sub", help="Seconds until a subscription is known everywhere.")
+        float | None, typer.Option("--t-sub", help="Seconds until all brokers know a subscription.")
     ] = None,
     t_diff: Annotated[
-        float | None, typer.Option("--t-diff", help="Seconds until an event has reached everybody.")
+        float | None, typer.Option("--t-diff", help="Seconds until all subscribers have an event.")
     ] = None,
     contract: Annotated[
-        str, typer.Option("--contract", metavar="SYSTEM", help="Judge by what this system promises.")
+        str, typer.Option("--contract", metavar="SYSTEM", help="Judge by the promises of this system.")
     ] = "Tidings",
     until: Annotated[
         float | None,
-        typer.Option("--until", help="The recording was cut off here: what was due later is not judged."),
+        typer.Option("--until", help="End of the recording: later deliveries are not judged."),
     ] = None,
     spark: Annotated[
         bool, typer.Option("--spark", help="On Spark: for histories in Parquet of any size.")

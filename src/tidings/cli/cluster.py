@@ -1,6 +1,6 @@
 """`tidings cluster`: a network of brokers on this machine, with one command.
 
-For development: the brokers listen on loopback and ask nobody who they are.
+For development: the brokers listen on loopback and authenticate no client.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ CHOSEN = (
 def register(app: typer.Typer) -> None:
     cluster = typer.Typer(
         help="Run a network of brokers on this machine, for development.\n\n"
-        "The brokers are processes of their own, linked as a tree. Whoever is on this machine may use them.",
+        "The brokers are processes of their own, linked as a tree. Every client on this machine may use them.",
         no_args_is_help=True,
     )
     shown = examples("tidings cluster up 3", "tidings cluster up 5 --store data --port 7200 --json")
@@ -36,9 +36,9 @@ def register(app: typer.Typer) -> None:
 
 
 def up(
-    count: Annotated[int, typer.Argument(metavar="N", help="How many brokers.")] = 3,
+    count: Annotated[int, typer.Argument(metavar="N", help="Number of brokers.")] = 3,
     port: Annotated[
-        int, typer.Option("--port", "-p", help="Of the first; the others follow. 0: free ones.")
+        int, typer.Option("--port", "-p", help="First port; the others follow. 0: free ones.")
     ] = 7117,
     store: Annotated[
         Path | None,
@@ -63,14 +63,14 @@ def up(
     ] = None,
     restart: Annotated[
         float,
-        typer.Option("--restart", metavar="SECONDS", min=0, help="Before a killed broker is started again."),
+        typer.Option("--restart", metavar="SECONDS", min=0, help="Delay before a killed broker restarts."),
     ] = 5.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Start N brokers that form a tree; Ctrl-C ends them.
 
     A broker that is killed is started again after --restart seconds, at its address and on its disk;
-    the others go on meanwhile. Settings in the environment count (TIDINGS_GATEWAY_HTTP, say); doors
+    the others go on meanwhile. Settings in the environment count (TIDINGS_GATEWAY_HTTP, say); gateways
     are opened at the first broker. With --json prints one line with all addresses when they can be
     reached.
     """

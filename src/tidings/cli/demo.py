@@ -1,6 +1,6 @@
 """`tidings demo`: the product at work, act by act, ending in a line that says what was proved.
 
-The acts (`_acts.py`) use the public API alone. Whatever they claim is counted, not assumed: a
+The acts (`_acts.py`) use the public API alone. Every claim is counted, not assumed: a
 claim that does not hold is shown, and the command ends with 1.
 """
 
@@ -41,7 +41,7 @@ def demo(
 ) -> None:
     """Show Tidings at work, in about a minute.
 
-    Ten acts: who hears what, a late subscriber, an explanation, a subscriber that is killed and
+    Ten acts: content filters, a late subscriber, an explanation, a subscriber that is killed and
     comes back, the recorded history judged by the properties, three broker processes of which one
     is killed, the web console of a network, and (where Spark is installed) a table of events matched
     on Spark, events that go from brokers through Spark and back, with a late subscriber caught up from

@@ -91,7 +91,7 @@ def whole_object(path: str) -> dict[str, Any]:
 
 
 def event_id(given: Mapping[str, Any], number: int) -> str:
-    """What this event is called in results: its own id, or the number of its line."""
+    """Name of this event in results: its own id, or the number of its line."""
     id = given.get("id")
     return str(number) if id is None else id if isinstance(id, str) else json.dumps(id)
 
@@ -106,7 +106,7 @@ def to_publish(text: str, where: str) -> tuple[dict[str, Any], Event]:
 
 
 def whole_event(given: Mapping[str, Any]) -> Event:
-    """The event that a JSON object stands for; `EventError` when something of it would be lost."""
+    """The event that a JSON object stands for; `EventError` when a part of it would be lost."""
     try:
         if "specversion" in given:
             _refuse_losses(given, "", lists=True)  # they stay in the data
@@ -160,7 +160,7 @@ def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _with_infinities(given: Mapping[str, Any]) -> Mapping[str, Any]:
-    """The object with its infinities; one whose `kinds` is an attribute of its own stays as it is."""
+    """The object with its infinities; if `kinds` is an attribute of its own, the object stays as it is."""
     kinds = given.get(KINDS)
     if (
         not isinstance(kinds, dict)
@@ -186,7 +186,7 @@ def _restored(tree: Mapping[str, Any], prefix: str, left: dict[str, str]) -> dic
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:
-    """Here, as for plain objects, what is missing of the identity is made up; nothing else is."""
+    """Missing members of the identity get defaults, as for plain objects; other members do not."""
     from tidings.model.cloudevents import UNTYPED, from_mapping
 
     whole = {"source": UNKNOWN_SOURCE, "type": UNTYPED, **given, "id": event_id(given, number)}

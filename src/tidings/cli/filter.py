@@ -22,11 +22,9 @@ if TYPE_CHECKING:
     from tidings.model.filter import Filter
 
 Expression = Annotated[str, typer.Argument(metavar="FILTER", help="The filter's text.", show_default=False)]
-Meaning = Annotated[
-    Dialect, typer.Option("--dialect", "-d", help="Which meaning the text has: tidings or cesql.")
-]
+Meaning = Annotated[Dialect, typer.Option("--dialect", "-d", help="Dialect of the text: tidings or cesql.")]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
-Strict = Annotated[bool, typer.Option("--strict", help="Refuse what would only be warned of.")]
+Strict = Annotated[bool, typer.Option("--strict", help="Treat warnings as errors.")]
 STOCK = "\"StockName = 'IBM' AND change < -3\""
 
 
@@ -57,7 +55,7 @@ def check(
 ) -> None:
     """Check a filter and show its normal form.
 
-    Warns of what can never be true or was surely not meant, such as time > '2026-01-01'.
+    Warns of conditions that can never be true or are surely unintended, such as time > '2026-01-01'.
     Ends with 2 when it does not parse and with 1 when it parses but can never be true; with
     --strict a warning ends with 1, too. With --json a filter that does not parse is described on
     standard output too.
@@ -146,9 +144,7 @@ def evaluate(
         str | None, typer.Option("--event", metavar="FILE", help="A JSON event for it; - is standard input.")
     ] = None,
     dialect: Meaning = Dialect.TIDINGS,
-    as_json: Annotated[
-        bool, typer.Option("--json", help="The output is JSON always; taken for symmetry.")
-    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="No effect: the output is always JSON.")] = False,
 ) -> None:
     """Evaluate expressions on events.
 
@@ -226,7 +222,7 @@ def explain(
     dialect: Meaning = Dialect.TIDINGS,
     as_json: Json = False,
 ) -> None:
-    """Say why a filter accepts an event or not, constraint by constraint.
+    """Explain why a filter accepts an event or not, constraint by constraint.
 
     Ends with 1 when the event is not accepted; with --json the verdict is in the JSON alone.
     """

@@ -1,8 +1,8 @@
 """`tidings match`: a grep for events.
 
-Two ways to say what is wanted: `--where FILTER`, which prints the lines that are accepted as
-they came and ends like grep (1 when there was none), and `--subscriptions FILE`, which tells for
-each event whose subscriptions accept it. The second with `--json` is a contract (see
+Two modes: `--where FILTER` prints the accepted lines unchanged
+and ends like grep (1 when there was none), and `--subscriptions FILE` lists for
+each event the subscriptions that accept it. The second with `--json` is a contract (see
 ARCHITECTURE.md, doors for outside judges).
 """
 
@@ -29,7 +29,7 @@ UPKEEP = 1 << 20  # steps of the matcher's upkeep at once, when all subscription
 
 
 class Wanted(NamedTuple):
-    """What is looked for: a matcher, and the id of the subscription behind each handle."""
+    """Loaded subscriptions: a matcher, and the id of the subscription behind each handle."""
 
     matcher: Matcher
     ids: dict[int, Any]
@@ -76,7 +76,7 @@ def match(
         bool, typer.Option("--invert", "-v", help="With --where: the events that are not accepted.")
     ] = False,
     dialect: Annotated[
-        Dialect, typer.Option("--dialect", "-d", help="Which meaning filters have: tidings or cesql.")
+        Dialect, typer.Option("--dialect", "-d", help="Dialect of the filters: tidings or cesql.")
     ] = Dialect.TIDINGS,
     strict: Strict = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,

@@ -1,10 +1,11 @@
-"""What every command shares: exit codes, errors without a traceback, JSON lines, progress.
+"""Shared parts of all commands: exit codes, errors without a traceback, JSON lines, progress.
 
 Rules
 - Results go to standard output, everything else to standard error.
 - A terminal gets colour unless NO_COLOR is set; a pipe gets plain text.
-- Whatever Tidings raises on purpose becomes a message and a hint, and so does an optional package that is not
-  installed; anything else is a defect of ours, and says how to report it. `TIDINGS_TRACEBACK=1` shows the traceback.
+- Every deliberate error of Tidings becomes a message and a hint, and so does an optional package that is not
+  installed; any other error is a defect of Tidings, and says how to report it. `TIDINGS_TRACEBACK=1` shows
+  the traceback.
 """
 
 from __future__ import annotations
@@ -51,7 +52,7 @@ EXIT_OF_BLAME = {
 
 
 class ReaderGone(Exception):
-    """Whoever read standard output has closed it (`| head`); nobody is to blame."""
+    """The reader of standard output has closed it (`| head`); this is no error."""
 
 
 def guarded(run: Callable[[], None]) -> int:
@@ -108,7 +109,7 @@ def _flushed(code: int) -> int:
 
 
 def _silenced() -> int:
-    """The reader went away (`| head`): nothing more can be said, and nothing is wrong."""
+    """The reader went away (`| head`): stop writing, without an error."""
     # The interpreter flushes standard output once more at exit; that must not fail again.
     nowhere = os.open(os.devnull, os.O_WRONLY)
     os.dup2(nowhere, sys.stdout.fileno())

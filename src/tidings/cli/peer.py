@@ -29,14 +29,17 @@ def register(app: typer.Typer) -> None:
 def peer(
     topic: Annotated[
         list[str] | None,
-        typer.Option("--topic", "-t", help="What to hear: this topic and all below; repeatable."),
+        typer.Option("--topic", "-t", help="Subscribe to this topic and all below; repeatable."),
     ] = None,
     join: Annotated[
         list[str] | None,
-        typer.Option("--join", "-j", metavar="HOST:PORT", help="A peer that is there already; repeatable."),
+        typer.Option("--join", "-j", metavar="HOST:PORT", help="Address of a running peer; repeatable."),
     ] = None,
     listen: Annotated[
-        str, typer.Option("--listen", "-l", metavar="HOST:PORT", help="For other peers (UDP); port 0: any.")
+        str,
+        typer.Option(
+            "--listen", "-l", metavar="HOST:PORT", help="Address for other peers (UDP); port 0: any."
+        ),
     ] = "127.0.0.1:0",
     publish: Annotated[
         str | None,
@@ -49,15 +52,15 @@ def peer(
     wanted: Annotated[
         float,
         typer.Option(
-            "--reliability", help="The chance that everybody hears; sets the fan-out by the loss it sees."
+            "--reliability", help="Probability of full delivery; sets the fan-out by the measured loss."
         ),
     ] = 0.999,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a peer: gossip over topics, without brokers.
 
-    Prints its address first, for others to join, then each event that it hears. Events that it publishes without a
-    topic are of its first topic. Delivery is probable, not certain. Ctrl-C ends it, and it says goodbye.
+    Prints its address first, for others to join, then each event that it receives. Events that it publishes without a
+    topic are of its first topic. Delivery is probable, not certain. Ctrl-C ends it and notifies its peers.
     """
     from tidings.runtime.bus import Bus
     from tidings.runtime.peer import PeerBroker

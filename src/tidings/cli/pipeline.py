@@ -46,12 +46,13 @@ def register(app: typer.Typer) -> None:
 
 def run(
     file: File,
-    once: Annotated[bool, typer.Option("--once", help="Take what is there, then end.")] = False,
+    once: Annotated[bool, typer.Option("--once", help="Process the present input, then end.")] = False,
     continuous: Annotated[bool, typer.Option("--continuous", help="Run until stopped.")] = False,
     set_: Set = None,
     metrics: Annotated[Path | None, typer.Option(help="Append a JSON line for each batch here.")] = None,
     metrics_port: Annotated[
-        int | None, typer.Option("--metrics-port", min=0, max=65535, help="Serve Prometheus' format there.")
+        int | None,
+        typer.Option("--metrics-port", min=0, max=65535, help="Serve metrics for Prometheus here."),
     ] = None,
     as_json: Json = False,
 ) -> None:
@@ -130,7 +131,7 @@ def check(
     file: File,
     set_: Set = None,
     static: Annotated[
-        bool, typer.Option("--static", help="Only the file itself: start no Spark, open nothing.")
+        bool, typer.Option("--static", help="Check only the file: start no Spark, open no source.")
     ] = False,
     as_json: Json = False,
 ) -> None:

@@ -56,16 +56,16 @@ def pub(
         list[str] | None,
         typer.Option("--file", "-f", metavar="FILE", help="Events as JSON lines; - is standard input."),
     ] = None,
-    topic: Annotated[str | None, typer.Option("--topic", "-t", help="For events that name none.")] = None,
-    type: Annotated[str | None, typer.Option("--type", help="For events that name none.")] = None,
+    topic: Annotated[
+        str | None, typer.Option("--topic", "-t", help="Topic of events that name none.")
+    ] = None,
+    type: Annotated[str | None, typer.Option("--type", help="Type of events that name none.")] = None,
     id: Annotated[
         str | None,
-        typer.Option(
-            "--id", help="Of one event, given as NAME=VALUE: published once, however often it is sent."
-        ),
+        typer.Option("--id", help="Id of the event given as NAME=VALUE: retries publish it only once."),
     ] = None,
     lifetime: Annotated[
-        str, typer.Option("--lifetime", help="For how long later subscribers hear it: seconds, or forever.")
+        str, typer.Option("--lifetime", help="Seconds to keep it for later subscribers, or forever.")
     ] = "0",
     key: Annotated[str | None, typer.Option("--key", help="Supersede older events of this key.")] = None,
     mode: Annotated[
@@ -176,7 +176,7 @@ class _Publisher:
                         await self._finish_one(waiting.popleft())
                 while waiting:
                     await self._finish_one(waiting.popleft())
-            finally:  # the connection is gone for good, or Ctrl-C: nobody waits for the others
+            finally:  # the connection is gone for good, or Ctrl-C: the other answers are not awaited
                 for task in waiting:
                     task.cancel()
                 await asyncio.gather(*waiting, return_exceptions=True)

@@ -8,7 +8,7 @@ machine and kept by shells.
     TIDINGS_USER            with TIDINGS_PASSWORD or TIDINGS_PASSWORD_FILE: a password (SCRAM-SHA-256)
     TIDINGS_TOKEN           or TIDINGS_TOKEN_FILE: a signed token
     TIDINGS_CERTIFICATE     with TIDINGS_KEY: a client's certificate
-    TIDINGS_AUTHORITY       whom to trust as the authority of the broker's certificate
+    TIDINGS_AUTHORITY       the trusted authority of the broker's certificate
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from tidings.runtime.dialling import PORT, parse_addresses
 from tidings.runtime.environment import credentials, tls_context
 
 HOME = "tidings://127.0.0.1:7117"
-WORD_AFTER = 2.0  # seconds without a connection before somebody who waits is told so
+WORD_AFTER = 2.0  # seconds without a connection before a waiting user gets a message
 T = TypeVar("T")
 
 Broker = Annotated[
@@ -37,7 +37,7 @@ Broker = Annotated[
 ]
 Name = Annotated[
     str,
-    typer.Option("--name", "-n", envvar="TIDINGS_NAME", help="Who this client is (TIDINGS_USER, else cli)."),
+    typer.Option("--name", "-n", envvar="TIDINGS_NAME", help="Name of this client (TIDINGS_USER, else cli)."),
 ]
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the broker to answer.")]
 
@@ -105,7 +105,7 @@ def _check_address(broker: str) -> None:
 
 
 def looks_like_address(word: str) -> bool:
-    """Did somebody give a broker's address where there is no place for one?"""
+    """Is the argument a broker's address, though the command takes none at this position?"""
     host, colon, port = word.partition("://")[2].rpartition(":") if "://" in word else word.rpartition(":")
     return "://" in word or bool(colon and host and port.isdigit() and "=" not in word)
 

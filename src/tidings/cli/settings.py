@@ -29,8 +29,8 @@ def settings(
 ) -> None:
     """Print the settings of a broker, with their documentation.
 
-    Each can stand in a TOML file (table.key) or in the environment; the environment wins. What the
-    file or the environment says is checked as the broker would.
+    Each can stand in a TOML file (table.key) or in the environment; the environment wins. The values of the
+    file and the environment are checked as the broker checks them.
     """
     from tidings.runtime.settings import BrokerSettings, described, read_settings
 

@@ -34,7 +34,7 @@ def register(app: typer.Typer) -> None:
 
 
 def simulate(
-    system: Annotated[str | None, typer.Argument(help="Which one; `tidings systems` lists them.")] = None,
+    system: Annotated[str | None, typer.Argument(help="Name of a system; see `tidings systems`.")] = None,
     brokers: Annotated[int, typer.Option(min=1, help="Brokers in the overlay.")] = 20,
     events: Annotated[int, typer.Option(min=0, help="Events that are published.")] = 1000,
     subscriptions: Annotated[int, typer.Option(min=0, help="Subscribers, one subscription each.")] = 100,
@@ -46,7 +46,7 @@ def simulate(
     workload: Annotated[str, typer.Option(help="stocks, rectangles or patterns.")] = "stocks",
     rate: Annotated[float, typer.Option(min=0.001, help="Events a second.")] = 100.0,
     churn: Annotated[float, typer.Option(min=0.0, max=1.0, help="Subscription changes per event.")] = 0.0,
-    durable: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of durable ones.")] = 0.0,
+    durable: Annotated[float, typer.Option(min=0.0, max=1.0, help="Share of durable subscriptions.")] = 0.0,
     lifetime: Annotated[list[float] | None, typer.Option(help="Seconds; may be repeated.")] = None,
     loss: Rate = 0.0,
     duplication: Rate = 0.0,
@@ -65,10 +65,10 @@ def simulate(
     points: Annotated[Path, typer.Option(help=POINTS_HELP)] = Path("artefacts/sweeps"),
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Run a system on a simulated network, with faults, and judge what happened.
+    """Run a system on a simulated network, with faults, and check its promises.
 
     Ends with 1 when a property that the system promises does not hold. With --seeds it runs one
-    seed after the other on all cores, or on Spark, and names those that break something.
+    seed after the other on all cores, or on Spark, and names those that violate a property.
     """
     if play is not None:
         _play(play, seed, as_json)

@@ -1,6 +1,6 @@
-"""Where the demonstration is shown: headings, tables, and claims that are counted.
+"""Output of the demonstration: headings, tables, and claims that are counted.
 
-A terminal sees colours and boxes, a pipe plain text; `silent` shows nothing and only counts.
+A terminal sees colours and boxes, a pipe plain text; `silent` prints no output and only counts.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ if TYPE_CHECKING:
 
 
 class Claim(NamedTuple):
-    """Something that was found to be so, or not."""
+    """A claim and whether it holds."""
 
     text: str
     holds: bool

@@ -35,33 +35,35 @@ def sub(
     context: typer.Context,
     where: Annotated[
         list[str] | None,
-        typer.Option("--where", "-w", metavar="FILTER", help="What to hear; repeatable: any of them."),
+        typer.Option("--where", "-w", metavar="FILTER", help="Events to receive; repeatable: any filter."),
     ] = None,
     topic: Annotated[str | None, typer.Option("--topic", "-t", help="A pattern with + and #.")] = None,
     type: Annotated[str | None, typer.Option("--type", help="A type; its subtypes count too.")] = None,
     subscription: Annotated[
         str | None,
-        typer.Option("--as", metavar="NAME", help="The subscription's name; under it you come back."),
+        typer.Option("--as", metavar="NAME", help="The subscription's name, to resume it."),
     ] = None,
     durable: Annotated[
-        bool, typer.Option("--durable", help="Keep what comes while nobody listens; needs --as.")
+        bool, typer.Option("--durable", help="Keep events while disconnected; needs --as.")
     ] = False,
-    group: Annotated[str | None, typer.Option("--group", help="Share with others of this group.")] = None,
+    group: Annotated[
+        str | None, typer.Option("--group", help="Consumer group that shares the events.")
+    ] = None,
     replay: Annotated[
-        bool, typer.Option("--replay/--no-replay", help="First what is still available, or only what is new.")
+        bool, typer.Option("--replay/--no-replay", help="First replay available events, or only new ones.")
     ] = True,
     count: Annotated[int | None, typer.Option("--count", "-c", help="End after so many events.")] = None,
     wait: Annotated[
         float | None, typer.Option("--wait", help="End with 1 when no event came for so many seconds.")
     ] = None,
     end: Annotated[
-        bool, typer.Option("--end", help="End the durable subscription --as, and print nothing.")
+        bool, typer.Option("--end", help="End the durable subscription --as without output.")
     ] = False,
     cloudevents: Annotated[
         bool, typer.Option("--cloudevents", help="Print CloudEvents as JSON lines.")
     ] = False,
     dialect: Annotated[
-        Dialect, typer.Option("--dialect", "-d", help="Which meaning the filter has: tidings or cesql.")
+        Dialect, typer.Option("--dialect", "-d", help="Dialect of the filter: tidings or cesql.")
     ] = Dialect.TIDINGS,
     strict: Strict = False,
     broker: remote.Broker = remote.HOME,
@@ -80,7 +82,7 @@ def sub(
     options: dict[str, Any] = {"name": subscription, "topic": topic, "type": type, "group": group}
     options |= {"durable": durable or end or None, "replay": replay, "dialect": dialect.value}
     wanted = _any_of(where or [])
-    if wanted is not None:  # what is wrong with it is told before anybody is dialled
+    if wanted is not None:  # report a bad filter before dialling the broker
         made = parse_filter(wanted, dialect=dialect.value)
         if strict:
             refuse_doubtful(made)

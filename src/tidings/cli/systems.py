@@ -19,12 +19,12 @@ def register(app: typer.Typer) -> None:
 
 
 def systems(
-    name: Annotated[str | None, typer.Argument(help="A system, to be told of it alone.")] = None,
+    name: Annotated[str | None, typer.Argument(help="Show only this system.")] = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """List the systems: what each is composed of, and what it promises.
+    """List the systems with their composition and promises.
 
-    With a name: when to take it, its price, and what stands in each slot.
+    With a name: when to choose it, its price, and the strategy in each slot.
     """
     from tidings.errors import ExtensionError
     from tidings.extensions import pass_over

@@ -39,15 +39,15 @@ def register(app: typer.Typer) -> None:
 
 def top(
     context: typer.Context,
-    once: Annotated[bool, typer.Option("--once", help="Look once and end.")] = False,
-    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="How often to look.")] = 1.0,
+    once: Annotated[bool, typer.Option("--once", help="Print once and end.")] = False,
+    every: Annotated[float, typer.Option("--every", metavar="SECONDS", help="Interval of polls.")] = 1.0,
     broker: remote.Broker = remote.HOME,
     timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Watch the brokers of a network at work.
 
-    One broker is asked, and it names its neighbours; so all that are linked are shown. With --json
+    Queries one broker, then its neighbours in turn; so all linked brokers are shown. With --json
     prints {"brokers": [figures of each]} each time. On a narrow terminal some columns are left out. A broker that does not answer is shown with its
     problem, and the exit code of --once is then 1.
     """

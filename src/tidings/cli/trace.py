@@ -1,4 +1,4 @@
-"""`tidings trace`: what happened to an event, broker by broker, and why somebody did not hear it."""
+"""`tidings trace`: the path of an event, broker by broker, and why a subscription did not receive it."""
 
 from __future__ import annotations
 
@@ -33,19 +33,21 @@ def register(app: typer.Typer) -> None:
 def trace(
     event: Annotated[str, typer.Argument(metavar="EVENT_ID", help="The event's id.")],
     source: Annotated[
-        str | None, typer.Option("--source", help="Its source, when several have events of this id.")
+        str | None, typer.Option("--source", help="The event's source, if several sources use this id.")
     ] = None,
     subscription: Annotated[
         str | None,
-        typer.Option("--subscription", "-s", metavar="SUBSCRIBER/NAME", help="Why did this one not hear it?"),
+        typer.Option(
+            "--subscription", "-s", metavar="SUBSCRIBER/NAME", help="Explain why this one did not receive it."
+        ),
     ] = None,
     broker: remote.Broker = remote.HOME,
     timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Tell what happened to an event, broker by broker, and why somebody did not hear it.
+    """Show the path of an event, broker by broker, and why a subscription did not receive it.
 
-    One broker is asked, then its neighbours, and theirs. Each remembers the last events that it saw
+    Queries one broker, then its neighbours in turn. Each remembers the last events that it saw
     (setting trace.events). The exit code is 1 when no broker remembers this one.
     """
     about = {"id": event, "source": source, "subscription": subscription}

@@ -6,7 +6,7 @@ from enum import StrEnum
 
 
 class Dialect(StrEnum):
-    """Which meaning a filter's text has."""
+    """Dialect of a filter's text."""
 
     TIDINGS = "tidings"
     CESQL = "cesql"

@@ -1,4 +1,4 @@
-"""`tidings users`: what stands in a users file, made and checked.
+"""`tidings users`: make and check entries of a users file.
 
 A password is asked for or read from standard input; it is never an argument.
 """
@@ -23,8 +23,8 @@ Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 
 def register(app: typer.Typer) -> None:
     users = typer.Typer(
-        help="Make and check what stands in a users file.\n\n"
-        "Who may connect, what they may publish and hear, and how much: one TOML file, see docs/security.md.",
+        help="Make and check entries of a users file.\n\n"
+        "One TOML file holds users, their rights to publish and subscribe, and quotas: see docs/security.md.",
         no_args_is_help=True,
     )
     users.command("key", epilog=examples("tidings users key", "tidings users key < password.txt"))(key)
@@ -38,8 +38,8 @@ def register(app: typer.Typer) -> None:
 def key(as_json: Json = False) -> None:
     """Turn a password into the key that a users file stores.
 
-    The password is asked for without showing it, or is the first line of standard input. From the
-    key nobody can compute the password without trying all.
+    The password is read without echo, or from the first line of standard input. The key does not
+    reveal the password, except by trying all passwords.
     """
     from tidings.security.scram import make_key
 
@@ -71,14 +71,14 @@ def check(
 
 def may(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A users file.")],
-    name: Annotated[str, typer.Argument(help="Whom it is about.")],
+    name: Annotated[str, typer.Argument(help="The user's name.")],
     action: Annotated[str, typer.Argument(help="publish, subscribe or observe.")],
-    filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="What of it is allowed?")] = "TRUE",
+    filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="The filter to check.")] = "TRUE",
     as_json: Json = False,
 ) -> None:
-    """Say what somebody may do: the filter that is left of what they ask for.
+    """Show the rights of a user: the part of the given filter that the user may use.
 
-    The exit code is 1 when nothing is.
+    The exit code is 1 when no part is allowed.
     """
     from tidings.errors import RefusedError
     from tidings.language import parse_filter, print_filter

@@ -20,7 +20,7 @@ def register(app: typer.Typer) -> None:
 
 
 def version(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
-    """Print the version of Tidings and of what it runs on."""
+    """Print the versions of Tidings and its environment."""
     found = {name: _version_of(name) for name in PACKAGES}
     if as_json:
         print_json({"tidings": __version__, "python": platform.python_version(), "packages": found})

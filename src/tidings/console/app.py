@@ -1,8 +1,8 @@
 """The console as an application: its pages, its live stream, and what they ask.
 
 Rules
-- Pages load nothing from anywhere else, and the browser is told to forbid it (`POLICY`).
-- What is shown needs the right to observe; publishing and hearing need theirs: each question goes to the
+- Pages load no resource from another site, and a header tells the browser to forbid it (`POLICY`).
+- Viewing needs the right to observe; publishing and subscribing need theirs: each request goes to the
   broker in the visitor's name, and the broker decides.
 - A refusal is a problem object that says what to do, as at the HTTP gateway.
 """
@@ -87,7 +87,7 @@ class Console:
     # -- who looks --------------------------------------------------------------------------------
 
     async def session(self, request: Request) -> Response:
-        """Who is here; for somebody who is not known: that he has to sign in."""
+        """The visitor of the session; for an unknown visitor: the request to sign in."""
         try:
             visitor = await self._sessions.visitor(request)
         except Problem as problem:

@@ -1,4 +1,4 @@
-"""What pages ask beside the live stream: subscriptions, filters, the way of an event, and why not.
+"""Requests of pages beside the live stream: subscriptions, filters, the path of an event, and why not.
 
 Each question is put to the brokers in the visitor's name (`Network`, `Desks`), so each sees what he may see.
 """
@@ -100,7 +100,7 @@ class Asking:
         return _json({"subscriptions": rows, "problems": problems, "most": MOST_SUBSCRIPTIONS})
 
     async def _know_brokers(self, visitor: Visitor) -> None:
-        """Of a visitor whose live stream is not open: find the brokers first."""
+        """For a visitor without an open live stream: find the brokers first."""
         watch = await self._watches.of(visitor)
         if not watch.last:
             await watch.look()

@@ -1,4 +1,4 @@
-"""What a page sends: one JSON object, and not a large one."""
+"""Request bodies of pages: one JSON object of bounded size."""
 
 from __future__ import annotations
 

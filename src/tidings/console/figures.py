@@ -32,7 +32,7 @@ BEYOND = 10.0  # seconds: what is slower than the last bucket is shown as this
 
 
 class Change(msgspec.Struct, frozen=True):
-    """Something that happened to the overlay between two looks."""
+    """A change of the overlay between two polls."""
 
     time: float
     kind: str  # link-up, link-down, broker-up, broker-down, swap
@@ -132,8 +132,8 @@ def changes(
     now: float,
     known: Mapping[str, Figures] | None = None,
 ) -> list[Change]:
-    """What a person who watches the overlay would want to be told. `known`: what each broker said when it last
-    answered, since one that is just swapping a link may be missed by a look."""
+    """Changes of the overlay that an operator should see. `known`: the last answer of each
+    broker, since a poll may miss a broker that is just swapping a link."""
     if not before:
         return []
     here = {name for name, one in brokers.items() if "problem" not in one}

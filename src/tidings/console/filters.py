@@ -1,4 +1,4 @@
-"""Filters as somebody writes them: what is wrong and where, what it means, and which words could stand there."""
+"""Checks of a filter while a user writes it: errors with their place, its meaning, and completions."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ COMMON = ("IS A", "IS NOT A", "IS NULL", "IS NOT NULL", "NOT IN", "NOT LIKE", "N
 
 
 def checked(text: str, dialect: str) -> dict[str, Any]:
-    """What a page shows beside a filter that is being written."""
+    """Analysis of a filter, which a page shows beside the text while a user writes it."""
     try:
         filter = parse_filter(text, dialect=dialect)
     except FilterError as error:

@@ -31,7 +31,7 @@ Answers = dict[str, Answer]
 
 
 class Network:
-    """What one visitor can ask. `close` ends its links."""
+    """Queries of one visitor to the brokers. `close` ends its links."""
 
     def __init__(self, service: Service, visitor: Visitor) -> None:
         self._server = service.server
@@ -53,7 +53,7 @@ class Network:
         return (self.own, *self._addresses)
 
     async def walk(self, what: str, about: Mapping[str, Any] | None = None) -> Answers:
-        """Ask everybody, and whom they are linked with; answers without `links` end the walk there."""
+        """Ask all known brokers, and their neighbours in turn; answers without `links` end the walk there."""
         answers: Answers = {}
         wave = {self.own, *self._addresses}
         while wave:

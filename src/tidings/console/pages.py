@@ -1,7 +1,7 @@
 """The console's own files: read once from the package, and served with their digest.
 
-Nothing else can be reached: a path that is not in the table is not there. A browser asks again each time and
-is told `not modified`, so that a new version is seen at once.
+Only paths in the table are served. A browser revalidates each time and
+gets `not modified`, so that a new version is seen at once.
 """
 
 from __future__ import annotations

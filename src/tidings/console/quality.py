@@ -1,12 +1,12 @@
 """Reports of data quality as the page shows them: by organisation, property and dimension.
 
-What is read
-- What `tidings quality evaluate --json` prints: lines for changes and steps, and at the end an object with the
+Input
+- Output of `tidings quality evaluate --json`: lines for changes and steps, and at the end an object with the
   `organisation` and its `qualities` (property, dimension, mean, objects). The last one of an organisation counts.
 - Rows of the table of qualities, one a line: source, class, object, property, dimension, value. Rows of many
   objects are averaged.
 
-A value is from 0 to 1. What is none of this is counted, and said.
+A value is from 0 to 1. Lines of another form are counted, and the count is shown.
 """
 
 from __future__ import annotations

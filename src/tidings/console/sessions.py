@@ -1,12 +1,12 @@
-"""Who looks at the console: a session for each browser, and the same permissions as everywhere.
+"""Sessions of the console: one for each browser, with the same permissions as other clients.
 
 Rules
-- A browser proves itself once, by a name and a password or by a token. What it proved itself with stays in
-  this process; the browser holds a random name of its session, in a cookie that no script can read.
+- A browser authenticates once, by a name and a password or by a token. The credentials stay in
+  this process; the browser holds a random session id, in a cookie that no script can read.
 - Every request is proved anew through the `Prover`, so that a user who is taken away is away here too.
-- A development broker lets in who proves nothing, from this machine.
-- A request that changes something has to come from our own page (its header says so, which no other page
-  can make a browser say). To whom it is addressed, and its origin, were checked before (`gateway/origins.py`).
+- A development broker admits visitors without credentials, from this machine.
+- A request that changes state has to come from our own page (its header says so, which no other page
+  can make a browser say). Its host and its origin were checked before (`gateway/origins.py`).
 """
 
 from __future__ import annotations
@@ -38,7 +38,7 @@ LONGEST_SECRET = 16_384  # characters of a password or a token
 
 
 class Secret(msgspec.Struct, frozen=True):
-    """What a browser proved itself with."""
+    """Credentials of a browser."""
 
     name: str = ""
     password: str = ""
@@ -60,7 +60,7 @@ class _Session(msgspec.Struct):
 
 
 class Visitor(msgspec.Struct, frozen=True):
-    """Who asks, and how he would prove it to another broker."""
+    """The visitor behind a request, with the credentials for other brokers."""
 
     principal: Any
     secret: Secret = NOTHING

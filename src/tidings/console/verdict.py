@@ -1,8 +1,8 @@
 """The properties, judged over the last minutes of a whole network.
 
-Each broker remembers its own last minutes (`trace.history_seconds`). Here they are put together and handed to
-the checker that `tidings check` uses, away from the event loop. Subscriptions that are behind are left out: what
-waits for them is late, not lost, and nobody can say which until it is told.
+Each broker remembers its own last minutes (`trace.history_seconds`). The console joins them and hands them to
+the checker that `tidings check` uses, away from the event loop. Subscriptions with a backlog are left out: their
+pending events are late, not lost, and the two cannot be told apart before delivery.
 """
 
 from __future__ import annotations
@@ -26,16 +26,16 @@ from tidings.runtime.service import Service
 from tidings.systems import find_system
 
 T_SUB = 5.0  # seconds until a subscription is known everywhere
-T_DIFF = 10.0  # seconds until an event has reached everybody; a loaded machine is slow
+T_DIFF = 10.0  # seconds until an event has reached all subscribers; a loaded machine is slow
 MOST_ROWS = 40_000  # that one look judges; with more the window is shorter
 MOST_KEPT = 400_000  # rows of one broker
 MOST_TURNS = 50  # pieces of one broker's history that one look takes
 DESCRIBED = 1_000
-MOST_VISITORS = 8  # whose histories are kept here
+MOST_VISITORS = 8  # visitors with histories kept here
 
 
 class _Known:
-    """What is known here of one broker's history."""
+    """The known part of one broker's history."""
 
     def __init__(self, began: float, seconds: float) -> None:
         self.began, self.after = began, 0
@@ -66,7 +66,7 @@ class Verdicts:
         return Response(msgspec.json.encode(told), media_type="application/json")
 
     async def _learn(self, network: Network, known: dict[str, _Known]) -> list[str]:
-        """Take what is new from every broker; returns those that record nothing."""
+        """Fetch new rows from every broker; returns the brokers that record no history."""
         missing: set[str] = set()
         for _ in range(MOST_TURNS):
             answers = await network.ask(

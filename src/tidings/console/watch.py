@@ -1,9 +1,9 @@
-"""One visitor's watch over a network: a look at all brokers each second, while somebody watches.
+"""One visitor's watch over a network: polls all brokers each second, while a page is open.
 
 Rules
 - Browsers of one visitor share one watch: however many look, brokers are asked once.
-- What a look finds is encoded once and handed to every browser; one that reads slowly gets the newest, and
-  nothing waits for it.
+- The result of a poll is encoded once and handed to every browser; a browser that reads slowly gets the newest
+  result, and no other part waits for it.
 - The watch goes on for a minute after the last browser has gone, so that a page that is loaded anew finds
   its plots filled.
 """
@@ -113,7 +113,7 @@ class Watch:
                 told = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
             self._tell(told)
             await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
-        await self.network.close()  # whoever looks again is linked again
+        await self.network.close()  # the next watch opens new links
 
     def _tell(self, told: bytes | None) -> None:
         for viewer in self._viewers:
@@ -178,7 +178,7 @@ class Watch:
                 self.topics.add(event["topic"])
 
     async def _activities(self) -> tuple[Answers, dict[str, float]]:
-        """What each broker did since it was last asked, and in how many seconds; at first nothing."""
+        """Work of each broker since its last answer, and the seconds in between; empty at first."""
         told_at = self._told_at
 
         def about(name: str) -> dict[str, Any]:
