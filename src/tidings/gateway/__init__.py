@@ -1,5 +1,5 @@
 """Open doors: other people's protocols in front of a broker.
 
-A gateway reads somebody's protocol, proves who he is (`proving.py`), and lets him in as a client like any
-other (`runtime/guests.py`): the same permissions, quotas and bounds hold. It decides nothing itself.
+A gateway reads a foreign protocol, authenticates its clients (`proving.py`), and admits them as clients like any
+other (`runtime/guests.py`): the same permissions, quotas and bounds hold. A gateway makes no decision itself.
 """

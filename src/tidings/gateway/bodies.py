@@ -30,14 +30,14 @@ OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
 
 
 class Draft(msgspec.Struct):
-    """Something to publish: an event, or attributes with options as `Bus.publish` takes them."""
+    """A publish request: an event, or attributes with options as `Bus.publish` takes them."""
 
     what: Any
     options: dict[str, Any] = {}
 
 
 def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[Draft]:
-    """What a request wants published. Raises `EventError` or `Problem`."""
+    """The publishes that a request asks for. Raises `EventError` or `Problem`."""
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == STRUCTURED_TYPE:
         _check_crowd(body)

@@ -33,7 +33,7 @@ def client_name(principal: Any, name: str) -> str:
 
 
 class Desks:
-    """Opened when somebody comes, closed when he was not seen for a while."""
+    """Opened for a client's first request, closed when the client was idle for a while."""
 
     def __init__(self, host: Host) -> None:
         self._host = host

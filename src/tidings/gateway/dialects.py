@@ -181,7 +181,7 @@ def _positive(dialect: str, place: AttributeTerm, text: str) -> Condition:
 
 
 def _number(text: str) -> int | None:
-    """The integer whose text this is."""
+    """The integer that this text spells."""
     if not text.removeprefix("-").isdecimal() or not text.isascii() or len(text) > 20:
         return None
     number = int(text)

@@ -1,8 +1,8 @@
 """The HTTP gateway: publish, subscribe by CloudEvents' Subscriptions API, hear, look back, ask why.
 
 Rules
-- Who comes proves who he is with each request: a token (`Authorization: Bearer`), or a name and a password
-  (`Basic`). Only a development broker, on loopback, lets in who proves nothing.
+- A client authenticates with each request: by a token (`Authorization: Bearer`), or by a name and a password
+  (`Basic`). Only a development broker, on loopback, admits clients without credentials.
 - An answer is JSON; a refusal is a problem object that says what to do.
 - An event is published once, however often it is sent: by its source and id.
 """
@@ -235,7 +235,7 @@ class HttpDoor:
 
 
 async def principal_of(prover: Prover, request: HTTPConnection) -> Any:
-    """Who asks, by the request's own words. Raises `Problem` (401)."""
+    """Principal of a request, by its headers. Raises `Problem` (401)."""
     where = where_of(request)
     scheme, _, rest = request.headers.get("authorization", "").partition(" ")
     try:

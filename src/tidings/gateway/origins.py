@@ -1,8 +1,8 @@
-"""Who a request is addressed to, and which page sent it: checked before anything else, at every web listener.
+"""Host and origin of a request: checked before anything else, at every web listener.
 
 Rules
-- A listener on loopback answers to names of this machine alone (and to those in `gateway.hosts`): a page elsewhere
-  that points its own name at this machine reaches nothing.
+- A listener on loopback answers to names of this machine alone (and to those in `gateway.hosts`): a foreign page
+  that points its own name at this machine is refused.
 - A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or its
   origin is allowed (`gateway.origins`). Programs send none.
 - A refused request is answered after a pause, and its connection can send no other one meanwhile: a flood of guesses
@@ -34,7 +34,7 @@ class Addresses(msgspec.Struct, frozen=True):
 
     listen: str
     hosts: tuple[str, ...] = ()  # further names of it; * is a wildcard
-    origins: tuple[str, ...] = ()  # of pages elsewhere that may use it; * is a wildcard
+    origins: tuple[str, ...] = ()  # of foreign pages that may use it; * is a wildcard
 
     def refusal(self, headers: Mapping[str, str]) -> str:
         """Why a request with these headers is refused; empty: it is not. Names of headers are in small letters."""

@@ -3,8 +3,8 @@
 The broker knows conversations (`security/doors.py`); here both halves of one are held in this process,
 away from the event loop, since checking a password takes milliseconds on purpose. Rules
 - Few threads of their own do that, and few wait for them: guessing takes a bounded share of the machine.
-- What was proved counts for some minutes after it was last used, as long as the stored key stays; then a client
-  that came before is let in though others guess under its name. Only a keyed digest of the password is remembered.
+- A proof counts for some minutes after its last use, as long as the stored key stays; then a client
+  that came before is admitted though others guess under its name. Only a keyed digest of the password is remembered.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ class _Known:
 
 
 class Where(msgspec.Struct, frozen=True):
-    """What is known of a connection."""
+    """Facts known of a connection."""
 
     peer: str
     is_loopback: bool
@@ -81,7 +81,7 @@ class Prover:
         return await self._proved(TokenCredentials(lambda: token), "", token, where)
 
     async def nobody(self, name: str, where: Where) -> Any:
-        """Somebody who proves nothing: let in by a development broker alone."""
+        """A client without credentials: admitted by a development broker alone."""
         return self._converse(NoCredentials(), name, where)
 
     async def _proved(self, credentials: Credentials, name: str, secret: str, where: Where) -> Any:

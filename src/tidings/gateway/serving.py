@@ -3,7 +3,7 @@
 Rules
 - Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts as
   waiting until the head of a request is complete, and again between two requests.
-- A WebSocket whose client does not read what it is sent, pongs among it, is not read from.
+- If a client does not read its WebSocket, pongs included, the WebSocket is not read from.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.
 """
@@ -90,7 +90,7 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._is_busy:
-            self.visit.wait()  # uvicorn ends it when nothing comes for `idle_seconds`
+            self.visit.wait()  # uvicorn ends it after `idle_seconds` without data
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
@@ -125,7 +125,7 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
 
 class _Unambiguous:
-    """An ASGI application whose requests have one length: with two, a proxy and the broker could disagree about
+    """An ASGI application that requires one length of each request: with two, a proxy and the broker could disagree about
     where the next request begins, so such a request is refused and ends its connection."""
 
     def __init__(self, app: Any) -> None:
@@ -175,7 +175,7 @@ class Serving:
             lifespan="off",
             timeout_graceful_shutdown=2,
             ws_max_size=4 * 2**20,
-            ws_per_message_deflate=False,  # no bombs: nothing that a client sends is decompressed
+            ws_per_message_deflate=False,  # no decompression bombs: the data of clients is never decompressed
             server_header=False,
             timeout_keep_alive=max(1, round(self._network.idle_seconds)),
         )

@@ -154,7 +154,7 @@ async def _committed(listener: Listener[Any], token: StreamToken) -> AsyncGenera
 async def _unconfirmed(
     listener: Listener[Any], token: StreamToken, limits: ResourceLimits
 ) -> AsyncGenerator[bytes, None]:
-    """A durable stream: nothing is committed but events that no log holds, which no client can confirm."""
+    """A durable stream: it commits only events that no log holds, because no client can confirm those."""
     yield RETRY + b": listening\n\n"
     count = size = 0
     while count < limits.unconfirmed_count and size < limits.delivery_bytes // FULL_SHARE:

@@ -1,14 +1,14 @@
-"""The CloudEvents Subscriptions API: standing subscriptions whose events are sent to a sink by HTTP.
+"""The CloudEvents Subscriptions API: standing subscriptions that send their events to a sink by HTTP.
 
 Rules
 - A subscription is durable: the broker keeps its events until the sink has taken them.
-- It belongs to the principal that made it (by tenant and name); nobody else sees, changes or deletes it.
+- It belongs to the principal that made it (by tenant and name); no other principal sees, changes or deletes it.
 - It sends as long as that principal stands: not while the user is disabled or gone, and with a token until that
   expires. Then its events are kept; a PUT with another token renews it.
 - A sink's host has to be allowed by the operator (`gateway.webhooks`): a broker does not send to
-  whatever address a user names.
+  arbitrary addresses.
 - Changes of one subscription happen one after the other. One that is refused leaves it as it is, and sending.
-- What was made is on disk (a JSON file in the store's directory) before the answer; secrets are never shown.
+- A subscription is on disk (a JSON file in the store's directory) before the answer; secrets are never shown.
 """
 
 from __future__ import annotations
@@ -278,7 +278,7 @@ def _is_of(kept: Kept, principal: Any) -> bool:
 
 
 def filter_of(kept: Kept) -> Filter:
-    """What `source`, `types` and `filters` accept together."""
+    """The filter that `source`, `types` and `filters` form together."""
     parts = list(kept.filters)
     if kept.source is not None:
         parts.append({"exact": {"source": kept.source}})
@@ -313,7 +313,7 @@ def _check_settings(settings: dict[str, Any]) -> None:
 
 
 def replace_file(file: Path, written: bytes) -> None:
-    """All of it or nothing, and on the disk; readable by its owner alone."""
+    """Write the file atomically and synced; readable by its owner alone."""
     file.parent.mkdir(parents=True, exist_ok=True)
     new = file.with_suffix(".new")
     handle = os.open(new, os.O_WRONLY | os.O_CREAT | os.O_TRUNC, 0o600)

@@ -5,7 +5,7 @@ Rules
 - Another 4xx (but 408, 425 and 429) gives the event back: after `max_deliveries` it is a dead letter.
 - Anything else, no answer too, is tried again for ever, with pauses that double up to five minutes
   (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
-- A request that can never be sent, whatever the sink does (a header that HTTP cannot carry), gives the event back at
+- A request that no sink can ever receive (a header that HTTP cannot carry) nacks the event at
   once, until it is a dead letter.
 - Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when it lasts
   longer than the timeout, the connection is closed.
@@ -48,7 +48,7 @@ USER_AGENT = "tidings-webhook/1"
 
 
 class Credential(msgspec.Struct, frozen=True):
-    """What is shown to a sink."""
+    """Credentials that a sink sees."""
 
     header: str = ""
 
@@ -72,7 +72,7 @@ class Credential(msgspec.Struct, frozen=True):
 
 
 class Sink(msgspec.Struct, frozen=True, kw_only=True):
-    """Where to send, and how."""
+    """Address of a sink, and how to send to it."""
 
     address: str
     mode: str = "binary"
@@ -95,7 +95,7 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def signature(secret: str, now: int, body: bytes) -> str:
-    """What a sink computes anew to know that it was us."""
+    """Signature that a sink recomputes to authenticate the broker."""
     return hmac.new(secret.encode(), f"{now}.".encode() + body, hashlib.sha256).hexdigest()
 
 
@@ -145,7 +145,7 @@ class Webhook:
         await self._close_bus()
 
     async def end(self) -> None:
-        """Stop, and want nothing any more."""
+        """Stop, and end the subscription."""
         await self._stop()
         if self._bus is None:
             await self._open()

@@ -1,8 +1,8 @@
-"""Which filters accept an event: the same language as everywhere, asked from text.
+"""Filters that accept an event: the language of all packages, evaluated from text.
 
-`FilterIndex` answers for many filters at once with one small idea: a filter all of whose
-conjunctions fix some attribute to a value is looked up by that value; the others are tried. Who
-has a better matcher (those of `tidings.matching` stand above this room) hands it in.
+`FilterIndex` answers for many filters at once with one small idea: if every conjunction of a filter
+fixes some attribute to a value, the filter is looked up by that value; the others are tried. A caller
+with a better matcher (`tidings.matching` stands above this package) passes it in.
 """
 
 from __future__ import annotations
@@ -45,7 +45,7 @@ def event_of(
 
 
 class Matcher(Protocol):
-    """What a check needs of a matcher: two of the six methods of `tidings.matching.matcher`."""
+    """The part of a matcher that a check needs: two of the six methods of `tidings.matching.matcher`."""
 
     def add(self, filter: Filter, /) -> int: ...
 

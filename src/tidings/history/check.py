@@ -1,7 +1,7 @@
 """The checker: a history in, a verdict for each property out.
 
 `check` serves histories that fit in memory. `check_tables` is the same for any engine that
-offers the operations of `relations.py`, whatever the size of its tables.
+offers the operations of `relations.py`, for tables of any size.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ def check(
 ) -> Report:
     """Judge a history (rows, or a file) by the properties that the contract promises.
 
-    `t_sub` and `t_diff` are seconds: until a subscription is known everywhere, and until an
-    event has reached everybody. Without them liveness is not judged, and completeness takes
+    `t_sub` and `t_diff` are seconds: until a subscription is known at all brokers, and until an
+    event has reached all subscribers. Without them liveness is not judged, and completeness takes
     the largest delay seen. `until` is where a recording was cut off, if it was. `matcher` makes
     a matcher of `tidings.matching`, for histories with many filters that no value picks out.
     """

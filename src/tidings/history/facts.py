@@ -34,7 +34,7 @@ from tidings.model.filter import TIDINGS
 
 
 class Operation(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A subscriber did something: `sub`, `usub`, or it crashed (then for all its subscriptions)."""
+    """An operation of a subscriber: `sub`, `usub`, or a crash (then for all its subscriptions)."""
 
     run: str
     process: str
@@ -126,7 +126,7 @@ FACTS: Final[tuple[type[Fact], ...]] = (Operation, Publishing, Notice, Receipt, 
 
 
 def fact_of(row: Row) -> Fact | None:
-    """What the row says, or None when no property asks for it."""
+    """The fact of a row, or None when no property uses it."""
     if not math.isfinite(row.time):
         raise HistoryError(f"its time is {row.time!r}", hint="times are seconds")
     make = _MAKERS.get(row.op)

@@ -1,6 +1,6 @@
 """History files: the ending gives the format (`.jsonl`, `.ndjson` or `.parquet`).
 
-Reading and writing hold a bounded number of rows. Whatever is wrong with a file is a
+Reading and writing hold a bounded number of rows. Every error in a file is a
 `HistoryError` that names the file, the line or row, and the problem.
 """
 

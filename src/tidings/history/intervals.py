@@ -4,8 +4,8 @@ Rules
 - A `usub` belongs to the latest `sub` of that id that is still open (so subscribing again to the
   same filter is fine). A crash of the process ends all its intervals. A `sub` of an id that is
   still open resumes it: the old interval ends and the next begins.
-- Refused operations did nothing. After a `sub` of unknown outcome the interval *may* be on
-  (`sure` is False: nothing is owed to it). After a `usub` of unknown outcome it may still be on:
+- Refused operations had no effect. After a `sub` of unknown outcome the interval *may* be on
+  (`sure` is False: it is owed no event). After a `usub` of unknown outcome it may still be on:
   `sure_end` is the last moment when it surely was, `end` the one after which it surely is not.
 - Operations of one instant have no order among them, so they are read in the order in which
   they make sense: ends of what is open, then begins, then ends of what has just begun.
@@ -28,7 +28,7 @@ from tidings.history.schema import CRASH, REFUSED, SUB, UNKNOWN, USUB
 
 
 class Pair(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """A `sub` and what ended it. No `sub`: an end of nothing. No `end`: open until the last."""
+    """A `sub` and its end. No `sub`: an end without a beginning. No `end`: open until the last."""
 
     sub: Operation | None
     end: Operation | None
@@ -45,7 +45,7 @@ class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
     dialect: str
     broker: str
     start: float
-    end: float  # infinite when nothing ended it
+    end: float  # infinite without an end
     sure: bool
     sure_end: float
     since: float

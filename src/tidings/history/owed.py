@@ -1,4 +1,4 @@
-"""Who may be owed what: each promised event beside each interval whose filter accepts it.
+"""Possible debts: each promised event beside each interval with a filter that accepts it.
 
 A claim is settled by a notification, or by a `drop` or `dead` row that names a reason. When a
 claim that is not settled is a debt differs: liveness goes by T_sub and T_diff, completeness by
@@ -33,7 +33,7 @@ class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
     sequence: int
     published: float
     lifetime: float
-    ends: float  # of the event for everybody
+    ends: float  # when the event expires for all subscribers
     available: float  # from then on it can be handed over
     broker: str
     start: float
@@ -60,7 +60,7 @@ Index: TypeAlias = dict[str, ClaimIndex]
 
 
 def index_of(intervals: Iterable[Interval], *, matcher: Callable[[], Matcher] | None = None) -> Index:
-    """For each run an index of the intervals that something can be owed to."""
+    """For each run an index of the intervals that may be owed events."""
     runs: dict[str, list[Interval]] = {}
     for interval in intervals:
         if interval.sure:

@@ -168,7 +168,7 @@ def _values(name: str, column: Any) -> list[Any]:
 
 
 def _is_plain(values: dict[str, list[Any]]) -> bool:
-    """Nothing in these columns needs a second look, row by row."""
+    """Do these columns need no check row by row?"""
     required = all(None not in values[name] for name in (*_REQUIRED, "run") if name in values)
     return required and OPS.issuperset(values["op"]) and _OUTCOMES.issuperset(values.get("outcome", ()))
 

@@ -64,7 +64,7 @@ class PlainEngine:
         return largest
 
     def keep(self, table: Table) -> None:
-        """A list is there until nobody asks for it."""
+        """A list is kept as long as it has readers."""
 
     def found(self, *tables: Table) -> Found:
         violations = [violation for table in tables for violation in table]

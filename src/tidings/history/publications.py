@@ -4,7 +4,7 @@ Rules
 - An event is published when its first try that was not refused was issued; it is promised from
   its first try with the outcome ok. Only unknown outcomes: it may be delivered, and is not owed.
   Only refused ones: it must not be delivered.
-- `ends` is when nobody needs to be told any more: `expires`, or a later event of the same key.
+- `ends` is the time after which no delivery is owed: `expires`, or a later event of the same key.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 A driver calls `record(row)` for each thing that happens and `close()` at the end. Memory is
 bounded either way: a file recorder holds one buffer, a memory recorder refuses past its limit
-(a history with holes would be judged wrongly, so nothing is ever dropped).
+(a history with holes would be judged wrongly, so no row is ever dropped).
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ class Recorder(Protocol):
         """Take one row; it is in the history from now on."""
 
     def close(self) -> None:
-        """End the history. Closing again changes nothing."""
+        """End the history. Closing again has no effect."""
 
 
 class MemoryRecorder:
@@ -44,11 +44,11 @@ class MemoryRecorder:
         self.rows.append(_of_run(row, self._run))
 
     def close(self) -> None:
-        """Nothing to do: the rows stay."""
+        """No action: the rows stay."""
 
 
 class FileRecorder:
-    """Writes the rows to a file whose ending gives the format."""
+    """Writes the rows to a file; its ending gives the format."""
 
     def __init__(self, path: Path | str, *, run: str = "", buffered_rows: int = BUFFERED_ROWS) -> None:
         self._writer = HistoryWriter(path, buffered_rows=buffered_rows)

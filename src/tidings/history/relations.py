@@ -1,11 +1,11 @@
-"""What a property may ask of the machine that checks it: a few operations on tables of records.
+"""Interface between properties and the engine that checks them: a few operations on tables of records.
 
 A table holds records (msgspec Structs) of one type. A property is written once, as pure
 functions on small groups of records, and says by column names which records meet in a group.
 So the same definition runs over lists in memory and over the partitions of a cluster: `each` is
-a map, `group` a shuffle by key, `probe` a broadcast join, `largest` and `found` are aggregates. Nothing
-depends on the order of a table. Functions handed over are module-level (or partials of such),
-so that they can be sent to where the records are. What is made of a record or a group keeps its
+a map, `group` a shuffle by key, `probe` a broadcast join, `largest` and `found` are aggregates. Results
+do not depend on the order of a table. Functions handed over are module-level (or partials of such),
+so that they can be sent to where the records are. A result made of a record or a group keeps its
 `run`, and its `source` and `event` (or the columns of the group's key) where it has columns of
 that name, so that an engine may go on where the records already are.
 """

@@ -1,18 +1,18 @@
-"""The rows of a history: what happened, when, at whom. One schema for every driver.
+"""The rows of a history: operation, time and process. One schema for every driver.
 
 Rules
 - Times are seconds. A `sub` or `usub` row stands at the moment the subscriber knew that it took
   effect (its acknowledgement); a `pub` row at the moment the publisher issued it, so that the
   times of one source follow its counter; a `ntfy` row when the event was handed over.
-- `outcome` is `ok`, `refused` (nothing happened) or `unknown` (no answer came: it may have
-  happened or not). An operation that is tried again is one more row.
+- `outcome` is `ok`, `refused` (it had no effect) or `unknown` (no answer came: it may have
+  happened or not). A retried operation is one more row.
 - A durable subscription that stops listening without ending is a `usub` row with the reason
   `detach`; listening again is one more `sub` row under the same id. An event that is handed over
   again because the subscriber asked for it (`nack`, or it crashed before it committed) is a
   `ntfy` row with the reason `redelivery`.
 - A `drop` or `dead` row names the subscription, the event and the reason.
 - A row without a subscription id speaks of its process's only subscription.
-- What is absent is None. The order of the rows says nothing; their times do.
+- An absent value is None. The order of the rows has no meaning; their times have.
 """
 
 from __future__ import annotations
@@ -81,7 +81,7 @@ class Row(
     type: tuple[str, ...] | None = None  # the lineage
     lifetime: float | None = None  # seconds; infinity is forever
     key: str | None = None
-    expires: float | None = None  # absolute: the time when it ends for everybody
+    expires: float | None = None  # absolute: the time when it ends for all subscribers
     position: str | None = None  # "log:offset"
     reason: str | None = None
     outcome: Outcome | None = None  # None counts as ok

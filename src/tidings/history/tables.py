@@ -22,10 +22,10 @@ PROCESS: Columns = ("run", "process")
 
 
 class Settings(msgspec.Struct, frozen=True):
-    """What a check was told."""
+    """Parameters of a check."""
 
     t_sub: float | None = None  # seconds until a subscription is known everywhere
-    t_diff: float | None = None  # seconds until an event has reached everybody
+    t_diff: float | None = None  # seconds until an event has reached all subscribers
     hearer: str = "subscription"  # who is told once and fully: each subscription, or each process
     until: float | None = None  # the recording ends here: what was due later is not judged
 

@@ -1,4 +1,4 @@
-"""Who was told what: each notification with the interval it fell in and the event it carried."""
+"""Deliveries: each notification with the interval it fell in and the event it carried."""
 
 from __future__ import annotations
 
@@ -51,11 +51,11 @@ class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
     published: float | None  # None: no such event was ever published
     refused: bool
     accepted: bool | None  # by the filter in force; None: there is no filter or no event to ask
-    publication: Publication | None = None  # only where something is wrong, for a closer look
+    publication: Publication | None = None  # only in case of a violation, for a closer look
 
     @property
     def lawful(self) -> bool:
-        """It lies in an interval of its subscription, whose filter accepts it where that is known."""
+        """Does it lie in an interval of its subscription with a filter that accepts it, if that is known?"""
         return self.inside and self.accepted is not False
 
     @property

@@ -3,9 +3,9 @@
 Rules
 - A row that is older than the window leaves it. What stands stays: the beginning of a subscription that is
   still open, and its last detachment, since without them later rows could not be judged.
-- Rows are numbered as they come, so that somebody who has some can ask for the rest.
-- `judged` gives what can be judged of the window: events that were published in it. What was told of events
-  from before it is left out and counted; those properties that look for publishes would be wrong about it.
+- Rows are numbered as they come, so that a reader that has some can ask for the rest.
+- `judged` gives the part of the window that can be judged: events published in it. Deliveries of
+  earlier events are left out and counted; properties that look for publishes would be wrong about them.
 """
 
 from __future__ import annotations
@@ -69,7 +69,7 @@ class Judged(NamedTuple):
 
 
 def judged(rows: Iterable[Row], since: float, without: Collection[str] = ()) -> Judged:
-    """What of these rows can be judged from this time on. `without`: subscriptions to leave out."""
+    """The rows that can be judged from this time on. `without`: subscriptions to leave out."""
     kept = [row for row in rows if row.subscription is None or row.subscription not in without]
     published = {(row.source, row.event): row.time for row in kept if row.op == PUB and row.time >= since}
     found: list[Row] = []

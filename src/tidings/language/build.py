@@ -3,8 +3,8 @@
     attr("StockName") == "IBM", attr("change") < -3, topic("stocks/#"), is_a("Trade")
 
 are conditions; `&`, `|`, `^` and `~` join them (with brackets around each comparison, as Python
-binds `&` tighter than `<`). A condition is usable wherever a filter text is: `as_filter` makes
-either a filter. What is built means exactly what its text (`str(condition)`) means.
+binds `&` tighter than `<`). A condition can replace a filter text: `as_filter` makes
+either a filter. A built condition means exactly what its text (`str(condition)`) means.
 """
 
 from __future__ import annotations
@@ -87,7 +87,7 @@ class Condition:
 
 
 class Term(Condition):
-    """Something with a value: an attribute, or what is computed from attributes."""
+    """A term with a value: an attribute, or a computation on attributes."""
 
     __slots__ = ()
     __hash__ = None  # type: ignore[assignment]  # == makes a condition

@@ -16,7 +16,7 @@ Rules
   specification would let 10 count as true there; everywhere else a number casts to a boolean.
 - Over the work budget (`work.py`) the value is false and the error `generic`.
 - As a filter, an expression accepts an event when its value is true and no error is listed.
-- What the wider grammar adds (BETWEEN, REGEXP, IS NULL, MATCHES, IS A) follows the same casts.
+- The additions of the wider grammar (BETWEEN, REGEXP, IS NULL, MATCHES, IS A) follow the same casts.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def accepts(expression: e.Expression, attributes: Attributes) -> bool:
 
 
 def event_attributes(event: Event) -> Attributes:
-    """What the expression sees of an event of ours: `subject` carries the topic."""
+    """The attributes of a Tidings event for an expression: `subject` carries the topic."""
     seen = {"specversion": SPECVERSION, **event.view}
     if event.topic is not None:
         seen.setdefault("subject", event.topic)
@@ -170,7 +170,7 @@ def _type_of(value: Any) -> str:
 
 
 def _used(cast: Any) -> tuple[Any, tuple[str, ...]]:
-    """What a cast gave: its value, or the value that stands for a failed one, with the error."""
+    """Result of a cast: its value, or the substitute for a failed cast, with the error."""
     return (cast.value, (cast.error,)) if type(cast) is Failure else (cast, ())
 
 

@@ -1,9 +1,9 @@
 """Constraints on one attribute that must all hold, as few as possible: the canonical form.
 
 The answer does not depend on the order in which the constraints come, since it is hashed. A value
-set (Equals, OneOf) absorbs everything else; ranges intersect; a contradiction is None. Patterns
+set (Equals, OneOf) absorbs all others; ranges intersect; a contradiction is None. Patterns
 (Like, Regexp, TopicIs, IsA) are compared for equality alone: two of them may contradict each other
-unseen, which costs a little matching and changes nothing.
+unnoticed, which costs a little matching and does not change results.
 """
 
 from __future__ import annotations
@@ -135,7 +135,7 @@ def _longest_prefix(prefixes: list[Prefix]) -> Prefix | bool | None:
 
 
 def _intersection(ranges: list[Range]) -> Range | bool | None:
-    """The range inside all ranges; None without any; False when nothing is inside all."""
+    """The range inside all ranges; None without any; False when their intersection is empty."""
     if not ranges:
         return None
     low, low_open = _bound([(c.low, c.low_open) for c in ranges if c.low is not None], highest=True)

@@ -26,6 +26,6 @@ def constant(expression: Expression) -> Any:
         return UNKNOWN
     if any(isinstance(node, Attribute | ExistsTest | TypeTest) for node in walk(expression)):
         return UNKNOWN
-    from tidings.language.evaluate import evaluate  # here: most filters compute nothing
+    from tidings.language.evaluate import evaluate  # imported late: most filters have no computation
 
     return evaluate(expression, {})

@@ -8,7 +8,7 @@ Rules
 - `topic = 'a/+'` with a wildcard in the literal tests the pattern: no topic can hold a wildcard.
 - An expression is compiled once to nested closures, since residuals run on every candidate event.
   Programs are remembered by the identity of the expression, never by equality: Literal(1) equals
-  Literal(True) in Python, and means something else here.
+  Literal(True) in Python, and has another meaning here.
 """
 
 from __future__ import annotations

@@ -4,7 +4,7 @@ A pattern names attributes (nested objects, or dotted names) with a list of alte
 value, or one of `prefix`, `suffix`, `equals-ignore-case`, `wildcard`, `numeric`, `exists`,
 `anything-but`. All attributes must fit; `$or` lists patterns of which one must.
 
-Where our values differ, ours win: null is an absent attribute, so null means the same as
+Differences of values follow Tidings: null is an absent attribute, so null means the same as
 {"exists": false}; and `anything-but` accepts other values of the same kind as those it names, not
 values of another kind.
 """

@@ -5,8 +5,8 @@ Rules
 - Dialect `tidings`: an unknown argument, or one of another kind, makes the result unknown.
   Only COALESCE looks at unknown arguments.
 - Dialect `cesql`: arguments are cast, errors are listed, a value always comes back.
-- What a function cannot do is a `Failure` value: unknown in `tidings`; in `cesql` its error name
-  beside the value that the specification gives instead.
+- A function that fails returns a `Failure` value: unknown in `tidings`; in `cesql` its error name
+  beside the substitute that the specification gives.
 - `run` is the meaning in `tidings`; `cesql` the one there, None where CESQL has no such function.
 """
 
@@ -33,7 +33,7 @@ BOOLEAN = "boolean"
 TIME = "time"
 ANY = "any"
 
-# Letters whose case pairs came with Unicode 14 or later: the tables of Python, Java and ICU differ there.
+# Letters with case pairs of Unicode 14 or later: the tables of Python, Java and ICU differ there.
 NEWER_LETTERS = (
     "\u2c2f\u2c5f\ua7c0\ua7c1\ua7cb-\ua7cf\ua7d0-\ua7dc\u019b\u0264\u1c89\u1c8a\U00010570-\U000105bc"
     "\U00010d50-\U00010d85\U00016ea0-\U00016ed3"
@@ -57,7 +57,7 @@ _LONGEST_NUMBER = 400  # digits; no longer text is a number that anyone meant
 
 
 class Failure(msgspec.Struct, frozen=True):
-    """What a function answers when it cannot: CESQL's name for the error, and its value."""
+    """Result of a failed function: CESQL's name for the error, and its substitute value."""
 
     error: str
     value: Any
@@ -86,7 +86,7 @@ class Function(msgspec.Struct, frozen=True):
         return f"{least}" if least == most else f"{least} to {most}"
 
     def argument(self, place: int) -> str:
-        """What the argument at this place, from 0, must be."""
+        """Type of the argument at this position, from 0."""
         if place < len(self.takes):
             return self.takes[place]
         assert self.rest is not None
@@ -105,8 +105,8 @@ LONG_TEXT = 256  # characters from which a function's answer is remembered
 
 
 def _once(function: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The function with a memory of one: many filters compute it of the same long text of an event, one after the
-    other. The text is compared by identity, which costs nothing."""
+    """The function with a cache of one result: many filters compute it of the same long text of an event, one after the
+    other. The text is compared by identity, which is cheap."""
     last: tuple[str, Any] = ("", None)
 
     def remembering(text: str) -> Any:

@@ -1,7 +1,7 @@
 """One condition on one attribute, as constraints: the single place that gives leaves their meaning.
 
 Each function answers for "is the condition *true*"; the negated forms answer for "is it *false*".
-What is unknown is neither. The answer is a constraint, or None when nothing makes it so.
+An unknown condition is neither. The answer is a constraint, or None when no value makes it so.
 
 Canonical forms: a whole number is an int, so that 5 and 5.0 are one constraint; `!=` on a bool is
 equality with the other one; a LIKE without wildcards is equality, with one final `%` a prefix.
@@ -90,7 +90,7 @@ def between(name: str, low: Any, high: Any) -> Leaf:
 
 
 def one_of(name: str, values: Iterable[Any]) -> Leaf:
-    """`name IN (values)`, for values that hold no topic pattern. Unknown items add nothing."""
+    """`name IN (values)`, for values that hold no topic pattern. Unknown items are ignored."""
     kept = distinct(values)
     if len(kept) < 2:
         return Equals(name, kept[0]) if kept else None

@@ -2,7 +2,7 @@
 
 Rules
 - Keywords are case-insensitive. The nine of CESQL are reserved; ours (BETWEEN, IS, NULL, ...) are
-  keywords only where an operator can stand, so that they remain names of attributes elsewhere.
+  keywords only where an operator can stand, so that they remain names of attributes in other positions.
 - A name is made of letters, digits and `_`, with dots between its parts; a part with other
   characters stands in backquotes (a backquote inside is doubled).
 - In a string, a backslash before the string's own quote or before a backslash stands for that
@@ -71,7 +71,7 @@ def tokenise(text: str) -> Tokens:
     offsets: list[int] = []
     place = 0
     for found in _TOKEN.finditer(text):
-        if found.start() != place:  # it was skipped, since nothing of ours begins there
+        if found.start() != place:  # skipped characters, since no token begins there
             break
         place = found.end()
         kind = found.lastgroup

@@ -11,7 +11,7 @@ from tidings.errors import FilterError, FilterLimitError
 
 
 class Limits(msgspec.Struct, frozen=True):
-    """What a filter may cost."""
+    """Limits on the cost of a filter."""
 
     text: int = 16 * 1024  # bytes of UTF-8
     depth: int = 32  # operators inside operators; a chain of AND (or OR, or XOR) is one level

@@ -1,4 +1,4 @@
-"""What to say about a text that does not parse: the place, what was expected, the nearest word."""
+"""Messages about a text that does not parse: the place, the expected token, the nearest word."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_call(text: str, offset: int, name: str, count: int) -> None:
 
 
 def _habit(tokens: Tokens, place: int) -> tuple[int, str] | None:
-    """A habit from elsewhere that explains the token at `place`: where it begins, and what to write."""
+    """A habit from another language that explains the token at `place`: its start, and what to write."""
     kinds, values, _ = tokens
     word = values[0].upper() if kinds[0] == NAME else ""
     if place and word in ("WHERE", "SELECT"):

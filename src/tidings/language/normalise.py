@@ -76,7 +76,7 @@ def normalise(
 
 
 def normalised(expression: Expression, text: str, dialect: str, limits: Limits) -> Filter:
-    """As `normalise`, for an expression whose size was already checked."""
+    """As `normalise`, for an expression of a size that was already checked."""
     if dialect == CESQL:
         return Filter(text, (Conjunction((), (regrouped(expression),)),), CESQL)
     expression = regrouped(expression)
@@ -94,7 +94,7 @@ def check_calls(expression: Expression) -> None:
 def regrouped(expression: Expression) -> Expression:
     """The same condition with each chain of AND (OR, XOR) as the parser builds it from its text.
 
-    Brackets inside a chain change nothing, and printing leaves them out: so they must not show in a
+    Brackets inside a chain do not change its meaning, and printing leaves them out: so they must not show in a
     residual either, or the printed filter would have another digest.
     """
     if isinstance(expression, And | Or | Xor):
@@ -201,7 +201,7 @@ class _Normaliser:
         return self.known[key]
 
     def fresh(self, node: Expression, wanted: bool) -> Boxes:
-        """As `truth`, unremembered: for a node made here, whose id another one may take over."""
+        """As `truth`, unremembered: for a node made here, because another node may reuse its id."""
         kind = type(node)
         if kind is Not:
             return self.truth(node.operand, not wanted)  # type: ignore[union-attr]
@@ -361,7 +361,7 @@ def _test(node: NullTest | LikeTest | RegexpTest | TopicTest, negated: bool) -> 
 
 
 def _merged(boxes: Boxes) -> Boxes:
-    """Alternatives of values for one attribute, and nothing else, as one value set."""
+    """Alternatives of values for one attribute, without other conditions, as one value set."""
     values: dict[str, list[Any]] = {}
     rest: Boxes = []
     for box in boxes:

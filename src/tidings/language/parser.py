@@ -8,7 +8,7 @@ Rules
   brackets the two read alike, and the printer always writes those.
 - A chain of AND (OR, XOR) becomes a balanced tree, so that a long chain is not a deep expression.
 - A sign before a number belongs to the number; so --10 is minus (-10).
-- Nothing here gives meaning. Dialect `tidings` refuses what has none, while the place is known: an
+- The parser assigns no meaning. Dialect `tidings` refuses meaningless expressions while the place is known: an
   unknown function, a topic compared with a broken pattern. CESQL reports those at evaluation.
 """
 
@@ -110,7 +110,7 @@ class _Parser:
         return expression
 
     def expression(self, lowest: int) -> Expression:
-        """The longest expression whose operators all bind at least as tightly as `lowest`."""
+        """The longest expression with operators that all bind at least as tightly as `lowest`."""
         start = self.place
         left = self.operand()
         kinds, powers = self.kinds, self.powers

@@ -1,7 +1,7 @@
 """Expressions and filters back to text that means the same.
 
 Brackets are written wherever the two dialects, or a reader, could group differently: around each
-AND inside an OR, around what NOT denies, around whatever LIKE or IN is asked of. So the text means
+AND inside an OR, around the operand of NOT, around the left operand of LIKE and IN. So the text means
 the same in both dialects, and to other CESQL engines as far as they know the words.
 """
 
@@ -56,7 +56,7 @@ from tidings.model.value import kind_of, utc
 _LOGIC = {And: "AND", Or: "OR", Xor: "XOR"}
 _ATOMS = (Literal, Attribute, Call, ExistsTest)
 _SUMS = ("+", "-")
-_SHORT = DEFAULT_LIMITS.text // 4  # characters: within the limit whatever they are
+_SHORT = DEFAULT_LIMITS.text // 4  # characters: within the limit for every character
 
 
 def print_value(value: Any) -> str:
@@ -131,7 +131,7 @@ def _bracketed(expression: Expression) -> str:
 
 
 def _atom(expression: Expression) -> str:
-    """As an operand that nothing can tear apart."""
+    """As an operand that binds tightest."""
     return print_expression(expression) if isinstance(expression, _ATOMS) else _bracketed(expression)
 
 

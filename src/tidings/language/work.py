@@ -1,15 +1,15 @@
 """The work budget of filter evaluation: how much looking at one event may cost, by filter and event alone.
 
 RE2 is linear in the text *times* the pattern, and so is every other way to search. A filter therefore has a *weight*
-for each attribute whose text it searches or computes with, and looking at an event costs the sum of weight times
+for each attribute with a text that it searches or computes with, and matching an event costs the sum of weight times
 length (in characters) over those attributes. Rules
-- A filter whose cost for an event is above `BUDGET` is unknown for it: the event is not delivered by it, which is
+- A filter that costs more than `BUDGET` for an event is unknown for it: the event is not delivered by it, which is
   counted and reported. It is unknown as a whole, before anything is evaluated, so that no engine's order matters.
-- Where filters only route (a covering filter, a request for a replay), over budget counts as a match of all that
-  has a weight: what lies behind the filter may have a smaller one (`WorkIndex.may_accept`).
+- If filters only route (a covering filter, a request for a replay), over budget counts as a match of all filters
+  with a weight: the subscriptions behind the filter may have a smaller one (`WorkIndex.may_accept`).
 - The weight belongs to the normal form, with every repetition: that is what engines evaluate. It does not depend on
   the library or the engine, so that a broker, a compiled table and Spark agree.
-- A filter whose regular expressions together are above `MOST_COMPILED` (of a store or a broker of an earlier
+- A filter with regular expressions that together are above `MOST_COMPILED` (of a store or a broker of an earlier
   version: a new one is refused, limit `patterns`) is over budget for every text that they would search.
 - Equality, order, prefixes and membership have no weight: they look at no more text than the filter has.
 """
@@ -119,7 +119,7 @@ def _weights(node: e.Expression, weight: int = 0) -> Iterator[tuple[str, int]]:
 
 
 def cost(work: Work, view: Mapping[str, Any]) -> int:
-    """What evaluating costs for the attributes that an event shows."""
+    """Cost of evaluation for the attributes of an event."""
     total = 0
     for name, weight in work:
         value = view.get(name)
@@ -195,7 +195,7 @@ class WorkIndex:
         return sorted(found)
 
     def may_accept(self, event: Event) -> list[int]:
-        """Those of them whose parts without a weight hold: where filters route, they count as matches."""
+        """Of these, the filters with weightless parts that hold: when filters route, they count as matches."""
         return [handle for handle in self.over(event) if plain_parts_hold(self._work[handle], event)]
 
 

@@ -14,11 +14,11 @@
     stream = "alerts"
 
 Rules
-- What comes in has an identity made of the other side's offsets (`source` is the address of the stream, `id`
-  the offset). It is acknowledged there when it is kept here; what comes twice is published once.
-- What goes out is a durable subscription. It is acknowledged here when the other side has it; where the
-  other side can tell what it has, each event goes once.
-- A side that is away is tried again, with pauses that grow; nothing is skipped.
+- An incoming message has an identity made of the other side's offsets (`source` is the address of the stream, `id`
+  the offset). It is acknowledged there when it is kept here; a duplicate is published once.
+- Outgoing events come from a durable subscription. An event is acknowledged here when the other side has it; if
+  the other side can report its progress, each event goes once.
+- A side that is away is tried again, with pauses that grow; no event is skipped.
 """
 
 from __future__ import annotations
@@ -246,7 +246,7 @@ def read_event(body: bytes, *, source: str, id: str, topic: str | None, lifetime
 
 
 def body_of(event: Event) -> bytes:
-    """What the other side gets: the payload, or the attributes as JSON."""
+    """Bytes for the other side: the payload, or the attributes as JSON."""
     if event.payload is not None:
         return event.payload
     return msgspec.json.encode(event.attributes, enc_hook=str)

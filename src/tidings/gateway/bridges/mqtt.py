@@ -56,7 +56,7 @@ class MqttGiver(_Mqtt):
             raise SettingsError(f"the route {name} needs a topic, as a topic filter of MQTT")
         self._route = route
         self._source = f"mqtt:{urlsplit(route.from_).hostname}"
-        self._life = secrets.token_hex(6)  # offsets of MQTT say nothing: ids are ours
+        self._life = secrets.token_hex(6)  # MQTT has no offsets: the ids are ours
         self._count = 0
         self._client._client.manual_ack_set(True)  # else PUBACK leaves before the event is kept here
 

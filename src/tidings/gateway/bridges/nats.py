@@ -89,7 +89,7 @@ class NatsGiver(_Nats):
             floor = max(floor, int(consumer.name.rpartition("-")[2]))
         durable = f"{self._name}-at-{floor}"
         stale = [c.name for c in old if c.name != durable]
-        if any(c.name == durable for c in old):  # nothing was acknowledged since it was made
+        if any(c.name == durable for c in old):  # a consumer without an acknowledgement since it was made
             await stream.delete_consumer(name, durable)
         wanted = ConsumerConfig(
             durable_name=durable,

@@ -114,7 +114,7 @@ def _entries(answer: Any) -> list[tuple[str, dict[bytes, bytes]]]:
 
 
 class RedisTaker(_Redis):
-    """To a stream; how far we are is written in the same transaction, so nothing is there twice."""
+    """To a stream; the position is written in the same transaction, so no entry is added twice."""
 
     def __init__(self, route: RouteSettings, name: str) -> None:
         super().__init__(route.to, route, name)

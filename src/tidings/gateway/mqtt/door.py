@@ -1,11 +1,11 @@
-"""The door for MQTT: connections, handshakes, keep-alive, and which session belongs to whom.
+"""Listener for MQTT: connections, handshakes, keep-alive, and owners of sessions.
 
 Rules
 - The first packet is CONNECT, within ten seconds. A name and a password are checked as everywhere; a password
   without a name (version 5), or with the name `token`, is a signed token.
-- A session belongs to a tenant, a user's name and a client id (`Key`), however the user was proved and whatever
-  groups the user is in by now. A connection under a key that is connected takes the session over.
-- What the protocol does not allow ends the connection, with a reason for version 5.
+- A session belongs to a tenant, a user's name and a client id (`Key`), regardless of the user's mechanism and
+  present groups. A connection under a key that is connected takes the session over.
+- A protocol violation ends the connection, with a reason for version 5.
 - Sessions that outlive their connection are written down (a JSON file in the store's directory), and end
   when their expiry has passed.
 """
@@ -52,7 +52,7 @@ LARGEST = 2**20  # bytes of a packet
 HANDSHAKE_SECONDS = 10.0
 AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our receive maximum
 ALIASES = 32
-BUFFER = 256 * 1024  # bytes that may wait for a slow client before nothing more is taken for it
+BUFFER = 256 * 1024  # bytes that may wait for a slow client before its delivery pauses
 MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
 USER_PROPERTIES = {Kind.PUBLISH: ANY, Kind.SUBSCRIBE: FILTER}  # those of other packets are not kept
 _OLD_CODES = {
@@ -230,7 +230,7 @@ class MqttDoor:
         return await self._file.is_written(self._shares)
 
     async def _sweep(self) -> None:
-        """End the sessions whose time has passed."""
+        """End the sessions that have expired."""
         while True:
             await asyncio.sleep(1.0)
             now = self._host.clock.now()

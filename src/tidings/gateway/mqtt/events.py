@@ -13,7 +13,7 @@ Rules
 - A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
-- MQTT writes a text in 65,535 bytes at most, without U+0000. A property whose value does not fit is left out, and the
+- MQTT writes a text in 65,535 bytes at most, without U+0000. A property is left out if its value does not fit, and the
   payload is delivered. A topic that does not fit cannot be left out: such an event is `Unsendable`.
 """
 
@@ -82,7 +82,7 @@ def wanted(text: str, properties: Properties) -> tuple[Filter, str | None]:
 
 
 def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
-    """The user properties of a SUBSCRIBE that mean something here: its content filters."""
+    """The user properties of a SUBSCRIBE that the gateway interprets: its content filters."""
     return [(name, said) for name, said in user if name == FILTER]
 
 
@@ -90,7 +90,7 @@ def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 
 
 def options_of(publish: Publish) -> dict[str, Any]:
-    """What `Bus.publish` needs beside the attributes. Raises `Malformed`."""
+    """Options of `Bus.publish` beside the attributes. Raises `Malformed`."""
     try:
         name = check_topic(our_topic(publish.topic))
     except EventError as error:

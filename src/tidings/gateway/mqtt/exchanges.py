@@ -101,7 +101,7 @@ class Exchanges:
         self._kept.discard(packet_id)
 
     def drop(self, packet_id: int) -> None:
-        """The message was refused: nothing was published under its id."""
+        """The message was refused: no event was published under its id."""
         if self._events.pop(packet_id, None) is not None:
             self._kept.discard(packet_id)
             self._note(RELEASED, packet_id)
@@ -148,7 +148,7 @@ class Exchanges:
             self._note(DONE, packet_id)
 
     def left(self, name: str) -> None:
-        """The subscription has ended: what it had sent is nothing to the next one of its name."""
+        """The subscription has ended: its sent messages do not concern the next subscription of its name."""
         self._leave(name)
         self._note(LEFT, name)
 
@@ -230,7 +230,7 @@ class Journal:
         self._size = 0
 
     def load(self, sessions: set[str]) -> None:
-        """Read what these sessions have under way; the last line may be torn, and nothing was promised by it."""
+        """Read the exchanges of these sessions; the last line may be torn, since it was never acknowledged."""
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:

@@ -1,7 +1,7 @@
 """Bytes to MQTT packets. No I/O: bytes come, packets go.
 
 Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name and in a flag)
-- What is malformed raises `Malformed` with the reason code of version 5; nothing is guessed.
+- A malformed packet raises `Malformed` with the reason code of version 5; the reader never guesses.
 - Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound.
 """
 

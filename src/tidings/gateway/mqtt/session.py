@@ -7,10 +7,10 @@ Rules
   it is sent again with DUP, under its packet id.
 - At most as many are on their way as the client's receive maximum.
 - A shared subscription is a member of a group that sessions have in common (`shares.py`).
-- What came with QoS 2 is published once: its packet id is remembered until PUBREL. That, and what of QoS 2 is on
-  its way to the client, outlives the broker's process (`exchanges.py`).
+- A message with QoS 2 is published once: its packet id is remembered until PUBREL. That, and QoS 2 messages on
+  their way to the client, outlive the broker's process (`exchanges.py`).
 - A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are written down
-  together. Of the user properties of a SUBSCRIBE it keeps the content filter; others mean nothing to a broker.
+  together. Of the user properties of a SUBSCRIBE it keeps the content filter; a broker ignores the others.
 - An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given back until
   it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both are logged.
 """
@@ -54,7 +54,7 @@ from tidings.runtime.bus import Bus
 
 log = logging.getLogger("tidings.gateway")
 
-MOST_AHEAD = 1000  # messages on their way to a client, whatever it says
+MOST_AHEAD = 1000  # messages on their way to a client, whichever receive maximum it sets
 MOST_SUBSCRIPTIONS = 10_000
 NEVER = 0xFFFFFFFF  # an expiry
 
@@ -75,7 +75,7 @@ class Session:
     ) -> None:
         self.client_id = client_id
         self.bus = bus
-        self.owner = owner  # the principal whose rights the bus has
+        self.owner = owner  # the principal that owns the rights of the bus
         self.key = (getattr(owner, "tenant", ""), str(getattr(owner, "name", owner)), client_id)
         self.durable = durable
         self.kept = kept if kept is not None else {}
@@ -171,7 +171,7 @@ class Session:
                 errors.append(error)
                 is_refused = isinstance(error, RefusedError)
                 reasons.append(Reason.NOT_AUTHORISED if is_refused else Reason.TOPIC_FILTER)
-            await asyncio.sleep(0)  # a refusal waits for nothing
+            await asyncio.sleep(0)  # refusals never await: let other tasks run
         if errors or packet.beyond:
             total = len(reasons) + packet.beyond
             log.info(
@@ -239,7 +239,7 @@ class Session:
         return held
 
     def _is_plain(self, kept: Kept) -> bool:
-        """Of QoS 0, and nothing special: what comes is written at once."""
+        """Plain QoS 0: notifications are written at once."""
         wish = kept.wish
         return not (wish.qos or self.durable or kept.ids or wish.no_local or wish.as_published)
 
@@ -498,7 +498,7 @@ class Session:
         except StoreFullError as error:
             log.info("mqtt %s: %s", self.client_id, error)
             if packet.dup and known is None:
-                return None  # the broker may have an earlier copy, whose answer was lost
+                return None  # the broker may have an earlier copy with a lost answer
             return Reason.QUOTA
         except TooLargeError as error:
             log.info("mqtt %s: %s", self.client_id, error)
@@ -511,7 +511,7 @@ class Session:
         return Reason.SUCCESS
 
     def publish_soon(self, packet: Publish) -> None:
-        """Of QoS 0: publish, and wait for nothing."""
+        """QoS 0: publish without waiting for the acknowledgement."""
         try:
             self.bus.publish_soon(attributes_of(packet), **options_of(packet))
         except TidingsError as error:

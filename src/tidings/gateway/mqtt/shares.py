@@ -10,7 +10,7 @@ Rules
 - QoS 2: a message that was sent to a kept session belongs to that session. The broker may deliver it to another
   member (after a crash, say); that member lends it to the session, and it is settled when the session has it. It is
   not sent to another session, also when its own has ended (MQTT-4.8.2-5).
-- What a session had not acknowledged with QoS 1 goes to another member when the session ends.
+- Messages of QoS 1 that a session had not acknowledged go to another member when the session ends.
 """
 
 from __future__ import annotations

@@ -1,11 +1,11 @@
-"""Publishes of MQTT clients whose outcome no one knows yet.
+"""Publishes of MQTT clients with a still unknown outcome.
 
 Rules
 - A publish that waits for a full disk may be kept later, so it has no answer: the connection ends, and the client
   sends the message again. The resend (DUP) is published under the identity of the first copy, also in a new session
   of the client: the broker answers for both.
 - A message is known by its client, its packet id and its content. Bounded: of more than a client may have in flight
-  at once the oldest go, and a resend of those is answered like a message whose first copy was never seen.
+  at once the oldest go, and a resend of those is answered like a message without a first copy.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ class Undecided:
         self._ids: OrderedDict[Message, str] = OrderedDict()
 
     def id_of(self, client: Client, packet: Publish) -> str | None:
-        """The id of the first copy; None when this is no resend, or nothing is known of it."""
+        """The id of the first copy; None when this is no resend, or its first copy is unknown."""
         return self._ids.get(_message(client, packet)) if packet.dup and self._ids else None
 
     def note(self, client: Client, packet: Publish, id: str) -> None:

@@ -55,7 +55,7 @@ class _Admitted(ServerConnection):
 
 
 class _Reader:
-    """What a connection needs of a stream's reader. A client that is not read from is made to wait."""
+    """Stream reader for a connection. Applies backpressure to a client that is not read from."""
 
     def __init__(self) -> None:
         self._waiting: asyncio.Queue[bytes] = asyncio.Queue(AHEAD)
@@ -67,7 +67,7 @@ class _Reader:
             await self._waiting.put(data)
 
     def end(self) -> None:
-        """Nothing more comes, or is read."""
+        """No more data comes, or is read."""
         self._is_over = True
         while not self._waiting.empty():
             self._waiting.get_nowait()  # lets `feed` go on
@@ -79,7 +79,7 @@ class _Reader:
 
 
 class _Writer:
-    """What a connection needs of a stream's writer."""
+    """Stream writer for a connection."""
 
     def __init__(self, socket: ServerConnection) -> None:
         self._socket = socket
@@ -124,7 +124,7 @@ class _Writer:
 
 
 class MqttSocketDoor:
-    """Listens, and hands each connection to the door for MQTT, whose sessions it shares."""
+    """Listens, and hands each connection to the MQTT listener; the two share their sessions."""
 
     def __init__(self, host: Host, door: MqttDoor, addresses: Addresses, tls: ssl.SSLContext | None) -> None:
         self._host = host

@@ -1,15 +1,15 @@
-"""Liveness and completeness: everybody is told what was owed to them.
+"""Liveness and completeness: each subscription receives the events that it was owed.
 
-A `Claim` is a promised event beside an interval whose filter accepts it. These are the rules for
+A `Claim` is a promised event beside an interval with a filter that accepts it. These are the rules for
 when a claim is a debt; a debt must be paid by a notification, or be excused by a `drop` or `dead`
 row that names a reason. Not owed at all, and so never claimed or never a debt:
-- an event whose publication was refused or whose outcome is unknown, or to a subscription whose
-  outcome is unknown, or after an unsubscription of unknown outcome;
+- an event with a refused or unknown outcome of its publication, or to a subscription of unknown
+  outcome, or after an unsubscription of unknown outcome;
 - an event after its `expires`, or after a later event of its key;
 - an event without lifetime to a subscription that began or ended in the same instant, since
-  nobody can say which was first;
-- anything while a durable subscription is detached; what came meanwhile is owed when it listens
-  again. What was due after the end of the recording (`until`) is not judged.
+  their order is unknown;
+- anything while a durable subscription is detached; events of that time are owed when it is attached
+  again. Events that were due after the end of the recording (`until`) are not judged.
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ Rule = Callable[[Claim, float, float, float], bool]
 def unpaid(
     open_claims: Unsettled, *, rule: Rule, anywhere: bool, bounds: Bounds, until: float
 ) -> Iterator[Violation]:
-    """The claims of one hearer on one event that nothing settled: not owed, or a violation.
+    """The unsettled claims of one subscriber on one event: not owed, or a violation.
 
     P3 asks for a notification anywhere in the history, completeness for one in an interval."""
     if anywhere and open_claims.told_anyway:

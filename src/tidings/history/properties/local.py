@@ -18,7 +18,7 @@ from tidings.history.told import Told
 
 
 def ends_of_nothing(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
-    """LP1: an unsubscription has an earlier subscription that nothing else ended (E-B2)."""
+    """LP1: an unsubscription has an earlier subscription that was not ended otherwise (E-B2)."""
     for pair in pair_up(of_one_process, resuming=False):
         if pair.sub is None and pair.end is not None and pair.end.outcome != UNKNOWN:
             usub = pair.end

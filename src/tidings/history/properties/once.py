@@ -1,4 +1,4 @@
-"""Minimality: nobody is told twice (Baldoni et al. 2002, 4.2, definition 2)."""
+"""Minimality: no event is delivered twice (Baldoni et al. 2002, 4.2, definition 2)."""
 
 from __future__ import annotations
 

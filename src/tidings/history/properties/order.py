@@ -1,7 +1,7 @@
 """FIFO and gap freedom: the events of one publisher come in order, and none is left out between.
 
 (Mathur et al. 1995, 3.2, guarantees 3 and 4b.) Publishing order is the order of the `pub` rows
-of a source, then its counter. What is handed over in the same instant has no order.
+of a source, then its counter. Deliveries in the same instant have no order.
 """
 
 from __future__ import annotations
@@ -57,8 +57,8 @@ def _late(each: Told, newer: Told) -> Violation:
 def left_out(
     open_claims: Sequence[Unsettled], told: Sequence[Told], *, t_sub: float = 0.0
 ) -> Iterator[Violation]:
-    """What one hearer was not told of one source: once the subscription stood (T_sub after it began),
-    whatever was published between two events that were told is told too (or lost for a reason)."""
+    """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it began),
+    every event that was published between two delivered ones is delivered too (or lost for a reason)."""
     heard: dict[float, list[_Heard]] = {}
     for each in told:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):

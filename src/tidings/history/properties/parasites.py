@@ -16,7 +16,7 @@ from tidings.history.told import Reached
 def parasites(of_one_event: Sequence[Reached], publications: Sequence[Publication]) -> Iterator[Violation]:
     """The receipts of one event: each peer published it itself, or has a filter that accepts it."""
     if not publications:
-        return  # nobody knows what it holds; a notification of it breaks validity
+        return  # its content is unknown; a notification of it breaks validity
     publication = publications[0]
     content = publication.content()
     for each in of_one_event:

@@ -1,4 +1,4 @@
-"""What a property is: a name, a sentence, where it comes from, and how its violations are found."""
+"""Definition of a property: a name, a sentence, its reference, and a function that finds its violations."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Legality and validity: nothing is told that should not be (Virgillito 2003, 3.1.2)."""
+"""Legality and validity: no wrong event is delivered (Virgillito 2003, 3.1.2)."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ Rules
 - An operand that is needed twice is bound by a lambda, so that the SQL grows with the filter and no
   faster.
 - Over the work budget the filter is unknown, as everywhere (`language/work.py`).
-- What Spark cannot say exactly is refused with an error that names it.
+- A filter that Spark cannot express exactly is refused with an error that names the reason.
 """
 
 from __future__ import annotations

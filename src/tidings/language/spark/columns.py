@@ -1,4 +1,4 @@
-"""What a schema says: which attribute is which column, and of what type."""
+"""Columns of a schema: the column of each attribute, and its type."""
 
 from __future__ import annotations
 

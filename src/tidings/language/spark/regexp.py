@@ -3,9 +3,9 @@
 Rules
 - The pattern is read into what it matches and written anew, with no flag and no shorthand that the
   two libraries read differently: `.` becomes a class, `$` becomes `\\z`, `\\s` is spelt out, groups
-  capture nothing, case is folded here.
-- What has no exact form (word boundaries, Unicode classes, multi-line mode, folding the case of
-  letters beyond ASCII, single bytes) is refused by name; nothing is approximated.
+  do not capture, case is folded here.
+- A construct without an exact form (word boundaries, Unicode classes, multi-line mode, folding the case of
+  letters beyond ASCII, single bytes) is refused by name; there is no approximation.
 - RE2 is linear and Java is not: a hostile pattern can be slow on Spark. That is said in the docs.
 """
 

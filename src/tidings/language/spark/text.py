@@ -31,7 +31,7 @@ _ESCAPES = {"\\": "\\\\", "'": "\\'", "$": "\\u0024"}  # ${...} would be replace
 
 
 class Sql(msgspec.Struct, frozen=True):
-    """An expression of Spark SQL. `literal` tells a constant, whose value is `value`."""
+    """An expression of Spark SQL. `literal` marks a constant; `value` is its value."""
 
     text: str
     type: str
