@@ -1,6 +1,6 @@
 """Constraints as functions: the same answer as `constraint.accepts`, in fewer steps.
 
-For the inner loops of matchers in plain Python. What has no faster form is its own `accepts`.
+For the inner loops of matchers in plain Python. A constraint without a faster form uses its own `accepts`.
 """
 
 from __future__ import annotations
@@ -33,13 +33,13 @@ def _equals(constraint: Equals) -> Acceptor:
     wanted = constraint.value
     kind = kind_of(wanted)
     types = _TYPES.get(kind) if kind is not None else None
-    if types is None:  # texts and times equal nothing of another kind
+    if types is None:  # texts and times equal no value of another kind
         return lambda value: bool(value == wanted)
     return lambda value: type(value) in types and value == wanted
 
 
 def _numbers(constraint: Range) -> Acceptor:
-    """An interval of numbers. NaN is in none, since it compares with nothing."""
+    """An interval of numbers. NaN is in no interval, since every comparison with it fails."""
     low = -math.inf if constraint.low is None else constraint.low
     high = math.inf if constraint.high is None else constraint.high
     types = _TYPES[Kind.NUMBER]

@@ -1,7 +1,7 @@
 """Why a filter accepts an event, or why not: the walk of matching, written down.
 
 Every constraint is asked with the same `accepts` as in matching and every residual is evaluated by
-the same programs; the only difference is that nothing stops at the first that fails.
+the same programs; the only difference is that the walk does not stop at the first failure.
 """
 
 from __future__ import annotations
@@ -67,7 +67,7 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(event: Event, filter: Filter) -> Explanation:
-    """Why the filter accepts the event or not, constraint by constraint; over budget nothing is looked at."""
+    """Why the filter accepts the event or not, constraint by constraint; over budget no constraint is evaluated."""
     if is_over(filter, event):
         return Explanation(filter.text, event.source, event.id, False, (), over_budget=True)
     traces = tuple(_conjunction(event, part, filter.dialect) for part in filter.conjunctions)

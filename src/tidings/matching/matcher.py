@@ -1,7 +1,7 @@
 """The matcher interface: which of the subscribed filters accept this event?
 
 Six methods. A matcher knows filters by *handles*: small integers that it gives out, so
-that results are arrays and whoever holds the matcher decides what a handle stands for
+that results are arrays and the owner of the matcher decides what a handle stands for
 (a subscription, a link, a row). Handles of removed filters are used again, smallest
 first, so a run is the same in every process.
 """
@@ -48,4 +48,4 @@ class Matcher(Protocol):
         """Do at most about `budget` steps of pending upkeep; the steps that are left (0: none)."""
 
     def stats(self) -> dict[str, Any]:
-        """What holds the filters, how large and how full it is."""
+        """Statistics: kind of matcher, size and fill."""

@@ -1,4 +1,4 @@
-"""A plain-Python index for some hundreds of subscriptions: no NumPy, nothing to compile.
+"""A plain-Python index for some hundreds of subscriptions: no NumPy, no compilation.
 
 Rules
 - Each conjunction is filed once, under the *entry point* that the fewest others share; an event
@@ -7,7 +7,7 @@ Rules
 - Entry points, best first: a value (`=`, `IN`), a type name (`IS A`), the beginning of a text
   (`LIKE 'x%'`), the first level of a topic pattern, the presence of an attribute (ranges and all
   else that an absent value cannot satisfy).
-- What needs no attribute (IS NULL alone, a residual alone, TRUE) is tested for every event.
+- Conjunctions that need no attribute (IS NULL alone, a residual alone, TRUE) are tested for every event.
 - A boolean is no number, though Python says True == 1: the two have different keys.
 """
 
@@ -34,7 +34,7 @@ _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 
 
 class _Entry:
-    """What is left to test of one conjunction, once an event has come to its entry point."""
+    """Remaining tests of one conjunction, once an event has reached its entry point."""
 
     __slots__ = ("constraints", "handle", "residuals", "weighted")
 
@@ -101,7 +101,7 @@ class _Attribute:
         return not (self.present or self.values or self.has_texts)
 
     def opened_by_text(self, value: Any) -> list[Bucket | None]:
-        """What is filed under the names, beginnings and levels of a value."""
+        """Entries filed under the names, prefixes and levels of a value."""
         if type(value) is tuple:
             return [self.names.get(name) for name in value]
         if type(value) is not str:
@@ -225,7 +225,7 @@ def _key(value: Any) -> Any:
 
 
 def _places(constraint: Constraint) -> list[Place]:
-    """Where a conjunction with this constraint can be filed; nowhere when absence satisfies it."""
+    """Places to file a conjunction with this constraint; none if absence satisfies it."""
     if isinstance(constraint, Missing):
         return []
     if isinstance(constraint, Equals):

@@ -1,1 +1,1 @@
-"""The words of Tidings as immutable values. Imports nothing else of ours but the errors."""
+"""The vocabulary of Tidings as immutable values. Of our packages it imports only the errors."""

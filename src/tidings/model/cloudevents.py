@@ -8,8 +8,8 @@ Rules
 - An event of ours without a payload carries its attributes in `data`. Beside an opaque payload they
   travel in the one JSON extension `tidings`, together with what CloudEvents has no place for:
   lineage, lifetime, key, end, and the kinds that JSON or a header cannot tell (times, infinity).
-- Nothing is lost, since an event is written the foreign way only when reading that gives it back.
-- A subject that is no valid topic stays an attribute `subject`; the extension `topic`, whose name
+- The conversion is lossless: an event is written the foreign way only if reading that gives it back.
+- A subject that is no valid topic stays an attribute `subject`; the extension `topic`, a name that
   belongs to our events, becomes `extension.topic`. Times are kept to the microsecond, in UTC.
 """
 
@@ -91,7 +91,7 @@ def from_binary(headers: Mapping[str, str], body: bytes) -> Event:
 
 
 class _Parts(NamedTuple):
-    """What both modes carry."""
+    """Members common to both modes."""
 
     context: dict[str, Any]  # context attributes and extensions
     payload: bytes
@@ -131,7 +131,7 @@ def _own_attributes(event: Event) -> _Parts:
 
 
 def _meta(event: Event) -> dict[str, Any]:
-    """What CloudEvents has no place for."""
+    """Parts of an event without a counterpart in CloudEvents."""
     meta: dict[str, Any] = {}
     if len(event.type) != 1 or not event.type[0]:
         meta["lineage"] = list(event.type)
@@ -157,7 +157,7 @@ def _context(event: Event, meta: dict[str, Any]) -> dict[str, Any]:
 
 
 def _foreign_extensions(event: Event) -> Iterator[dict[str, Any]]:
-    """Which attributes may have been extensions: those that are no members of the data, or hide one."""
+    """Attributes that may have been extensions: those that are no members of the data, or hide one."""
     members = _members(event.payload or b"", event.content_type)
     shadowed = event.attributes.get("data")
     hidden = set(shadowed) if isinstance(shadowed, dict) and shadowed.keys() <= members.keys() else set()
@@ -365,7 +365,7 @@ class _Meta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
 
 
 def _read_meta(context: dict[str, Any]) -> dict[str, Any]:
-    """What our extension says; an extension of that name that we did not write stays one."""
+    """Content of our extension; an extension of that name that we did not write stays one."""
     written = context.get(OURS)
     if not isinstance(written, str):
         return {}
@@ -393,7 +393,7 @@ def _topic(context: dict[str, Any]) -> str | None:
 
 
 def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _Parts) -> dict[str, Any]:
-    """Members and extensions in one mapping; members whose names are taken go under `data`."""
+    """Members and extensions in one mapping; members with a name that is taken go under `data`."""
     kinds = meta.get("extensions", {})
     check_number(len(extensions))
     extensions = {name: _extension(name, value, kinds.get(name)) for name, value in extensions.items()}

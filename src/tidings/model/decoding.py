@@ -1,4 +1,4 @@
-"""Bytes that strangers wrote, or a disk kept: whatever a decoder of msgspec raises when they are not what was wanted."""
+"""Errors of msgspec decoders on untrusted bytes: from a peer, or from a disk."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """The event: what a publisher says.
 
 Rules
-- Identity is (source, id), given by the publisher, within its tenant; publishing it again changes nothing.
+- Identity is (source, id), given by the publisher, within its tenant; publishing it again has no effect.
 - Attributes may be nested; `name.accuracy` addresses a nested one. `id source type time topic`
   belong to the event itself and cannot be attributes.
 - `type` is a lineage: the type's own name first, then its ancestors up to the root.
@@ -34,7 +34,7 @@ CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
 class _View:
-    """What filters see of an event: flat names to values, NULLs left out. Made at the first look;
+    """The attributes of an event that filters see: flat names to values, NULLs left out. Made at the first access;
     afterwards the event's own dictionary answers, without a call."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> Mapping[str, Any]:
@@ -78,7 +78,7 @@ class _Identity:
 
 
 def identity_of(source: str, id: str, tenant: Any) -> tuple[str, str]:
-    """What an event is known by, from the attribute `tenant` that its broker wrote and checked."""
+    """Identity of an event, from the attribute `tenant` that its broker wrote and checked."""
     return (f"{tenant}{TENANT_MARK}{source}" if tenant and type(tenant) is str else source, id)
 
 
@@ -95,7 +95,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
     content_type: str | None = None
     lifetime: float = DEFAULT_LIFETIME  # seconds; FOREVER is infinity
     key: str | None = None  # supersedes older events of the same key
-    expires: float | None = None  # seconds after acceptance when it ends for everybody
+    expires: float | None = None  # seconds after acceptance until it ends for all subscribers
 
     @property
     def position(self) -> Any:
@@ -152,7 +152,7 @@ def make_event(
     key: str | None = None,
     expires: float | None = None,
 ) -> Event:
-    """A checked event: whatever is wrong is told here, before anything is published."""
+    """A checked event: every error is raised here, before a publish."""
     if not source or not id:
         raise EventError("an event needs a source and an id that are not empty")
     if time is not None and time.tzinfo is None:
@@ -176,7 +176,7 @@ def make_event(
 
 
 def checked_event(event: Event, **changes: Any) -> Event:
-    """A checked copy of an event that somebody else made, with `changes` (of `make_event`'s options)."""
+    """A checked copy of an event from another source, with `changes` (of `make_event`'s options)."""
     options: dict[str, Any] = {
         "source": event.source, "id": event.id, "topic": event.topic, "type": event.type,
         "time": event.time, "payload": event.payload, "content_type": event.content_type,

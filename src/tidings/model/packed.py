@@ -1,8 +1,8 @@
 """A filter as bytes: for those who keep very many and seldom look at one.
 
 A filter of four constraints takes some 850 bytes as objects and 230 packed; packing takes two
-microseconds, unpacking about ten. What comes out means the same and has the same digest. It is for
-this process alone: what goes over a wire or to a disk is encoded as everything else is.
+microseconds, unpacking about ten. The result means the same and has the same digest. It is for
+this process alone: bytes for a wire or a disk are encoded by the codec.
 """
 
 from __future__ import annotations

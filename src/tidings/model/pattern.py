@@ -272,7 +272,7 @@ def compiled_weight(pattern: str) -> int:
 
 
 def check_regexp(pattern: str) -> str:
-    """The pattern itself, or a `FilterError` from RE2. What weighs too much is not compiled at all."""
+    """The pattern itself, or a `FilterError` from RE2. An overweight pattern is not compiled at all."""
     if regexp_weight(pattern) > MOST_WEIGHT:
         raise FilterLimitError(
             f"the regular expression {pattern[:40]!r}... has more than {MOST_WEIGHT} steps",

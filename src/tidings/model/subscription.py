@@ -24,7 +24,7 @@ def scope_of(name: str) -> str:
 
 
 class Policy(StrEnum):
-    """What happens when a subscription's queue is full."""
+    """Policy for a full queue of a subscription."""
 
     BLOCK = "block"  # the publisher waits (embedded broker)
     DROP_OLDEST = "drop oldest"

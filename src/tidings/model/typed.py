@@ -33,11 +33,11 @@ _MACHINERY = (
     "msgspec",
     "pydantic",
     "enum",
-)  # modules whose classes are no types
+)  # modules of classes that are no types
 
 
 class derived(property):  # noqa: N801 - it is used as a decorator, like property itself
-    """A property whose value is an attribute of the event."""
+    """A property that is an attribute of the event."""
 
 
 def is_typed(value: object) -> bool:
@@ -46,7 +46,7 @@ def is_typed(value: object) -> bool:
 
 
 def is_event_class(cls: object) -> bool:
-    """Is this a class whose instances can be events?"""
+    """Can instances of this class be events?"""
     return isinstance(cls, type) and _field_names(cls) is not None
 
 

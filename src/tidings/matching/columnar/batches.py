@@ -52,7 +52,7 @@ Rests = NDArray[np.int32]
 
 
 def rows_of_events(packer: Packer, events: Sequence[Event]) -> tuple[Matrix, Rests]:
-    """A row for each event; the rests have no rows when nobody needs one."""
+    """A row for each event; the rests have no rows if no event needs one."""
     width = len(packer.blank)
     matrix = np.empty((len(events), width))
     row = packer.blank[:]
@@ -290,7 +290,7 @@ def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
 
 
 def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any]:
-    """Where the texts of some columns lie: addresses and lengths (-1: none) by attribute and row.
+    """Addresses and lengths (-1: none) of the texts of some columns, by attribute and row.
 
     The third keeps what the addresses point into.
     """
@@ -420,7 +420,7 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
 
 
 def _only_boxes(matcher: Batched) -> bool:
-    """Is there nothing but rectangles, each the whole of the filter of its row's number?"""
+    """Does the table hold only rectangles, each the whole of the filter of its row's number?"""
     table = matcher.table
     return (
         table.boxes is not None
@@ -480,7 +480,7 @@ def _with_asked(
 
 
 def _ask_python(matcher: Batched, piece: Any, ask: NDArray[np.int32]) -> list[bool]:
-    """What only Python can say of (event, handle, check, tier): each question once an event."""
+    """Python's answers to checks (event, handle, check, tier); each question is asked once an event."""
     checks = matcher.checks()
     columnar = is_record_batch(piece)
     answers: list[bool] = []

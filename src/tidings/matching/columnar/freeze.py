@@ -1,6 +1,6 @@
 """Freezing: live rows of a table and of its delta become the rows of the next table.
 
-The work is a generator of small steps, so that whoever drives it is never kept waiting.
+The work is a generator of small steps, so that its caller never waits long.
 Texts get new ranks: an even position 2k names text k; an odd one as a lower bound means
 "just above text k" and as an upper bound "just below the next", and stays so.
 
@@ -41,7 +41,7 @@ Ints = NDArray[np.int64]
 
 @dataclass
 class Source:
-    """Rows to take over: those whose owner is not negative."""
+    """Rows to copy: those with an owner that is not negative."""
 
     starts: NDArray[np.int32]
     parts: NDArray[Any]
@@ -137,7 +137,7 @@ def _parts_of(source: Source, rows: Ints) -> Ints:
 
 
 def _named(place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool) -> tuple[Ints, Ints, Ints]:
-    """Which text a bound names: (text number or -1, extra id or 0, step above or below it)."""
+    """The text that a bound names: (text number or -1, extra id or 0, step above or below it)."""
     rest = rest.astype(np.int64)
     whole = np.where(np.isfinite(place), place, 0).astype(np.int64)
     if upper:
@@ -244,7 +244,7 @@ def _layout(
 
 
 def _places(owners: list[NDArray[np.int32]]) -> Generator[None, None, list[Ints]]:
-    """Where each row goes when all are sorted by owner; rows of one owner stay in one source."""
+    """Target of each row when all are sorted by owner; rows of one owner stay in one source."""
     orders, ordered = [], []
     for some in owners:
         is_sorted = len(some) < 2 or bool((some[1:] >= some[:-1]).all())
@@ -404,7 +404,7 @@ def extended_geometry(edges: Edges, grid: Grid, slots: int) -> Extended:
 
 
 def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[NDArray[Any], Floats]:
-    """Slots and the values at which something begins or ends to hold."""
+    """Slots and the values at which a condition begins or ends to hold."""
     slots, found = [], []
     counts = (parts["count"] & ~np.uint16(OUTSIDE)).astype(np.int64)
     for bound, rest, upper in (("lo", "lo_rest", False), ("hi", "hi_rest", True)):
@@ -424,7 +424,7 @@ def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[
 
 
 def _edges_of(value: Floats, rest: NDArray[Any], text: NDArray[Any], upper: bool) -> Floats:
-    """Where bounds begin to hold or (`upper`) cease to."""
+    """Values at which bounds begin to hold or (`upper`) cease to."""
     result = value.copy()
     odd = np.mod(value[text], 2) == 1
     result[text] += np.where(odd, 1.0, 2.0 if upper else 0.0)
@@ -518,7 +518,7 @@ def _mean_width(parts: Any, edges: Floats, shares: Floats) -> float:
 def make_grid(edges: Edges, rows: int, budget: int) -> Grid:
     """Cells for the most used slots, about `budget` for all pairs together."""
     slots = len(edges.at) - 1
-    cut = np.where(np.diff(edges.at) > 0, edges.counts, 0)  # a slot of one bucket tells nothing apart
+    cut = np.where(np.diff(edges.at) > 0, edges.counts, 0)  # a slot of one bucket separates no values
     used = np.argsort(-cut, kind="stable")[:MOST_ACCESS_SLOTS]
     used = np.sort(used[cut[used] > 0])
     access = np.full(slots, -1, np.int32)

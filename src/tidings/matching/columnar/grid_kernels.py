@@ -5,7 +5,7 @@ every cell that both parts cover; or under one slot (by cell, or finer by bucket
 has no part at all, in cell 0, which every event visits.
 
 An entry is two words: three conditions as 12-bit codes, the row, and a bit that says that
-nothing else is left to check:
+no other condition is left to check:
   lo0 12 | hi0 12 | lo1 12 | hi1 12 | slot0 8 | slot1 8
   row 31 | slot2 8 | lo2 12 | hi2 12 | complete 1
 The code of a value in bucket b is 2b + 2. A bound that falls on an edge is odd, one inside a
@@ -63,7 +63,7 @@ def bucket_of(edges, start, stop, value):
 
 @compiled
 def fine_code(edges, start, stop, b, text, value):
-    """Where in bucket b a value lies, and whether texts next to each other have codes of their own.
+    """Position of a value within bucket b, and whether neighbouring texts have codes of their own.
 
     It never falls while the value rises. The outermost buckets hold no bound, so any code will do.
     """
@@ -153,7 +153,7 @@ def is_simple(part, text):
 
 @compiled
 def point_bucket(value, rest, text, edges, start, stop):
-    """The bucket of a point of a set, and whether the bucket holds nothing else."""
+    """The bucket of a point of a set, and whether the bucket holds that point only."""
     b = bucket_of(edges, start, stop, value)
     after = value + 2.0 if text else np.nextafter(value, np.inf)
     alone = (
@@ -458,7 +458,7 @@ def place(
 # (types of kernels are inferred by Numba when it compiles them)
 
 
-ANY = 1 << 40  # lengths are not checked here; whoever fills the table of addresses knows them
+ANY = 1 << 40  # lengths are not checked here; the code that fills the table of addresses knows them
 
 
 @intrinsic

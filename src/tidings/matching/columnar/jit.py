@@ -1,4 +1,4 @@
-"""Numba when it is there, and nothing when it is not.
+"""Numba if it is installed, and plain Python if not.
 
 Kernels are compiled on first use and cached on disk; they release the interpreter lock. Numba would
 take a kernel from its cache as long as the kernel's own file is unchanged, though kernels of other files

@@ -9,7 +9,7 @@ Rules
 - Matching may run in many threads at once; adding, removing and upkeep in one at a time,
   while no thread matches.
 
-What a columnar matcher says of itself.
+The file also holds the statistics of a columnar matcher.
 """
 
 from __future__ import annotations
@@ -96,7 +96,7 @@ def describe(matcher: ColumnarMatcher) -> dict[str, Any]:
 
 
 def _gain(matcher: ColumnarMatcher, candidates: float, delta_rows: int) -> dict[str, Any]:
-    """What a freeze would change: the delta and the dead leave, and cells follow the events."""
+    """Gain of a freeze: the delta and the dead rows disappear, and cells follow the events."""
     table = matcher.table
     drifted = candidates / table.expected if table.expected and candidates else 1.0
     return {
@@ -353,7 +353,7 @@ class ColumnarMatcher:
 
     @property
     def counters(self) -> NDArray[np.int64]:
-        """What all walks met since the table was frozen."""
+        """Counters of all walks since the table was frozen."""
         return np.asarray(np.sum([np.zeros(at.COUNTERS_ROOM, np.int64), *self._counted], axis=0))
 
     @property
@@ -361,12 +361,12 @@ class ColumnarMatcher:
         return len(self._parts.derived.programs)
 
     def stats(self) -> dict[str, Any]:
-        """What holds the filters, how large and how full it is, and what a freeze would gain."""
+        """Statistics: kind of matcher, size and fill, and the gain of a freeze."""
         return describe(self)
 
     @property
     def due(self) -> bool:
-        """Would upkeep do something?"""
+        """Is upkeep due?"""
         if self._work is not None:
             return True
         if self._wants_first_cut():
@@ -402,7 +402,7 @@ class ColumnarMatcher:
         return 1 if self.due or self._has_freed else 0
 
     def freeze(self) -> None:
-        """All upkeep at once: whatever is in the delta goes into the table, and that is built anew."""
+        """All upkeep at once: the whole delta goes into the table, and the table is built anew."""
         self._finish()
         _drained(self._freezing([]))
 

@@ -6,8 +6,8 @@ the swap; so the newer delta need not be translated from old dictionaries to new
 The delta: filters that came after the table was frozen.
 
 It uses the table's edges and dictionaries with cells of its own, so that an event is encoded
-once for both. Each cell is a growing block of one heap of entries. What the table's geometry
-does not know (a new attribute) is looked at by every event until the next freeze.
+once for both. Each cell is a growing block of one heap of entries. Rows outside the table's geometry
+(a new attribute) are checked for every event until the next freeze.
 
 Merging: a delta's rows join the table under the table's own edges, cells and dictionaries.
 
@@ -81,7 +81,7 @@ class Delta:
         grid.cells = cell
         self.grid = grid
         self.blocks = np.zeros((cell, 4), np.int32)  # start, length, room, -
-        # far more than is likely to be used: memory that is not touched costs nothing, and moving it would
+        # far more than is likely to be used: untouched memory is free, and moving it would
         self.heap = np.empty((HEAP_OF_A_ROW * room, 2), np.int64)
         self.heap_used = np.zeros(1, np.int64)
         self._reach = 0
@@ -151,7 +151,7 @@ class Delta:
         self.version += 1
 
     def addresses(self) -> list[tuple[int, int]]:
-        """What a walk needs of this delta, as places of a tier and values."""
+        """Addresses and values of this delta for a walk, as places of a tier."""
         rows, grid = self.rows, self.grid
         assert grid is not None
         return [
@@ -216,7 +216,7 @@ def merged_table(table: Table, delta: Delta, text: NDArray[np.uint8]) -> Generat
 
 
 def _take_over(result: Table, rows: FrozenRows, delta: Delta, count: int) -> None:
-    """Owners as they are at last: whatever was removed meanwhile is removed."""
+    """Final owners: rows that were removed meanwhile are removed here too."""
     fresh = result.rows.owners
     if fresh.base is not rows.owners.base:
         fresh[:count] = rows.owners
@@ -419,7 +419,7 @@ def _sampled(
 
 
 def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent: NDArray[np.int32]) -> None:
-    """What the walk does for one row: a value of any kind makes its attribute present."""
+    """The walk's work for one row: a value of any kind makes its attribute present."""
     for slot in np.nonzero((present >= 0) | (absent >= 0))[0].tolist():
         held = ~np.isnan(rows[:, slot])
         if present[slot] >= 0:
@@ -465,7 +465,7 @@ class Replay:
         return self.slots.text
 
     def steps(self, journal: list[Change]) -> Generator[None, None, None]:
-        """Replay until nothing is left; the journal may grow between steps."""
+        """Replay the journal to its end; it may grow between steps."""
         done = 0
         while done < len(journal):
             self.apply(journal[done : done + REPLAYED_IN_STEP])

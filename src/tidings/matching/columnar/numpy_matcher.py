@@ -39,7 +39,7 @@ class RowsView:
 
 
 def holds(view: RowsView, rows: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]) -> Ints:
-    """Those of the rows whose parts all hold."""
+    """The rows with parts that all hold."""
     place = 0
     while len(rows):
         more = view.starts[rows] + place < view.starts[rows + 1]

@@ -4,13 +4,13 @@ A number is a pair (double, rest): the nearest double, and twice what the exact 
 from it (so integers of 64 bits compare exactly with doubles). An open bound is the pair one
 step of the rest further in. A text is its position, and an id for an extra (see `strings`).
 
-A constraint becomes alternatives (any of them), each a list of parts (all of them). What no
-part can say is left to `accepts`, tested on candidates only; its parts then say something weaker.
+A constraint becomes alternatives (any of them), each a list of parts (all of them). Conditions that no
+part can express are left to `accepts`, tested on candidates only; the parts are then weaker.
 
-Packing: an event as a row of doubles, one for each slot; NaN where it holds nothing.
+Packing: an event as a row of doubles, one for each slot; NaN for an empty slot.
 
 This is the path of every single event, so it goes straight through the event's attributes
-and looks nothing up twice. Integers beyond 2**53 and texts that are extras need a rest
+and looks up each name once. Integers beyond 2**53 and texts that are extras need a rest
 beside their double: the slow way, taken only when the fast one says so.
 """
 
@@ -68,7 +68,7 @@ Exact: TypeAlias = tuple[float, int]
 
 
 # A part: slot, lo, hi, lo's rest, hi's rest, points, and True when the points are those left out.
-# What the parts say of a constraint: alternatives; False when `accepts` must be asked as
+# The parts of a constraint: alternatives; False when `accepts` must be asked as
 # well; False when it must be asked until the next frozen table (order among extras).
 # Plain tuples, for the sake of loading a million filters.
 Part: TypeAlias = tuple[int, float, float, int, int, tuple[Exact, ...], bool]
@@ -303,7 +303,7 @@ NO_TEXTS = Strings(ordered=False)
 
 
 class Plan(NamedTuple):
-    """Where the values of one attribute go, by kind; the last place of a row takes what nobody asks for."""
+    """Slots of one attribute's values, by kind; the last place of a row takes values without a slot."""
 
     number: int
     text: int
@@ -351,7 +351,7 @@ class Packer:
         self.own = bool(self.topic or self.reserved or self.members or self.typed >= 0)
 
     def _node(self, prefix: str) -> Node:
-        """What is nested under a prefix; whoever nests it may do so at any of its dots."""
+        """The node of names nested under a prefix; an event may nest them at any of its dots."""
         node = self.children.get(prefix)
         if node is None:
             node = self.children[prefix] = ({}, {})
@@ -372,7 +372,7 @@ class Packer:
         return Plan(place(NUMBER), place(STRING), held.known, held, place(BOOL), place(TIME), other)
 
     def pack(self, event: Event, row: array[float]) -> bool:
-        """Write the event's row; False when something needs a rest (use `pack_exactly`)."""
+        """Write the event's row; False when a value needs a rest (use `pack_exactly`)."""
         row[:] = self.blank
         plans = self.plans
         fine = True
@@ -480,7 +480,7 @@ class Packer:
         return fine
 
     def _own(self, event: Event, row: array[float]) -> bool:
-        """What belongs to the event itself: id, source, topic, type, time, lineage."""
+        """Members of the event itself: id, source, topic, type, time, lineage."""
         fine = True
         plan, topic = self.topic, event.topic
         if plan is not None and topic is not None:

@@ -1,8 +1,8 @@
 """Checks as arrays, so that the compiled walk answers them from the bytes of a text.
 
 LIKE, topics with `+`, prefixes and order of text are tested on UTF-8, which sorts as code points
-do. In a pattern the byte 0xFF stands for `%` and 0xFE for `_`: UTF-8 has neither. What is not of
-these (REGEXP, residuals, dialect cesql) is a question for Python.
+do. In a pattern the byte 0xFF stands for `%` and 0xFE for `_`: UTF-8 has neither. Other conditions
+(REGEXP, residuals, dialect cesql) are evaluated by Python.
 
 Asking Python what compiled parts cannot say: patterns, and residual expressions.
 
@@ -23,9 +23,9 @@ Derived attributes: what residuals compare, computed once an event.
 
 A residual `price * qty > 5000` is a range on the value of `price * qty`; any other residual is
 an equality with TRUE on its own value. When enough rows name the same expression, it gets
-slots like an attribute, so that its rows are found through the grid. What the machine of
-`programs` can compute costs next to nothing and gets slots at once; the rest is computed by
-Python once an event, when enough rows ask for it. Rare expressions stay checks.
+slots like an attribute, so that its rows are found through the grid. Expressions that the machine of
+`programs` can compute are very cheap and get slots at once; the others are computed by
+Python once an event, when enough rows ask for them. Rare expressions stay checks.
 
 Expressions are told apart by their encoding, not by equality: `a / 2` equals `a / 2.0` in Python.
 """
@@ -88,7 +88,7 @@ class Questions:
         self.starts[self._checks] = self._items
 
     def _work(self, check: Check) -> list[tuple[int, ...]]:
-        """Texts up to which the filter is within its budget, whatever the other texts are; beyond, Python counts."""
+        """Texts up to which the filter is within its budget for any other texts; beyond, Python counts."""
         total = sum(weight for _, weight in check.work)
         if check.dialect == CESQL and check.work:
             return [(ASK_PYTHON, 0, 0, 0, 0, 0, 0)]  # names are read without regard to case
@@ -152,7 +152,7 @@ _encode = msgspec.msgpack.Encoder().encode
 
 
 class Check(NamedTuple):
-    """What parts cannot say: asked of Python, on candidates only."""
+    """A condition that parts cannot express: Python evaluates it, on candidates only."""
 
     constraints: tuple[Constraint, ...]
     residuals: tuple[Expression, ...] = ()
@@ -247,7 +247,7 @@ def merged(found: NDArray[np.int32], more: list[int]) -> NDArray[np.int32]:
 
 
 def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:
-    """Of (handle, number of its check, tier), the handles whose check passes."""
+    """Of (handle, number of its check, tier), the handles with a check that passes."""
     answers: dict[tuple[int, int], bool] = {}
     found: list[int] = []
     for handle, number, tier in asked:
@@ -261,7 +261,7 @@ def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], e
 
 
 def text_of(event: Event, attribute: str) -> str | None:
-    """An attribute when it is a text. The view is made only when nothing simpler finds it."""
+    """An attribute if it is a text. The view is made only if no simpler way finds it."""
     first, dot, below = attribute.partition(".")
     if not dot and attribute not in RESERVED:
         value = event.attributes.get(attribute)
@@ -270,7 +270,7 @@ def text_of(event: Event, attribute: str) -> str | None:
     else:
         held = event.attributes.get(first)
         value = held.get(below) if type(held) is dict else None
-        if type(value) is not str:  # nested at another of its dots, or beside something nested deeper
+        if type(value) is not str:  # nested at another of its dots, or beside a deeper name
             value = event.view.get(attribute)
     return value if type(value) is str else None
 

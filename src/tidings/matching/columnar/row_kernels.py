@@ -230,7 +230,7 @@ SLASH, PLUS, HASH = 47, 43, 35
 
 @compiled
 def next_character(text, i, size):
-    """Where the character after the one at i begins."""
+    """Start of the character after the one at i."""
     i += 1
     while i < size and (text[i] & 0xC0) == 0x80:
         i += 1
@@ -390,7 +390,7 @@ def answer_rows(t, ask, addresses, sizes, verdicts):
 
 @compiled
 def merge_rows(t, offsets, out, ask, verdicts, fresh_offsets, fresh):
-    """Handles found and handles whose check passed, event by event, each once; how many in all."""
+    """Handles found and handles with a passed check, event by event, each once; how many in all."""
     n, waiting = 0, 0
     for i in range(offsets.shape[0] - 1):
         first = n
@@ -564,7 +564,7 @@ def fill_rows(
 
 @compiled
 def lay_out_cells(c0, c1, cell_at, entries, owners, more, fresh_at):
-    """Where the cells c0..c1 begin, once the entries of dead rows are gone and `more` have come."""
+    """Starts of the cells c0..c1, once the entries of dead rows are gone and `more` have come."""
     for c in range(c0, c1):
         live = 0
         for q in range(cell_at[c], cell_at[c + 1]):

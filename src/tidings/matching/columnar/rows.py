@@ -93,7 +93,7 @@ def _rows(
 
 
 class Rows:
-    """Growing rows, in arrays with room: nothing here burdens the garbage collector."""
+    """Growing rows, in arrays with spare room, so that the garbage collector has no work with them."""
 
     def __init__(self, room: int = 256) -> None:
         self.starts = np.zeros(room + 1, np.int32)

@@ -4,7 +4,7 @@ Values of different kinds never compare, so each kind of an attribute has a slot
 and within a slot all values are numbers in one order. Two more kinds of slot make presence
 and absence ordinary conditions: `PRESENT` holds 0 when the attribute has any value, `ABSENT`
 holds 0 when it has none. A type's ancestor is a slot too (`MEMBER`, and `STRANGER` for
-`IS NOT A`). A slot that holds nothing is NaN, which fails every comparison.
+`IS NOT A`). An empty slot is NaN, which fails every comparison.
 
 Slots are numbered as they come and never renumbered. Slot 255 stays empty: in the compact
 entries of the grid it stands for "no condition".
@@ -12,7 +12,7 @@ entries of the grid it stands for "no condition".
 Text as ordered positions.
 
 A frozen, sorted dictionary holds every text that a constraint of its slot names: text number k
-stands at position 2k, and whatever falls between two of them at the odd position between. So
+stands at position 2k, and any value between two of them at the odd position between. So
 equality, order and prefixes are exact even for a value that was never seen before.
 
 A dictionary never renumbers. Texts that come later (*extras*) share the odd position of
@@ -38,7 +38,7 @@ MEMBER, STRANGER = "i:", "-i:"
 DERIVED = "d"  # the value of a residual's expression, computed once an event
 
 MAX_SLOTS = 4096
-NO_CONDITION = 255  # the slot that compact entries name for "nothing to test"
+NO_CONDITION = 255  # the slot that compact entries name for "no test"
 
 
 class Slot(NamedTuple):
@@ -212,7 +212,7 @@ class Strings:
         self.extra_gaps: list[float] = [-1.0]
 
     def position(self, text: str) -> float:
-        """Where the text stands among the frozen ones: even when it is one of them."""
+        """Position of the text among the frozen ones: even when it is one of them."""
         found = self.known.get(text)
         if found is None:
             rank, hit = self.texts.rank(encoded(text))

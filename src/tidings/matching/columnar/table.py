@@ -13,7 +13,7 @@ reader matches at once, and from any number of processes over one copy in memory
 
 The frozen table: rows, their dictionaries, and the pair grid over them.
 
-Nothing in a table changes but `owners`, where a removed filter's rows become -1. A table
+A table is immutable except for `owners`, where a removed filter's rows become -1. A table
 is built in small steps and swapped in whole.
 """
 
@@ -87,7 +87,7 @@ class Table:
     expected: float = 0.0  # candidates an event, by the sample that it was built from
     sampled: int = 0
     removed: int = 0
-    plain: bool = False  # row r belongs to handle r, nothing is checked
+    plain: bool = False  # row r belongs to handle r, without checks
     many: bool = False  # some filter has more than one row
     homes: NDArray[np.int32] = field(default_factory=lambda: np.zeros(0, np.int32))  # handle -> its first row
     # what came of merges since the freeze
@@ -96,7 +96,7 @@ class Table:
     purged: int = 0  # removed rows that have no entries any more
     linear: int = 0  # rows that every event looks at, for want of cells
     unsettled: int = 0  # rows with a check that the next freeze settles
-    outdated: bool = False  # read from a file whose entries an older version made
+    outdated: bool = False  # read from a file with entries of an older version
 
     @property
     def nbytes(self) -> int:
@@ -299,8 +299,8 @@ class Header(msgspec.Struct):
     expected: float
     sampled: int
     boxes: tuple[int, int] | None = None  # the slots of the rectangles that are filed apart
-    plain: bool = False  # row r belongs to handle r, nothing is checked
-    version: str = ""  # whatever the writer calls this table; the reader gets it back
+    plain: bool = False  # row r belongs to handle r, without checks
+    version: str = ""  # the writer's name for this table; the reader gets it back
 
 
 def save(
@@ -375,7 +375,7 @@ def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, H
     """Map a table. `verify=False` leaves the sums over the arrays unchecked."""
     target = Path(path)
     try:
-        # a private mapping: nobody writes, but read-only arrays would have every kernel compiled again
+        # a private mapping: no process writes, but read-only arrays would have every kernel compiled again
         whole = np.memmap(target, np.uint8, "c")
     except (OSError, ValueError) as error:
         raise InputError(f"cannot map the table {target}: {error}") from None

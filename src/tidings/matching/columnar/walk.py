@@ -1,7 +1,7 @@
 """The compiled walk's memory: one `Scratch` for each thread that matches.
 
 It holds the event's row, the buffers and the table of addresses, and keeps alive the arrays
-that those addresses point into, whatever the matcher swaps in the meantime.
+that those addresses point into, even if the matcher swaps its tables in the meantime.
 """
 
 from __future__ import annotations
@@ -186,7 +186,7 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
 
 
 def _box_addresses(table: Table) -> tuple[list[tuple[int, int]], Any]:
-    """Where the boxes are; and room for the verdicts of a cell."""
+    """Addresses of the boxes, and room for the verdicts of a cell."""
     boxes = table.boxes
     if boxes is None:
         return [(at.BOX_ACROSS, 0)], None

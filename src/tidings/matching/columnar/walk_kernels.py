@@ -47,7 +47,7 @@ from tidings.matching.columnar.row_kernels import derive, link, sort_handles
 
 
 BELOW, FIRST_CODE, LAST_CODE, ABOVE = 0, 1, 254, 255
-AHEAD = 4  # events of a batch whose cells are asked for before they are needed
+AHEAD = 4  # events of a batch with cells that are prefetched
 
 
 @compiled
@@ -63,7 +63,7 @@ def count_pairs(r0, r1, starts, parts, text, access, firsts, seconds, counts):
 
 @compiled
 def code_of(frames, cell, value):
-    """Where in its cell a value lies. It never falls while the value rises, whatever is rounded."""
+    """Position of a value within its cell. It never falls while the value rises, in spite of rounding."""
     step = (value - frames[2 * cell]) * frames[2 * cell + 1]
     if not step > 0.0:
         return FIRST_CODE
@@ -193,7 +193,7 @@ def walk_boxes(t, tier, row, rest, out, m):
 
 @compiled
 def match_box_rows(t, rows, rest, first, out, offsets, used, most):
-    """Many events against a table of nothing but boxes. Stops early when room runs out; the next event."""
+    """Many events against a table of boxes only. Stops early when room runs out; returns the next event."""
     tier = at.TIER
     one, two, up = t[tier + at.BOX_ONE], t[tier + at.BOX_TWO], t[tier + at.BOX_UP]
     cells, counters = ints(t[tier + at.BOX_CELLS]), longs(t[at.COUNTERS])
@@ -232,7 +232,7 @@ MOST_AHEAD = 32  # entries of a run that are asked for before they are needed
 
 @compiled
 def code_place(s):
-    """Where the code of a slot stands: entries name places below 256, of which some are fine codes'."""
+    """Place of the code of a slot: entries name places below 256, of which some are fine codes'."""
     return s if s < FINE else s + at.BEYOND
 
 
@@ -240,7 +240,7 @@ def code_place(s):
 def encode(t, row, rest, has_rest):
     """Codes of all slots; the access slots that the event holds. -1: a number needs its rest.
 
-    Whoever gives rests has computed the derived attributes, too.
+    A caller that gives rests has computed the derived attributes, too.
     """
     slots = t[at.SLOTS]
     text = small(t[at.TEXT])
@@ -342,7 +342,7 @@ def runs(t, tier, n):
 
 @compiled
 def scan(start, stop, doubt, entries, codes, found, n):
-    """Entries whose conditions may hold; no branch."""
+    """Entries with conditions that may hold; no branch."""
     for q in range(start, stop):
         w = entries[2 * q]
         x = entries[2 * q + 1]
@@ -468,7 +468,7 @@ def to_handles(t, tier, out, first, last):
 def walk(t, row, rest, has_rest):
     """Handles of one event in OUT; how many (and, above 32 bits, how many in ASK), or NEEDS_REST.
 
-    They are sorted, unless something is asked: whoever settles that adds handles, and sorts them all.
+    They are sorted, unless checks are open: the caller that settles them adds handles, and sorts them all.
     """
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0

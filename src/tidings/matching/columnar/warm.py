@@ -1,9 +1,9 @@
 """Loading every kernel ahead of need.
 
 The first process on a machine compiles the kernels and leaves them on disk, which takes some tens of
-seconds; later ones load them in about one. Whoever must not wait for that in the middle of things (a
-broker past its first hundreds of subscriptions) takes `BACKGROUND`: then a thread does it when they are
-first wanted, and the plain index serves until they are there. Nobody else has a thread, so a simulation
+seconds; later ones load them in about one. A caller that must not wait for that at run time (a
+broker past its first hundreds of subscriptions) takes `BACKGROUND`: then a thread compiles them at the
+first request, and the plain index serves until they are ready. Other callers have no thread, so a simulation
 replays; and a broker that stays small never imports Numba.
 """
 
@@ -55,7 +55,7 @@ def warming() -> Iterator[None]:
 
 
 class Kernels:
-    """Whether the kernels can be used; here and now, by whoever waits for them."""
+    """Kernels that are compiled at their first use, while the caller waits."""
 
     @property
     def ready(self) -> bool:
@@ -66,7 +66,7 @@ class Kernels:
 
 
 class InBackground(Kernels):
-    """Prepared by a thread, when they are first wanted: nobody waits for them."""
+    """Compiled by a thread at the first request: no caller waits for them."""
 
     def __init__(self, steps: Callable[[], Iterator[None]] = warming) -> None:
         self._steps = steps
@@ -91,7 +91,7 @@ class InBackground(Kernels):
                 if self._is_leaving:
                     return
         finally:
-            self._is_done.set()  # whatever went wrong will go wrong again where somebody sees it
+            self._is_done.set()  # the same error appears again at a visible place
 
     def leave(self) -> None:
         """The process ends: a compiler must not be cut off in the middle."""
