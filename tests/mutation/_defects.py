@@ -102,7 +102,7 @@ DEFECTS = (
     Defect("algebra/covers.py", "    return True if gap is None and not search.is_exhausted else None", "    return True if gap is None else None"),
     # -- the store
     Defect("store/keyed.py", "            self._engine.write(changes)\n            self._engine.mark(plan.commit)\n", "            self._engine.mark(plan.commit)\n            self._engine.write(changes)\n"),
-    Defect("store/keyed.py", "        except BaseException as error:  # whatever it was, the batch is in an unknown state\n            self._failure = error\n            raise\n", "        except BaseException:\n            raise\n"),
+    Defect("store/keyed.py", "        except BaseException as error:  # after any error the batch is in an unknown state\n            self._failure = error\n            raise\n", "        except BaseException:\n            raise\n"),
     Defect("store/keyed.py", "                size += len(value)\n                if len(found) >= limit or size >= max_bytes:", "                if len(found) >= limit or size >= max_bytes:"),
     Defect("store/keyed.py", "        room = self._engine.room() if self._reserve_bytes else None\n", "        room = None\n"),
     Defect("store/keyed.py", "        self._engine.recover()\n        kept = read_account(self._engine)\n", "        kept = self._ledger.account\n"),

@@ -125,8 +125,8 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
 
 class _Unambiguous:
-    """An ASGI application that requires one length of each request: with two, a proxy and the broker could disagree about
-    where the next request begins, so such a request is refused and ends its connection."""
+    """An ASGI application that requires one length of each request: with two, a proxy and the broker could
+    disagree about where the next request begins, so such a request is refused and ends its connection."""
 
     def __init__(self, app: Any) -> None:
         self._app = app

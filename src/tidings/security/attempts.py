@@ -6,9 +6,9 @@ Rules
 - Failures count three times: for the name from that address (few are free), for the address, and for the name
   (more are free, the pause is short). An address from which the name was proved before is spared the pauses
   of the name and of the address: guessing by others does not lock its owner out.
-- In the pause of an address others may sit behind it that never failed. Their passwords are looked at, some a second;
-  a wrong one is answered as if it had not been, so nothing is learnt of a name, and of names that exist few are let in.
-  Made-up names use up none of these.
+- During the pause of an address other clients may share it that never failed. Their passwords are checked, some a
+  second; a wrong one is answered as if it had not been checked, so an attacker learns no names, and few attempts on
+  existing names are let in. Made-up names use up none of these.
 - Passwords that are sent (HTTP, MQTT, the console) and passwords that are proved (SCRAM) are counted apart.
 - Tables are bounded: the entries that were not used for longest go first.
 """

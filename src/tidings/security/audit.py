@@ -5,8 +5,8 @@ Rules
   an event's content.
 - Refusals of one kind by one principal that come in masses are counted, and the count is written
   with the next entry: a client that is refused cannot fill the disk.
-- An entry that cannot be written waits. Until it is written, whatever has to be audited before it is done (letting
-  somebody in, a subscription) is refused: `check` says why.
+- An entry that cannot be written waits. Until it is written, every operation that must be audited first (admitting
+  a client, a subscription) is refused: `check` says why.
 """
 
 from __future__ import annotations
@@ -62,7 +62,7 @@ class Audit:
         self._skipped: dict[tuple[str, str, str], int] = {}
 
     def note(self, what: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any) -> None:
-        """`whose` is counted for it; None: the principal. A name that nobody proved counts for nobody."""
+        """`whose`: the account of the entry; None: the principal. An unproved name counts for no account."""
         now = self._clock()
         key = (what, outcome, principal if whose is None else whose)
         bucket = self._buckets.get(key)

@@ -1,9 +1,9 @@
 """Who is this? The broker's half of every conversation, by the mechanism that the client chose.
 
 Rules
-- A broker proves itself by a broker's certificate that carries its name, and by nothing else (but
+- A broker authenticates only by a broker's certificate that carries its name (except
   in development, on loopback).
-- A password or a token is taken over TLS, or from this machine; elsewhere it could be overheard.
+- A password or a token is accepted over TLS, or from this machine; other connections could be overheard.
 - A refusal says no more than the other side may know.
 - A password is looked at only when its name and its address have not failed too often (`attempts.py`).
 """
@@ -27,7 +27,7 @@ LONGEST_STEP = 16_384  # bytes of one step
 
 
 class ByUsers:
-    """Lets in whom the users file knows. `users` is asked each time: a reload counts at once."""
+    """Admits users of the users file. `users` is called each time, so a reload counts at once."""
 
     def __init__(
         self,
@@ -95,7 +95,7 @@ class ByUsers:
 
 
 class _Audited:
-    """Writes down how the conversation ends. A reload meanwhile makes it worth nothing."""
+    """Audits the end of the conversation. A reload meanwhile invalidates the result."""
 
     def __init__(
         self,
@@ -218,7 +218,7 @@ class _Scram:
 
 
 def _bound(principal: Principal, asked: Asked) -> Principal:
-    """One tenant per connection: the one that was proved, whatever was asked for."""
+    """One tenant per connection: the proved one; a request for another is refused."""
     if asked.tenant and asked.tenant != principal.tenant:
         raise RefusedError(f"{principal.name} does not belong to the tenant {asked.tenant!r}")
     return principal

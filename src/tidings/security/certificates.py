@@ -1,4 +1,4 @@
-"""Who a certificate speaks of. The chain was checked by TLS before anybody asks here.
+"""Principal of a certificate. TLS has checked the chain before this module is called.
 
 The common name of the subject is the principal's name. A broker's certificate says so in its
 organisational unit (`tidings-broker`), which the authority gives to brokers alone.

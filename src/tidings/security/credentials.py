@@ -1,4 +1,4 @@
-"""What a client, or a broker that joins, proves itself with: the other half of each conversation.
+"""Credentials of a client, or of a joining broker: the other half of each conversation.
 
 Secrets come from files and the environment, never from arguments; none of these shows one.
 """

@@ -1,10 +1,10 @@
-"""What a broker on a network asks of security: who is this, and may they?
+"""Interface between a networked broker and security: authentication and authorization.
 
-The runtime calls these protocols at its doors and knows nothing of how they decide. Security
-implements them and knows nothing of sockets. A principal is whatever the authenticator gave; the
+The runtime calls these protocols at its listeners and does not know how they decide. Security
+implements them and does not know sockets. A principal is an opaque value of the authenticator; the
 runtime only hands it back. Rules
-- A connection is nobody's until its `Conversation` ends with a principal. Before that nothing but
-  handshake frames is read from it, within bounds on size and time.
+- A connection has no principal until its `Conversation` ends with one. Before that only
+  handshake frames are read from it, within bounds on size and time.
 - Refusing is raising `RefusedError`; its message goes to the other side, so it says what to do and
   no secret.
 - A `Guard` is asked on every path: each publish, each subscribe, each delivery. It answers at once,
@@ -24,13 +24,13 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
 
 CLIENT, BROKER = "client", "broker"  # roles
-ANONYMOUS = "anonymous"  # the mechanism of those who prove nothing
+ANONYMOUS = "anonymous"  # the mechanism of clients without credentials
 
 P_contra = TypeVar("P_contra", contravariant=True)
 
 
 class Asked(msgspec.Struct, frozen=True):
-    """What is known of a connection when it begins to prove who it is."""
+    """Facts known of a connection at the start of its authentication."""
 
     role: str  # what it says it is: `client` or `broker`
     name: str  # what it calls itself: a client's name, or a broker's
@@ -68,25 +68,25 @@ class Credentials(Protocol):
     mechanism: str
 
     def first(self) -> bytes:
-        """What to say with the first frame. Called at the beginning of every connection."""
+        """Content of the first frame. Called at the beginning of every connection."""
 
     def answer(self, challenge: bytes) -> bytes:
-        """What to say to a challenge."""
+        """Answer to a challenge."""
 
     def finish(self, farewell: bytes) -> None:
         """Check the broker by its last word. Raises `RefusedError` when it is not who it should be."""
 
 
 class Guard(Protocol[P_contra]):
-    """What a principal may do. One guard serves all connections of clients of a broker."""
+    """Rights of a principal. One guard serves all connections of clients of a broker."""
 
     version: int  # grows whenever a rule changes; what was found free is asked anew then
 
     def hears_all(self, principal: P_contra) -> bool:
-        """Is there nothing that `deliver` could withhold or change, but for keys, as long as `version` stays?"""
+        """Would `deliver` pass every event unchanged, except for keys, as long as `version` stays?"""
 
     def hears_nothing(self, principal: P_contra) -> bool:
-        """Would every `subscribe` be refused, whatever the filter? Then no filter of it is parsed."""
+        """Would every `subscribe` be refused, for any filter? Then no filter of it is parsed."""
 
     def publishes_all(self, principal: P_contra, source: str) -> bool:
         """The same of `publish`, for events of this source that have no lifetime and no key."""
@@ -128,10 +128,10 @@ class Guard(Protocol[P_contra]):
         """The broker answered, or the connection ended: called once for each `hold` that did not raise."""
 
     def unheld(self, principal: P_contra, name: str) -> None:
-        """The hold of this name ended; one that was not counted changes nothing."""
+        """The hold of this name ended; an uncounted hold has no effect."""
 
     def memory(self, principal: P_contra) -> tuple[str, int]:
-        """Whose subscriptions its are, and how many bytes of events may wait for all of them."""
+        """Account of its subscriptions, and the bytes of events that may wait for all of them."""
 
     def held_bytes(self, principal: P_contra) -> int:
         """The bytes that a hold of it may keep in the log."""
@@ -167,7 +167,7 @@ class Guard(Protocol[P_contra]):
         """A publish of an event of this size, with a lifetime, was answered: `stored` has told what came of it."""
 
     def stages(self, principal: P_contra, query: str) -> None:
-        """It stages or commits a batch of this query. Raises when it may publish nothing."""
+        """It stages or commits a batch of this query. Raises if it has no right to publish."""
 
     def releases(self, principal: P_contra) -> None:
         """It wants the log to forget what lives forever and rests in an archive. Raises."""
@@ -185,7 +185,7 @@ class Guard(Protocol[P_contra]):
 
     def group_scope(self, principal: P_contra, group: str) -> str:
         """The text that is put before the name of a consumer group: it holds the principal unless a rule lets
-        the group be shared. It depends on the rules alone, so it says nothing of which groups exist."""
+        the group be shared. It depends on the rules alone, so it does not reveal which groups exist."""
 
     def may_hear(self, principal: P_contra, filter: Filter) -> bool:
         """Is everything that this filter accepts allowed?"""
@@ -194,10 +194,10 @@ class Guard(Protocol[P_contra]):
         """The event as the principal may see it; None: not at all, which counts as delivered."""
 
     def charge(self, principal: P_contra, received_bytes: int) -> float:
-        """So many bytes came from it; seconds for which nothing more is to be read from it."""
+        """Charge received bytes; returns the seconds for which reading from it pauses."""
 
     def observes_all(self, principal: P_contra) -> bool:
-        """May it see everything that the broker does, for everybody?"""
+        """May it observe the whole broker, for all principals?"""
 
     def sees_event(self, principal: P_contra, event: Event) -> bool:
         """May it observe this event?"""
@@ -210,7 +210,7 @@ class Guard(Protocol[P_contra]):
 
 
 class LoopbackOnly:
-    """Lets anybody in who comes from this machine, as whoever it says; for development and tests."""
+    """Admits every client from this machine, under the name it gives; for development and tests."""
 
     def begin(self, asked: Asked) -> Conversation:
         if not asked.is_loopback:
@@ -241,4 +241,4 @@ class NoCredentials:
         raise RefusedError("the broker asks for a proof", hint="connect with credentials")
 
     def finish(self, farewell: bytes) -> None:
-        """Nothing was proved, nothing is checked."""
+        """No action: without credentials the broker sends no proof."""

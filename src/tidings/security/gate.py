@@ -1,7 +1,7 @@
 """May they? The guard of a broker's clients: rules, tenants, quotas, and the audit of refusals.
 
 Rules
-- Every path asks here: publish, subscribe, deliver, observe. Nothing is allowed by silence.
+- Every path asks here: publish, subscribe, deliver, observe. Without a rule the answer is no.
 - A delivery is checked against the rules of now: a right that was taken away ends at once, also
   for what was subscribed before.
 - The events of a tenant carry its name in the attribute `tenant`; the gate writes it, checks it,
@@ -58,9 +58,9 @@ class Gate:
         self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
         self._totals: dict[Principal, bool] = {}  # may it publish everything of its tenant?
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
-        self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that somebody has open
+        self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that a client has open
         self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
-        self._stored: dict[str, tuple[str, int]] = {}  # by source: whose quota its bytes in the log are in
+        self._stored: dict[str, tuple[str, int]] = {}  # by source: account and bytes in the log
         self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
         self._accounts = Accounts(users.quotas, users.default_quota)
@@ -73,7 +73,7 @@ class Gate:
         return self._users
 
     def replace(self, users: Users) -> None:
-        """New rules: they count for the next thing that is asked, whoever is connected."""
+        """New rules: they count from the next request on, for connected clients too."""
         self._users = users
         for rights in self._rights.values():
             rights.clear()
@@ -125,7 +125,7 @@ class Gate:
         return f"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}"
 
     def _may_publish_all(self, principal: Principal) -> bool:
-        """Is its right to publish bounded by nothing but its tenant?"""
+        """Is its right to publish bounded only by its tenant?"""
         known = self._totals.get(principal)
         if known is None:
             if len(self._totals) >= MOST_RIGHTS:
@@ -172,7 +172,7 @@ class Gate:
             account.keep(durable, cost)
 
     def _is_there(self, client: str, name: str) -> bool:
-        """What was asked for may still be on its way to the broker's table."""
+        """A requested subscription may still be on its way to the broker's table."""
         return (client, name) in self._attended or self.is_held(client, name)
 
     def unsubscribed(
@@ -209,7 +209,7 @@ class Gate:
         self._accounts.of(principal.name, self._clock()).end((HOLDS, name))
 
     def advertise(self, principal: Principal, name: str, filter: Filter, earlier: Filter | None) -> Filter:
-        """What is announced beyond the right to publish would draw filters here that nothing can meet."""
+        """An advertisement beyond the right to publish would draw filters here that no event can match."""
         with self._refusing(principal, "advertise", name):
             allowed = self.right(principal, Action.PUBLISH).narrowed(filter)
             account = self._accounts.of(principal.name, self._clock())
@@ -220,7 +220,7 @@ class Gate:
         self._accounts.of(principal.name, self._clock()).unadvertise(_cost(filter))
 
     def found(self, subscriber: str, name: str, filter: Filter) -> None:
-        """The broker's disk holds this durable subscription: it counts for whom it belongs to."""
+        """The broker's disk holds this durable subscription: it counts for its owner."""
         owner = self.owner_of(SubscriptionId(subscriber, name))
         self._accounts.of(owner, self._clock()).found((subscriber, name), _cost(filter))
 
@@ -341,7 +341,7 @@ class Gate:
         return self.right(principal, Action.OBSERVE).allows(event)
 
     def sees_subscription(self, principal: Principal, id: SubscriptionId) -> bool:
-        """Its own; to a tenant whose rule has no filter, those of the tenant."""
+        """Its own; with a tenant rule without a filter, all those of the tenant."""
         if self._owns(principal, id) or self.observes_all(principal):
             return True
         if not principal.tenant or self._tenant_of(id) != principal.tenant:
@@ -388,7 +388,7 @@ class Gate:
     # -- rights ---------------------------------------------------------------------------------
 
     def right(self, principal: Principal, action: Action) -> Right:
-        """What the principal may do now, its tenant's bound included."""
+        """The present rights of the principal, within the bound of its tenant."""
         rights = self._rights[action]
         right = rights.get(principal)
         if right is None:

@@ -4,8 +4,8 @@ Rules
 - A principal's name is given by what proved it (a stored key, a token, a certificate), never by
   the client's own word.
 - Names of clients and of sources belong to a principal: its own name, that name with `/...`
-  behind it, and what the users file adds. So nobody resumes another's subscription or speaks in
-  another's name.
+  behind it, and additions of the users file. So no principal resumes another's subscription or publishes
+  in another's name.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ LONGEST_NAME = 200  # characters
 
 
 class Means(StrEnum):
-    """What proved the principal."""
+    """Mechanism that proved the principal."""
 
     ANONYMOUS = "anonymous"
     SCRAM = "scram-sha-256"
@@ -49,7 +49,7 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
 
     name: str
     means: Means
-    tenant: str = ""  # nothing crosses from one tenant to another
+    tenant: str = ""  # tenants are isolated from one another
     groups: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # further names that it may use for its clients and sources; * is a wildcard
     is_broker: bool = False  # its certificate is that of a broker: it may speak for clients
@@ -57,7 +57,7 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def owner(self) -> tuple[str, str]:
-        """What makes it the same principal after another proof, or with other groups: tenant and name."""
+        """Key that stays equal for another mechanism or other groups: tenant and name."""
         return self.tenant, self.name
 
     @property
@@ -65,8 +65,8 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
         return self.means is Means.ANONYMOUS
 
     def may_be_called(self, name: str, owner: str | None = None) -> bool:
-        """May its client, or the source of its events, have this name? `owner`: the principal whose name it begins
-        with, who may be another one: `ann/desk` is not for `ann` when the users file names `ann/desk`."""
+        """May its client, or the source of its events, have this name? `owner`: the principal that the name
+        begins with, maybe another one: `ann/desk` is not for `ann` when the users file names `ann/desk`."""
         if (name == self.name or name.startswith(self.name + "/")) and owner in (None, self.name):
             return True
         return any(fnmatchcase(name, allowed) for allowed in self.names)

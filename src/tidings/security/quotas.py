@@ -5,7 +5,7 @@ Rules
   bytes are refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
 - Events in the log that wait for durable subscriptions are not refused, since that would hurt their publishers: beyond
   the bound of stored bytes the subscriptions give up the oldest (`protocol/delivery/bounds.py`).
-- What is counted is given back exactly once, by whoever counted it.
+- Each counted unit is released exactly once, by the code that counted it.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidings.errors import RefusedError
 
 MIB = 1 << 20
 HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
-FEW = 64  # accounts up to which nobody looks for idle ones
+FEW = 64  # accounts up to which idle ones are not collected
 
 
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
@@ -85,7 +85,7 @@ class Bucket:
 
 
 class Account:
-    """What one principal uses now."""
+    """Present usage of one principal."""
 
     def __init__(self, name: str, quota: Quota, now: float) -> None:
         self.name = name
@@ -95,7 +95,7 @@ class Account:
         self.constraints = 0
         self.advertisements = 0
         self.holds = 0
-        self.stored = 0  # bytes of events in the log whose lifetime lasts ...
+        self.stored = 0  # bytes of events in the log with a lifetime that lasts ...
         self.pending = 0  # ... and of those that were let in and are not in the log yet
         self.letters = 0  # bytes of dead letters
         self.records = 0  # bytes of records of deliveries to subscriptions that have ended
@@ -144,14 +144,14 @@ class Account:
         self._durables[durable] = constraints
 
     def end(self, durable: tuple[str, str]) -> None:
-        """It is no more; ending one that is not there changes nothing."""
+        """Release it; releasing an absent one has no effect."""
         constraints = self._durables.pop(durable, None)
         if constraints is not None:
             self.unsubscribe(constraints)
             self.holds -= _is_hold(durable)
 
     def found(self, durable: tuple[str, str], constraints: int) -> None:
-        """The broker's disk holds it: counted, whatever the bounds are."""
+        """The broker's disk holds it: counted, regardless of the bounds."""
         if durable not in self._durables:
             self._durables[durable] = constraints
             self.subscriptions += 1
@@ -195,18 +195,18 @@ class Account:
         self.pending -= size
 
     def count_stored(self, size: int) -> None:
-        """So much more of it lives in the log; below 0: so much less. Counted whatever the bounds are."""
+        """Add to the bytes of it in the log; below 0: subtract. Counted regardless of the bounds."""
         self.stored += size
 
     def forget_durables(self, is_held: Callable[[str, str], bool]) -> bool:
-        """Some may have ended elsewhere, or with time; were there such?"""
+        """Forget durable subscriptions that expired or were ended at another broker; were there any?"""
         gone = [durable for durable in self._durables if not is_held(*durable)]
         for durable in gone:
             self.end(durable)
         return bool(gone)
 
     def is_idle(self, now: float) -> bool:
-        """Nothing is counted that would be forgotten with it, a debt of bytes neither."""
+        """Does the account hold no usage and no debt of bytes that would be forgotten with it?"""
         used = self.connections or self.subscriptions or self.advertisements or self.kept
         used = used or self.backlog or self.records
         return not used and self._bucket.is_full(now)

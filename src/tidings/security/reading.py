@@ -55,7 +55,7 @@ def checked_table(given: Any, where: str) -> Mapping[str, Any]:
 
 
 def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> None:
-    """The first key that nobody knows is an error."""
+    """The first unknown key is an error."""
     known = list(known)
     for name in given:
         if name not in known:

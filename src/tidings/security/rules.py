@@ -1,4 +1,4 @@
-"""Permissions: an allow-list of (who, action, filter). What no rule allows is denied.
+"""Permissions: an allow-list of (who, action, filter). The default is to deny.
 
 Rules
 - A right is one filter: the union of what the rules allow, and of it only what every mandatory
@@ -32,7 +32,7 @@ MQTT_SHARED = "/$share/"  # behind the share name, in the group of an MQTT share
 
 
 class Action(StrEnum):
-    """What a rule can allow."""
+    """Actions that a rule can allow."""
 
     PUBLISH = "publish"
     SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
@@ -42,7 +42,7 @@ class Action(StrEnum):
 
 
 class Rule(msgspec.Struct, frozen=True):
-    """Allows one action to somebody, for the events that the filter accepts."""
+    """Allows one action to a user or group, for the events that the filter accepts."""
 
     who: str  # a principal's name, group:NAME, anyone, or anonymous
     action: Action
@@ -66,7 +66,7 @@ class Rule(msgspec.Struct, frozen=True):
 
 
 class Right(msgspec.Struct, frozen=True, dict=True):
-    """What one principal may do by one action."""
+    """Right of one principal to one action."""
 
     principal: str
     action: Action
@@ -88,7 +88,7 @@ class Right(msgspec.Struct, frozen=True, dict=True):
         return verdict
 
     def narrowed(self, wanted: Filter) -> Filter:
-        """What of a filter is allowed: a filter that accepts nothing beyond the right."""
+        """The allowed part of a filter: it accepts no event beyond the right."""
         if self.filter.is_never_true:
             raise self._refusal(f"{self.principal} may {self.action} nothing")
         allowed = wanted if covers(self.filter, wanted) else conjoined(wanted, self.filter)
@@ -133,7 +133,7 @@ class Permissions:
         return any(rule.shares(group) for rule in self.rules)
 
     def right(self, principal: Principal, action: Action) -> Right:
-        """What this principal may do."""
+        """The rights of this principal."""
         allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
         bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]
         return Right(principal.name, action, reduce(conjoined, bounds, allowed))

@@ -2,7 +2,7 @@
 
 Rules
 - A users file holds `StoredKey`s: salt, iterations, stored key, server key. From them no password
-  can be computed without trying them all, and they prove nothing to another server.
+  can be computed without trying them all, and they are no credentials for another server.
 - An unknown name walks the same steps as a wrong password, with a salt that is always the same
   for that name, so a stranger learns no names.
 - The words are those of the RFC; `scramp` does the arithmetic.
@@ -30,7 +30,7 @@ REFUSED = "the name or the password is wrong"
 
 
 class StoredKey(msgspec.Struct, frozen=True):
-    """What is kept of a password."""
+    """Stored form of a password."""
 
     salt: bytes
     iterations: int
@@ -43,11 +43,11 @@ class StoredKey(msgspec.Struct, frozen=True):
         return f"{MECHANISM}${self.iterations}:{salt}${stored}:{server}"
 
     def __repr__(self) -> str:
-        return "StoredKey(...)"  # it helps whoever guesses; it belongs in no log
+        return "StoredKey(...)"  # it helps a guessing attacker; it belongs in no log
 
 
 def make_key(password: str, *, iterations: int = ITERATIONS, salt: bytes | None = None) -> StoredKey:
-    """What to store of a password."""
+    """Compute the stored form of a password."""
     if not password:
         raise SettingsError("a password cannot be empty")
     salt, stored, server, count = _mechanism().make_auth_info(password, iteration_count=iterations, salt=salt)
@@ -110,7 +110,7 @@ class ServerSide:
         )
 
     def final(self, said: str) -> str:
-        """The answer to its proof; raises `RefusedError` when it proves nothing."""
+        """The answer to its proof; raises `RefusedError` for a wrong proof."""
         self._step(lambda: self._server.set_client_final(said))
         if not self._is_known:
             raise RefusedError(REFUSED)
@@ -118,7 +118,7 @@ class ServerSide:
 
     @property
     def name(self) -> str:
-        """Who it is, after `final`."""
+        """The authenticated name, after `final`."""
         assert self._name is not None, "nothing was proved yet"
         return self._name
 
@@ -131,7 +131,7 @@ class ServerSide:
         return key.salt, key.stored_key, key.server_key, key.iterations
 
     def _decoy(self, name: str) -> StoredKey:
-        """For a name that is not there: the same each time, and nothing proves it."""
+        """For an unknown name: the same key each time, and no password matches it."""
         salt = hmac.new(self._pepper, b"salt:" + name.encode(), hashlib.sha512).digest()
         lock = hmac.new(self._pepper, b"lock:" + name.encode(), hashlib.sha256).digest()
         like = self._like(int.from_bytes(lock[:8], "big"))

@@ -88,7 +88,7 @@ class Verifier:
         }
 
     def principal(self, token: str, now: float) -> Principal:
-        """Who the token speaks of; `RefusedError` says no more than that it is not valid."""
+        """The principal of the token; `RefusedError` only says that the token is not valid."""
         claims = self._claims(token)
         for name, least, most in (
             ("exp", now, None),  # sessions end at that moment too: there is no time left to come back in

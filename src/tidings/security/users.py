@@ -3,7 +3,7 @@
     [users.ann]
     password = "SCRAM-SHA-256$..."      # a stored key, from `tidings users key`
     groups = ["traders"]
-    filter = "region = 'eu'"            # mandatory: conjoined with whatever ann may do
+    filter = "region = 'eu'"            # mandatory: conjoined with all rights of ann
     quota = { connections = 10 }
 
     [[allow]]
@@ -22,7 +22,7 @@
     audience = "tidings"
     key_file = "issuer.pem"
 
-What is wrong is told with its place; then nothing of the file counts.
+An error is reported with its place; then the whole file is refused.
 """
 
 from __future__ import annotations
@@ -99,7 +99,7 @@ class Users(msgspec.Struct, frozen=True, dict=True):
     decoy: bytes = b""  # makes up salts for unknown names, the same at all brokers that have this file
 
     def complete(self, principal: Principal) -> Principal:
-        """What the file adds to what was proved. Raises when the principal is not let in."""
+        """Add the entries of the file to a proved principal. Raises when the principal is not admitted."""
         user = self.users.get(principal.name)
         if user is None:
             return principal
@@ -115,8 +115,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         )
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The principal as this file has it, by the proof that it once came with. Raises when that proof
-        is worth nothing here."""
+        """The principal as this file has it, by the proof that it once came with. Raises when this file does not
+        accept that proof."""
         name, means, proof = principal.name, principal.means, principal.proof
         if means is Means.SCRAM and name not in self.keys:
             raise RefusedError(f"{name} has no password here")
@@ -126,7 +126,7 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         return self.complete(base)
 
     def standing(self, principal: Principal) -> Any:
-        """What this file says of a principal and lets it do, as a value to compare. Raises as `refreshed`."""
+        """Entries and rights of a principal in this file, as a value to compare. Raises as `refreshed`."""
         refreshed = principal if principal.is_anonymous else self.refreshed(principal)
         rights = [self.permissions.right(refreshed, action).filter for action in Action]
         return (
@@ -148,8 +148,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         return user is not None and user.tenant == principal.tenant
 
     def named_in(self, client: str) -> str | None:
-        """The principal of this file whose name stands at the beginning of a client's name, or of a source; the
-        longest."""
+        """The principal of this file with the longest name that stands at the beginning of a client's name, or of
+        a source."""
         own = client
         while own:
             if own in self._names:
@@ -158,8 +158,9 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         return None
 
     def speaker_of(self, source: str) -> str:
-        """The one principal whose name gives it this source. Of principals that this file does not name (of tokens, of
-        certificates) `ann` has all of `ann/...`: others whose names begin so have none, as both could use it."""
+        """The one principal that owns this source by its name. Of principals that this file does not name (of
+        tokens, of certificates) `ann` has all of `ann/...`: others with names that begin so have none, as both
+        could use it."""
         return self.named_in(source) or source.partition("/")[0]
 
     @cached_property
@@ -324,7 +325,7 @@ def _check_share(allow: Allow, actions: tuple[Action, ...], place: str) -> None:
 
 
 def _check_group(who: str, groups: set[str], place: str) -> None:
-    """A name may be that of somebody who comes by token; but a group that nobody is in is a slip.
+    """A name may belong to a user with a token; but an unknown group is a mistake.
 
     Groups that only tokens give are declared by an empty [groups.NAME].
     """

@@ -8,7 +8,7 @@ for entries and rows their count and the sum of their checksums. On opening, eve
 Rules
 - An entry never changes, so its share of the sum is the checksum of its key. A row changes, so its share
   is the checksum of key and value.
-- `plan` changes nothing; `apply` takes a plan over after its batch was written. A batch that failed leaves
+- `plan` has no side effect; `apply` takes a plan over after its batch was written. A batch that failed leaves
   the ledger as it was.
 - Memory: one bit for each offset between the first and the last, and one number for each row.
 """
@@ -73,7 +73,7 @@ class OffsetSet:
 
 
 class Account(msgspec.Struct, array_like=True, frozen=True):
-    """What the store must hold after a commit."""
+    """Required content of the store after a commit."""
 
     commit: int = 0  # how many commits there were
     next_offset: int = 1
@@ -160,7 +160,7 @@ class Plan:
 
 
 class Ledger:
-    """What the store holds now: the account, which offsets are live, and the checksum of each row."""
+    """Present content of the store: the account, the live offsets, and the checksum of each row."""
 
     def __init__(self, account: Account | None = None) -> None:
         self.account = account or Account()
@@ -183,7 +183,7 @@ class Ledger:
         return plan
 
     def apply(self, plan: Plan) -> None:
-        """Take over a plan whose changes were written."""
+        """Take over a plan after its changes were written."""
         self.account = plan.account()
         for offset, is_live in plan.live.items():
             (self.offsets.add if is_live else self.offsets.discard)(offset)

@@ -4,7 +4,7 @@ Rules
 - Everything is read and every checksum is tested before the store is used; damage raises `CorruptionError`.
 - Found = stated: the counts and the sums of entries and rows are those of the account.
 - The account's commit is at least the watermark: else acknowledged commits are gone.
-- A store without an account is new; then it must hold nothing at all.
+- A store without an account is new; then it must be empty.
 """
 
 from __future__ import annotations

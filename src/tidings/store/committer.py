@@ -3,17 +3,17 @@
 Rules
 - `submit(token, records)` never blocks and never fails for want of a disk. Tokens ascend; batches are kept
   in the order of submission, none overtakes another.
-- While one commit syncs, the next group gathers. One alone pays for one sync and waits for nobody, a thousand
+- While one commit syncs, the next group gathers. A single commit pays for one sync without a wait, a thousand
   at once share one.
 - Publishers that wait for their answer before they publish again fall into two halves: one syncs while the
   other waits, and each sync serves half of them. So when a group is kept and others wait already, those wait
   a little longer, for as many as were answered: a quarter of what the sync took at most. When these do not
   come, the next groups do not wait.
-- `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: nothing after the
-  last kept token is, and nothing more will be; said once.
-- A full disk is no failure: `on_stalled(error)` says so once, and the committer waits it out. The same group is
-  tried again every `retry_seconds`, `is_full` is True meanwhile, and what waits to be forgotten is forgotten ahead
-  of its turn, because that is what makes room; forgetting twice changes nothing. The next `on_kept` ends it.
+- `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: no commit after the
+  last kept token is, and no further one will be; called once.
+- A full disk is no failure: `on_stalled(error)` reports it once, and the committer waits. The same group is
+  tried again every `retry_seconds`, `is_full` is True meanwhile, and pending `Forget` records are written ahead
+  of their turn, because they make room; forgetting is idempotent. The next `on_kept` ends it.
 - The callbacks run in the committer's thread; a driver hands them over to its own loop. `backlog` is the
   number of records that wait: a driver takes no more publishes while it is over its bound.
 """
@@ -30,7 +30,7 @@ from tidings.availability.records import Append, Forget, Put, Record
 from tidings.errors import ClosedError, StoreFullError
 from tidings.store.store import Store
 
-MAX_GROUP_RECORDS = 8192  # more amortises nothing further and delays the acknowledgements of the first
+MAX_GROUP_RECORDS = 8192  # more amortises no further and delays the acknowledgements of the first
 MAX_GROUP_BYTES = 16 << 20  # of payloads and rows; a batch that is larger by itself goes alone
 RETRY_SECONDS = 0.5  # how soon a full disk is tried again
 COMPANY_SECONDS = 0.002  # that a group waits for others at most, however slow the disk is
@@ -139,7 +139,7 @@ class Committer:
         while (group := self._next_group()) is not None:
             try:
                 is_kept = self._commit(group)
-            except Exception as error:  # whatever it is, the driver must hear of it
+            except Exception as error:  # the driver must learn of every error
                 with self._changed:
                     self._is_closing = True
                 self._on_failed(error)

@@ -18,7 +18,7 @@ Change = tuple[bytes, bytes | None]
 
 
 class Reader(Protocol):
-    """What can be read, also before the store is opened for writing."""
+    """Read access, also before the store is opened for writing."""
 
     @property
     def name(self) -> str:

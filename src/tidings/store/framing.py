@@ -15,7 +15,7 @@ REUSED = frozenset((5, 6, 7, 8, 11, 131))
 
 
 def record_never_written(file: Path) -> int | None:
-    """Where the first record of such a kind begins; None when there is none."""
+    """Start of the first record of such a kind; None when there is none."""
     data = file.read_bytes()
     size, place = len(data), 0
     while place + HEADER <= size:

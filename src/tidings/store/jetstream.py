@@ -1,12 +1,12 @@
 """A store behind which an existing replicated engine stands: NATS JetStream.
 
 Every commit is one message, or several that count together, in a stream with replicas: JetStream answers when a
-majority has it, so an acknowledgement means replicated, and the broker needs no disk of its own. What the stream
-holds is replayed into memory when the store is opened.
+majority has it, so an acknowledgement means replicated, and the broker needs no disk of its own. The stream
+is replayed into memory when the store is opened.
 
 Rules
-- One owner at a time: each message names the sequence number that it comes after. Whoever opens the store writes a
-  word first; from then on an earlier owner, wherever it runs, is refused (`StoreError`), and stops.
+- One owner at a time: each message names the sequence number that it comes after. An opening owner writes a
+  message first; from then on an earlier owner, on any machine, is refused (`StoreError`), and stops.
 - A message that was not answered is sent again under its identity until `patience` is over, so that a server may
   die and another take its place; whether it was kept is looked up, never guessed.
 - When the journal is several times as large as what it amounts to, all of that is written anew, and the rest purged.
@@ -35,7 +35,7 @@ from tidings.store.memory import MemoryDisk
 SCHEME = "nats://"
 PART_BYTES = 512 << 10  # of one message; servers take 1 MB unless told otherwise
 LEAST_BYTES = 8 << 20  # below this a journal is not worth writing anew
-WRONG_SEQUENCE = 10071  # JetStream's code: somebody else wrote
+WRONG_SEQUENCE = 10071  # JetStream's code: another owner wrote
 TRY_SECONDS = 2.0
 EXPECTED = "Nats-Expected-Last-Sequence"
 IDENTITY = "Nats-Msg-Id"
@@ -157,7 +157,7 @@ class Journal:
             await asyncio.sleep(0.1)
 
     async def _look_up(self, identity: str) -> int:
-        """Somebody wrote after what we know. Was it ourselves?"""
+        """A message follows the last one that we know. Was it our own?"""
         found = await self._stream.get_last_msg(self._name, self._subject)
         if (found.headers or {}).get(IDENTITY) != identity:
             raise StoreError(
@@ -184,7 +184,7 @@ class Journal:
 
 
 class JetStreamDisk(MemoryDisk):
-    """An engine whose writes are kept by JetStream."""
+    """An engine that writes to JetStream."""
 
     def __init__(
         self, servers: Sequence[str], stream: str, *, replicas: int = 3, patience: float = 30.0
@@ -205,7 +205,7 @@ class JetStreamDisk(MemoryDisk):
             raise
 
     def _replay(self, parts: Sequence[_Part]) -> None:
-        """A commit whose parts are not all there was never acknowledged."""
+        """A commit with missing parts was never acknowledged."""
         begun: list[_Part] = []
         for part in parts:
             is_next = begun and (part.owner, part.batch, part.part) == (

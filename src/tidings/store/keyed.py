@@ -1,7 +1,7 @@
 """The store on any engine: checks on the way in, checks on the way out.
 
 Rules
-- Opening audits everything. What was found is handed over once by `load`; a second `load` reads again.
+- Opening audits everything. `load` hands the result over once; a second `load` reads again.
 - `commit` keeps order: plan, write, watermark, then the ledger. The watermark comes after the sync, so it
   never promises what the disk does not hold.
 - A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
@@ -172,7 +172,7 @@ class KeyedStore:
         except StoreFullError:
             self._doubt = (records, plan)
             raise
-        except BaseException as error:  # whatever it was, the batch is in an unknown state
+        except BaseException as error:  # after any error the batch is in an unknown state
             self._failure = error
             raise
         self._apply(plan)
@@ -198,7 +198,7 @@ class KeyedStore:
         self._kept_anyway.update((one.offset, one) for one in refused if isinstance(one, Append))
 
     def _without_kept(self, records: Sequence[Record]) -> list[Record]:
-        """Leave out appends that were done already; whatever else is handed in again changes nothing."""
+        """Leave out appends that were done already; all other records are idempotent."""
         left: list[Record] = []
         for record in records:
             if isinstance(record, Append) and self._kept_anyway.get(record.offset) == record:

@@ -48,7 +48,7 @@ class MemoryDisk:
         self._watermark = commit
 
     def recover(self) -> None:
-        """Nothing to do: this disk is never full."""
+        """No action: this disk is never full."""
 
     def room(self) -> int | None:
         return None
@@ -57,10 +57,10 @@ class MemoryDisk:
         return sum(len(key) + len(value) for key, value in self._values.items())
 
     def close(self) -> None:
-        """Nothing to do: the next store may use the same disk."""
+        """No action: the next store may use the same disk."""
 
     def restart(self) -> None:
-        """Nothing to do: this disk has no crashes."""
+        """No action: this disk has no crashes."""
 
 
 class MemoryStore(KeyedStore):
@@ -72,6 +72,6 @@ class MemoryStore(KeyedStore):
         super().__init__(self.disk, audit(self.disk), reserve_bytes=reserve_bytes)
 
     def reopened(self) -> MemoryStore:
-        """What the next process finds on the same disk; raises `CorruptionError` for damage."""
+        """State that the next process finds on the same disk; raises `CorruptionError` for damage."""
         self.disk.restart()
         return MemoryStore(self.disk, reserve_bytes=self._reserve)

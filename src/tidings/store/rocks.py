@@ -6,7 +6,7 @@ Rules
 - One owner: an exclusive lock on `lock`, taken before anything is read.
 - Look before you touch. RocksDB deletes files it does not know when it opens for writing, so the store is
   first opened read-only and audited. A damaged store is left as it was found.
-- The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. What such a
+- The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. Damage that this
   tolerance may hide (a damaged length reads as a torn tail) is found by the account and the watermark.
 - RocksDB goes round for ever at some damaged records, so those are looked for first (`framing.py`).
 - An iterator's status is checked after every scan: a damaged block otherwise just ends the iteration.
@@ -247,8 +247,8 @@ class RocksEngine:
                 raise damaged(self.name, f"db/{file.name} has a record of a foreign kind at byte {place}")
 
     def _close_database(self) -> None:
-        """Closing writes what is only in the log into a table. When that fails nothing is lost, because the
-        next opening replays the log; it is told all the same, unless it only repeats an earlier failure."""
+        """Closing writes the content of the log into a table. A failure loses no data, because the
+        next opening replays the log; it is reported all the same, unless it only repeats an earlier failure."""
         database, self._database = self._database, None
         if database is None:
             return
@@ -264,7 +264,7 @@ class RocksEngine:
             return list(files)
 
     def _translated(self, error: Exception) -> TidingsError:
-        """What RocksDB or the kernel says, as one of our errors."""
+        """An error of RocksDB or the kernel as one of our errors."""
         from rocksdict import DbClosedError
 
         text = str(error)

@@ -1,13 +1,13 @@
-"""The door to a durable store: what every store does, whatever it is made of.
+"""Interface of a durable store: the contract of every backend.
 
 Rules
 - One owner at a time. All calls block and may come from any thread, but `commit` from one thread at a time.
-- `commit` is atomic, and on stable storage when it returns. When it raises, nothing of the batch may be
-  taken as kept, and the store refuses every further commit, except after `StoreFullError`: then nothing
-  was written, reading goes on, and the same batch may be tried again when there is room.
+- `commit` is atomic, and on stable storage when it returns. When it raises, no part of the batch may be
+  taken as kept, and the store refuses every further commit, except after `StoreFullError`: then the batch
+  was not written, reading goes on, and the same batch may be tried again when there is room.
 - An error of the disk while syncing is final: the store stops. It is never retried, because after a failed
-  sync nobody knows which pages reached the disk.
-- What is read was checked: a record that fails its checksum raises `CorruptionError`, it is never served.
+  sync it is unknown which pages reached the disk.
+- Every read is checked: a record that fails its checksum raises `CorruptionError`, it is never served.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ class Store(Protocol):
     """A log of events with tables of small state beside it."""
 
     def load(self) -> Loaded:
-        """What the store holds: the index of the log, and every row of every table."""
+        """Content of the store: the index of the log, and every row of every table."""
         ...
 
     def commit(self, records: Sequence[Record]) -> None:
@@ -50,5 +50,5 @@ class Store(Protocol):
         ...
 
     def close(self) -> None:
-        """Give the store up. Closing twice changes nothing; any other call afterwards is a `ClosedError`."""
+        """Release the store. Closing twice has no effect; any other call afterwards is a `ClosedError`."""
         ...

@@ -1,7 +1,7 @@
 """The watermark: the number of the last acknowledged commit, in a small file apart from the database.
 
-Why. Of the end of a log nobody can tell from the log alone whether it was torn by a crash before the
-acknowledgement, or damaged after it. The watermark tells: a commit up to it must be there.
+Why. The log alone does not tell whether its end was torn by a crash before the acknowledgement, or
+damaged after it. The watermark tells: a commit up to it must be there.
 
 Rules
 - Two slots in two sectors, written in turn, each with its own checksum: a write that tears one leaves the
@@ -32,7 +32,7 @@ _MAGIC = b"tidings\n"
 
 
 class Watermark:
-    """The watermark file of a store. Reading changes nothing; `settle` opens it for marking."""
+    """The watermark file of a store. Reading leaves it unchanged; `settle` opens it for marking."""
 
     def __init__(self, path: Path, name: str, *, sync_seconds: float = SYNC_SECONDS) -> None:
         self._path = path
@@ -44,7 +44,7 @@ class Watermark:
         self._closing = threading.Event()
         self._syncer: threading.Thread | None = None
         content = path.read_bytes() if path.exists() else b""
-        self.is_new = not content  # nothing was ever marked: right for a store without commits only
+        self.is_new = not content  # never marked: right for a store without commits only
         self.commit = 0 if self.is_new else self._read(content)
 
     def settle(self, commit: int) -> None:
