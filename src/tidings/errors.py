@@ -13,7 +13,7 @@ from typing import Final
 
 
 class TidingsError(Exception):
-    """The root: catch this to catch whatever Tidings raises on purpose."""
+    """The root: catch this to catch every deliberate error of Tidings."""
 
     blame = "tidings"  # caller | input | environment | tidings
     code = "error"  # stable name, used on the wire and in JSON output
@@ -28,7 +28,7 @@ class TidingsError(Exception):
 
 
 class InputError(TidingsError):
-    """Something handed to Tidings is wrong; nothing was changed."""
+    """An argument is wrong; the call had no effect."""
 
     blame = "input"
     code = "input"
@@ -97,7 +97,7 @@ class FilterLimitError(FilterError):
 
 
 class ImpossibleFilterError(FilterError):
-    """A subscription whose filter can never be true."""
+    """A subscription with a filter that can never be true."""
 
     code = "impossible"
 

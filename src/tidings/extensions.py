@@ -86,7 +86,7 @@ BROUGHT_BY: Final = {
 
 @cache
 def _points(group: str) -> dict[str, list[EntryPoint]]:
-    """By name, the entry points of a group: more than one where distributions clash. Nothing is imported."""
+    """By name, the entry points of a group: more than one where distributions clash. Imports no module."""
     assert group in GROUPS, group
     found: dict[str, list[EntryPoint]] = {}
     for point in entry_points(group=group):
@@ -210,7 +210,7 @@ def blaming(group: str, name: str) -> Iterator[None]:
 
 
 def blamed(group: str, name: str, function: Callable[P, T]) -> Callable[P, T]:
-    """The function of an extension, whose errors name its distribution."""
+    """The function of an extension; its errors name the distribution."""
 
     @wraps(function)
     def called(*args: P.args, **kwargs: P.kwargs) -> T:

@@ -1,10 +1,10 @@
-"""How long an event may take in a run, said by its settings and its faults before anything happened.
+"""Upper bound on the delay of an event in a run, derived from its settings and its faults.
 
-The largest delay that a history shows is no bound: what was slower was perhaps never told, and
+The largest delay that a history shows is no bound: a slower event was perhaps never delivered, and
 so never seen. Here the bound is derived. Faults that only delay (duplication, reordering, a slow
-link, a wrong clock) leave one: the slowest way over the links, each as slow as its incidents can
-make it at once, plus what reordering may hold back on each link. Where everything is kept, a broker
-that crashes or stands still only delays too: as long as it is away, and until its clients are back.
+link, a wrong clock) leave one: the slowest path over the links, each as slow as its incidents can
+make it at once, plus the delay by reordering on each link. If every event is kept, a broker
+that crashes or stops only delays too: as long as it is away, and until its clients are back.
 With any other fault an event can be lost, and there is no bound (`inf`).
 """
 
@@ -31,10 +31,10 @@ def longest_delay(
     *,
     is_kept: bool = False,
 ) -> float:
-    """Seconds from a publish until whoever wants it was told, at most; infinite: it may be lost.
+    """Most seconds from a publish until all its subscribers have received it; infinite: it may be lost.
 
-    For systems that send an event on at once, over whatever link is there. `is_kept`: every event is
-    on the disk of the one broker until everybody has it."""
+    For systems that forward an event at once, over any present link. `is_kept`: every event is
+    on the disk of the one broker until all its subscribers have it."""
     harmless = ONLY_DELAY | AWAY if is_kept else ONLY_DELAY
     if plan.rates.loss or plan.rates.corruption or any(i.kind not in harmless for i in plan.incidents):
         return inf
@@ -68,7 +68,7 @@ def slowest(plan: FaultPlan, edge: Edge) -> float:
 
 
 def _farthest(start: str, seconds: dict[str, dict[str, float]]) -> dict[str, float]:
-    """The quickest way to every broker: later copies change nothing."""
+    """The quickest path to every broker: later copies have no effect."""
     found: dict[str, float] = {}
     queue = [(0.0, start)]
     while queue:

@@ -1,7 +1,7 @@
 """One simulated run as a value: what to run, and what came of it.
 
 The command line, studies, tests and sweeps all run experiments through `run_experiment`; the same
-experiment gives the same outcome, whose `fingerprint` is a hash of everything that happened.
+experiment gives the same outcome, with a `fingerprint` that hashes everything that happened.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     incidents: int = 0  # drawn from the seed
     kinds: tuple[str, ...] = INCIDENTS  # that may be drawn
     options: dict[str, Any] = {}  # knobs of the system
-    calm: float = 30.0  # seconds at the end in which nothing goes wrong, so that all can be judged
+    calm: float = 30.0  # seconds without faults at the end, so that all events can be judged
     check: bool = False  # run every invariant after each step
     bytes: bool = False  # pass every message through the codec
     record: bool = True
@@ -64,7 +64,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class Outcome(msgspec.Struct, kw_only=True):
-    """What came of a run."""
+    """Result of a run."""
 
     handled: int  # inputs that machines handled
     sent: dict[str, int]  # messages between brokers, by their class

@@ -26,7 +26,7 @@ CRASH = "crash"  # restarts with its disk
 DISK_LOSS = "disk-loss"  # restarts with an empty disk
 STOP = "stop"  # stands still, then goes on where it was
 PARTITION_HALVES = "partition-halves"
-PARTITION_RING = "partition-ring"  # everybody hears some neighbours, nobody hears all
+PARTITION_RING = "partition-ring"  # each node reaches some neighbours, and no node reaches all
 PARTITION_ONE_WAY = "partition-one-way"
 ISOLATE_ONE = "isolate-one"
 SLOW_LINK = "slow-link"
@@ -85,12 +85,12 @@ class Rates(msgspec.Struct, frozen=True):
 
 
 class Incident(msgspec.Struct, frozen=True, kw_only=True):
-    """Something that goes wrong at `at` and is over at `until`."""
+    """A fault that begins at `at` and ends at `until`."""
 
     kind: str
     at: float
     until: float
-    nodes: tuple[str, ...] = ()  # whom it hits
+    nodes: tuple[str, ...] = ()  # affected nodes
     cut: tuple[tuple[str, str], ...] = ()  # directed pairs that cannot talk
     amount: float = 0.0  # seconds by which a clock is set, its drift, or how many times slower
 
@@ -150,7 +150,7 @@ def _both_ways(some: Sequence[str], others: Sequence[str]) -> tuple[tuple[str, s
 
 
 class FaultMix(msgspec.Struct, frozen=True, kw_only=True):
-    """What may be drawn for a seed."""
+    """Faults that may be drawn for a seed."""
 
     kinds: tuple[str, ...] = RATES + INCIDENTS
     incidents: int = 10  # at least this many a run

@@ -1,4 +1,4 @@
-"""What a simulated world is made of: machines in their places, and links between them."""
+"""Parts of a simulated world: machines at their places, and links between them."""
 
 from __future__ import annotations
 
@@ -48,7 +48,7 @@ class Clock:
         self._behind = 0.0
 
     def not_before(self, local: float, now: float) -> None:
-        """A life whose wall clock is behind what its disk holds goes on from there, as with every driver."""
+        """A life with a wall clock behind the latest time on its disk goes on from there, as with every driver."""
         ahead = max(0.0, local - self.local(now))
         self._offset += ahead
         self._behind -= ahead  # the wall clock is where it was

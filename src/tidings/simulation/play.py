@@ -8,11 +8,11 @@
     publish bob price=7
     expect alice hears 1
 
-Of brokers that rearrange themselves it says `expect b0 linked b7` and, after `watch`, which way something went:
-`expect Lock goes b0>b1 b1>b5`. Of groups that agree on views: `expect d3 view 2`, and in which view of its
-distributor a client heard its second event, `expect c3 heard 2 in view 1`. One line is one step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets
-everything in flight arrive. A line that is not understood, and an expectation that is not met,
-is a `PlayError` that names the line.
+For overlays that rearrange themselves there is `expect b0 linked b7` and, after `watch`, the path of a message:
+`expect Lock goes b0>b1 b1>b5`. For groups that agree on views: `expect d3 view 2`, and the view of its
+distributor in which a client received its second event, `expect c3 heard 2 in view 1`. One line is one step;
+`#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets everything in flight arrive. An
+unknown line, and an expectation that is not met, is a `PlayError` that names the line.
 """
 
 from __future__ import annotations
@@ -106,7 +106,7 @@ class _Stage:
             raise line.error(str(error)) from error
 
     def _ready(self) -> World:
-        """The stage is set as soon as something happens on it."""
+        """The world is built at the first step that needs it."""
         if self.world is None:
             overlay = Overlay(tuple(self.brokers) or ("b0",), tuple(self.links))
             latencies = {link: seconds for link, seconds in self.links.items() if seconds is not None}
@@ -177,7 +177,7 @@ class _Stage:
             self.world.simulation.plan(FaultPlan(self.rates))
 
     def do_distance(self, line: _Line, rest: str) -> None:
-        """distance b0 - b1 3: as brokers that measure it will find, in whatever unit"""
+        """distance b0 - b1 3: the distance that brokers will measure, in any unit"""
         pair, _, amount = rest.rpartition(" ")
         self.measured[frozenset(name.strip() for name in pair.split("-"))] = float(amount)
 
@@ -262,7 +262,7 @@ class _Stage:
         self._begin(Incident(kind=PARTITION_HALVES, at=0, until=0, cut=pairs))
 
     def do_cut(self, line: _Line, rest: str) -> None:
-        """cut b0 -> b1: nothing gets through that way"""
+        """cut b0 -> b1: messages are lost in that direction"""
         a, b = (self._named(line, name.strip()) for name in rest.split("->"))
         self._begin(Incident(kind=PARTITION_ONE_WAY, at=0, until=0, cut=((a, b),)))
 

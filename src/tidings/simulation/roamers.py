@@ -1,6 +1,6 @@
-"""A system whose clients fail over by themselves (`System.roams`): its clients, and rows for its brokers' lives.
+"""Clients that fail over by themselves (`System.roams`), and history rows for the lives of their brokers.
 
-Whoever judges a group has to know who was up: crashes and restarts of brokers are rows of its history.
+A judge of a group has to know which brokers were up: crashes and restarts of brokers are rows of its history.
 """
 
 from __future__ import annotations

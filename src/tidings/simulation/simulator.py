@@ -7,7 +7,7 @@ Rules
 - A link is a first-in-first-out pipe with a latency while it is up. Rates of loss, duplication,
   reordering and corruption act between brokers only; an incident that cuts a pair is noticed by
   both ends `detect_seconds` later (`LinkDown`), and what was in flight then is lost.
-- A disk takes `disk_seconds` to sync. What was not synced is gone after a crash.
+- A disk takes `disk_seconds` to sync. Unsynced writes are lost in a crash.
 """
 
 from __future__ import annotations
@@ -49,7 +49,7 @@ class Watch(Protocol):
 
 
 class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """What the simulated world is like, apart from what goes wrong in it."""
+    """Parameters of the simulated world, apart from its faults."""
 
     link_seconds: float = 0.01  # latency of a link that has no latency of its own
     client_seconds: float = 0.0005  # latency between a client and its broker
@@ -149,13 +149,13 @@ class Simulation:
         heappush(self._queue, (at, self._order, None, 0, action))
 
     def input(self, name: str, item: Any, at: float | None = None) -> None:
-        """Something happens to a machine (an application's call, say) now or at a later time."""
+        """Schedule an input for a machine (an application's call, say), now or at a later time."""
         self._push(self.now if at is None else at, self.places[name], item)
 
     # -- running -----------------------------------------------------------------------
 
     def run(self, until: float = NEVER, progress: Callable[[float, int], None] | None = None) -> None:
-        """Run to a moment, or until nothing is left to happen."""
+        """Run to a moment, or until the queue is empty."""
         queue = self._queue
         processing, together = self.settings.processing, self.settings.together
         steps = 0
@@ -184,7 +184,7 @@ class Simulation:
             self.now = max(self.now, until)
 
     def _with_others(self, at: float, place: Place, epoch: int, first: ins.Received) -> ins.Input:
-        """What arrives next over the same link at the same moment, with this one."""
+        """Coalesce this message with the next ones over the same link at the same moment."""
         queue, messages = self._queue, [first.message]
         while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, place, epoch):
             if type(queue[0][4]) is not ins.Received or queue[0][4].sender != first.sender:
@@ -372,7 +372,7 @@ class Simulation:
         self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
 
     def _send_multicast(self, place: Place, effect: fx.Send) -> None:
-        """One message, for everybody who hears this scope."""
+        """One message, for all receivers of this scope."""
         self._sent[type(effect.message)] += 1
         for name in self.scopes.get(effect.to, ()):
             if name != place.name:
@@ -403,7 +403,7 @@ class Simulation:
 
         def sync() -> None:
             if place.epoch != epoch:
-                return  # crashed before the sync: nothing was written
+                return  # crashed before the sync: the write is lost
             place.unsynced.append(effect)
             if len(place.unsynced) == 1:
                 self._sync(place, epoch)
@@ -505,7 +505,7 @@ class Simulation:
                     self._push(self.now, self.places[end], ins.LinkDown(other))
 
     def review_links(self, names: Iterable[str]) -> None:
-        """After something began or ended: what the ends will notice, once they notice."""
+        """After an incident began or ended: let both ends detect the new state after the detection time."""
         wanted = set(names)
         for (a, b), link in self.links.items():
             if a in wanted or b in wanted:
@@ -573,7 +573,7 @@ class Simulation:
 
 
 class _Ready:
-    """An input whose processing time is over."""
+    """An input after its processing time."""
 
     __slots__ = ("input",)
 

@@ -80,7 +80,7 @@ def hierarchy(count: int, fan_out: int = 3) -> Overlay:
 
 
 def mesh(count: int) -> Overlay:
-    """Everybody with everybody."""
+    """Complete graph: every broker is linked with every other."""
     names = broker_names(count)
     return _overlay(names, combinations(names, 2))
 
@@ -127,7 +127,7 @@ def random_graph(count: int, rng: Random, degree: float = 4.0) -> Overlay:
 
 
 def no_links(count: int) -> Overlay:
-    """Peers: whoever knows another one can send to it."""
+    """Peers without links: a peer can send to every peer that it knows."""
     return Overlay(broker_names(count), ())
 
 

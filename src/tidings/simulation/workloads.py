@@ -58,7 +58,7 @@ Step = SubscribeStep | UnsubscribeStep | PublishStep | AdvertiseStep | Unadverti
 
 
 class Workload(msgspec.Struct, frozen=True):
-    """Which client sits at which broker, and what they do, in order of time."""
+    """The broker of each client, and the operations of the clients, in order of time."""
 
     clients: dict[str, str]
     steps: tuple[Step, ...]
@@ -69,8 +69,8 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Content(Protocol):
-    """What filters and events look like. It may also offer `address(attributes)`, the topic and type of an event,
-    and `key`, the attribute by whose value events are best told apart."""
+    """Generator of filters and events. It may also offer `address(attributes)`, the topic and type of an event,
+    and `key`, the attribute that tells events apart best."""
 
     def filter(self, rng: Random) -> str: ...
     def event(self, rng: Random) -> dict[str, Any]: ...
@@ -158,7 +158,7 @@ class Markets:
     """Quotes that say what they are in three ways: by topic (`market/symbol`), by type (one for each market, below
     `Quote`) and by attributes. So systems of every subscription model can serve the same subscriptions.
 
-    `wild` is the share of filters whose topic is a whole market (`market/+`).
+    `wild` is the share of filters with a whole market as topic (`market/+`).
     """
 
     key = "topic"
@@ -254,7 +254,7 @@ class Plan(msgspec.Struct, frozen=True, kw_only=True):
     burst: int = 1  # events at once
     publishers: int = 10
     rename: bool = False  # True: a subscriber that returns takes a new name
-    leave: bool = False  # True: everybody unsubscribes at the end
+    leave: bool = False  # True: all subscribers unsubscribe at the end
 
 
 def mixed(content: Content, brokers: Sequence[str], rng: Random, plan: Plan) -> Workload:

@@ -1,7 +1,7 @@
 """A simulated system: brokers of one composition, clients with their applications, a history.
 
 The application of every simulated client is the simplest one: it takes each notification at once
-and commits it. What happened is in the history (`rows`), and in the counters of the simulation.
+and commits it. The history (`rows`) and the counters of the simulation record the run.
 """
 
 from __future__ import annotations
@@ -42,11 +42,11 @@ WINDOW = 64  # notifications on their way to a client at most
 
 
 class Application(msgspec.Struct):
-    """What the application of one client has seen."""
+    """Notifications that the application of one client has received."""
 
     refs: dict[str, int] = {}  # subscription name -> ref
     calls: dict[int, str] = {}  # call -> the subscription that it opens
-    leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
+    leaving: set[int] = set()  # calls with a subscription that is to end as soon as it is open
     heard: list[fx.Notify] = []
     failures: list[fx.Failed] = []
     receipts: list[fx.Receipt] = []
@@ -79,7 +79,7 @@ class World:
         self._options = options or {}
         self.limits = limits
         self._frames = frames or {}
-        self._wrap = wrap  # puts something before each node, in each of its lives
+        self._wrap = wrap  # wraps each node, in each of its lives
         self._record = record
         self._sources: dict[str, int] = {}
         if record:
@@ -160,7 +160,7 @@ class World:
     # -- what applications do --------------------------------------------------------------
 
     def do(self, step: Step) -> None:
-        """Let a client's application do something now."""
+        """Let a client's application run an operation now."""
         match step:
             case SubscribeStep():
                 self.subscribe(step.client, step.name, step.filter, durable=step.durable)

@@ -32,7 +32,7 @@ def event_channel(site: Site) -> Channel:
 
 
 def broker_slots(site: Site, routing: Routing, assignment: Assignment | None = None) -> dict[str, Any]:
-    """What every network of brokers here has, around its own routing and assignment."""
+    """Parts common to all networks of brokers here, around their own routing and assignment."""
     return {
         "delivery": plain_delivery(allow_block=False),
         "assignment": assignment or AccessDriven(),

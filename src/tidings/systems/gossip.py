@@ -1,7 +1,7 @@
 """The systems of peers: daMulticast, and gossip that knows no topics.
 
 Options: `topics` says by peer's name which topics it belongs to from the start (subscriptions add others), `join`
-whom newcomers ask, `supers` further supertopics by topic, `gossip` and `tables` the constants.
+names the contacts of newcomers, `supers` further supertopics by topic, `gossip` and `tables` the constants.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""What a system is: one strategy in each slot, with what it promises and where it works."""
+"""Definition of a system: one strategy in each slot, its promises, and the overlays that it supports."""
 
 from __future__ import annotations
 
@@ -17,11 +17,11 @@ from tidings.protocol.slots import Strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
 MESH = "everybody with everybody"
-PEERS = "peers"  # no links: whoever knows a peer can send to it
+PEERS = "peers"  # no links: a peer can send to every peer that it knows
 
 
 class Site(msgspec.Struct, frozen=True, kw_only=True):
-    """Where a broker stands: what it is told when it is put together."""
+    """Position of a broker in its network: the input of its construction."""
 
     name: str
     neighbours: tuple[str, ...] = ()
@@ -70,8 +70,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     options: tuple[str, ...] = ()  # knobs that it takes
     networked: bool = False  # can its brokers be processes, which join one another?
     roams: bool = False  # do its clients look for another broker by themselves?
-    datagrams: bool = False  # does it send any, whatever its options say?
-    # of systems whose clients tell their broker what they heard: from the options to that message, or None
+    datagrams: bool = False  # does it send any, with any options?
+    # of systems with clients that report their deliveries: from the options to that message, or None
     tells_heard: Callable[[dict[str, Any]], Callable[..., Message] | None] | None = None
     needs: tuple[str, ...] = ()  # optional modules that its brokers import; it is listed without them
     choice: Choice = Choice()
@@ -107,12 +107,12 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
             )
 
     def slots(self) -> dict[str, Strategy]:
-        """What stands in each slot of a broker that has one neighbour."""
+        """The strategy in each slot of a broker that has one neighbour."""
         site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
         return self.strategies(site)
 
     def composition(self) -> list[tuple[str, str, str]]:
-        """(slot, strategy, what it does) for each slot that holds something."""
+        """(slot, strategy, its description) for each slot in use."""
         return [(kind, strategy.name, _about(strategy)) for kind, strategy in self.slots().items()]
 
     def row(self) -> dict[str, str]:

@@ -64,7 +64,7 @@ class VirtualClock:
         return None
 
     def _fire(self, timer: _Timer) -> None:
-        """On the loop of the bus that waits, whoever moves the clock."""
+        """Run on the loop of the waiting bus, from any thread that moves the clock."""
 
         async def fire() -> None:
             if timer.callback is not None:

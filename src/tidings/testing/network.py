@@ -13,7 +13,7 @@ from tidings.runtime.words import BESIDE, HANDSHAKE, Open, Opened
 from tidings.wire.codec import LENGTH, Codec
 
 CODEC = Codec((*HANDSHAKE, *BESIDE))
-PATIENCE = 120.0  # seconds for something that has to happen, on a busy machine
+PATIENCE = 120.0  # seconds to wait for a required condition, on a busy machine
 
 
 @asynccontextmanager

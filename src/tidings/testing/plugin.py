@@ -1,4 +1,4 @@
-"""Pytest fixtures for users of Tidings: `bus` and `clock`. Nothing is imported before one is used."""
+"""Pytest fixtures for users of Tidings: `bus` and `clock`. Imports happen at the first use."""
 
 from __future__ import annotations
 

@@ -57,7 +57,7 @@ class Alone:
         self.arrived(envelopes, came_from, now)
 
     def take(self) -> list[tuple[str, Message]]:
-        """What was sent since the last time."""
+        """Messages sent since the last call."""
         sent, self.sent = self.sent, []
         return sent
 

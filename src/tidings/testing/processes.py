@@ -52,7 +52,7 @@ class Process:
         return json.loads(self.line())
 
     def rest(self) -> list[str]:
-        """What else was printed, after its end."""
+        """The remaining output, after its end."""
         for thread in self._threads:
             thread.join(PATIENCE)
         return [self._lines.get_nowait() for _ in range(self._lines.qsize())]

@@ -2,10 +2,10 @@
 
 A profile is a system, the faults that may be drawn, and the contract that has to hold through
 them. Best effort promises safety through everything. The network of servers is complete while no
-broker goes down and no link is cut or loses; it tells nobody twice while brokers keep their
+broker goes down and no link is cut or loses; it delivers no event twice while brokers keep their
 memory. The intermediary owes a durable subscriber everything through crashes.
-Where faults only delay, an event is due when the faults of that run allow no more delay
-(`Outcome.longest_delay`): the largest delay seen is too short, since what was slower may have come
+If faults only delay, an event is due when the faults of that run allow no more delay
+(`Outcome.longest_delay`): the largest delay seen is too short, since a slower event may have come
 after its subscriber had left. In these systems a subscription stays at its broker: it is known at once.
 Seed k is run k // profiles of profile k % profiles; `run_seed(k)` is all it takes to see it again.
 """

@@ -22,7 +22,7 @@ from tidings.simulation.world import World
 from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
 
 SETTLE = 2.0  # seconds: far more than any path takes
-PAUSE = 0.004  # a client and its broker have answered one another; the next broker has heard nothing
+PAUSE = 0.004  # a client and its broker have answered one another; the next broker has received no message
 
 Heard = tuple[str, str, str]  # client, subscription, event
 
@@ -129,7 +129,7 @@ class Trial:
         return found
 
     def judge(self) -> None:
-        """What was heard is what the oracle says, each once."""
+        """The deliveries are those of the oracle, each once."""
         heard = self.heard()
         missing, extra = self.expected - heard, heard - self.expected
         assert not missing, f"nobody told {sorted(missing)[:5]}"
@@ -146,7 +146,7 @@ class Trial:
         return minimal_subtree(self.overlay, ends)
 
     def routing_tables(self) -> dict[str, int]:
-        """What each broker still holds for others."""
+        """State that each broker still holds for others."""
         sizes = {}
         for name, node in self.world.nodes():
             routing = node.slots["routing"]

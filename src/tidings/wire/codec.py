@@ -3,9 +3,9 @@
 A frame is `length (4 bytes) | version (1) | CRC32C of version and body (4) | body`, numbers
 big-endian, where `length` counts everything after itself and the body is one message in
 MessagePack. Rules
-- Nothing is decoded before its length is within bounds and its checksum is right.
-- A frame that is not ours is a `WireError` that says what is wrong; the link it came on is closed,
-  since after one bad frame nobody knows where the next begins.
+- A frame is decoded only if its length is within bounds and its checksum is right.
+- A foreign frame is a `WireError` that says what is wrong; the link it came on is closed,
+  since after one bad frame the start of the next is unknown.
 - A broker reads its own version and the one before.
 """
 
@@ -43,7 +43,7 @@ def not_ours(error: Exception) -> WireError:
 
 
 class _Told(Message, frozen=True, tag="Deliver"):
-    """A `Deliver` whose event is in bytes already; the same on the wire."""
+    """A `Deliver` with an event that is encoded already; the same on the wire."""
 
     ref: int
     tag: int
@@ -78,7 +78,7 @@ class Codec:
         self.max_frame = max_frame
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
-        self.decode_raw = decoder.decode  # the message of a frame whose checksum is right; raises `NOT_OURS`
+        self.decode_raw = decoder.decode  # the message of a frame with a right checksum; raises `NOT_OURS`
         self._last_event: Event | None = None  # encoded once for all who are told of it, one after the other
         self._last_raw = b""
         self._last_events: tuple[Event, ...] | None = None
@@ -151,7 +151,7 @@ class Codec:
         return self.decode_body(body)
 
     def decode_body(self, body: memoryview | bytes) -> Message:
-        """The message of a frame whose checksum is right."""
+        """The message of a frame with a right checksum."""
         try:
             message: Message = self.decode_raw(body)
         except NOT_OURS as error:

@@ -1,1 +1,1 @@
-"""The wide world: runs whose sizes, limits, clocks, disks, clients and faults are drawn from one seed."""
+"""The wide world: one seed draws sizes, limits, clocks, disks, clients and faults of a run."""

@@ -1,7 +1,7 @@
 """Everything that a seed decides about a run in the wide world.
 
 Rules
-- Two systems promise that nothing acknowledged is lost: `tidings` and `tidings-group`. Of three seeds two are
+- Two systems promise not to lose acknowledged events: `tidings` and `tidings-group`. Of three seeds two are
   the first and one is the second.
 - Limits are shrunk until a short run of small events meets them: a page holds a few entries, a batch a few
   events, and one event in twenty-five is exactly as large as an event may be.
@@ -66,7 +66,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
     limits: ResourceLimits
     frames: dict[
         str, int
-    ]  # brokers whose frame limit is smaller, which take what others accepted all the same
+    ]  # brokers with a smaller frame limit, which take events that others accepted all the same
     disk_seconds: float
     publishers: dict[str, str]  # client -> broker
     subscriptions: tuple[Subscribing, ...]
@@ -91,7 +91,7 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
     else:
         overlay = random_tree(rng.choice((2, 3, 3, 4)), rng, fan_out=3)
     limits = draw_limits(rng)
-    clients = Random(f"clients/{seed}")  # so that principals change nothing else
+    clients = Random(f"clients/{seed}")  # so that principals do not change the other draws
     publishers = {f"p{number}": rng.choice(overlay.brokers) for number in range(rng.choice((1, 2, 2, 3)))}
     faults, replacements = _faults(overlay, system, rng)
     return Drawn(
@@ -164,7 +164,7 @@ def _subscriptions(overlay: Overlay, rng: Random) -> tuple[Subscribing, ...]:
 
 
 def _with_rights(overlay: Overlay, system: str, rng: Random) -> list[Subscribing]:
-    """Subscribers whose principals may read a part only, or lose their rights, and a consumer of a group."""
+    """Subscribers with principals that may read a part only, or lose their rights, and a consumer of a group."""
     found = []
     if rng.random() < 0.6:
         few = _subscribing("few", overlay, rng, durable=rng.random() < 0.7, at=rng.uniform(0.6, 1.2))
@@ -262,5 +262,5 @@ def _shifted(incident: Incident, rng: Random) -> Incident:
 
 
 def _set_by(rng: Random) -> float:
-    """A machine whose disk is replaced often has a wall clock that is wrong as well."""
+    """A machine with a disk that is often replaced has a wall clock that is wrong as well."""
     return rng.choice((0.0, rng.uniform(-3600.0, 0.0), rng.uniform(0.0, 3600.0)))

@@ -41,7 +41,7 @@ class Rules:
         self.brokers = frozenset(brokers)
         self.build = build  # a gate: client, principal, guard, say, hand_in, held
         self.sent: Callable[[Principal, Message], None] = lambda principal, message: None
-        self.hostile: frozenset[str] = frozenset()  # clients whose messages must cost little
+        self.hostile: frozenset[str] = frozenset()  # clients with messages that must cost little
         self._guards: dict[str, Guard] = {}
 
     def guard(self, broker: str, clock: Callable[[], float]) -> Guard:

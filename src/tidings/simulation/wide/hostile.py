@@ -1,7 +1,7 @@
 """A hostile client: sends well-formed messages with extreme values and foreign names, and never reads.
 
-Every message that a client may send is built field by field from its declared type. What comes back is looked at by
-the observer only: a hostile client acknowledges nothing and gives credit without end.
+Every message that a client may send is built field by field from its declared type. Only the observer looks at the
+answers: a hostile client never acknowledges and gives credit without end.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Hostile:
         return self._at
 
     def check(self) -> None:
-        """A hostile client promises nothing."""
+        """A hostile client makes no promise."""
 
     def _look(self, message: Any) -> None:
         if type(message) is msg.Deliver:

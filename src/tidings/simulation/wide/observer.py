@@ -1,12 +1,12 @@
 """The omniscient observer: sees every disk, every delivery and every acknowledgement, and checks after each step.
 
 Rules
-- An acknowledged event that is owed to a subscription is in some log on some disk. Where a lone broker's disk is
-  replaced, the events (and the subscriptions) whose only copy was on it are forgiven, and nothing else.
+- An acknowledged event that is owed to a subscription is in some log on some disk. If a lone broker's disk is
+  replaced, only the events (and the subscriptions) that had their only copy on it are forgiven.
 - A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the same
   event at every member.
 - No honest machine makes a frame over the limit, or asks its disk for more than a page.
-- A user that was disabled while it was connected is sent nothing more, and nothing more is accepted from it.
+- A broker sends no more events to a user that was disabled while connected, and accepts no more from it.
 - Every byte that waits for a subscription, or is unacknowledged, is counted for its principal, and no principal holds
   more than its quota and one event for each of its subscriptions. Looked at every `LOOK_EVERY` steps.
 - The work for each step depends on what changed in it, never on the size of the world.
@@ -62,7 +62,7 @@ class Observer:
         self._majority = len(brokers) // 2 + 1
         self._logs: dict[str, dict[int, Identity]] = {name: {} for name in brokers}
         self._tails: dict[str, dict[int, bytes]] = {name: {} for name in brokers}
-        self._copies: dict[Identity, set[str]] = {}  # brokers whose log holds it
+        self._copies: dict[Identity, set[str]] = {}  # brokers that have it in their log
         self._lost: set[Identity] = set()  # its only copy was on a disk that was replaced
         self._group_log: dict[int, Identity] = {}
         self._group_committed = 0
@@ -270,7 +270,7 @@ class Observer:
         ]
 
     def lasting(self, name: str) -> set[int]:
-        """Offsets in the log of a broker whose events live forever."""
+        """Offsets of the events in the log of a broker that live forever."""
         return {
             offset
             for offset, identity in self._logs[name].items()

@@ -51,12 +51,12 @@ from tidings.simulation.world import World
 
 PAGE_SECONDS = 0.05  # to ask for a page and get it, over a few links
 CONNECTED_SECONDS = 0.3  # that a hostile user is connected when it is disabled
-RETRY_SECONDS = 0.5  # of an application whose subscribe was refused
+RETRY_SECONDS = 0.5  # of an application after a refused subscribe
 NAME = "n"  # of each client's subscription
 
 
 class WideOutcome(msgspec.Struct, kw_only=True):
-    """What came of a run."""
+    """Result of a run."""
 
     seed: int
     system: str
@@ -167,7 +167,7 @@ class WideRun:
             if at > deadline:
                 raise Violation(self._left())
         self._read_logs()
-        self.world.run(self.simulation.now + 2.0)  # nothing more is delivered, nor twice
+        self.world.run(self.simulation.now + 2.0)  # no further delivery, and no duplicate
         self._judge()
 
     def _is_done(self) -> bool:
