@@ -1,7 +1,7 @@
 """Tables and streams of any size on Spark: matching, history checks, sweeps, flows.
 
-It runs on one machine out of the box, and on any Spark cluster unchanged. What a user needs
-is reached from here, and nothing heavy is imported before it is used.
+It runs on one machine out of the box, and on any Spark cluster unchanged. The public names
+are exported here, and heavy modules are imported at their first use.
 """
 
 from __future__ import annotations

@@ -2,7 +2,7 @@
 
 Rules
 - A column is an attribute; a member of a struct is a nested one (`venue.city`). Names have case here,
-  whatever Spark is set to. NULL and NaN are absent.
+  regardless of Spark's setting. NULL and NaN are absent.
 - Booleans, integers, floats, strings and timestamps are values as they are. Anything else (a decimal,
   a date, a timestamp without a time zone, an array) is refused when some filter asks for it; `casts`
   says what to take it for, and the column itself leaves as it came.
@@ -44,7 +44,7 @@ class Leaf(NamedTuple):
 
 
 class Plan(NamedTuple):
-    """What is sent to Python: the kept columns first, then attributes that are not among them."""
+    """Columns sent to Python: the kept columns first, then attributes that are not among them."""
 
     frame: Any
     kept: tuple[Any, ...]  # StructFields, under their own names
@@ -214,7 +214,7 @@ def _types(leaves: dict[str, list[Leaf]]) -> Iterator[tuple[str, Leaf]]:
 
 
 def _notes(about: About, leaves: dict[str, list[Leaf]], casts: dict[str, str]) -> Iterator[str]:
-    """What is legal and looks like a mistake."""
+    """Legal input that looks like a mistake."""
     for name in about.attributes:
         if name == LINEAGE or name == "type":
             if "type" not in leaves and LINEAGE not in leaves:

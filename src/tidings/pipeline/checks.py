@@ -2,9 +2,9 @@
 
 `check_on_spark` is `tidings.history.check` for histories in Parquet that one process cannot hold.
 The properties are the same functions; this engine only decides where their records meet. It
-answers nothing until the first answer is asked for, so that all properties share their passes
-(see `history_plan.py`). What must fit into the memory of one worker: all subscriptions'
-intervals, all that was told of one event, and the notifications of one publisher to one hearer.
+evaluates lazily, at the first request for an answer, so that all properties share their passes
+(see `history_plan.py`). The memory of one worker must hold: all subscriptions'
+intervals, all deliveries of one event, and the notifications of one publisher to one subscriber.
 
 Large histories are sieved first (`history_sieve.py`): what cannot break a property is set aside by
 arithmetic on arrays, and the properties judge the rest.
@@ -118,7 +118,7 @@ class SparkEngine:
         self._held: dict[int, list[bytes]] = {}
         self._check = uuid4().hex
 
-    # What `relations.Engine` asks for
+    # Interface of `relations.Engine`
 
     def facts(self, kind: type[Any]) -> Node:
         if kind not in self._facts:
@@ -126,7 +126,7 @@ class SparkEngine:
         return self._facts[kind]
 
     def is_empty(self, table: Node) -> bool:
-        """Known from the first scan: facts are counted, and without a key nothing is superseded."""
+        """Known from the first scan: facts are counted, and without a key no event is superseded."""
         if table.how == "facts":
             return self._history.count([table.output]) == 0
         if table.output is Keyed:
@@ -209,7 +209,7 @@ class SparkEngine:
         return largest
 
     def _suspected(self, wanted: Wanted) -> Wanted:
-        """Sieve, once; the rest is asked of the suspects' rows alone, and of nobody if there are none."""
+        """Sieve, once; the other passes read only the suspects' rows, and do not run without suspects."""
         if self._sieved is None:
             self._say("looking for suspects")
             self._sieved = sieve(self._history, self._asked())
@@ -275,7 +275,7 @@ class SparkEngine:
         return frame.drop("place").mapInArrow(lambda batches: bucket.judged(orders, batches), bucket.OUTPUT)
 
     def _arriving(self, stage: Stage, origin: Stage, frame: Any, carried: bool) -> Any:
-        """What this stage reads of an earlier one, and (once) the answers that travel through."""
+        """Input of this stage from an earlier one, and (once) the answers that travel through."""
         from pyspark.sql import functions as sql
 
         tags = [tag for tag, (_, came_from) in stage.arriving.items() if came_from is origin]

@@ -1,9 +1,9 @@
 """From a table of subscriptions to a compiled one: every row is compiled or rejected with its reason.
 
 A table of subscriptions has the columns `id` (string or integer) and `filter` (text); it may have
-`subscriber` (string) and `dialect` (`tidings`, the default, or `cesql`). Nothing is dropped
-silently: a filter that does not parse or can never be true, a missing id or filter, and an id that
-was there before are all rejects.
+`subscriber` (string) and `dialect` (`tidings`, the default, or `cesql`). No row is dropped
+silently: a filter that does not parse or can never be true, a missing id or filter, and a
+duplicate id are all rejects.
 """
 
 from __future__ import annotations
@@ -32,14 +32,14 @@ class Rejected(NamedTuple):
 
 
 class Compiled(NamedTuple):
-    """What a table of subscriptions comes to: `ids[handle]` and `subscribers[handle]` name a filter."""
+    """A compiled table of subscriptions: `ids[handle]` and `subscribers[handle]` name a filter."""
 
     matcher: Any
     ids: Any  # pyarrow.Array
     subscribers: Any  # pyarrow.Array, or None when the table has no such column
     rejected: list[Rejected]
     attributes: frozenset[str]  # that some filter asks for
-    folded: frozenset[str]  # the same of dialect cesql, whose names have no case; in lower case
+    folded: frozenset[str]  # the same of dialect cesql, which ignores the case of names; in lower case
 
 
 class Reading:

@@ -1,11 +1,11 @@
 """Spark's Python daemon, with everything that matching needs imported before it forks.
 
-Spark ends Python workers that were idle for a minute. A new one is a fork of the daemon, so what the
-daemon has imported costs it nothing: without this, NumPy, Arrow and the compiled kernels take every new
-worker between one and two seconds. Nothing may be printed here: Spark reads the daemon's first words.
+Spark ends Python workers that were idle for a minute. A new one is a fork of the daemon, so modules that the
+daemon has imported are free for it: without this, NumPy, Arrow and the compiled kernels take every new
+worker between one and two seconds. This module must not print: Spark reads the daemon's first output.
 
 A job that has seen enough rows (`show`, `limit`) closes the sockets of its workers. Spark's daemon prints a
-traceback for each of them, although nothing failed; here such a worker ends without one.
+traceback for each of them, although there is no error; here such a worker ends without one.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any
 
-HUNG_UP = 1  # exit code of a worker whose job closed the socket: the daemon starts no other job on it
+HUNG_UP = 1  # exit code of a worker after its job closed the socket: the daemon starts no other job on it
 
 
 def quiet(worker: Callable[..., int]) -> Callable[..., int]:

@@ -1,4 +1,4 @@
-"""What runs in Spark's Python workers: Arrow batches in, Arrow batches out.
+"""Code that runs in Spark's Python workers: Arrow batches in, Arrow batches out.
 
 Rules
 - A worker opens a version once and keeps the last few; tasks and jobs that follow find it open.
@@ -25,7 +25,7 @@ OPEN_MOST = 3  # versions that a worker keeps open
 
 
 class Place(NamedTuple):
-    """Where a worker finds the files of a version."""
+    """Location of the files of a version, for a worker."""
 
     folder: str  # empty: Spark carried them here, under names that begin with `prefix`
     prefix: str = ""
@@ -39,7 +39,7 @@ class Place(NamedTuple):
 
 
 class Job(NamedTuple):
-    """What a worker must know to match batches of one plan."""
+    """Order for a worker to match batches of one plan."""
 
     attributes: tuple[tuple[str, int], ...]  # attribute -> number of the column that holds it
     kept: int  # the first columns, which leave as they came
@@ -82,7 +82,7 @@ class Opened:
 
 
 class Nothing(Opened):
-    """Where no subscription is: rows are looked at all the same, and match nothing."""
+    """Matcher without subscriptions: rows are checked all the same, and none matches."""
 
     def __init__(self, job: Job) -> None:
         import pyarrow as pa

@@ -23,14 +23,14 @@ class Files:
         return bool(system.exists(place))
 
     def names(self, path: str) -> list[str]:
-        """What a folder holds, sorted; nothing when it is not there."""
+        """Entries of a folder, sorted; none when the folder is missing."""
         system, place = self._open(path)
         if not system.exists(place):
             return []
         return sorted(status.getPath().getName() for status in system.listStatus(place))
 
     def stamps(self, path: str) -> list[tuple[str, int, int]]:
-        """(path, size, time of change) of every file below; nothing when it is not there."""
+        """(path, size, time of change) of every file below; none when the folder is missing."""
         system, place = self._open(path)
         if not system.exists(place):
             return []
@@ -55,7 +55,7 @@ class Files:
         stream.close()
 
     def rename(self, path: str, target: str) -> None:
-        """Move a folder to where nothing is yet."""
+        """Move a folder to a new path."""
         system, place = self._open(path)
         goal = self._jvm.org.apache.hadoop.fs.Path(target)
         system.mkdirs(goal.getParent())

@@ -1,12 +1,12 @@
-"""What a source, a table of subscriptions and a sink of a flow can be: registries, open to more.
+"""Kinds of sources, tables of subscriptions and sinks of a flow: registries, open to more.
 
 A kind is its settings (a msgspec Struct: unknown keys and wrong types are told with their place in
 the file), which of them are paths, and functions that open it. `KINDS["sources"]["mine"] = Kind(…)`
 adds one; a flow that names it can then be read, checked, explained and run like any other.
 
-- A source opens as a streaming DataFrame. Where text may be malformed, the column `CORRUPT` holds
-  the text of rows that could not be read, so that they reach the problems and not the void.
-- A sink opens as something that publishes a batch once (see `sink.py`): `is_published(batch)` and
+- A source opens as a streaming DataFrame. If text may be malformed, the column `CORRUPT` holds
+  the text of rows that could not be read, so that they become problems and are not lost.
+- A sink opens as an object that publishes a batch once (see `sink.py`): `is_published(batch)` and
   `publish(frame, batch)`.
 """
 
@@ -61,7 +61,7 @@ class Subscribers(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Parquet with the columns id, filter and perhaps subscriber and dialect, or a compiled table."""
 
     path: str
-    compiled: str | None = None  # where compiled tables are kept; needed where machines share nothing else
+    compiled: str | None = None  # folder of compiled tables; needed if machines share no other folder
 
 
 class FileSink(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):

@@ -1,4 +1,4 @@
-"""What happened to each batch of a flow: a JSON line each, and counters for Prometheus."""
+"""Metrics of each batch of a flow: a JSON line each, and counters for Prometheus."""
 
 from __future__ import annotations
 

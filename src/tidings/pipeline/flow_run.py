@@ -46,7 +46,7 @@ class Running:
         self._stopping.set()
 
     def wait(self) -> None:
-        """Until every query has ended or a stop was asked for. What went wrong is raised."""
+        """Wait until every query has ended or a stop was requested. Raises the error of a failed query."""
         while not self._stopping.wait(POLL_SECONDS):
             if any(query.exception() is not None for query in self._queries):
                 break
@@ -173,7 +173,7 @@ def _let_commit(query: Any, finished: int | None) -> None:
 
 
 def _unreadable(frame: Any, columns: Sequence[str]) -> Any:
-    """The rows whose text is malformed, with what could be read of them and the text itself."""
+    """The rows with malformed text: their readable part and the text itself."""
     from pyspark.sql import functions as sql
 
     bad = frame.where(sql.col(CORRUPT).isNotNull())
@@ -196,7 +196,7 @@ def _options(match: Match) -> Options:
 
 
 def _told(flow: Flow, match: str, error: Any) -> TidingsError:
-    """What Spark said, in a line; the file where there is one."""
+    """Spark's error in a line, with the file if there is one."""
     text = str(error)
     line = first_line(error)
     for mark in ("FAILED_READ_FILE", "PATH_NOT_FOUND", "is not a Parquet file"):

@@ -4,8 +4,8 @@ Rules
 - Every key is known or an error, every value has its type or an error, and every error says where in
   the file it is. Names in `matches` and `sinks` must lead somewhere.
 - Relative paths are relative to the file. `${name}` in a text is a parameter: its default stands in
-  `[parameters]`, and whoever runs the flow may give another value.
-- What a source or a sink can be is a registry (`flow_kinds.py`), so that more kinds can be added.
+  `[parameters]`, and a run may give another value.
+- The kinds of sources and sinks are a registry (`flow_kinds.py`), so that more kinds can be added.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class Match(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     output: Literal["lists", "pairs"] = "pairs"
     keep: list[str] | None = None  # columns of the events in the answer; all
     casts: dict[str, str] = {}
-    unmatched: bool = False  # with output "lists": also events that match nothing
+    unmatched: bool = False  # with output "lists": also events without a match
     schedule: str | None = None
 
 
@@ -50,7 +50,7 @@ class Part(msgspec.Struct):
 
     kind: str
     settings: Any
-    of: str = ""  # of a sink: the match whose rows it takes
+    of: str = ""  # of a sink: the match that gives its rows
 
 
 class Flow(msgspec.Struct, kw_only=True):
@@ -77,7 +77,7 @@ TOP: Final = ("name", "checkpoint", "parameters", *TABLES)
 
 
 def read_flow(file: Path | str, parameters: Mapping[str, str] | None = None) -> Flow:
-    """The flow of a file; whatever is wrong with it is a `SettingsError` with its place."""
+    """The flow of a file; every error in it is a `SettingsError` with its place."""
     file = Path(file)
     try:
         text = file.read_text()

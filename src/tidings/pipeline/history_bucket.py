@@ -1,8 +1,8 @@
-"""What a worker does with one bucket of a history: the properties' own functions, over lists.
+"""Work of a worker on one bucket of a history: the properties' own functions, over lists.
 
 Rows come in as Arrow batches: facts as narrow rows, tables of earlier passes as encoded records.
 Out go records for later passes, and for each property the number of its violations and the first.
-What an earlier pass has answered travels through. A history that cannot be judged becomes a row
+Answers of an earlier pass travel through. A history that cannot be judged becomes a row
 that says why, since an exception would arrive at the driver as a page of text.
 """
 
@@ -35,14 +35,14 @@ _encode = msgspec.msgpack.encode
 
 @dataclass
 class Orders:
-    """What a worker needs to know of its stage; sent once for each stage."""
+    """Orders of a stage for its workers; sent once for each stage."""
 
     check: str  # names the check that this belongs to: what is held is prepared once for each
     answers: list[Node]
     leaving: list[tuple[int, Node, Home]]
     kept: list[Node]
     largest: list[tuple[Node, Callable[[Any], float | None]]]
-    arriving: dict[int, Node]  # tag -> whose records
+    arriving: dict[int, Node]  # tag -> origin of the records
     held: Any = None  # a broadcast of {node id: encoded records}
 
     @classmethod
@@ -62,7 +62,7 @@ class Bucket:
 
 
 class _Held:
-    """What this process holds for the check it works on: prepared by the first bucket."""
+    """State of this process for the present check: prepared by the first bucket."""
 
     def __init__(self) -> None:
         self.check = ""
@@ -140,7 +140,7 @@ class _Making:
 
     def _made(self, node: Node) -> list[Any]:
         if node in self._came:
-            return []  # nothing of it came into this bucket
+            return []  # this bucket received none of its records
         if node.how == "facts":
             return self._bucket.facts.get(node.output, [])
         assert node.make is not None

@@ -39,7 +39,7 @@ class Claims(NamedTuple):
 
 
 class Lanes:
-    """The intervals, and the filters of those that something can be owed to."""
+    """The intervals, and the filters of those that may be owed an event."""
 
     def __init__(self, intervals: Iterable[Interval], hearer: str) -> None:
         held = sorted(intervals, key=lambda i: (i.run, i.process, i.subscription, i.start, i.end))

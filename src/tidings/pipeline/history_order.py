@@ -75,7 +75,7 @@ def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noq
 
 
 def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
-    """Unsettled claims with something told before and after them, while the subscription stood."""
+    """Unsettled claims with a delivery before and after them, while the subscription stood."""
     since = lanes.since[held["interval"]]
     found = np.zeros(len(source), bool)
     if not (held["kind"] == OPEN).any():

@@ -1,4 +1,4 @@
-"""Which passes over a history a check needs: tables as a graph, cut where records must move.
+"""Plan of the passes over a history for a check: tables as a graph, cut where records must move.
 
 Records meet in *buckets*: all records with equal values in the columns of a *home* are in one
 bucket. A table has a home when its groups can be made there; facts, and what is made of them
@@ -44,7 +44,7 @@ class Node:
 
     @property
     def moving(self) -> tuple[Node, ...]:
-        """The inputs whose records must be in the same bucket as this node's."""
+        """The inputs with records that must be in the same bucket as this node's."""
         held = set(self.held)
         return tuple(node for node, _ in self.inputs if node not in held)
 
@@ -64,7 +64,7 @@ def is_of_streams(node: Node) -> bool:
 
 
 class Places:
-    """Where each table is made."""
+    """Stage that makes each table."""
 
     def __init__(self, homes: Iterable[Home]) -> None:
         self._homes = tuple(homes)
@@ -138,7 +138,7 @@ class Stage:
 
 @dataclass
 class Wanted:
-    """What is asked of one run over the history."""
+    """Questions for one run over the history."""
 
     answers: list[Node] = field(default_factory=list)
     kept: list[Node] = field(default_factory=list)

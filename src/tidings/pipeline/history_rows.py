@@ -41,7 +41,7 @@ KINDS: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Loss: ("drop", "dead"),
     Install: ("view",),
 }
-# What a row of each kind carries beside run, time, process and op: in the open, or packed.
+# Columns of a row of each kind beside run, time, process and op: in the open, or packed.
 OPEN: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Operation: ("subscription",),
     Publishing: ("source", "event", "sequence"),
@@ -112,7 +112,7 @@ class History:
         self._sizes = {row["op"]: row["count"] for row in found}
 
     def forget(self) -> None:
-        """Nothing more is asked."""
+        """No further question follows."""
         self._frame.unpersist()
 
     def narrow(self, kinds: Collection[type[Any]], home: tuple[str, ...]) -> Any:
@@ -298,7 +298,7 @@ _UNREADABLE: Final = ("FAILED_READ_FILE", "PATH_NOT_FOUND", "Parquet", "parquet"
 
 
 def _first_line(text: str) -> str:
-    """What Spark says is wrong, without the names of its classes."""
+    """Spark's error message, without the names of its classes."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     line = next((line for line in lines if any(mark in line for mark in _UNREADABLE)), lines[0])
     return line[line.find("[") :] if "[" in line else line

@@ -1,12 +1,12 @@
-"""What a worker does in the sieve: a bucket of a history as arrays, and who looks suspicious in it.
+"""Work of a worker in the sieve: a bucket of a history as arrays, and its suspects.
 
 Rules
-- Suspicion is cheap and never too small: whatever a property's own functions would call a violation
-  is suspected here. What they would let pass may be suspected too; they are asked about it later.
+- Suspicion is cheap and complete: every violation by a property's own functions
+  is suspected here. Legal rows may be suspected too; the properties judge them later.
 - This pass is by event: every notification is placed in its interval, its event's content is put to
-  the compiled matcher once, and claims that nothing settles are judged by the rules of delivery. The
+  the compiled matcher once, and unsettled claims are judged by the rules of delivery. The
   second one (`history_order.py`) is by hearer and source.
-- What cannot be handled as arrays (a hash that two events share, attributes that are no JSON) makes the
+- Input that cannot be handled as arrays (a hash that two events share, attributes that are no JSON) makes the
   bucket give up with the reason; then everything is judged by the properties themselves.
 """
 
@@ -42,7 +42,7 @@ Doubt = tuple[int, str, float, float, float, float]  # interval, source, publish
 
 @dataclass
 class Asked:
-    """What the sieve is to look for."""
+    """Targets of the sieve."""
 
     check: str
     hearer: str
@@ -60,7 +60,7 @@ class Asked:
 
 
 class Findings(msgspec.Struct, array_like=True):
-    """What a bucket has found; all buckets' together decide what is judged again."""
+    """Findings of a bucket; those of all buckets together decide what is judged again."""
 
     suspects: list[Suspect] = []
     doubts: list[Doubt] = []  # claims to be judged when the largest delay is known
@@ -106,7 +106,7 @@ class Events(NamedTuple):
     sequence: Numbers
     lifetime: Times
     ends: Times
-    run: Numbers  # -1: nobody subscribed in that run
+    run: Numbers  # -1: that run has no subscription
 
 
 class Bucket:
@@ -147,7 +147,7 @@ class Bucket:
         return np.concatenate(found)
 
     def _told(self) -> Told:
-        """The notifications with which nothing is wrong by themselves; the others are suspects."""
+        """The notifications without an error by themselves; the others are suspects."""
         lanes, events = self.lanes, self.events
         time = _floats(self.told.column("time"))
         lane = _lanes_of(self.told, lanes)
@@ -256,7 +256,7 @@ class Bucket:
         )  # fmt: skip
 
     def _streamed(self, told: Told) -> Any:
-        """What the second pass must know of the notifications."""
+        """Input of the second pass from the notifications."""
         import pyarrow as pa
 
         own = self.told.column("sequence").take(pa.array(told.rows))

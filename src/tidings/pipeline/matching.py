@@ -2,8 +2,8 @@
 
 Rules
 - The answer is the embedded matcher's, row by row: the same table, the same kernels, on Arrow batches.
-- Nothing is skipped silently. Subscriptions that cannot be compiled and rows that cannot be matched
-  are in `rejects`, with the reason; what looks like a mistake and is legal is told by `explain()`.
+- No row is skipped silently. Subscriptions that cannot be compiled and rows that cannot be matched
+  are in `rejects`, with the reason; `explain()` reports legal input that looks like a mistake.
 - A table that fits is held by every executor, mapped into memory once a machine (`everywhere`). One
   that does not is cut into cells of the attribute space (`partitioned`): a subscription goes to all
   cells in which an event of it may lie, an event to the one cell it lies in; so no pair is found twice.
@@ -41,7 +41,7 @@ REJECT_COLUMNS = "what string, id string, reason string, text string"
 
 
 class Options(NamedTuple):
-    """What the caller wants of the answer."""
+    """Form of the answer that the caller asks for."""
 
     output: str = "lists"
     keep: tuple[str, ...] | None = None
@@ -82,7 +82,7 @@ class Matched:
         return None if self._written is None else self._written(folder)
 
     def explain(self) -> str:
-        """What was chosen and why, what was left out, and what looks like a mistake."""
+        """The chosen strategy and its reasons, the rejects, and input that looks like a mistake."""
         lines = [f"strategy: {self.strategy}", *(f"  {reason}" for reason in self.reasons)]
         if self.version is not None:
             about = self.version.about
@@ -112,11 +112,11 @@ def match(
 
     `subscriptions` is a DataFrame with the columns `id`, `filter` and optionally `subscriber` and
     `dialect`; a path to the same as Parquet; or a compiled `Table` (or its folder), at `version` or at
-    its latest. Columns and nested columns of `events` are attributes; `casts` says what to take a
-    column for whose type is no attribute's ({"price": "double"}).
+    its latest. Columns and nested columns of `events` are attributes; `casts` gives a type for a
+    column of a type that no attribute has ({"price": "double"}).
 
     `output`: one row an event with the list of its subscriptions, or one row for each pair; `keep`: the
-    columns of the events in the answer (all); `unmatched`: whether lists hold events that match nothing.
+    columns of the events in the answer (all); `unmatched`: whether lists hold events without a match.
     `bad_rows`: rows that cannot be matched are rejects, or fail the job.
 
     `strategy` is chosen by size: every executor holds the table up to `most_mb` (a quarter of the
@@ -175,7 +175,7 @@ def written_by_workers(
 
 
 def job_of(planned: Plan, about: About, options: Options) -> Job:
-    """What the workers are told."""
+    """Orders for the workers."""
     pairs = options.output == "pairs"
     return Job(
         attributes=planned.attributes,
@@ -266,7 +266,7 @@ def answer_schema(planned: Plan, about: About, job: Job) -> Any:
 
 
 def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[Place, str]:
-    """Where workers find the files, and a line that says why there."""
+    """Location of the files for workers, and a line that says why there."""
     if spark.sparkContext.master.startswith("local"):
         return Place(
             str(version.folder.resolve())
@@ -342,7 +342,7 @@ def quoted(name: str) -> str:
 def _sampled(batch: Any, number: int) -> Iterator[Event]:
     from tidings.matching.columnar.batches import event_of
 
-    with suppress(UnicodeError, OverflowError):  # a poison row teaches nothing; matching will tell of it
+    with suppress(UnicodeError, OverflowError):  # skip a poison row in the sample; matching will report it
         yield event_of(batch, number)
 
 

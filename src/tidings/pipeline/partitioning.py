@@ -231,7 +231,7 @@ def _place(spark: Any, folder: Path, number: int, *, shared: bool) -> Place:
 
 
 def _together(abouts: dict[int, About], rows: Any, rejected: int) -> About:
-    """What all cells hold; `bytes` is the largest one's."""
+    """Total of all cells; `bytes` is the largest one's."""
     kinds: dict[str, str] = {}
     for about in abouts.values():
         for name, some in about.kinds.items():

@@ -119,7 +119,7 @@ class _File:
 
 
 def local_folder(path: str) -> Path | None:
-    """The path as a folder of this file system; None when it is elsewhere."""
+    """The path as a folder of this file system; None for another file system."""
     if path.startswith("file:"):
         path = "/" + path.removeprefix("file:").lstrip("/")
     return None if ":" in path.split("/", 1)[0] else Path(path).absolute()

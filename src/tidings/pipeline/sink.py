@@ -8,9 +8,9 @@ Rules
 - A batch is written aside and moved into place in one step. A batch that is replayed after a crash
   and is in place already is not written again, if it comes from the same offsets; if it does not, the
   checkpoint is not the one that wrote it, and going on would lose events: an error.
-- The key is the query's own id with the batch's number. A lost checkpoint starts a new query, whose
-  batches are numbered from 0 again: it is refused where another query's batches are, because it would
-  write their events a second time.
+- The key is the query's own id with the batch's number. A lost checkpoint starts a new query, which
+  numbers its batches from 0 again: it is refused if another query's batches are there, because it
+  would write their events a second time.
 - The one step is a rename of a folder. Disks and HDFS do it whole; most object stores do not.
 """
 
@@ -30,7 +30,7 @@ VERSION_LINE = b"v"  # how every file of Spark's logs begins
 
 
 class Counts(NamedTuple):
-    """What a batch holds."""
+    """Content of a batch."""
 
     rows: int
     matches: int
@@ -38,7 +38,7 @@ class Counts(NamedTuple):
 
 
 class Checkpoint:
-    """What Spark's checkpoint says of a query."""
+    """Metadata of a query in Spark's checkpoint."""
 
     def __init__(self, files: Files, path: str) -> None:
         self._files, self.path = files, path.rstrip("/")
@@ -147,7 +147,7 @@ class ParquetSink:
         self._into_place(staged, batch)
 
     def publish_parts(self, written: Callable[[str], Any], batch: int) -> Counts | None:
-        """The same, written by the workers; None when they cannot, or have nothing to write."""
+        """The same, written by the workers; None when they cannot, or have no rows to write."""
         staged = f"{self.output}/_staged/{self.run}-{batch}"
         folder = local_folder(staged)
         frame = None if folder is None else written(str(folder))

@@ -1,4 +1,4 @@
-"""Which strategy, by size: does a whole table fit beside everything else on every machine?"""
+"""Choice of the strategy by size: does a whole table fit beside everything else on every machine?"""
 
 from __future__ import annotations
 

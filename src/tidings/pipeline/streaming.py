@@ -6,7 +6,7 @@
 - Subscriptions come from a compiled `Table`, to which anyone may publish versions meanwhile, or from
   Parquet files, which are looked at before each batch and compiled anew when they changed.
 - Rows that cannot be matched are in the output like the others, with no subscription and with their
-  `problem`: nothing is lost, and one pass does it all.
+  `problem`: no row is lost, and one pass is enough.
 """
 
 from __future__ import annotations
@@ -36,7 +36,7 @@ from tidings.pipeline.tables import Table, Version, spark_frame
 
 
 class Batch(NamedTuple):
-    """What happened to a batch."""
+    """Result of a batch."""
 
     number: int
     version: int
@@ -49,7 +49,7 @@ class Batch(NamedTuple):
 class Subscriptions:
     """The table that a stream is matched with, as it stands at each batch.
 
-    What is compiled here is kept in the folder, or beside the checkpoint, so that versions go on
+    Compiled tables are kept in the folder, or beside the checkpoint, so that versions go on
     counting after a restart: a row's `version` means one thing for ever.
     """
 

@@ -51,7 +51,7 @@ class Done(NamedTuple):
 
 
 class Answer(NamedTuple):
-    """What a worker says of one point."""
+    """A worker's result for one point."""
 
     place: int
     result: str | None
@@ -91,12 +91,12 @@ def sweep(
                     found[answer.place] = _done(texts[answer.place], answer)
                     tell(1)
         finally:
-            store.flush()  # also when somebody stops it
+            store.flush()  # also after an interrupt
     return [found[place] for place in range(len(points))]
 
 
 def results(done: Sequence[Done]) -> list[Any]:
-    """The results of a sweep in which nothing failed; otherwise an error that names the points."""
+    """The results of a sweep without failures; otherwise an error that names the points."""
     failed = [each for each in done if each.error is not None]
     if failed:
         first = failed[0]
@@ -128,7 +128,7 @@ def _run_one(run: Callable[..., Any], place: int, text: str) -> Answer:
     began = time.monotonic()
     try:
         result = json.dumps(run(*json.loads(text)))
-    except Exception as error:  # whatever it is, it belongs to this point
+    except Exception as error:  # any error belongs to this point
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno} of {Path(where.filename).name})"
         return Answer(place, None, problem, time.monotonic() - began)
@@ -179,7 +179,7 @@ def _answers(launch: Launch, name: str, left: list[Task], slots: int) -> Iterato
 def _pack_size(waiting: int, slots: int, seconds: float | None) -> int:
     if seconds is None:
         return 1
-    fair = max(1, waiting // (2 * slots))  # the last packs are small, so that nobody waits for one
+    fair = max(1, waiting // (2 * slots))  # the last packs are small, so that no worker idles long
     return min(fair, max(1, int(PACK_SECONDS / max(seconds, 1e-6))))
 
 

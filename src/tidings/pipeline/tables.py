@@ -1,4 +1,4 @@
-"""Compiled subscriptions as versioned files, mapped into memory by whoever matches.
+"""Compiled subscriptions as versioned files, mapped into memory by matchers.
 
   FOLDER/v00000007/table        the matching table (see `matching.columnar.files`)
   FOLDER/v00000007/names.arrow  column `id`, and `subscriber` when known, by handle
@@ -9,7 +9,7 @@ Rules
 - A version is complete or not there: it is made beside its place and renamed into it.
 - A version never changes. A newer one has a higher number; readers that work with an older one
   go on undisturbed, and the last few are kept for them.
-- All processes of one machine share one copy in memory. Where machines share no folder, Spark
+- All processes of one machine share one copy in memory. If machines share no folder, Spark
   carries the files of a version to each of them, once.
 """
 
@@ -36,7 +36,7 @@ _version_name = re.compile(r"v(\d{8})")
 
 
 class About(msgspec.Struct):
-    """What a version holds."""
+    """Content of a version."""
 
     version: int
     subscriptions: int
@@ -119,7 +119,7 @@ class Table:
         return Version(self._place(number))
 
     def _write(self, compiled: Compiled, draft: Path, note: str) -> int:
-        """Whoever renames first has the number; another writer takes the next."""
+        """The first writer to rename has the number; another writer takes the next."""
         number = (self.numbers() or [0])[-1] + 1
         write_version(compiled, draft, number, note)
         while True:

@@ -1,11 +1,11 @@
 """Filling an archive from the brokers' logs, exactly once: the archive itself says how far it is.
 
 Rules
-- Each log is read on from its place in the archive. Files and the new place become the archive's state in one
-  step; then the broker is told that the log need not hold what lies before it. A crash anywhere repeats
-  nothing and skips nothing.
-- The broker holds what is to come: what the policy names is in the log until it is archived, whatever its
-  lifetime. A hold that was lost is an error when there is a policy: nobody can tell what went by.
+- Each log is read on from its archived offset. Files and the new offset become the archive's state in one
+  step; then the archiver releases the log before that offset at the broker. A crash at any point repeats
+  no event and skips none.
+- The broker holds the events to come: events that the policy accepts stay in the log until they are archived,
+  with any lifetime. A lost hold is an error when there is a policy, because missed events cannot be known.
 - With `release`, what lives forever leaves the log once it is archived, so that a broker's disk and memory do
   not grow for ever. Then only subscriptions `since="forever"` hear it, from the archive.
 """
@@ -32,7 +32,7 @@ NOTHING = "FALSE"  # a hold for its place alone: what lives forever stays by its
 
 
 class Progress(NamedTuple):
-    """What one step did."""
+    """Result of one step."""
 
     log: str
     upto: int

@@ -2,13 +2,13 @@
 
 Rules
 - Only the files and row groups that may hold an event for one of the filters are read (`archive/pruning.py`).
-- The answer is the matcher's, on the columns of the archive; rows whose attributes the columns do not hold are
+- The answer is the matcher's, on the columns of the archive; rows with attributes outside the columns are
   matched from the whole event.
-- A task reads files, matches, and hands on what somebody wants: no other row goes through Spark. Only where types
-  are asked for, or the subscriptions are too many for one machine, are rows handed to `match`.
-- `places` says how far each log was in the archive. Whoever subscribes with `since=places` at a broker goes on
-  from there: up to the places from here, beyond them live. Open that subscription first (a durable one), then
-  catch up: what the log lets go of meanwhile is in the archive by then.
+- A task reads files, matches, and passes only matching rows through Spark. If types
+  are asked for, or the subscriptions are too many for one machine, all rows are handed to `match`.
+- `places` holds the archived offset of each log. A subscriber with `since=places` at a broker goes on
+  from there: events up to the places come from here, events beyond them live. Open that subscription first (a
+  durable one), then catch up: events that the log drops meanwhile are in the archive by then.
 """
 
 from __future__ import annotations
@@ -228,7 +228,7 @@ def _frame(spark: Any, found: Sequence[Piece], state: State, after: dict[str, in
 
 
 def evened(batch: Any, log: str, kinds: Mapping[str, str], after: int, *, whole: bool) -> Any:
-    """A batch with all columns of the archive, whatever its file has."""
+    """A batch with all columns of the archive, also those that its file lacks."""
     import pyarrow as pa
     import pyarrow.compute as compute
 

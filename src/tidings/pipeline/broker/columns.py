@@ -12,7 +12,7 @@
 Rules
 - A declared schema is a choice: attributes without a column are left out, unless `_rest` is among the columns.
 - A value that does not fit its column is an error that names the event and the attribute; with `_rest` it goes
-  there, and its column is NULL. A number fits a wider column of numbers, and nothing else fits another kind.
+  there, and its column is NULL. A number fits a wider column of numbers; no other value fits another kind.
 - An inferred schema has what a sample of the events has, and always `_rest`: what comes later is not lost.
 """
 
@@ -332,7 +332,7 @@ def _spark_type(kind: Any) -> str:
 
 # -- from rows to events -------------------------------------------------------------------------
 
-_UNWRITTEN = ("_log", "_offset", "_accepted")  # where an event was; it will be elsewhere
+_UNWRITTEN = ("_log", "_offset", "_accepted")  # position in the old log; the new log assigns another
 
 
 def event_of(row: Mapping[str, Any], *, source: str, id: str, topic: str | None, lifetime: float) -> Event:

@@ -26,7 +26,7 @@ SAID = "topic = 'subscriptions/#'"
 
 
 class _Broker(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """Whom to go to, and as whom. Secrets stand in files."""
+    """Broker connection of a flow: address and credentials. Secrets stand in files."""
 
     user: str = ""
     password_file: str = ""
@@ -101,7 +101,7 @@ class StatedSubscriptions:
         self._stated: dict[tuple[str, str], tuple[str, str, str]] = {}  # by source and name
 
     def current(self) -> Any:
-        """The version to match the next batch with; compiled anew when something was stated."""
+        """The version to match the next batch with; compiled anew after a new statement."""
         import pyarrow as pa
 
         self._hear()

@@ -19,7 +19,7 @@ from tidings.pipeline.broker.reading import Span, pages, state_of
 
 
 class Tidings(DataSource):  # type: ignore[misc]
-    """What Spark knows the format by."""
+    """Name of the format in Spark."""
 
     @classmethod
     def name(cls) -> str:

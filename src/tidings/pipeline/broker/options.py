@@ -35,7 +35,7 @@ OF_SPARK = ("path", "checkpointlocation", "queryname", "truncate")
 
 
 class Where(msgspec.Struct, frozen=True):
-    """A broker, and as whom to go there. Travels to the executors; holds no secret."""
+    """A broker, and the client's identity there. Travels to the executors; holds no secret."""
 
     address: str
     name: str
@@ -44,7 +44,7 @@ class Where(msgspec.Struct, frozen=True):
 
 
 class Reading(msgspec.Struct, frozen=True):
-    """What a source reads."""
+    """Options of a source."""
 
     brokers: tuple[Where, ...]
     filter: str | None
@@ -62,7 +62,7 @@ class Reading(msgspec.Struct, frozen=True):
 
 
 class Writing(msgspec.Struct, frozen=True):
-    """Where a sink publishes."""
+    """Options of a sink."""
 
     broker: Where
     writer: str

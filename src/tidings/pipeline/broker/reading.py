@@ -1,11 +1,11 @@
 """Reading a broker's log between two places, page by page, the next one while this one is worked on.
 
 Rules
-- What the filter accepts beyond `after` and up to `upto`, in order. `upto` is never beyond what the broker
-  said it had told, so the same two places give the same events again (unless they ended for everybody).
+- Reads events that the filter accepts beyond `after` and up to `upto`, in order. `upto` is never beyond the
+  broker's reported end, so the same two places give the same events again (except expired ones).
 - Whole pages come as the disk holds them where the principal may hear everything; else through the node,
   which asks about each event. The answer is the same, the price is not.
-- A log of another name is refused by the broker: its places mean nothing there.
+- A log of another name is refused by the broker: places of another log have no meaning there.
 """
 
 from __future__ import annotations

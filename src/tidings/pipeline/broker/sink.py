@@ -1,14 +1,14 @@
 """`df.write` and `df.writeStream` to a broker: staged by the tasks, published at once by the driver.
 
 Rules
-- A task stages its rows at the broker in parts, where nobody hears them. The driver commits the parts of the
-  tasks that counted, under the query's id and the batch's number, in one atomic write at the broker. A
-  batch that was committed before changes nothing. So events are published exactly once, whatever is killed.
+- A task stages its rows at the broker in parts, invisible to subscribers. The driver commits the parts of the
+  tasks that counted, under the query's id and the batch's number, in one atomic write at the broker. A second
+  commit of a batch has no effect. So events are published exactly once, in spite of killed processes.
 - The broker remembers which query a writer is. A lost checkpoint makes Spark begin anew under another id:
   that is refused, because everything that it reads again would be published twice.
-- A broker that does not know a writer whose earlier batches it should have has lost its disk, or is another one:
+- A broker that does not know a writer with earlier batches has lost its disk, or is another one:
   refused too.
-- What is staged and never committed, the broker forgets after a time.
+- The broker forgets staged parts without a commit after a time.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ PART_BYTES = 4 << 20  # of events in one part, at most
 
 
 class Staged(WriterCommitMessage):  # type: ignore[misc]
-    """What a task has staged."""
+    """Rows that a task has staged."""
 
     def __init__(self, query: str, parts: Sequence[int], events: int) -> None:
         self.query, self.parts, self.events = query, list(parts), events
@@ -134,11 +134,11 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         line.ask(lambda bus: bus.commit_parts(query, batchId, _numbers(messages)))
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
-        """Nothing was published; the batch comes again, and what is staged is replaced or forgotten."""
+        """The batch was not published; it comes again, and its staged parts are replaced or forgotten."""
 
 
 class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
-    """One job is one batch. With the option `job` the same job, run again, publishes nothing twice; a job of
+    """One job is one batch. With the option `job` a second run of the same job has no effect; a job of
     many batches numbers them (`batch`)."""
 
     def __init__(self, writing: Writing) -> None:
@@ -154,7 +154,7 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
         )
 
     def abort(self, messages: list[Any]) -> None:
-        """Nothing was published; what is staged is forgotten after a time."""
+        """The batch was not published; its staged parts are forgotten after a time."""
 
 
 # -- which query a writer is -----------------------------------------------------------------------

@@ -3,10 +3,10 @@
 Rules
 - Each broker that is named is read at its own log. An offset of a stream is, for each log, the place up to
   which everything was read; with it stands the name of the reader.
-- A stream holds the logs under its name (`Bus.hold_log`): what its filter accepts is kept until a
-  batch that read it is done. So nothing is missed between two batches, whatever its lifetime.
+- A stream holds the logs under its name (`Bus.hold_log`): events that its filter accepts are kept until a
+  batch that read them is done. So no event is missed between two batches, with any lifetime.
 - A batch is a span of each log between two offsets, so a batch that is repeated reads the same events.
-- Nothing is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one of its
+- No event is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one of its
   name has been are errors, and an option says how to go on.
 """
 
@@ -47,7 +47,7 @@ def read_part(schema: Any, part: Any) -> Iterator[Any]:
 
 
 class BatchReader(DataSourceReader):  # type: ignore[misc]
-    """What the logs hold now, or between two sets of offsets."""
+    """Rows of the logs: all present ones, or those between two sets of offsets."""
 
     def __init__(self, reading: Reading, schema: Any) -> None:
         self._reading, self._schema = reading, schema
