@@ -37,7 +37,7 @@ class Cells(Protocol):
 
     @property
     def count(self) -> int:
-        """How many cells there are."""
+        """Number of cells."""
 
     def assign(self, filter: Filter) -> tuple[int, ...]:
         """The cells that a filter must be present in; none for one that is never true."""

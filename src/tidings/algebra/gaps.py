@@ -65,7 +65,7 @@ class Grid:
 
     @property
     def blocks(self) -> int:
-        """How many blocks there are."""
+        """Number of blocks."""
         product = 1
         for level in self.levels:
             product *= len(level)

@@ -2,7 +2,7 @@
 
 Rules
 - Files that cannot hold an event for the filter are not opened (`pruning.py`).
-- Each event is judged by the filter itself, from its own bytes: columns only tell what to leave out.
+- Each event is judged by the filter itself, from its own bytes: columns only decide what to leave out.
 - A place {log: offset} says where to go on: what is at or below it was read.
 """
 

@@ -301,7 +301,7 @@ def _stats(table: Any) -> dict[str, Stats]:
 
 
 def _plain(value: Any) -> Any:
-    """As JSON holds it; what it cannot hold has no bound."""
+    """The bound in JSON; a value that JSON cannot hold has no bound."""
     if isinstance(value, datetime):
         return value.isoformat()
     if isinstance(value, float) and value != value:

@@ -51,7 +51,7 @@ class Seen(StrEnum):
 
 
 class Bounds(msgspec.Struct, frozen=True):
-    """How much is remembered."""
+    """Bounds of the memory for identities."""
 
     gaps: int = 256  # runs of missing numbers per incarnation; past it, the oldest run becomes stale
     incarnations: int = 100_000  # of all publishers; more costs 600 to 1,000 bytes each
@@ -136,7 +136,7 @@ class Identities:
         return Seen.NEW if numbers is None else numbers.look(sequence)
 
     def remember(self, source: str, id: str, sequence: int | None, now: float) -> list[Record]:
-        """It was accepted now, and no log holds it; the rows to persist."""
+        """Record an accepted event that no log holds; returns the rows to persist."""
         if sequence is not None:
             incarnation = _incarnation(id, sequence)
             self.take(source, incarnation, sequence, now)
@@ -299,7 +299,7 @@ def _key(first: str, second: str) -> str:
 
 
 def _weight(name: tuple[str, str], numbers: Numbers) -> int:
-    """How many incarnations this one counts for."""
+    """Weight of this one in incarnations."""
     return 1 + (_size(name[0]) + _size(name[1]) + GAP * len(numbers.gaps)) // WEIGHED
 
 

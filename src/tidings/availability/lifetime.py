@@ -1,4 +1,4 @@
-"""Lifetimes: which later subscriptions may still hear an event, and when its entry can be collected.
+"""Lifetimes: which later subscriptions may still receive an event, and when its entry can be collected.
 
 Rules
 - An event accepted at t with lifetime Δ is available on [t, t + Δ). Lifetime 0 is never available to a later
@@ -18,7 +18,7 @@ from tidings.availability.records import Append, Entry
 
 
 def available(entry: Append | Entry, now: float) -> bool:
-    """May a subscription that begins now hear it?"""
+    """May a subscription that begins now receive the event?"""
     return now < entry.ends_at
 
 
@@ -53,7 +53,7 @@ class ExpiryQueue:
         self._shrink()
 
     def discard(self, offset: int) -> None:
-        """It is gone already."""
+        """Remove an entry that is gone already."""
         self._ends.pop(offset, None)
         self._shrink()
 

@@ -1,4 +1,4 @@
-"""How far a subscription is in each log: what was settled, and what it is still owed.
+"""Progress of a subscription in each log: settled offsets, and offsets that it is still owed.
 
 Words. *Heard*: the first offset that was not yet considered for this subscription; every offset below it was
 handed out, or is silent (no event for it there). *Owed*: handed out and not yet acknowledged. *Low-water mark*:
@@ -64,7 +64,7 @@ class LogProgress(msgspec.Struct, array_like=True):
 
 
 class Progress:
-    """Progress in all the logs that a subscription hears."""
+    """Progress in all the logs of a subscription."""
 
     def __init__(self, logs: Mapping[str, LogProgress] | None = None) -> None:
         self.logs: dict[str, LogProgress] = dict(logs or {})

@@ -32,7 +32,7 @@ class Append(msgspec.Struct, frozen=True, tag="append", omit_defaults=True):
 
     @property
     def ends_at(self) -> float:
-        """When its lifetime is over: from then on no *later* subscription hears it."""
+        """End of its lifetime: from then on no *later* subscription receives it."""
         return ending(self.accepted, self.event.lifetime, self.expires_at)
 
 
@@ -106,13 +106,13 @@ class Loaded(msgspec.Struct, frozen=True):
 
 
 def ending(accepted: float, lifetime: float, expires_at: float | None) -> float:
-    """When a lifetime that began at `accepted` is over; `expires_at` cuts it short."""
+    """End of a lifetime that began at `accepted`; `expires_at` cuts it short."""
     ends_at = accepted + lifetime
     return ends_at if expires_at is None or ends_at < expires_at else expires_at
 
 
 def clock_row(now: float) -> Put:
-    """The row that tells the next life of this node how far its clock had come."""
+    """The row that keeps the latest clock reading for the next life of this node."""
     return Put(CLOCK, LATEST, msgspec.msgpack.encode(now))
 
 

@@ -2,7 +2,7 @@
 
 Rules
 - The newest event is the one with the highest offset, regardless of the order of arrival.
-- Forgetting the newest leaves the key without one: an older event that was superseded does not come back.
+- Forgetting the newest leaves the key without one: an older event that was superseded does not reappear.
 """
 
 from __future__ import annotations

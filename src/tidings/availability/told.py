@@ -29,7 +29,7 @@ Parse = Callable[[str, str], Filter]  # text and dialect
 
 
 class Span(msgspec.Struct, frozen=True):
-    """Told: what `filter` accepts in `log` from offset `start` up to, not including, `stop`."""
+    """Delivered: events that `filter` accepts in `log` from offset `start` up to, not including, `stop`."""
 
     filter: Filter
     log: str
@@ -62,7 +62,7 @@ class Told:
         self.given_up = 0
 
     def add(self, filter: Filter, log: str, start: int, stop: int) -> None:
-        """It was told everything that this filter accepts there."""
+        """Record that every event that this filter accepts there was delivered."""
         if start >= stop:
             return
         new = Span(filter, log, start, stop)

@@ -135,7 +135,7 @@ def _add(app: typer.Typer, name: str, *, whole: bool) -> None:
         if not isinstance(command, Command):
             typer.main.get_group(
                 command
-            )  # a parameter that Typer refuses is told here, not with all commands
+            )  # a parameter that Typer refuses is reported here, not with all commands
             app.add_typer(command, name=name)
         elif whole:
             command.register(app)

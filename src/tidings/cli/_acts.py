@@ -91,7 +91,7 @@ async def content(stage: Stage, bus: tidings.Bus) -> None:
 
 
 async def taken(listener: tidings.Listener[tidings.Event], least: int = 0) -> list[tidings.Event]:
-    """Everything that can be heard now: `least` events, however long a slow disk takes, and the rest."""
+    """All events that can be received now: `least` events, however long a slow disk takes, and the rest."""
     events: list[tidings.Event] = []
     try:
         while True:

@@ -1,7 +1,7 @@
 """The child process of the demonstration: publishes and consumes until its parent ends it.
 
-It says what is acknowledged and what it heard, line by line, at once: what a reader has seen
-happened before the end. It hears one event for every two that it publishes, so that some wait
+It prints acknowledged and received events, line by line, at once: what a reader has seen
+happened before the end. It receives one event for every two that it publishes, so that some wait
 when the end comes.
 """
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from tidings.pipeline.sweeps import Done
     from tidings.simulation.experiment import Experiment
 
-SHOWN = 10  # seeds that are told at length
+SHOWN = 10  # seeds that are reported at length
 
 
 def run_seeds(

@@ -1,4 +1,4 @@
-"""`tidings bridge`: carry events between a broker and another bus, until it is told to stop."""
+"""`tidings bridge`: carry events between a broker and another bus, until a signal stops it."""
 
 from __future__ import annotations
 

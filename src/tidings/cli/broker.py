@@ -1,4 +1,4 @@
-"""`tidings broker`: run one broker until it is told to stop.
+"""`tidings broker`: run one broker until a signal stops it.
 
 SIGTERM and SIGINT let it drain: what was taken in is answered, then it ends. SIGHUP reads the
 settings and the users file again; when they are wrong the old ones stay.

@@ -1,4 +1,4 @@
-"""`tidings peer`: one peer of a network without brokers; it prints what it hears and publishes what it reads."""
+"""`tidings peer`: one peer of a network without brokers; it prints received events and publishes those that it reads."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ class _Run:
         self._count, self._wait, self._as_json = count, wait, as_json
 
     async def go(self, bus: Bus) -> bool:
-        """True: it ended because enough was heard, or all was published."""
+        """True: it ended because enough events were received, or all were published."""
         async with bus:
             if self._as_json:
                 print_json({"peer": self._broker.name, "topics": list(self._topics)})

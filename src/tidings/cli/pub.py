@@ -229,7 +229,7 @@ def _draft(given: dict[str, Any], event: Event) -> Draft:
 
 
 async def _without_blocking(events: Iterator[list[Draft]]) -> AsyncIterator[Draft]:
-    """Lines are read in a thread, so that acknowledgements are heard while standard input is silent."""
+    """Lines are read in a thread, so that acknowledgements are received while standard input is silent."""
     loop = asyncio.get_running_loop()
     while (batch := await loop.run_in_executor(None, next, events, None)) is not None:
         for draft in batch:

@@ -45,7 +45,7 @@ Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for t
 def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
     """A bus for a command, with the credentials of the environment."""
     given = os.environ
-    _check_address(broker)  # a wrong one is told before a secret is read
+    _check_address(broker)  # report a wrong one before a secret is read
     made = tidings.connect(
         broker,
         name=name or given.get("TIDINGS_USER") or "cli",

@@ -116,7 +116,7 @@ class _Listening:
         self._shown = shown
 
     async def run(self, bus: tidings.Bus) -> bool:
-        """True: it ended because enough was heard."""
+        """True: it ended because enough events were received."""
         async with bus, bus.subscribe(*self._wanted, **self._options) as listener:
             if self._shown == "text":
                 say(f"listening as {listener.id}{', resumed' if listener.resumed else ''}; Ctrl-C ends it")

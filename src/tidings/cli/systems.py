@@ -76,7 +76,7 @@ def about(system: System) -> dict[str, Any]:
 
 
 def real(system: System, command: str) -> str:
-    """How its brokers are run as processes, if they can be."""
+    """Commands that run its brokers as processes, if they can be."""
     if command or system.networked:
         return command or f"TIDINGS_SYSTEM={system.name} tidings broker"
     return "in the simulator only"

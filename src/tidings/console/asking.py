@@ -172,7 +172,7 @@ class Asking:
 
 
 def _lag(lane: dict[str, Any]) -> int:
-    """How far it is behind in a log; one that hears it live is not."""
+    """Backlog of a subscription in a log; a live one has none."""
     return 0 if lane["phase"] == "live" else max(0, int(lane["known"]) - int(lane["at"]))
 
 

@@ -191,7 +191,7 @@ class Watch:
         return answered, spans
 
     def _count(self, activities: Answers, spans: dict[str, float]) -> dict[str, float]:
-        """How events came, so many a second in all."""
+        """Rates of arriving events, in all."""
         rates: dict[str, float] = {}
         for name, one in activities.items():
             for way, count in one["ways"].items():

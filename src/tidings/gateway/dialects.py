@@ -101,7 +101,7 @@ def _check_texts(dialect: str, body: Any) -> None:
 
 
 def _holds(wanted: str, filter: Mapping[str, Any]) -> bool:
-    """Whether a filter is of this dialect, or has one of it inside."""
+    """Is the filter of this dialect, or has it one inside?"""
     return any(dialect == wanted for dialect, _ in _inside(filter))
 
 
@@ -120,7 +120,7 @@ def warnings_of(filters: Any) -> list[str]:
 
 
 def _orders_numbers(expression: Expression) -> bool:
-    """Whether it asks for less or more, of anything but a text."""
+    """Does it compare by order, of anything but a text?"""
     orders = (node for node in walk(expression) if isinstance(node, Between) or _is_order(node))
     return any(not any(map(_is_text, children(node))) for node in orders)
 

@@ -1,4 +1,4 @@
-"""The HTTP gateway, described for programs: OpenAPI for requests, AsyncAPI for what is heard."""
+"""The HTTP gateway, described for programs: OpenAPI for requests, AsyncAPI for deliveries."""
 
 from __future__ import annotations
 
@@ -257,7 +257,7 @@ def document(server: str) -> Json:
 
 
 def channels(server: str) -> Json:
-    """The AsyncAPI document: what can be heard, and how."""
+    """The AsyncAPI document: channels of delivery, and their messages."""
     event = {"payload": _schemas()["CloudEvent"], "contentType": STRUCTURED_TYPE}
     return {
         "asyncapi": "3.0.0",

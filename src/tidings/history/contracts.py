@@ -2,7 +2,7 @@
 
 A property that a contract leaves out is not judged: its verdict is null and says so. Best effort
 promises safety alone. The intermediary of Baldoni et al. 2002 has clients with one subscription
-at a time, so LP2 and LP3 are its own, and it tells each *process* once.
+at a time, so LP2 and LP3 are its own, and it delivers to each *process* once.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ COMPLETE: Final = (*ONCE, "liveness", "completeness")
 class Contract(msgspec.Struct, frozen=True):
     system: str
     properties: frozenset[str]
-    hearer: str = "subscription"  # who is told each event once: each subscription, or each process
+    hearer: str = "subscription"  # receiver of each event once: each subscription, or each process
 
 
 def make_contract(system: str, *properties: str, hearer: str = "subscription") -> Contract:

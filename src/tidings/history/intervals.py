@@ -1,4 +1,4 @@
-"""When each subscription was on: `sub` and `usub` rows paired up, process by process.
+"""Intervals in which each subscription was on: `sub` and `usub` rows paired up, process by process.
 
 Rules
 - A `usub` belongs to the latest `sub` of that id that is still open (so subscribing again to the

@@ -136,7 +136,7 @@ def checked_schema(path: Path, found: Any) -> Any:
         problem = f"column {foreign[0]!r} is no column" if foreign else f"column {missing[0]!r} is missing"
         raise HistoryError(f"{path}: {problem} of a history")
     ours = arrow_schema()
-    # Nullable here: a null where none may be is told by its row, not by the whole batch.
+    # Nullable here: a wrong null is reported with its row, not with the whole batch.
     return _arrow().schema([ours.field(name).with_nullable(True) for name in found.names])
 
 

@@ -72,7 +72,7 @@ class PlainEngine:
 
 
 def first_of(violations: Iterable[Violation]) -> Violation | None:
-    """The one that is told: the first in time, the rest decides only between equals."""
+    """Order of reports: the first in time, the rest decides only between equals."""
     return min(violations, key=_place, default=None)
 
 

@@ -45,7 +45,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def order(self) -> tuple[float, int]:
-        """Its place among the events of its source."""
+        """Place of an event among those of its source."""
         return (self.published, -1 if self.sequence is None else self.sequence)
 
 

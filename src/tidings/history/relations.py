@@ -23,7 +23,7 @@ Columns = tuple[str, ...]
 
 
 class Violation(msgspec.Struct, frozen=True, order=True, array_like=True):
-    """One way in which a history breaks a property. Ordered: the first one is told."""
+    """One way in which a history breaks a property. Ordered: the first one is reported."""
 
     time: float
     run: str
@@ -83,4 +83,4 @@ class Engine(Protocol):
         """The table will be asked for again after the next answer; an engine may store it."""
 
     def found(self, *tables: Table) -> Found:
-        """How many violations the tables hold, and the first."""
+        """Number of violations in the tables, and the first."""

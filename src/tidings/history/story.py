@@ -1,4 +1,4 @@
-"""How a counterexample is told: plain words, times in seconds, names as they stand in the rows."""
+"""Text of a counterexample: plain words, times in seconds, names as they stand in the rows."""
 
 from __future__ import annotations
 

@@ -26,7 +26,7 @@ class Settings(msgspec.Struct, frozen=True):
 
     t_sub: float | None = None  # seconds until a subscription is known everywhere
     t_diff: float | None = None  # seconds until an event has reached all subscribers
-    hearer: str = "subscription"  # who is told once and fully: each subscription, or each process
+    hearer: str = "subscription"  # receiver of each event, once: each subscription, or each process
     until: float | None = None  # the recording ends here: what was due later is not judged
 
 
@@ -55,7 +55,7 @@ class Tables:
 
     @property
     def hearer(self) -> Columns:
-        """The columns that say who was told what."""
+        """The columns that identify a delivery."""
         return ("run", self.settings.hearer, "source", "event")
 
     @cached_property

@@ -60,7 +60,7 @@ class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
 
     @property
     def counts(self) -> bool:
-        """It is a notification as completeness wants it."""
+        """Is it a notification that completeness counts?"""
         return self.lawful and self.published is not None and self.published <= self.time
 
     @property

@@ -90,7 +90,7 @@ def _remembered(expression: e.Expression) -> tuple[bool, Work]:
 
 
 def accepts(expression: e.Expression, attributes: Attributes) -> bool:
-    """As a filter: true, and without any error."""
+    """Result as a filter: true, and without any error."""
     value, errors = evaluate(expression, attributes)
     return value is True and not errors
 

@@ -53,7 +53,7 @@ _INTEGER_TEXT = re.compile(r"[+-]?[0-9]+", re.ASCII)
 _FLOAT_TEXT = re.compile(r"[+-]?(?:[0-9]+\.?[0-9]*|\.[0-9]+)(?:[eE][+-]?[0-9]+)?", re.ASCII)
 _NEWER = re.compile(f"[{NEWER_LETTERS}]")
 _TIME = re.compile(TIME_TEXT, re.ASCII)
-_LONGEST_NUMBER = 400  # digits; no longer text is a number that anyone meant
+_LONGEST_NUMBER = 400  # digits; a longer text is hardly a number
 
 
 class Failure(msgspec.Struct, frozen=True):
@@ -79,7 +79,7 @@ class Function(msgspec.Struct, frozen=True):
 
     @property
     def counts(self) -> str:
-        """How many arguments it takes, in words."""
+        """Number of arguments, in words."""
         least, most = len(self.takes) - self.optional, len(self.takes)
         if self.rest is not None:
             return f"{least} or more"

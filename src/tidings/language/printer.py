@@ -131,7 +131,7 @@ def _bracketed(expression: Expression) -> str:
 
 
 def _atom(expression: Expression) -> str:
-    """As an operand that binds tightest."""
+    """Text as an operand that binds tightest."""
     return print_expression(expression) if isinstance(expression, _ATOMS) else _bracketed(expression)
 
 
@@ -155,7 +155,7 @@ def _logic(node: And | Or | Xor) -> str:
 
 
 def _operand(expression: Expression) -> str:
-    """As one side of a comparison: arithmetic needs no brackets there."""
+    """Text as one side of a comparison: arithmetic needs no brackets there."""
     return print_expression(expression) if isinstance(expression, Arithmetic) else _atom(expression)
 
 

@@ -78,7 +78,7 @@ def work_of_expression(expression: e.Expression) -> Work:
 
 
 def constraint_weight(constraint: Constraint) -> int:
-    """How often the constraint goes through its attribute's text; 0: it does not."""
+    """Number of passes of the constraint over its attribute's text."""
     if isinstance(constraint, Like):
         return like_weight(constraint.pattern)
     if isinstance(constraint, Regexp):

@@ -5,7 +5,7 @@ Rules
 - Attributes may be nested; `name.accuracy` addresses a nested one. `id source type time topic`
   belong to the event itself and cannot be attributes.
 - `type` is a lineage: the type's own name first, then its ancestors up to the root.
-- `lifetime` says which *later* subscriptions may still hear the event: 0, seconds, or FOREVER.
+- `lifetime` says which *later* subscriptions may still receive the event: 0, seconds, or FOREVER.
 """
 
 from __future__ import annotations
@@ -101,13 +101,13 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
     def position(self) -> Any:
         """Its `Position` in the log of the broker that handed it over; None when no log holds it.
 
-        Store it with your own effects, and hand it back as `since=` to hear each event once even
+        Store it with your own effects, and hand it back as `since=` to receive each event once even
         across a crash of your process. It is no part of the event: equal events may differ in it.
         """
         return self.__dict__.get("_position")
 
     def placed_at(self, position: Any) -> Event:
-        """The same event, told where it stands."""
+        """The same event with its position in the log."""
         self.__dict__["_position"] = position
         return self
 
@@ -186,7 +186,7 @@ def checked_event(event: Event, **changes: Any) -> Event:
 
 
 def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) -> bool:
-    """Whether all names and values are of the common kinds, where only a text can be wrong, and with `ascii` no text
+    """Are all names and values of the common kinds, where only a text can be wrong, and with `ascii` no text
     either. Never a wrong yes."""
     if len(attributes) > PLAIN_ATTRIBUTES:
         return False

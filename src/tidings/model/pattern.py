@@ -113,7 +113,7 @@ def like_matches(pattern: str, text: str) -> bool:
 
 @lru_cache(maxsize=4096)
 def like_weight(pattern: str) -> int:
-    """How often a text is gone through at most; 0 for a plain text and for a prefix."""
+    """Most passes over a text; 0 for a plain text and for a prefix."""
     if like_literal(pattern) is not None or like_is_prefix(pattern):
         return 0
     return len(pattern)

@@ -43,17 +43,17 @@ class SubscriptionId(msgspec.Struct, frozen=True, order=True):
 
     @property
     def shown(self) -> str:
-        """As operators read it: with its scope, in signs that can be printed and typed."""
+        """Name for operators: with its scope, in signs that can be printed and typed."""
         return str(self).replace(TENANT_MARK, ":").replace(OWNER_MARK, ":")
 
     @property
     def own(self) -> str:
-        """As its owner calls it: without scopes."""
+        """Name for its owner: without scopes."""
         return f"{unscoped(self.subscriber)}/{unscoped(self.name)}"
 
 
 class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
-    """How a subscription wants its notifications."""
+    """Delivery options of a subscription."""
 
     durable: bool = False  # outlives its subscriber's connection; keeps a cursor
     queue: int = 1000  # notifications waiting at most; then `policy`
@@ -63,7 +63,7 @@ class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     keep_seconds: float | None = None  # a durable subscription's own bound on age ...
     keep_events: int | None = None  # ... and on count of waiting events
     replay: bool = True  # False: only events published from now on
-    dead_letters_of: str | None = None  # hear what that subscription of mine gave up on
+    dead_letters_of: str | None = None  # receive the dead letters of that subscription of mine
 
 
 class Subscription(msgspec.Struct, frozen=True):

@@ -10,7 +10,7 @@ Rules
   column `type.lineage` gives the lineage beside a plain `type`. `id` and `source` are taken as text;
   every event has both, so that a table without the column is refused when some filter asks for it.
 - A column that no filter asks for is not sent to Python, unless it is kept for the answer.
-- An attribute that no column holds is absent from every row. That is legal, and told: a misspelt name
+- An attribute that no column holds is absent from every row. That is legal, and reported: a misspelt name
   would otherwise never match without a word.
 """
 

@@ -105,7 +105,7 @@ def named_values(constraint: Constraint) -> tuple[Any, ...]:
 
 
 def fullest(cells: GridCells, filters: Iterable[Filter]) -> int:
-    """How many of the subscriptions the fullest cell gets."""
+    """Number of subscriptions in the fullest cell."""
     counts = Counter(cell for filter in filters for cell in cells.assign(filter))
     return max(counts.values(), default=0)
 

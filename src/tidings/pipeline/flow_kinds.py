@@ -30,7 +30,7 @@ Rows = Literal["matched", "problems", "all"]
 
 
 class Size(NamedTuple):
-    """How much there is, as far as it is known without Spark."""
+    """Size of the input, as far as it is known without Spark."""
 
     files: int
     bytes: int
@@ -142,7 +142,7 @@ def _rows(files: list[Path]) -> int | None:
     try:
         rows: int = sum(parquet.read_metadata(file).num_rows for file in files)
     except (pa.ArrowException, OSError):
-        return None  # it is told when the file is opened
+        return None  # reported when the file is opened
     return rows
 
 

@@ -81,7 +81,7 @@ class _MatchQuery:
         self._turn = threading.Lock()  # held while a batch is under way
         self.failed: TidingsError | None = None
         self.finished: int | None = None  # the last batch that was published
-        self.version = self.subscriptions.current()  # what is wrong with them is told before the start
+        self.version = self.subscriptions.current()  # report their errors before the start
 
     def start(self, *, once: bool, every: str | None) -> Any:
         writer = self.events.writeStream.foreachBatch(self._batch).queryName(f"{self._flow}.{self.name}")

@@ -40,7 +40,7 @@ class Match(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
 
 
 class Schedule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
-    """How often a match looks for new events."""
+    """Trigger of a match: when it looks for new events."""
 
     every: str
 
@@ -181,7 +181,7 @@ class _Reader:
         except msgspec.ValidationError as error:
             problem, _, place = str(error).partition(" - at `$.")
             key = re.split(r"[.\[`]", place)[0]
-            if not key:  # a missing key is told of the whole table
+            if not key:  # a missing key is an error of the whole table
                 raise self._wrong(path, None, _plain(problem)) from None
             raise self._wrong(path, key, f"{key!r}: {_plain(problem)}") from None
 

@@ -59,7 +59,7 @@ def _stream_suspects(asked: Asked, rows: Any) -> Iterator[Suspect]:
 
 
 def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
-    """Rows that were told after an event of their source that was published later."""
+    """Rows delivered after an event of their source that was published later."""
     rows = np.flatnonzero(held["kind"] == TOLD)
     columns = [held[name][rows] for name in ("sequence", "published", "time")] + [
         source[rows], held["interval"][rows]

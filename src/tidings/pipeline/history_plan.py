@@ -81,7 +81,7 @@ class Places:
         return next((home for home in self._homes if set(home) <= set(key)), key)
 
     def level(self, node: Node) -> int:
-        """How many moves lie behind it."""
+        """Number of moves behind it."""
         if node.stored:
             return 0
         home = self.home(node)

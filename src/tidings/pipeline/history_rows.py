@@ -279,7 +279,7 @@ def _check_remote(spark: Any, files: list[str]) -> None:
 
 
 def spark_errors(ask: Callable[[], Any]) -> Any:
-    """The answer; a file that Spark could not read is told as our own error, a defect stays one."""
+    """The answer; a file that Spark could not read becomes our own error, a defect stays one."""
     from py4j.protocol import Py4JJavaError
     from pyspark.errors import PySparkException
 

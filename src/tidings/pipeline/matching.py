@@ -162,7 +162,7 @@ def match_everywhere(
 def written_by_workers(
     frame: Any, run: Callable[[Iterator[Any]], Iterator[Any]], schema: Any, options: Options
 ) -> Callable[[str], Any] | None:
-    """How the answers become files without Spark's writer; None where they must not."""
+    """Writer of answers to files without Spark's writer; None where it must not be used."""
     if not (options.reject and parts.fits(schema)):
         return None
     lists, compression = options.output == "lists", parts.codec(frame.sparkSession)

@@ -24,7 +24,7 @@ PLAIN = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "
 
 
 class Part(NamedTuple):
-    """How the answers of a job become a file."""
+    """Options for writing the answers of a job to a file."""
 
     folder: str
     names: tuple[str, ...]  # of the answer's columns

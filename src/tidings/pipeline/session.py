@@ -59,7 +59,7 @@ def session(
     quick: bool = False,
     progress: Callable[[str], None] | None = None,
 ) -> Any:
-    """The Spark session: the one that runs, or a new one, tuned for this room's work.
+    """The Spark session: the one that runs, or a new one, tuned for this package's work.
 
     `master` is local by default, with as many cores as the machine (or `cores`) has. `config`
     wins over every choice made here. `quick` starts sooner and suits small jobs. `progress`

@@ -42,7 +42,7 @@ def choose(spark: Any, table_bytes: int, strategy: str, most_mb: int | None, *, 
 
 
 def room_mb(spark: Any) -> tuple[int, str]:
-    """How large a table may be, and why so."""
+    """Largest size of a table, and its reason."""
     conf = spark.sparkContext.getConf()
     limit = conf.get("spark.executor.pyspark.memory", None)
     if limit is not None:

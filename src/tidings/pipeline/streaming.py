@@ -3,7 +3,7 @@
 - At the start of each batch the driver pins one version of the table; all rows of the batch are
   matched with it, and each says so in its column `version`. A new version is picked up by the next
   batch, without a restart.
-- Subscriptions come from a compiled `Table`, to which anyone may publish versions meanwhile, or from
+- Subscriptions come from a compiled `Table`, to which other processes may publish versions meanwhile, or from
   Parquet files, which are looked at before each batch and compiled anew when they changed.
 - Rows that cannot be matched are in the output like the others, with no subscription and with their
   `problem`: no row is lost, and one pass is enough.
@@ -135,7 +135,7 @@ def match_stream(
         raise SettingsError("a query runs once or every so often, not both")
     spark = spark_frame(events, "events").sparkSession
     held = Subscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
-    held.current()  # what is wrong with the subscriptions is told before the query starts
+    held.current()  # report errors of the subscriptions before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
     options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)
     tell = on_batch or (lambda batch: None)

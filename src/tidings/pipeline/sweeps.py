@@ -74,7 +74,7 @@ def sweep(
     """`function(*point)` for each point, in the order of the points.
 
     With a Spark session the points run on its cores, otherwise in `processes` (all cores) of this
-    machine. `folder` keeps finished points. `progress` hears how many points were finished.
+    machine. `folder` keeps finished points. `progress` receives how many points were finished.
     """
     name = _name(function)
     texts = [json.dumps(list(point)) for point in points]

@@ -8,7 +8,7 @@ Rules
   of the name and of the address: guessing by others does not lock its owner out.
 - During the pause of an address other clients may share it that never failed. Their passwords are checked, some a
   second; a wrong one is answered as if it had not been checked, so an attacker learns no names, and few attempts on
-  existing names are let in. Made-up names use up none of these.
+  existing names are admitted. Made-up names use up none of these.
 - Passwords that are sent (HTTP, MQTT, the console) and passwords that are proved (SCRAM) are counted apart.
 - Tables are bounded: the entries that were not used for longest go first.
 """
@@ -102,7 +102,7 @@ class Attempts:
         return pause
 
     def is_spared(self, kind: str, peer: str) -> bool:
-        """In the pause of this address: may a name that exists still be let in? Asked once for each try of one."""
+        """In the pause of this address: may an existing name still be admitted? Called once for each attempt."""
         now = self._clock()
         with self._lock:
             failures = self._failures.get((kind, "", network_of(peer)))

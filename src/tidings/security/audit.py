@@ -21,7 +21,7 @@ from tidings.security.quotas import Bucket
 
 PER_SECOND = 1.0  # entries of one kind and principal, in the long run
 BURST = 20.0  # at once
-MOST_KINDS = 10_000  # pairs of kind and principal that are told apart
+MOST_KINDS = 10_000  # pairs of kind and principal that are distinguished
 LONGEST = 500  # characters of a text
 
 OK, REFUSED = "ok", "refused"

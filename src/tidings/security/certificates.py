@@ -33,7 +33,7 @@ def principal_of(certificate: Mapping[str, Any]) -> Principal:
 
 
 def _end_of(certificate: Mapping[str, Any]) -> float | None:
-    """When it ends, as `ssl` writes it: `Jan  5 09:34:43 2030 GMT`."""
+    """Expiry, as `ssl` writes it: `Jan  5 09:34:43 2030 GMT`."""
     text = certificate.get("notAfter")
     return None if text is None else float(cert_time_to_seconds(text))
 

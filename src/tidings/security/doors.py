@@ -59,7 +59,7 @@ class Conversation(Protocol):
 
 class Authenticator(Protocol):
     def begin(self, asked: Asked) -> Conversation:
-        """Raises `RefusedError` when such a connection is not let in at all."""
+        """Raises `RefusedError` when such a connection is not admitted at all."""
 
 
 class Credentials(Protocol):
@@ -92,11 +92,11 @@ class Guard(Protocol[P_contra]):
         """The same of `publish`, for events of this source that have no lifetime and no key."""
 
     def connected(self, principal: P_contra, client: str) -> None:
-        """A connection was let in under a client's name. Raises when the name is not the principal's to
+        """A connection was admitted under a client's name. Raises when the name is not the principal's to
         use, or it has too many connections."""
 
     def disconnected(self, principal: P_contra) -> None:
-        """It ended; called once for each `connected` that did not raise."""
+        """The connection ended; called once for each `connected` that did not raise."""
 
     def publish(self, principal: P_contra, event: Event) -> Event:
         """The event as it may be published (most often itself). Raises."""
@@ -143,7 +143,7 @@ class Guard(Protocol[P_contra]):
         """The principal that publishes under this source, as far as it is known."""
 
     def owner_of(self, id: SubscriptionId) -> str:
-        """The principal that a subscription belongs to, as far as its identity tells."""
+        """The principal that a subscription belongs to, as far as its identity shows."""
 
     def letters_fit(self, owner: str, size: int) -> bool:
         """May so many bytes more of dead letters be kept for this principal?"""
@@ -164,13 +164,13 @@ class Guard(Protocol[P_contra]):
         """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""
 
     def answered(self, principal: P_contra, size: int) -> None:
-        """A publish of an event of this size, with a lifetime, was answered: `stored` has told what came of it."""
+        """A publish of an event of this size, with a lifetime, was answered: `stored` has reported its result."""
 
     def stages(self, principal: P_contra, query: str) -> None:
-        """It stages or commits a batch of this query. Raises if it has no right to publish."""
+        """Authorize staging or committing a batch of this query. Raises without the right to publish."""
 
     def releases(self, principal: P_contra) -> None:
-        """It wants the log to forget what lives forever and rests in an archive. Raises."""
+        """Authorize that the log forgets archived events that live forever. Raises."""
 
     def advertise(self, principal: P_contra, name: str, filter: Filter, earlier: Filter | None) -> Filter:
         """The filter that is advertised instead: no more than may be published. `earlier` is what was
@@ -206,7 +206,7 @@ class Guard(Protocol[P_contra]):
         """May it observe this subscription: that there is one, its filter, how far it is?"""
 
     def observe(self, principal: P_contra, what: str) -> None:
-        """It asks the broker about itself (`figures`, `trace` and so on). Raises."""
+        """Authorize a query about the broker itself (`figures`, `trace` and so on). Raises."""
 
 
 class LoopbackOnly:

@@ -341,7 +341,7 @@ class Gate:
         return self.right(principal, Action.OBSERVE).allows(event)
 
     def sees_subscription(self, principal: Principal, id: SubscriptionId) -> bool:
-        """Its own; with a tenant rule without a filter, all those of the tenant."""
+        """Subscriptions of the principal; with a tenant rule without a filter, all those of the tenant."""
         if self._owns(principal, id) or self.observes_all(principal):
             return True
         if not principal.tenant or self._tenant_of(id) != principal.tenant:

@@ -96,7 +96,7 @@ class Account:
         self.advertisements = 0
         self.holds = 0
         self.stored = 0  # bytes of events in the log with a lifetime that lasts ...
-        self.pending = 0  # ... and of those that were let in and are not in the log yet
+        self.pending = 0  # ... and of those that were admitted and are not in the log yet
         self.letters = 0  # bytes of dead letters
         self.records = 0  # bytes of records of deliveries to subscriptions that have ended
         self.backlog = 0  # bytes of the log that wait for its durable subscriptions, each event once
@@ -159,7 +159,7 @@ class Account:
             self.holds += _is_hold(durable)
 
     def receive(self, size: int, now: float) -> float:
-        """So many bytes came in; the seconds to wait before reading on."""
+        """Charge received bytes; returns the seconds to wait before reading on."""
         return self._bucket.take(size, now)
 
     def reserve(self, size: int) -> None:
@@ -191,7 +191,7 @@ class Account:
         self.letters += size
 
     def unreserve(self, size: int) -> None:
-        """The broker answered: what it stored it has told."""
+        """The broker answered and has reported the stored bytes."""
         self.pending -= size
 
     def count_stored(self, size: int) -> None:

@@ -29,7 +29,7 @@ class Revoked(msgspec.Struct, frozen=True):
         return self.holds_serial(certificate.get("serialNumber") or "")
 
     def holds_serial(self, serial: str) -> bool:
-        """The same of a serial number in hexadecimal; one that cannot be told is not trusted."""
+        """The same of a serial number in hexadecimal; an unreadable one is not trusted."""
         return bool(self.serials) and (not serial or int(serial, 16) in self.serials)
 
 

@@ -35,7 +35,7 @@ class Action(StrEnum):
     """Actions that a rule can allow."""
 
     PUBLISH = "publish"
-    SUBSCRIBE = "subscribe"  # hear live events, and replay what is available
+    SUBSCRIBE = "subscribe"  # receive live events, and replay available ones
     OBSERVE = "observe"  # see figures and traces of the broker
     RELEASE = "release"  # have the log forget what rests in an archive
     SHARE = "share"  # have groups and superseding keys in common with the other principals of such a rule

@@ -91,7 +91,7 @@ class Verifier:
         """The principal of the token; `RefusedError` only says that the token is not valid."""
         claims = self._claims(token)
         for name, least, most in (
-            ("exp", now, None),  # sessions end at that moment too: there is no time left to come back in
+            ("exp", now, None),  # sessions end at that moment too: no time is left to resume one
             ("nbf", None, now + LEEWAY),
             ("iat", None, now + LEEWAY),
         ):

@@ -59,7 +59,7 @@ class User(msgspec.Struct, frozen=True):
     tenant: str = ""
     filter: str | None = None
     quota: dict[str, int] = {}
-    disabled: bool = False  # it is let in by no means
+    disabled: bool = False  # it is never admitted
 
 
 class Group(msgspec.Struct, frozen=True):

@@ -62,7 +62,7 @@ def longest_absence(plan: FaultPlan, settings: SimulationSettings) -> float:
 
 
 def slowest(plan: FaultPlan, edge: Edge) -> float:
-    """How many times slower a link becomes at most: incidents at one time add up."""
+    """Largest slowdown factor of a link: incidents at one time add up."""
     hits = [i for i in plan.incidents if i.kind == fault.SLOW_LINK and {edge, edge[::-1]}.intersection(i.cut)]
     return max((prod(i.amount for i in hits if i.at <= one.at <= i.until) for one in hits), default=1.0)
 

@@ -111,7 +111,7 @@ class FaultPlan(msgspec.Struct, frozen=True):
 
     @property
     def over_at(self) -> float:
-        """When the last fault has ended."""
+        """End of the last fault."""
         ends = [incident.until for incident in self.incidents]
         if self.rates.any:
             ends.append(self.rates_until)

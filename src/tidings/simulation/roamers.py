@@ -19,7 +19,7 @@ from tidings.simulation.simulator import Simulation
 
 
 class Lives(Simulation):
-    """A simulation that tells when brokers go down and come up."""
+    """A simulation that reports when brokers go down and come up."""
 
     def crash(self, name: str) -> bool:
         took = super().crash(name)
@@ -44,7 +44,7 @@ def roamer(
     limits: ResourceLimits = DEFAULT_LIMITS,
     tells_heard: Callable[..., Message] | None = None,
 ) -> Roamer:
-    """Its primary is the broker that it was told; then those that follow it, in a circle."""
+    """The client's primary is its given broker; then come those that follow it, in a circle."""
     place = brokers.index(broker)
     return Roamer(
         name,

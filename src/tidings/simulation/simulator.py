@@ -85,7 +85,7 @@ class Simulation:
             None  # one way, between brokers without a link
         )
         self.measured: Callable[[str, str], float] | None = None  # what `Probe` measures; None: seconds
-        self.scopes: dict[str, dict[str, None]] = {}  # by name: who hears what is multicast there
+        self.scopes: dict[str, dict[str, None]] = {}  # by name: the receivers of a multicast
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
@@ -94,12 +94,12 @@ class Simulation:
 
     @property
     def sent(self) -> Counter[str]:
-        """How many messages went between brokers, by tag."""
+        """Number of messages between brokers, by tag."""
         return Counter({tag_of(kind): count for kind, count in self._sent.items()})
 
     @property
     def hops(self) -> int:
-        """How many of them took an event on its way."""
+        """Number of them that forwarded an event."""
         return sum(count for kind, count in self._sent.items() if getattr(kind, "is_hop", False))
 
     def rng(self, name: str) -> Random:

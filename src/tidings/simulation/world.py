@@ -213,7 +213,7 @@ class World:
     def _input(self, client: str, item: Any) -> None:
         self.simulation.input(client, item)
 
-    # -- what applications hear ------------------------------------------------------------
+    # -- what applications receive ------------------------------------------------------------
 
     def _client_effect(self, client: str, effect: Any) -> None:
         application = self.applications[client]
@@ -243,7 +243,7 @@ class World:
         self.simulation.run(until, progress)
 
     def heard(self, client: str) -> list[tuple[str, str]]:
-        """The identities of the events that a client's application was told, in order."""
+        """The identities of the events delivered to a client's application, in order."""
         return [n.notification.event.identity for n in self.applications[client].heard]
 
     def nodes(self) -> Iterable[tuple[str, Any]]:

@@ -106,7 +106,7 @@ class Plan:
 
     @property
     def grows(self) -> bool:
-        """Whether the batch adds events, which is what a full disk refuses."""
+        """Does the batch add events? A full disk refuses those."""
         return any(self.live.values())
 
     def account(self) -> Account:

@@ -22,7 +22,7 @@ class Reader(Protocol):
 
     @property
     def name(self) -> str:
-        """How people call this store in an error: usually its path."""
+        """Name of this store in errors: usually its path."""
         ...
 
     def read(self, key: bytes) -> bytes | None: ...

@@ -1,4 +1,4 @@
-"""How records become keys and values, each value under its own checksum.
+"""Encoding of records as keys and values, each value under its own checksum.
 
 Rules
 - A value is stored as CRC32C (4 bytes, little endian) of key and payload together, then the payload. So a

@@ -33,7 +33,7 @@ from tidings.store.keyed import KeyedStore
 from tidings.store.memory import MemoryDisk
 
 SCHEME = "nats://"
-PART_BYTES = 512 << 10  # of one message; servers take 1 MB unless told otherwise
+PART_BYTES = 512 << 10  # of one message; servers take 1 MB by default
 LEAST_BYTES = 8 << 20  # below this a journal is not worth writing anew
 WRONG_SEQUENCE = 10071  # JetStream's code: another owner wrote
 TRY_SECONDS = 2.0
@@ -126,7 +126,7 @@ class Journal:
         return found
 
     def append(self, part: _Part) -> int:
-        """Its sequence number. Raises `StoreError`."""
+        """Append a message; returns its sequence number. Raises `StoreError`."""
         return self._do(self._append(part))  # type: ignore[no-any-return]
 
     async def _append(self, part: _Part) -> int:

@@ -86,7 +86,7 @@ class Watermark:
             self._dirty.clear()
             try:
                 os.fdatasync(self._file)
-            except OSError as error:  # told to the next `mark`, which stops the store
+            except OSError as error:  # raised by the next `mark`, which stops the store
                 self._failure = error
                 return
 

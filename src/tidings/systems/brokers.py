@@ -27,7 +27,7 @@ def plain_delivery(**settings: Any) -> ExactlyOnce:
 
 
 def event_channel(site: Site) -> Channel:
-    """How events travel between brokers: on the links, or by datagrams, which may be lost."""
+    """Transport of events between brokers: on the links, or by datagrams, which may be lost."""
     return Channel.DATAGRAM if site.options.get("datagrams") else Channel.LINK
 
 

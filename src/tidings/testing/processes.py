@@ -61,7 +61,7 @@ class Process:
         self.process.send_signal(number)
 
     def ended(self) -> int:
-        """Its exit code."""
+        """Exit code of the process."""
         return self.process.wait(PATIENCE)
 
     def until_said(self, words: str) -> None:

@@ -107,7 +107,7 @@ class Trial:
         return any(matches(f, attributes) for (who, _), f in self.advertised.items() if who == client)
 
     def publish(self, client: str, attributes: dict[str, Any]) -> None:
-        """The event carries its own number, by which what was heard is told apart."""
+        """The event carries its own number, which distinguishes deliveries."""
         number = len(self.published)
         attributes = {**attributes, "number": number}
         self.published.append(attributes)

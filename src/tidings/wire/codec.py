@@ -79,7 +79,7 @@ class Codec:
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
         self.decode_raw = decoder.decode  # the message of a frame with a right checksum; raises `NOT_OURS`
-        self._last_event: Event | None = None  # encoded once for all who are told of it, one after the other
+        self._last_event: Event | None = None  # encoded once for all receivers, one after the other
         self._last_raw = b""
         self._last_events: tuple[Event, ...] | None = None
         self._last_raws = b""
@@ -96,7 +96,7 @@ class Codec:
         return self._sibling
 
     def encode(self, message: Message) -> bytes:
-        """A whole frame. An event is encoded once, however many it is told to."""
+        """A whole frame. An event is encoded once for all its receivers."""
         if type(message) is Deliver:
             event: Event = message.event
             if event is self._last_event:
@@ -126,7 +126,7 @@ class Codec:
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body
 
     def _raw_of(self, events: tuple[Event, ...]) -> bytes:
-        """These events in bytes. Many are told of the same ones, one after the other."""
+        """These events in bytes. Many receivers get the same ones, one after the other."""
         if events is not self._last_events:
             self._last_raws = self._encode(events)
             self._last_events = events

@@ -158,7 +158,7 @@ class Bridge:
         async with asyncio.TaskGroup() as group:
             for number, route in enumerate(self._settings.route):
                 name = f"{self._settings.name}-{route.name or number}"
-                side_of(route, name)  # what is wrong is told before anything begins
+                side_of(route, name)  # report errors before any route begins
                 self.carried[name] = 0
                 group.create_task(self._keep_on(route, name))
 

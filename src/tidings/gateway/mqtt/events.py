@@ -200,7 +200,7 @@ def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -
 
 
 def _fits(text: Any) -> bool:
-    """Whether MQTT can write this as a text."""
+    """Can MQTT write this as a text?"""
     if not isinstance(text, str) or "\0" in text:
         return False
     return len(text) * 4 <= LONGEST_TEXT or len(text.encode()) <= LONGEST_TEXT

@@ -130,7 +130,7 @@ class Exchanges:
         return (name, position) in self._handled
 
     def send(self, packet_id: int, name: str, position: Position) -> asyncio.Future[None] | None:
-        """It will be sent under this packet id; when it may be (None: at once)."""
+        """Record the packet id of an outgoing message; returns when to send it (None: at once)."""
         self.outgoing[packet_id] = Outgoing(name, position)
         return self._append(OUT, packet_id, name, position.log, position.offset)
 

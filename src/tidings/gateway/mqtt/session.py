@@ -527,12 +527,12 @@ class Session:
         return True
 
     def refused(self, packet_id: int) -> None:
-        """It was not taken: the packet id is free."""
+        """The message was refused: its packet id is free."""
         self._received.discard(packet_id)
         self.exchanges.drop(packet_id)
 
     def unsure(self, packet_id: int) -> None:
-        """It may have been taken: when it comes again, it is the same message."""
+        """The message may have been accepted: a resend is the same message."""
         self._received.discard(packet_id)
 
     async def released(self, packet_id: int) -> int:
@@ -549,7 +549,7 @@ class Session:
 
 
 def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:
-    """Go on when it is kept. A journal that cannot be written stops no exchange: the client may hear it twice if the
+    """Go on when it is kept. A journal that cannot be written stops no exchange: the client may receive it twice if the
     broker is killed now, and the log says so."""
     if kept is None:
         say()

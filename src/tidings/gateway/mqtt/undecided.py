@@ -31,7 +31,7 @@ class Undecided:
         return self._ids.get(_message(client, packet)) if packet.dup and self._ids else None
 
     def note(self, client: Client, packet: Publish, id: str) -> None:
-        """It may be kept, or never."""
+        """Record a publish that may be kept, or not."""
         self._ids[_message(client, packet)] = id
         if len(self._ids) > self._most:
             self._ids.popitem(last=False)

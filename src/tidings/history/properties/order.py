@@ -22,12 +22,12 @@ from tidings.history.told import Told
 
 STREAM: Columns = ("run", "process", "subscription", "source", "start")
 
-_Heard = tuple[tuple[float, int], float, str]  # place among its source's events, time told, event
+_Heard = tuple[tuple[float, int], float, str]  # place among its source's events, time of delivery, event
 
 
 def overtaken(of_one_stream: Sequence[Told]) -> Iterator[Violation]:
     """The notifications of one source in one interval: each event comes after all that were
-    published before it and are told at all. Only the first telling of an event counts: a second
+    published before it and are delivered at all. Only the first delivery of an event counts: a second
     one breaks minimality, and a redelivery comes when it was asked for."""
     if len(of_one_stream) == 1:
         return

@@ -11,7 +11,7 @@ from tidings.history.tables import Tables
 
 
 def always(tables: Tables) -> None:
-    """It applies to every history."""
+    """Condition that holds for every history."""
 
 
 class Property(msgspec.Struct, frozen=True):

@@ -49,7 +49,7 @@ compiled = cached(njit(cache=True, nogil=True, boundscheck=False))
 
 @compiled
 def bucket_of(edges, start, stop, value):
-    """How many of edges[start:stop] are at most `value`."""
+    """Number of edges[start:stop] that are at most `value`."""
     n = stop - start
     if n == 0:
         return 0
@@ -544,7 +544,7 @@ def holds(start, stop, row, rest, parts, points, rests):
 
 @compiled
 def rank_of(where, key, size):
-    """How many of the sorted texts are less than `key`; negative (minus one more) when it is one of them."""
+    """Number of sorted texts that are less than `key`; negative (minus one more) when it is one of them."""
     blob, offsets, low, high = small(where[0]), longs(where[1]), 0, where[2]
     while low < high:
         middle = (low + high) >> 1

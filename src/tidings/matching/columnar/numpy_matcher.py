@@ -73,7 +73,7 @@ def _parts_hold(
 
 
 class PlainIndex:
-    """Candidates of a frozen table: rows by value, rows by slot, and rows for everyone."""
+    """Candidates of a frozen table: rows by value, rows by slot, and rows for every event."""
 
     def __init__(self, rows: Any, count: int) -> None:
         self.view = RowsView(rows, count)

@@ -113,7 +113,7 @@ class Rows:
 
     @property
     def used(self) -> tuple[int, int]:
-        """How many parts and points there are."""
+        """Number of parts and points."""
         return self._parts, self._points
 
     def _views(self) -> None:

@@ -164,7 +164,7 @@ class SortedTexts(Sequence[bytes]):
         self.where = np.array([blob.ctypes.data, offsets.ctypes.data, len(offsets) - 1], np.int64)
 
     def rank(self, key: bytes) -> tuple[int, bool]:
-        """How many texts are less than the key, and whether it is one of them."""
+        """Number of texts less than the key, and whether it is one of them."""
         if self._kernel is None and len(self.offsets) > SMALL:
             self._kernel = _rank_kernel()
         if self._kernel is not None:

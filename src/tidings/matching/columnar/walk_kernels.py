@@ -52,7 +52,7 @@ AHEAD = 4  # events of a batch with cells that are prefetched
 
 @compiled
 def count_pairs(r0, r1, starts, parts, text, access, firsts, seconds, counts):
-    """How many rows of two simple parts are filed under each pair."""
+    """Number of rows of two simple parts filed under each pair."""
     for r in range(r0, r1):
         p = starts[r]
         if starts[r + 1] - p == 2 and seconds[r] < BY_BUCKET and firsts[r] < BY_BUCKET:

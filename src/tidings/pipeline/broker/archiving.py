@@ -7,7 +7,7 @@ Rules
 - The broker holds the events to come: events that the policy accepts stay in the log until they are archived,
   with any lifetime. A lost hold is an error when there is a policy, because missed events cannot be known.
 - With `release`, what lives forever leaves the log once it is archived, so that a broker's disk and memory do
-  not grow for ever. Then only subscriptions `since="forever"` hear it, from the archive.
+  not grow for ever. Then only subscriptions `since="forever"` receive it, from the archive.
 """
 
 from __future__ import annotations
@@ -75,7 +75,7 @@ class Archiver:
         compact_every: int = 100,
         tell: Callable[[Progress], None] = lambda progress: None,
     ) -> None:
-        """Until it is told to stop; small files are joined now and then."""
+        """Run until it is stopped; small files are joined now and then."""
         rounds = 0
         while True:
             self.run_once(tell)

@@ -173,7 +173,7 @@ def _wanted(answers: Iterator[Any], lists: int) -> Iterator[Any]:
 
 
 def _filters(table: Any) -> list[Filter]:
-    """The filters of the subscriptions, each once; those that cannot be read are told by `match`."""
+    """The filters of the subscriptions, each once; `match` reports those that cannot be read."""
     from tidings.errors import FilterError
 
     names = table.column_names if hasattr(table, "column_names") else table.columns

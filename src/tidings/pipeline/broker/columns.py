@@ -125,7 +125,7 @@ class Columns:
         return pa.array(values, kind)
 
     def _with_care(self, pa: Any, log: str, entries: Entries) -> list[Any]:
-        """Some value does not fit: find it. With `_rest` it goes there, else it is told."""
+        """Some value does not fit: find it. With `_rest` it goes there, else it is an error."""
         columns: dict[str, list[Any]] = {field.name: [] for field in self._fields}
         for offset, stored in entries:
             kept, rest = self._fitting(pa, log, offset, stored)

@@ -77,7 +77,7 @@ class Line:
                 while True:
                     try:
                         return await make(bus)
-                    except UnreachableError:  # the connection broke meanwhile; it comes back
+                    except UnreachableError:  # the connection broke meanwhile; it reconnects
                         await asyncio.sleep(PAUSE)
         except TimeoutError:
             raise UnreachableError(

@@ -3,7 +3,7 @@
 Rules
 - Reads events that the filter accepts beyond `after` and up to `upto`, in order. `upto` is never beyond the
   broker's reported end, so the same two places give the same events again (except expired ones).
-- Whole pages come as the disk holds them where the principal may hear everything; else through the node,
+- Whole pages come as the disk holds them where the principal may receive everything; else through the node,
   which asks about each event. The answer is the same, the price is not.
 - A log of another name is refused by the broker: places of another log have no meaning there.
 """
@@ -41,7 +41,7 @@ class Span(NamedTuple):
 
 
 class State(NamedTuple):
-    """How a log stands: its name, the first and the last offset that it holds."""
+    """Range of a log: its name, the first and the last offset that it holds."""
 
     log: str
     begin: int
@@ -49,7 +49,7 @@ class State(NamedTuple):
 
 
 def state_of(where: Where) -> State:
-    """How a broker's log stands now."""
+    """Present range of a broker's log."""
     page = line_to(where).ask(lambda bus: bus.read_log(after=BEYOND, limit=1))
     return State(page.log, page.begin, page.end)
 

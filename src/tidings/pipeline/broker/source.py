@@ -191,13 +191,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             if _hold(self._reading, where, ends).is_new and ends:
                 line_to(where).ask(
                     lambda bus: bus.end_hold(self._reading.reader)
-                )  # the next batch tells of it
+                )  # the next batch reports it
 
     def stop(self) -> None:
-        """The hold stays: the query may come back."""
+        """The hold stays: the query may restart."""
 
     def _note_begun(self) -> None:
-        """By now the checkpoint knows where the query began; from now on a lost one is told."""
+        """By now the checkpoint knows where the query began; from now on a lost hold is an error."""
         if not self._has_begun:
             for where in self._reading.brokers:
                 line_to(where).ask(lambda bus: bus.commit_parts(BEGUN + self._reading.reader, 0, ()))

@@ -52,7 +52,7 @@ class Subscribing(msgspec.Struct, frozen=True):
     queue: int
     window: int
     at: float
-    away: tuple[float, float] | None = None  # when its listener leaves and comes back
+    away: tuple[float, float] | None = None  # when its listener leaves and returns
     right: str = ""  # what its principal may read; empty: everything
     group: str | None = None  # a consumer of this group
 

@@ -57,7 +57,7 @@ class Rules:
             guard.replace(users)
 
     def principal(self, client: str) -> Principal | None:
-        """The principal of a client; None: it is not let in."""
+        """The principal of a client; None: it is not admitted."""
         try:
             return self.users.complete(Principal(client, Means.SCRAM))
         except RefusedError:

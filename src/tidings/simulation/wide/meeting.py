@@ -1,4 +1,4 @@
-"""How often a run meets each limit: counted on frames, pages and clients, for the figures of a campaign."""
+"""Counts of how often a run meets each limit: taken on frames, pages and clients, for the figures of a campaign."""
 
 from __future__ import annotations
 

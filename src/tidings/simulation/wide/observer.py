@@ -66,7 +66,7 @@ class Observer:
         self._lost: set[Identity] = set()  # its only copy was on a disk that was replaced
         self._group_log: dict[int, Identity] = {}
         self._group_committed = 0
-        self._refused: set[Identity] = set()  # their publishers were told that they are not kept
+        self._refused: set[Identity] = set()  # refused: the answer said that they are not kept
         self.published: dict[Identity, Event] = {}
         self.acked: dict[Identity, Event] = {}
         self.standing: dict[str, Standing] = {}
@@ -239,7 +239,7 @@ class Observer:
                 )
 
     def refused(self, identity: Identity, code: str) -> None:
-        """A publisher was told that its event is not kept."""
+        """A publisher got the answer that its event is not kept."""
         self._refused.add(identity)
         for id, received in self.received.items():
             if identity in received:
