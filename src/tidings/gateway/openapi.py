@@ -25,12 +25,12 @@ def _answer(said: str, schema: Json | None = None, media: str = "application/jso
 
 
 _PROBLEMS: Json = {
-    "400": _answer("Something in the request is wrong.", _ref("Problem"), PROBLEM_TYPE),
-    "401": _answer("Nobody proved who asks.", _ref("Problem"), PROBLEM_TYPE),
+    "400": _answer("The request is malformed.", _ref("Problem"), PROBLEM_TYPE),
+    "401": _answer("Authentication is missing or failed.", _ref("Problem"), PROBLEM_TYPE),
     "403": _answer("The rules do not allow it.", _ref("Problem"), PROBLEM_TYPE),
     "503": _answer("The broker cannot do it now.", _ref("Problem"), PROBLEM_TYPE),
 }
-_NOT_FOUND: Json = {"404": _answer("There is none of yours.", _ref("Problem"), PROBLEM_TYPE)}
+_NOT_FOUND: Json = {"404": _answer("No such entry is visible to you.", _ref("Problem"), PROBLEM_TYPE)}
 
 
 def _query(name: str, said: str, schema: Json | None = None) -> Json:
@@ -70,29 +70,29 @@ def _publish() -> Json:
         "200": _answer("Acknowledged.", _ref("Receipts")),
         "207": _answer("Some were acknowledged.", _ref("Receipts")),
         "413": _answer("The body is too long.", _ref("Problem"), PROBLEM_TYPE),
-        "415": _answer("Events are not read from that.", _ref("Problem"), PROBLEM_TYPE),
+        "415": _answer("The media type is not supported.", _ref("Problem"), PROBLEM_TYPE),
     }
     options = [
         _query("topic", "With application/json: the topic."),
         _query("type", "With application/json: the type."),
         _query("id", "With application/json: the id; without one the broker gives it."),
         _query("source", "With application/json: the source."),
-        _query("lifetime", "Seconds for which newcomers hear it, or forever.", _SECONDS),
+        _query("lifetime", "Seconds to keep it for later subscribers, or forever.", _SECONDS),
         _query("key", "Supersedes older events of this key."),
-        _query("expires", "Seconds after which it ends for everybody.", _SECONDS),
+        _query("expires", "Seconds until it expires for all subscribers.", _SECONDS),
     ]
     return _operation("publish", "Publish events.", answers, requestBody=body, parameters=options)
 
 
 def _listen() -> Json:
     options = [
-        _query("filter", "What to hear, in the filter language."),
-        _query("dialect", "Of the filter.", {"enum": ["tidings", "cesql"]}),
+        _query("filter", "Events to receive, in the filter language."),
+        _query("dialect", "Dialect of the filter.", {"enum": ["tidings", "cesql"]}),
         _query("topic", "A topic pattern with + and #."),
         _query("type", "A type, or one that it descends from."),
-        _query("name", "Of the subscription."),
-        _query("durable", "Keep what comes while nobody listens; needs a name.", {"type": "boolean"}),
-        _query("replay", "Begin with what is still available.", {"type": "boolean"}),
+        _query("name", "Name of the subscription."),
+        _query("durable", "Keep events while disconnected; needs a name.", {"type": "boolean"}),
+        _query("replay", "First replay the events that are still available.", {"type": "boolean"}),
         _query("since", "The id of the last event that was handled, as Last-Event-ID says it."),
         _query(
             "ack",
@@ -108,7 +108,7 @@ def _listen() -> Json:
             "text/event-stream",
         )
     }
-    return _operation("listen", "Hear events as server-sent events.", answers, parameters=options)
+    return _operation("listen", "Receive events as server-sent events.", answers, parameters=options)
 
 
 def _subscriptions() -> Json:
@@ -138,9 +138,9 @@ def _subscriptions() -> Json:
 
 def _asking() -> Json:
     look = [
-        _query("filter", "What to see of it."),
+        _query("filter", "Entries to read, in the filter language."),
         _query("after", "Beyond this offset.", _NUMBER),
-        _query("limit", "Entries at most.", {**_NUMBER, "maximum": 1000}),
+        _query("limit", "Largest number of entries.", {**_NUMBER, "maximum": 1000}),
         _query("log", "Refuse when the log has another name."),
     ]
     any_object: Json = {"type": "object"}

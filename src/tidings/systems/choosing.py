@@ -14,7 +14,7 @@ GROUPS = "Mathur, Hall, Jahanian, Prakash and Rasmussen 1995"
 CHOICES: dict[str, Choice] = {
     "tidings": Choice(
         f"our own; its parts are from {THESIS}, 2.4 and 2.5, and {FORMAL}",
-        "you have no reason to take another: events are kept until everybody who asked has them",
+        "you have no reason to take another: events are kept until all their subscribers have them",
         "a log and acknowledgements: more messages without events than any system that forgets",
         "docs/brokers.md",
         "tidings broker",
@@ -46,15 +46,15 @@ CHOICES: dict[str, Choice] = {
     ),
     "damulticast": Choice(
         f"{GOSSIP}, sections 3 and 4",
-        "topics form a tree, there are no brokers, and anybody may come and go",
+        "topics form a tree, there are no brokers, and peers may join and leave at any time",
         "delivery is probable; each event is sent several times over",
         "docs/gossip.md",
         "tidings peer --topic a/b",
     ),
     "gossip-broadcast": Choice(
         f"{GOSSIP}, section 5.5",
-        "nearly everybody wants nearly everything",
-        "everybody handles everything",
+        "nearly all peers want nearly all events",
+        "every peer handles every event",
         "docs/gossip.md",
         'in a program: `PeerBroker(system="gossip-broadcast")`',
     ),
