@@ -265,7 +265,7 @@ def merge_error(merged: Filter, parts: Sequence[Filter], space: Space | None) ->
     """Volume of the merged filter over volume of the union of its parts, inside the space."""
     if space is None:
         return math.inf
-    from tidings.algebra.zones import Zone, zone_of  # NumPy, only for those who measure
+    from tidings.algebra.zones import Zone, zone_of  # NumPy, imported only for measuring
 
     inside = set(space.names)
     outside = {_outside(region, inside) for found in (merged, *parts) for region in regions_of(found)}

@@ -31,7 +31,7 @@ from tidings.model.decoding import UNREADABLE
 
 VERSION = 1
 STATES, STAGED, GONE, LOCK = "_state", "_staged", "_gone", "_lock"
-GRACE = 3600.0  # seconds for which a replaced file stays readable for those who began with an older state
+GRACE = 3600.0  # seconds for which a replaced file stays readable for readers of an older state
 KEPT = 3  # states that stay, for readers that began with an older one
 
 

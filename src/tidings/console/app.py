@@ -84,7 +84,7 @@ class Console:
 
         return asked
 
-    # -- who looks --------------------------------------------------------------------------------
+    # -- sessions --------------------------------------------------------------------------------
 
     async def session(self, request: Request) -> Response:
         """The visitor of the session; for an unknown visitor: the request to sign in."""

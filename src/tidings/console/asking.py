@@ -1,6 +1,6 @@
 """Requests of pages beside the live stream: subscriptions, filters, the path of an event, and why not.
 
-Each question is put to the brokers in the visitor's name (`Network`, `Desks`), so each sees what he may see.
+Each question is put to the brokers in the visitor's name (`Network`, `Desks`), so each visitor sees only permitted data.
 """
 
 from __future__ import annotations
@@ -63,7 +63,7 @@ class Asking:
         await self._desks.close()
 
     def _observed(self, ask: Ask, *, whole: bool = False) -> Ask:
-        """For those who may observe alone; with `whole`, who may observe everything: what is not by tenant."""
+        """Requires the right to observe; with `whole`, the right to observe all: figures of all tenants."""
 
         async def asked(request: Request, visitor: Visitor) -> Response:
             self._guard.observe(visitor.principal, request.url.path)

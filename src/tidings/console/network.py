@@ -1,7 +1,7 @@
 """All brokers of a network, asked as one visitor: the own broker in this process, the others by a link each.
 
 Rules
-- The visitor's own credentials are shown to every broker: what it would not tell him, the console does not.
+- Every broker sees the visitor's own credentials: the console shows only what that broker permits.
 - Brokers are found by walking from the own one along the links, and those that were found before are asked
   again, so that one that is down does not hide what is behind it.
 - A broker that does not answer in time is in the answers too, with its problem.

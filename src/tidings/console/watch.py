@@ -239,7 +239,7 @@ def sse(name: str, value: Any) -> bytes:
 
 
 class Watches:
-    """The watch of each visitor, made when he comes."""
+    """The watch of each visitor, made at the first request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service

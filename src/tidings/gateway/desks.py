@@ -1,4 +1,4 @@
-"""A desk for each principal that comes by HTTP: his bus for publishing and asking, kept while it is used."""
+"""HTTP sessions: for each principal a bus for publishing and queries, kept while it is used."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ IDLE_SECONDS = 60.0
 
 
 class Desk:
-    """One principal's way in. `guests` gives further clients of his."""
+    """One principal's session. `guests` gives further clients of the principal."""
 
     def __init__(self, host: Host, principal: Any) -> None:
         self.principal = principal

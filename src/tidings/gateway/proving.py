@@ -1,4 +1,4 @@
-"""Who is this? For those who come by another protocol, with a name and a password, or with a token.
+"""Authentication of clients of a foreign protocol, with a name and a password, or with a token.
 
 The broker knows conversations (`security/doors.py`); here both halves of one are held in this process,
 away from the event loop, since checking a password takes milliseconds on purpose. Rules

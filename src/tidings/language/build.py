@@ -1,4 +1,4 @@
-"""Filters in code, for those who prefer it to text.
+"""Filters built in code instead of text.
 
     attr("StockName") == "IBM", attr("change") < -3, topic("stocks/#"), is_a("Trade")
 

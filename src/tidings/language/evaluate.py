@@ -88,7 +88,7 @@ def accepts(filter: Filter, event: Event) -> bool:
 
 
 def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
-    """The filter as a function of events, for those who ask more than once."""
+    """The filter as a function of events, for repeated evaluation."""
     parts = [
         (
             [(constraint.attribute, constraint.accepts) for constraint in conjunction.constraints],

@@ -1,4 +1,4 @@
-"""A filter as bytes: for those who keep very many and seldom look at one.
+"""A filter as bytes: for tables of very many filters that are seldom read.
 
 A filter of four constraints takes some 850 bytes as objects and 230 packed; packing takes two
 microseconds, unpacking about ten. The result means the same and has the same digest. It is for

@@ -1,5 +1,5 @@
 """Identity, permissions and quotas. Pure: no socket, no clock of its own.
 
-The drivers ask this room before they let anything in or out; `users.read_users` makes everything
+The drivers ask this package before they accept or deliver an event; `users.read_users` makes everything
 here from one TOML file.
 """

@@ -255,7 +255,7 @@ class Accounts:
             self._tidy_at = max(FEW, 2 * len(self._accounts))
 
     def replace(self, quotas: Mapping[str, Quota], default: Quota) -> None:
-        """New bounds, for those who are here too."""
+        """New bounds, also for connected clients."""
         self._quotas, self._default = dict(quotas), default
         for name, account in self._accounts.items():
             account.bound(self.quota_of(name))

@@ -1,1 +1,1 @@
-"""The log on disk (RocksDB) and in memory, behind one door. Used by the drivers only."""
+"""The log on disk (RocksDB) and in memory, behind one interface. Used by the drivers only."""

@@ -151,7 +151,7 @@ class Committer:
                 self._wait_for_company(group)
 
     def _wait_for_company(self, kept: _Group) -> None:
-        """Let those who were answered join those who wait."""
+        """Wait a moment, so that callers that were just answered join the next group."""
         with self._changed:
             waiting = len(self._queue)
             if not waiting:

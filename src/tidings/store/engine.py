@@ -1,4 +1,4 @@
-"""The door between a store and what it is made of: an ordered map of bytes that writes atomically.
+"""Interface between a store and its backend: an ordered map of bytes that writes atomically.
 
 Rules
 - `write` applies all changes or none, and they are on stable storage when it returns. A value of None

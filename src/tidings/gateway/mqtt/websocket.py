@@ -1,4 +1,4 @@
-"""MQTT over WebSocket, for browsers: the same door, behind a socket of the web."""
+"""MQTT over WebSocket, for browsers: the same listener, behind a WebSocket."""
 
 from __future__ import annotations
 

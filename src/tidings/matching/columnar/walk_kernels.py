@@ -490,7 +490,7 @@ def walk(t, row, rest, has_rest):
 
 @compiled
 def match_one(address):
-    """The thin door: everything is behind the address of one table of addresses."""
+    """Entry point: all arguments are behind the address of one table of addresses."""
     t = longs(address)
     return walk(t, doubles(t[at.ROW]), ints(t[at.REST]), longs(t[at.FLAGS])[at.HAS_REST])
 

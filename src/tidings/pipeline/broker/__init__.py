@@ -1,6 +1,6 @@
 """Brokers and Spark: `format("tidings")` as source and sink, the archive, catching up.
 
-The one part of this room that knows `runtime`. `register(spark)` makes the format known to a session;
+The one part of this package that imports `runtime`. `register(spark)` makes the format known to a session;
 `tidings.pipeline.session()` does it by itself.
 """
 

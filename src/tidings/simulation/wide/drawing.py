@@ -113,7 +113,7 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
 
 
 def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
-    """A group keeps events for those who fail over; so short a time only where no disk with a cursor is replaced."""
+    """A group keeps events for clients that fail over; so short a time only where no disk with a cursor is replaced."""
     keep = rng.choice((1.0, 3.0, 60.0))
     return {"log": {"keep_seconds": keep}} if system == GROUP and not replaced else {}
 
