@@ -263,5 +263,5 @@ def simulated_delivery(system: str, events: int, loss: float, rate: float, **gos
     network = Network(Path(), system, loss=loss)
     for broker in NAMES:
         heard = world.applications[f"at-{broker}"].heard
-        network.heard[broker] = [str(n.notification.event.attributes["mark"]) for n in heard]
+        network.heard[broker] = [str(n.event.attributes["mark"]) for n in heard]
     return network.delivery(events)

@@ -178,7 +178,7 @@ class Restless:
         found: Counter[tuple[str, int]] = Counter()
         for client, application in self.world.applications.items():
             for notify in application.heard:
-                found[(client, notify.notification.event.attributes["number"])] += 1
+                found[(client, notify.event.attributes["number"])] += 1
         return found
 
     def lost_and_doubled(self, since: int = 0) -> tuple[list[Any], list[Any]]:
@@ -187,7 +187,7 @@ class Restless:
         xs = {}
         for application in self.world.applications.values():
             for notify in application.heard:
-                attributes = notify.notification.event.attributes
+                attributes = notify.event.attributes
                 xs[attributes["number"]] = attributes["x"]
         lost = []
         for number in range(since, self.published):

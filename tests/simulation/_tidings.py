@@ -231,9 +231,9 @@ def listenings(run: Run) -> dict[str, list[Listening]]:
     found: dict[str, list[Listening]] = {}
     for client, application in run.world.applications.items():
         turns = {ref: Listening(asked, []) for ref, asked in enumerate(run.asked.get(client, ()), start=1)}
-        for notify in application.heard:
-            event = notify.notification.event
-            turns[notify.ref].heard.append((event.source, int(event.id.rpartition("-")[2])))
+        for ref, notification in zip(application.heard_refs, application.heard, strict=True):
+            event = notification.event
+            turns[ref].heard.append((event.source, int(event.id.rpartition("-")[2])))
         for turn in turns.values():
             found.setdefault(f"{client}/{turn.asked.name}", []).append(turn)
     return found

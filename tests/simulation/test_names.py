@@ -24,7 +24,7 @@ def two(**settings: float) -> World:
 
 
 def heard(world: World) -> list[int]:
-    return [notify.notification.event.attributes["x"] for notify in world.applications["alice"].heard]
+    return [notify.event.attributes["x"] for notify in world.applications["alice"].heard]
 
 
 def leave(world: World) -> None:

@@ -63,7 +63,7 @@ def test_a_durable_subscriber_behind_a_restarted_broker_hears_everything(size: i
     assert len(world.applications["p"].receipts) == count
     world.simulation.restart("b1")
     world.run(60.0)
-    heard = [notify.notification.event["x"] for notify in world.applications["s"].heard]
+    heard = [notify.event["x"] for notify in world.applications["s"].heard]
     assert heard == list(range(count))
 
 
@@ -150,4 +150,4 @@ def test_interest_that_one_frame_does_not_hold_passes_in_parts() -> None:
     for number in range(60):
         world.publish("p", {"x": number})
     world.run(40.0)
-    assert sorted(n.notification.event["x"] for n in world.applications["s"].heard) == list(range(60))
+    assert sorted(n.event["x"] for n in world.applications["s"].heard) == list(range(60))

@@ -45,7 +45,7 @@ def filters_at(world: World) -> dict[str, int]:
 
 
 def heard(world: World, client: str) -> list[int]:
-    return [notify.notification.event.attributes["x"] for notify in world.applications[client].heard]
+    return [notify.event.attributes["x"] for notify in world.applications[client].heard]
 
 
 def test_filters_travel_only_toward_who_may_publish_what_they_want() -> None:

@@ -90,7 +90,7 @@ def test_a_bound_on_count_holds_across_a_restart_and_the_newest_are_kept(
         world.run(12.0 + settles)
         world.subscribe("s", "n", "x > 0", durable=True, keep_events=3, queue=queue)
         world.run(40.0)
-        heard = [notify.notification.event.attributes["x"] for notify in world.applications["s"].heard]
+        heard = [notify.event.attributes["x"] for notify in world.applications["s"].heard]
         assert heard[-3:] == [8 + later, 9 + later, 10 + later]
         assert heard == sorted(set(heard))
         assert len(heard) <= 6, "what nobody counted is bounded by what it was before"

@@ -59,7 +59,7 @@ def lose(world: World) -> None:
 
 
 def heard(world: World) -> list[int]:
-    return [notify.notification.event["x"] for notify in world.applications["s"].heard]
+    return [notify.event["x"] for notify in world.applications["s"].heard]
 
 
 def figure(world: World, name: str) -> int:

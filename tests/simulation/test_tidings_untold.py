@@ -48,7 +48,7 @@ def test_an_event_that_comes_from_the_wrong_side_is_not_believed() -> None:
     world.run(5.0)
     world.publish("p", {"x": 2}, lifetime=FOREVER)
     world.run(8.0)
-    assert [n.notification.event["x"] for n in world.applications["t"].heard] == [1, 2]
+    assert [n.event["x"] for n in world.applications["t"].heard] == [1, 2]
 
 
 @pytest.mark.parametrize("broker", ["b0", "b1"])

@@ -75,7 +75,7 @@ def test_vir2_7_who_wants_a_type_hears_of_its_subtypes_and_not_of_its_supertype(
         ):
             trial.world.publish("press", {"number": number}, type=lineage)
         trial.settle()
-        heard = {client: [n.notification.event.attributes["number"] for n in application.heard]
+        heard = {client: [n.event.attributes["number"] for n in application.heard]
                  for client, application in trial.world.applications.items()}  # fmt: skip
         assert heard == {"a": [0, 1, 2], "b": [0, 1], "c": [0], "press": []}
 

@@ -50,7 +50,7 @@ class Offices:
         self.world.run(self.world.simulation.now + 3.0)
 
     def heard(self, host: int) -> list[Any]:
-        return [n.notification.event.attributes["n"] for n in self.world.applications[f"at-b{host}"].heard]
+        return [n.event.attributes["n"] for n in self.world.applications[f"at-b{host}"].heard]
 
     def at(self, message: str) -> dict[int, int]:
         """By network: how often its hosts heard such messages, since the last time."""

@@ -169,8 +169,7 @@ class Scene:
     def heard(self) -> Counter[tuple[str, int]]:
         found: Counter[tuple[str, int]] = Counter()
         for client, application in self.world.applications.items():
-            for notify in application.heard:
-                notification = notify.notification
+            for notification in application.heard:
                 found[
                     (f"{client}/{notification.subscription.name}", notification.event.attributes["number"])
                 ] += 1

@@ -96,7 +96,7 @@ def test_what_comes_back_was_lost_and_is_told_once(system: str) -> None:
     trial = Lossy(system, seed=3)
     recovered = 0
     for broker, text in trial.wanted.items():
-        heard = [n.notification.event for n in trial.world.applications[f"at-{broker}"].heard]
+        heard = [n.event for n in trial.world.applications[f"at-{broker}"].heard]
         assert len({event.id for event in heard}) == len(heard), "told twice"
         assert all(accepts(parse_filter(text), event) for event in heard), "told without reason"
         for event in heard:

@@ -43,7 +43,7 @@ class Absence:
 
     def heard(self, client: str) -> Counter[tuple[str, int]]:
         return Counter(
-            (n.notification.subscription.name, n.notification.event.attributes["x"])
+            (n.subscription.name, n.event.attributes["x"])
             for n in self.world.applications[client].heard
         )
 

@@ -78,8 +78,6 @@ class Client(PublishingClient):
             msg.PublishedAll: self._published,
             msg.Subscribed: self._subscribed,
             msg.Unsubscribed: self._unsubscribed,
-            msg.Deliver: self._deliver,
-            msg.DeliverAll: self._deliver,
             msg.Fenced: self._fenced,
             msg.Silence: self._silence,
             msg.Lost: self._lost,
@@ -114,10 +112,24 @@ class Client(PublishingClient):
             listening.check()
 
     def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
+        """Handle messages that came together; deliveries to one subscription that follow one another are a batch."""
         handlers = self._on_message
-        for message in messages:
-            if type(message) in handlers and self._link is not Link.DOWN:
-                handlers[type(message)](message, now)
+        batch: list[msg.Deliver] = []
+        for message in messages if self._link is not Link.DOWN else ():
+            kind = type(message)
+            if kind is msg.Deliver or kind is msg.DeliverAll:
+                if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
+                    self._deliver(batch, now)
+                    batch = []
+                batch += (message,) if kind is msg.Deliver else message.one_by_one()  # type: ignore[attr-defined]
+                continue
+            if batch:
+                self._deliver(batch, now)
+                batch = []
+            if kind in handlers:
+                handlers[kind](message, now)
+        if batch:
+            self._deliver(batch, now)
 
     # -- the link ------------------------------------------------------------------------
 
@@ -280,30 +292,30 @@ class Client(PublishingClient):
             tags = listening.commit(None)
             if self._link is Link.UP:
                 self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
-        listening.waiting += (input.call,)
+        listening.waiting += ((input.call, input.most),)
+        listening.wanted += input.most
         if listening.buffer:
             self._hand_over(listening, now)
         else:
             self._grant(listening)
 
-    def _deliver(self, message: msg.Deliver | msg.DeliverAll, now: float) -> None:
-        ref = message.ref
-        listening = self._listenings.get(ref)
+    def _deliver(self, batch: list[msg.Deliver], now: float) -> None:
+        """Deliveries to one subscription, in order."""
+        listening = self._listenings.get(batch[0].ref)
         if listening is None or (listening.phase is not Phase.OPEN and not listening.hears):
             return
-        delivers: Sequence[msg.Deliver] = (message,)  # type: ignore[assignment]
-        if type(message) is msg.DeliverAll:
-            delivers = tuple(message.one_by_one())
-        for deliver in delivers:
+        knows_unlogged, rest = self._known_again.knows_unlogged, []
+        for deliver in batch:
             listening.granted -= 1
-            if (deliver.position is not None or self._known_again.knows_unlogged) and self._is_known(
-                listening, deliver
-            ):
-                continue
-            if listening.buffer or not (listening.waiting or listening.auto) or not listening.is_awaited:
-                listening.queue_up(deliver)
-            else:
-                self._notify(listening, deliver, None if listening.auto else listening.next_waiting(), now)
+            if (deliver.position is None and not knows_unlogged) or not self._is_known(listening, deliver):
+                rest += (deliver,)
+        if not (listening.buffer or listening.skipped or listening.is_fenced) and listening.phase is not Phase.OPENING:
+            while rest and (listening.auto or listening.waiting):
+                most, call = (None, None) if listening.auto else (listening.waiting[0][1], listening.next_waiting())
+                self._notify(listening, rest[:most], call, now)
+                rest = rest[most:] if most is not None else []
+        for deliver in rest:
+            listening.queue_up(deliver)
         if listening.buffer:
             self._hand_over(listening, now)
         elif listening.granted or listening.window or listening.waiting:
@@ -322,23 +334,28 @@ class Client(PublishingClient):
     def _hand_over(self, listening: Listening, now: float) -> None:
         """Hand received events to waiting takes, and grant more credit."""
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
-            while listening.buffer and (listening.waiting or listening.auto):
-                if listening.skipped and listening.skips(listening.buffer[0]):
-                    self._pass_over(listening, listening.buffer.popleft())
-                    continue
-                call = None if listening.auto else listening.next_waiting()
-                self._notify(listening, listening.buffer.popleft(), call, now)
-            if not listening.buffer:
+            buffer = listening.buffer
+            while buffer and (listening.waiting or listening.auto):
+                most, batch = len(buffer) if listening.auto else listening.waiting[0][1], []
+                while buffer and len(batch) < most:
+                    deliver = buffer.popleft()
+                    if listening.skipped and listening.skips(deliver):
+                        self._pass_over(listening, deliver)
+                    else:
+                        batch.append(deliver)
+                if batch:
+                    self._notify(listening, batch, None if listening.auto else listening.next_waiting(), now)
+            if not buffer:
                 listening.buffer = EMPTY
         self._grant(listening)
 
     def _grant(self, listening: Listening) -> None:
         """Grant the broker credit for what the application waits for (or, below 0, take credit back): for each take that
         waits, and with a window by half windows."""
-        granted, window, waiting = listening.granted, listening.window, listening.waiting
+        granted, window = listening.granted, listening.window
         if window and granted > 0 and granted >= window // 2:
             return
-        amount = (len(waiting) if waiting else 0) - granted
+        amount = listening.wanted - granted
         if window:
             amount += max(window - len(listening.buffer), 0)
         if amount and listening.phase is not Phase.LEAVING:
@@ -362,21 +379,26 @@ class Client(PublishingClient):
             listening.advance(deliver.position)
         self._send(msg.Ack(listening.ref, (deliver.tag,)))
 
-    def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
-        commits = listening.auto and not listening.taken
-        if not commits:
-            listening.taken += (Taken(deliver, call, deliver.tag),)
-        if self._known_again.notes_unlogged or deliver.position is not None:
-            self._known_again.note(listening, deliver)
-        notification = Notification(listening.id, deliver.event, deliver.position, deliver.attempt)
-        self._out.append(fx.Notify(listening.ref, notification, deliver.tag, call))
-        if self._recording:
+    def _notify(
+        self, listening: Listening, batch: Sequence[msg.Deliver], call: int | None, now: float
+    ) -> None:
+        """Hand deliveries to the application: as the answer of a take, or pushed."""
+        id, auto, known_again = listening.id, listening.auto, self._known_again
+        notes_unlogged = known_again.notes_unlogged
+        taken: list[Taken] = []
+        notifications: list[Notification] = []
+        for deliver in batch:
+            position = deliver.position
+            taken += (Taken(deliver, call, deliver.tag),)
+            notifications += (Notification(id, deliver.event, position, deliver.attempt),)
+            if position is not None or notes_unlogged:
+                known_again.note(listening, deliver)
+        tags = tuple([each.tag for each in taken]) if taken[1:] else (taken[0].tag,)
+        self._out.append(fx.Notify(listening.ref, notifications, tags, call))
+        for deliver in batch if self._recording else ():
             self._out.append(fx.Record(listening.row(deliver, now, self.name, self.broker)))
-        if commits:  # at once: it is taken by being handed over
-            if deliver.position is not None:
-                listening.advance(deliver.position)
-            self._send(msg.Ack(listening.ref, (deliver.tag,)))
-        elif listening.auto:
+        listening.taken += tuple(taken)
+        if auto:  # it is taken by being handed over
             self._commit(listening, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:
@@ -395,22 +417,19 @@ class Client(PublishingClient):
         listening = self._listenings.get(input.ref)
         if listening is None:
             return
-        if input.call in listening.waiting:
-            listening.waiting = tuple(call for call in listening.waiting if call != input.call)
-        elif listening.phase is Phase.OPEN:
+        if not listening.stop_waiting(input.call) and listening.phase is Phase.OPEN:
             self._put_back(listening, input.call)
         if listening.phase is Phase.OPEN:
             self._hand_over(listening, now)
 
     def _put_back(self, listening: Listening, call: int) -> None:
         """The application was cancelled before it saw what was handed over."""
-        deliver = listening.untake(call)
-        if deliver is None:
-            return
-        if listening.options.group is None:
-            own(listening, "buffer").appendleft(msgspec.structs.replace(deliver, again=True))
-        else:  # another member may be waiting for it
-            self._send(msg.Nack(listening.ref, (deliver.tag,), counted=False))
+        batch = listening.untake(call)
+        if batch and listening.options.group is None:
+            again = [msgspec.structs.replace(deliver, again=True) for deliver in reversed(batch)]
+            own(listening, "buffer").extendleft(again)
+        elif batch:  # another member may be waiting for it
+            self._send(msg.Nack(listening.ref, tuple([deliver.tag for deliver in batch]), counted=False))
 
     def _cancel_call(self, call: int, now: float) -> None:
         """The caller gave up: what was not sent yet is never sent. A publish says how it ends."""
@@ -435,7 +454,7 @@ class Client(PublishingClient):
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
         listening = self._listenings.get(input.ref)
-        tags = () if listening is None else listening.give_back(input.tag)
+        tags = () if listening is None else listening.give_back(input.tags)
         if tags:
             self._send(msg.Nack(input.ref, tags))
         if tags and listening is not None and listening.window and self._link is Link.UP:

@@ -9,6 +9,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from enum import StrEnum
 from typing import TYPE_CHECKING, Any, TypeAlias
 
@@ -115,11 +116,11 @@ class Failed(_Effect, frozen=True):
 
 
 class Notify(_Effect, frozen=True):
-    """A notification for the application. `call` is the take that it answers, None when pushed."""
+    """Notifications for the application, in order. `call` is the take that they answer, None when pushed."""
 
     ref: int
-    notification: Notification
-    tag: int
+    notifications: Sequence[Notification]
+    tags: Sequence[int]  # of the same deliveries
     call: int | None = None
 
 

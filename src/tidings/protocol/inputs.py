@@ -207,11 +207,12 @@ class ClientSubscribe(_Input, frozen=True):
 
 
 class ClientTake(_Input, frozen=True):
-    """Commit what was taken before and wait for the next: answered by `Notify(call=call)`."""
+    """Commit what was taken before and wait for the next: answered by `Notify(call=call)` as soon as there is one."""
 
     call: int
     ref: int
     commits: bool = True  # False: what was taken before stays open, until it is acknowledged by its tag
+    most: int = 1  # notifications that the answer holds at most
 
 
 class ClientCancel(_Input, frozen=True):
@@ -236,10 +237,10 @@ class ClientWindow(_Input, frozen=True):
 
 
 class ClientNack(_Input, frozen=True):
-    """Give a notification back: the one with `tag`, or all that were taken and not committed."""
+    """Give notifications back: those with `tags`, or all that were taken and not committed."""
 
     ref: int
-    tag: int | None = None
+    tags: tuple[int, ...] | None = None
 
 
 class ClientLeave(_Input, frozen=True):

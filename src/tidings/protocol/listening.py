@@ -106,7 +106,7 @@ class Listening:
     __slots__ = (
         "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted", "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -143,7 +143,8 @@ class Listening:
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.told: tuple[Told, ...] = ()  # under the same name, with other filters, before we left it
         self.phase = Phase.OPENING
-        self.waiting: tuple[int, ...] = ()  # takes
+        self.waiting: tuple[tuple[int, int], ...] = ()  # takes: call, and the most that its answer holds ...
+        self.wanted = 0  # ... and the sum of those
         self.buffer: deque[Deliver] = EMPTY
         self.taken: tuple[Taken, ...] = ()
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
@@ -165,17 +166,18 @@ class Listening:
     def filter(self) -> Filter:
         return unpack(self._packed)
 
-    @property
-    def is_awaited(self) -> bool:
-        """Can what arrives go straight to the application?"""
-        hears = self.phase is not Phase.OPENING and not self.is_fenced
-        return hears and not self.buffer and not self.skipped and (self.auto or bool(self.waiting))
-
     def next_waiting(self) -> int:
-        """The take that has waited longest; it waits no more."""
-        waiting = self.waiting
-        self.waiting = waiting[1:]
-        return waiting[0]
+        """The call of the take that has waited longest; it waits no more."""
+        call, most = self.waiting[0]
+        self.waiting, self.wanted = self.waiting[1:], self.wanted - most
+        return call
+
+    def stop_waiting(self, call: int) -> bool:
+        """Remove a take that waits; False: it does not wait."""
+        left = tuple([take for take in self.waiting if take[0] != call])
+        was_waiting = len(left) < len(self.waiting)
+        self.waiting, self.wanted = left, sum([most for _, most in left])
+        return was_waiting
 
     def step(self, happening: str) -> bool:
         """Move to the next phase; False when this cannot happen in this phase."""
@@ -196,7 +198,7 @@ class Listening:
 
     def asked(self, call: int) -> Subscribe:
         """The request for it, with credit for all that is waited for."""
-        self.granted = 0 if self.phase is Phase.LEAVING else self.window + len(self.waiting)
+        self.granted = 0 if self.phase is Phase.LEAVING else self.window + self.wanted
         return Subscribe(
             call,
             self.ref,
@@ -250,11 +252,11 @@ class Listening:
             now, client, self.id, deliver.event, position=position, redelivery=again, broker=broker
         )
 
-    def settle(self, tag: int | None) -> tuple[int, ...]:
-        """Take one, or all, off the taken; their tags."""
+    def settle(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Take these, or all, off the taken; their tags."""
         taken = self.taken
-        self.taken = () if tag is None else tuple([each for each in taken if each.tag != tag])
-        return tuple([each.tag for each in taken if tag is None or each.tag == tag])
+        self.taken = () if tags is None else tuple([each for each in taken if each.tag not in tags])
+        return tuple([each.tag for each in taken if tags is None or each.tag in tags])
 
     def commit(self, tag: int | None) -> tuple[int, ...]:
         """As `settle`, and move the token forward as far as everything before it is committed."""
@@ -263,7 +265,7 @@ class Listening:
         if tag is None and not before[1:]:
             self.taken, tags = (), (before[0].tag,) if before else ()
         else:
-            tags = self.settle(tag)
+            tags = self.settle(None if tag is None else (tag,))
         still = {taken.deliver.position for taken in self.taken} if self.taken else ()
         is_first = True  # is everything before this one committed?
         for taken in before:
@@ -289,20 +291,20 @@ class Listening:
         if self.after.get(position.log, 0) < position.offset:
             own_table(self, "after")[position.log] = position.offset
 
-    def give_back(self, tag: int | None) -> tuple[int, ...]:
+    def give_back(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
         """As `settle`, and hold the token until they were delivered again and committed."""
         before = self.taken
-        tags = self.settle(tag)
+        tags = self.settle(tags)
         self.given_back |= {t.deliver.position for t in before if t.tag in tags and t.deliver.position}
         return tags
 
-    def untake(self, call: int) -> Deliver | None:
-        """Delivery that the take was given, no longer taken; None when it has been settled since."""
-        for place, taken in enumerate(self.taken):
-            if taken.call == call:
-                self.taken = self.taken[:place] + self.taken[place + 1 :]
-                return msgspec.structs.replace(taken.deliver, tag=taken.tag)
-        return None
+    def untake(self, call: int) -> list[Deliver]:
+        """Deliveries that answered that take, no longer taken; without those that were settled since."""
+        before = self.taken
+        self.taken = tuple([taken for taken in before if taken.call != call])
+        return [
+            msgspec.structs.replace(taken.deliver, tag=taken.tag) for taken in before if taken.call == call
+        ]
 
     def hear_silence(self, position: Position) -> None:
         """No more events up to there: the token moves, unless an earlier event is not committed."""

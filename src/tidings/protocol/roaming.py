@@ -185,11 +185,17 @@ class Roamer(Client):
         marks[stream] = number
         return True
 
-    def _notify(self, listening: Listening, deliver: msg.Deliver, call: int | None, now: float) -> None:
-        if deliver.position is None and not self._is_new(listening, deliver.event):
-            self._send(msg.Ack(listening.ref, (deliver.tag,)))
-            return
-        super()._notify(listening, deliver, call, now)
+    def _notify(
+        self, listening: Listening, batch: Sequence[msg.Deliver], call: int | None, now: float
+    ) -> None:
+        new: list[msg.Deliver] = []
+        for deliver in batch:
+            if deliver.position is not None or self._is_new(listening, deliver.event):
+                new.append(deliver)
+            else:
+                self._send(msg.Ack(listening.ref, (deliver.tag,)))
+        if new:
+            super()._notify(listening, new, call, now)
 
     def _overhear(self, sender: str, message: msg.Message, now: float) -> None:
         """A word of a distributor that was suspected wrongly."""
@@ -209,8 +215,7 @@ class Roamer(Client):
             if listening is not None and not listening.is_on:
                 self._overheard.append((sender, deliver))  # until the next distributor serves it
             elif listening is not None and self._is_new(listening, deliver.event):
-                notification = listening.notification(deliver)
-                self._out.append(Notify(listening.ref, notification, deliver.tag, None))
+                self._out.append(Notify(listening.ref, (listening.notification(deliver),), (deliver.tag,)))
                 if self._recording:
                     row = ntfy_row(now, self.name, listening.id, deliver.event, broker=sender)
                     self._out.append(Record(row))

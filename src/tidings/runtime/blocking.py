@@ -104,6 +104,10 @@ class BlockingListener(Generic[T]):
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
         return self._loop.call(lambda: self._listener.get(timeout))
 
+    def get_many(self, most: int, timeout: float | None = None) -> list[T]:
+        """The next events, at most so many and at least one; commits those before."""
+        return self._loop.call(lambda: self._listener.get_many(most, timeout))
+
     def __iter__(self) -> Iterator[T]:
         while True:
             try:

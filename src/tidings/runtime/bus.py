@@ -559,8 +559,9 @@ class Bus(LogCalls):
         elif kind is fx.Notify:
             call, ref = effect.call, effect.ref  # type: ignore[union-attr]
             if call is None:
-                if ref in self._pushed:
-                    self._pushed[ref](effect.notification)  # type: ignore[union-attr]
+                for notification in effect.notifications:  # type: ignore[union-attr]
+                    if ref in self._pushed:  # until it is left
+                        self._pushed[ref](notification)
                 return
         elif kind is fx.Failed:
             call = effect.call  # type: ignore[union-attr]

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections import deque
+from collections.abc import Sequence
 from typing import Any, TypeVar
 
 import msgspec
@@ -91,10 +92,12 @@ class LateListener(Listener[T]):
 
     # -- hearing ---------------------------------------------------------------------------------
 
-    async def _take(self, timeout: float | None = None) -> Notification:
+    async def _take(
+        self, most: int, timeout: float | None, *, commits: bool = True
+    ) -> Sequence[Notification]:
         while self._is_behind:
             if self._waiting:
-                return self._handed(self._waiting.popleft())
+                return self._handed(most)
             await self._commit_page()
             if self._has_read and self._is_over_page:
                 self._is_behind = False
@@ -103,7 +106,7 @@ class LateListener(Listener[T]):
                 break
             await self._read_page()
         self._from_archive = False
-        return await super()._take(timeout)
+        return await super()._take(most, timeout, commits=commits)
 
     async def _ask(self, **about: Any) -> Any:
         """Ask the archive. As other calls, it waits while no broker can be reached."""
@@ -126,30 +129,35 @@ class LateListener(Listener[T]):
             event = msgspec.convert(raw, Event)
             self._waiting.append(Notification(self.id, event, Position(log, offset)))
 
-    def _handed(self, notification: Notification) -> Notification:
-        self._last, self._last_tag = notification, None
+    def _handed(self, most: int) -> Sequence[Notification]:
+        """The next events of the page, at most so many."""
+        batch = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
+        self._batch, self._tags = batch, ()
         self._from_archive = True
-        self._taken += 1
-        assert notification.position is not None
-        self._bus._note(self.id, notification.event, notification.position)
-        return notification
+        self._taken += len(batch)
+        for notification in batch:
+            assert notification.position is not None
+            self._bus._note(self.id, notification.event, notification.position)
+        return batch
 
     async def ack(self) -> None:
         if not self._from_archive:
             await super().ack()
-        elif self._last is not None and self._last.position is not None:
-            await self._commit_upto(self._last.position)
+        else:
+            last = {each.position.log: each.position for each in self._batch if each.position is not None}
+            for position in last.values():
+                await self._commit_upto(position)
 
     async def _commit_upto(self, position: Position) -> None:
         if self._durable:
             await self._bus.commit_staged(f"{self._note()} read {position.log}", position.offset, 0)
 
     async def nack(self) -> None:
-        """An event of the archive comes again at once."""
+        """Events of the archive come again at once."""
         if not self._from_archive:
             await super().nack()
-        elif self._last is not None:
-            self._waiting.appendleft(self._last)
+        else:
+            self._waiting.extendleft(reversed(self._batch))
             self._from_archive = False
 
     async def _leave(self, *, commit: bool, end: bool, timeout: Timeout) -> None:

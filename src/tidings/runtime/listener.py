@@ -4,7 +4,7 @@
         async for event in news: ...
 
 Rules
-- Taking the next event commits the one before. `ack` commits at once, `nack` gives it back.
+- Taking the next event, or batch of events, commits the one before. `ack` commits at once, `nack` gives it back.
 - Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
   subscription and detaches a durable one; `unsubscribe` ends that too.
 - A cancelled `get` or `async for` loses no event: the event is there for the next one.
@@ -13,11 +13,11 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import AsyncIterator, Callable, Generator
+from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidings.errors import ClosedError
+from tidings.errors import ClosedError, SettingsError
 from tidings.model.event import Event
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
@@ -48,8 +48,8 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_bus", "_durable", "_filter", "_is_over", "_last", "_last_tag", "_losses", "_opened", "_push", "_read",
-        "_reader", "_ref", "_taken", "_wanted",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_push", "_read",
+        "_reader", "_ref", "_tags", "_taken", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -63,8 +63,8 @@ class Listener(Generic[T]):
         self._ref: int | None = None
         self._opened: Opened | None = None
         self._is_over = False
-        self._last: Notification | None = None
-        self._last_tag: int | None = None
+        self._batch: Sequence[Notification] = ()  # taken last ...
+        self._tags: Sequence[int] = ()  # ... under these tags; none when no broker delivered them
         self._taken = 0
         self._losses = Losses()
         self._reader: Reader | None = None  # the task or thread that touched it last
@@ -128,24 +128,33 @@ class Listener(Generic[T]):
 
     async def get(self, timeout: float | None = None) -> T:
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
-        notification = await self._take(timeout)
+        notification = (await self._take(1, timeout))[0]
         event: Any = notification.event
         event.__dict__["_position"] = notification.position
         return event if self._read is None else self._read(event)
 
-    async def _take(self, timeout: float | None = None) -> Notification:
-        notify = await self._notified(timeout, commits=True)
-        notification = self._last = notify.notification
-        self._last_tag = notify.tag
-        return notification
+    async def get_many(self, most: int, timeout: float | None = None) -> list[T]:
+        """The next events, at most so many and at least one; commits those before. It waits for the first event and
+        takes those with it that are there. Raises `TimeoutError` after `timeout` seconds without any."""
+        if most < 1:
+            raise SettingsError(f"get_many of {most} events", hint="ask for 1 or more")
+        events: list[Any] = []
+        for notification in await self._take(most, timeout):
+            event: Any = notification.event
+            event.__dict__["_position"] = notification.position
+            events += (event if self._read is None else self._read(event),)
+        return events
 
-    async def _notified(self, timeout: float | None, *, commits: bool) -> Notify:
+    async def _take(
+        self, most: int, timeout: float | None, *, commits: bool = True
+    ) -> Sequence[Notification]:
+        """The next notifications, at most so many and at least one."""
         bus, ref = self._bus, self._ref
         if ref is None:
             raise ClosedError("the subscription has not begun", hint="use `async with` or `await` it first")
-        self._reader = calling_thread.get() or asyncio.current_task()
+        self._reader = calling_thread.get() or asyncio.current_task(bus._loop)
         call = bus._last_call = bus._last_call + 1
-        notify = bus._submit(call, ClientTake(call, ref, commits))
+        notify = bus._submit(call, ClientTake(call, ref, commits, most))
         if notify is LATER:
             if timeout is None:
                 notify = await bus._answer_of(call, taking=ref)
@@ -154,8 +163,10 @@ class Listener(Generic[T]):
                     notify = await bus._answer_of(call, taking=ref)
         if type(notify) is not Notify:
             raise error_of(notify.code, notify.reason, notify.id)
-        self._taken += 1
-        return notify
+        batch = notify.notifications
+        self._batch, self._tags = batch, notify.tags
+        self._taken += len(batch)
+        return batch
 
     def __aiter__(self) -> AsyncIterator[T]:
         return self
@@ -172,20 +183,20 @@ class Listener(Generic[T]):
         """As iterating, with each event's position and attempt beside it."""
         while True:
             try:
-                notification = await self._take()
+                notification = (await self._take(1, None))[0]
             except ClosedError:
                 return
             yield notification
 
     async def take(self) -> tuple[Notification, int]:
         """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
-        notify = await self._notified(None, commits=False)
-        return notify.notification, notify.tag
+        notification = (await Listener._take(self, 1, None, commits=False))[0]
+        return notification, self._tags[0]
 
     def settle(self, tag: int, *, handled: bool = True) -> None:
         """Commit what `take` gave with this tag, or give it back."""
         if self._ref is not None:
-            self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, tag))
+            self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, (tag,)))
 
     def allow(self, count: int) -> None:
         """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent yet."""
@@ -198,9 +209,9 @@ class Listener(Generic[T]):
             self._bus._tell(ClientAck(self._ref))
 
     async def nack(self) -> None:
-        """Give back what was taken last: it comes again, at most `max_deliveries` times."""
-        if self._ref is not None and self._last_tag is not None:
-            self._bus._tell(ClientNack(self._ref, self._last_tag))
+        """Give back what was taken last (after `get_many`: the batch): it comes again, at most `max_deliveries` times."""
+        if self._ref is not None and self._tags:
+            self._bus._tell(ClientNack(self._ref, tuple(self._tags)))
 
     # -- what is known of it -----------------------------------------------------------------
 
@@ -217,13 +228,13 @@ class Listener(Generic[T]):
 
     @property
     def last(self) -> Notification | None:
-        """The delivery that was taken last, with its position and its attempt."""
-        return self._last
+        """What was taken last, with its position and its attempt."""
+        return self._batch[-1] if self._batch else None
 
     @property
     def position(self) -> Position | None:
-        """Position of the last taken event in the broker's log; None when no log holds it."""
-        return None if self._last is None else self._last.position
+        """Where the event that was taken last stands in the broker's log; None when no log holds it."""
+        return self._batch[-1].position if self._batch else None
 
     def _count_losses(self) -> None:
         told = self._bus._early_losses.pop(self._ref, None) if self._ref is not None else None

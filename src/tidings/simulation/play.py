@@ -337,7 +337,7 @@ class _Stage:
             raise line.error("say: expect CLIENT hears N")
         wanted = 0 if what == ["nothing"] else int(what[0])
         if len(heard) != wanted:
-            told = ", ".join(str(n.notification.event.attributes) for n in heard) or "nothing"
+            told = ", ".join(str(each.event.attributes) for each in heard) or "nothing"
             raise line.error(f"{client} heard {len(heard)}: {told}")
 
     def _expect_property(self, line: _Line, name: str, holds: bool) -> None:

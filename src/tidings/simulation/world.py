@@ -16,7 +16,7 @@ from tidings.errors import SettingsError
 from tidings.history.schema import Row
 from tidings.language import parse_filter
 from tidings.model.event import make_event
-from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.model.subscription import DeliveryOptions, Notification, Policy
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
@@ -46,8 +46,9 @@ class Application(msgspec.Struct):
 
     refs: dict[str, int] = {}  # subscription name -> ref
     calls: dict[int, str] = {}  # call -> the subscription that it opens
-    leaving: set[int] = set()  # calls with a subscription that is to end as soon as it is open
-    heard: list[fx.Notify] = []
+    leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
+    heard: list[Notification] = []
+    heard_refs: list[int] = []  # of the subscriptions of `heard`
     failures: list[fx.Failed] = []
     receipts: list[fx.Receipt] = []
 
@@ -218,7 +219,8 @@ class World:
     def _client_effect(self, client: str, effect: Any) -> None:
         application = self.applications[client]
         if type(effect) is fx.Notify:
-            application.heard.append(effect)
+            application.heard += effect.notifications
+            application.heard_refs += [effect.ref] * len(effect.notifications)
         elif type(effect) is fx.Answer:
             if isinstance(effect.value, fx.Opened):
                 self._opened(client, effect.call, effect.value.ref)
@@ -243,8 +245,8 @@ class World:
         self.simulation.run(until, progress)
 
     def heard(self, client: str) -> list[tuple[str, str]]:
-        """The identities of the events delivered to a client's application, in order."""
-        return [n.notification.event.identity for n in self.applications[client].heard]
+        """The identities of the events that a client's application was told, in order."""
+        return [each.event.identity for each in self.applications[client].heard]
 
     def nodes(self) -> Iterable[tuple[str, Any]]:
         return ((name, self.simulation.places[name].machine) for name in self.overlay.brokers)

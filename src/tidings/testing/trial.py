@@ -122,8 +122,7 @@ class Trial:
     def heard(self) -> Counter[Heard]:
         found: Counter[Heard] = Counter()
         for client, application in self.world.applications.items():
-            for notify in application.heard:
-                notification = notify.notification
+            for notification in application.heard:
                 number = str(notification.event.attributes["number"])
                 found[(client, notification.subscription.name, number)] += 1
         return found

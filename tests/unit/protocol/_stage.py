@@ -178,11 +178,11 @@ class Stage:
                 self.answers[call] = value
             case Failed(call, code, reason):
                 self.failures[call] = (code, reason)
-            case Notify(ref, notification, tag, call):
-                self.heard.setdefault((name, ref), []).append(notification)
-                self.tags.setdefault((name, ref), []).append(tag)
+            case Notify(ref, notifications, tags, call):
+                self.heard.setdefault((name, ref), []).extend(notifications)
+                self.tags.setdefault((name, ref), []).extend(tags)
                 if call is not None:
-                    self.answers[call] = notification
+                    self.answers[call] = notifications[-1]
             case Counted(ref, lost):
                 self.lost[name, ref] = dict(lost)
             case Ended(ref, code, reason):

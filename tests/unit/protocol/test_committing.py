@@ -188,7 +188,7 @@ def test_an_acknowledgement_for_something_else_changes_nothing() -> None:
     ref = stage.subscribed("s", name="mine", durable=True)
     stage.taken("s", ref)
     stage.hand("s", ClientAck(ref, tag=99))
-    stage.hand("s", ClientNack(ref, tag=99))
+    stage.hand("s", ClientNack(ref, tags=(99,)))
     stage.hand("s", ClientAck(77))
     stage.hand("s", ClientNack(77))
     stage.leave("s", ref, commit=False)

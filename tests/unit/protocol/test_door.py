@@ -187,7 +187,7 @@ def test_a_client_takes_one_at_a_time_and_commits_the_one_before() -> None:
     assert opened == [Answer(1, Opened(1, SubscriptionId("s", "news"), True))]
     assert client.handle(ClientTake(2, 1), 1.2) == [Send("b", msg.Credit(1, 1))]
     notified = client.handle(Received("b", msg.Deliver(1, 1, EVENT)), 1.3)
-    assert notified == [Notify(1, Notification(SubscriptionId("s", "news"), EVENT), 1, 2)]
+    assert notified == [Notify(1, [Notification(SubscriptionId("s", "news"), EVENT)], (1,), 2)]
     assert client.handle(ClientTake(3, 1), 1.4) == [Send("b", msg.Ack(1, (1,))), Send("b", msg.Credit(1, 1))]
 
 

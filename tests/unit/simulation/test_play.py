@@ -33,7 +33,7 @@ def test_the_verbs_of_clients() -> None:
         """
     )
     (heard,) = world.applications["alice"].heard
-    assert heard.notification.event.attributes == {"price": 7, "symbol": "IBM", "flag": True}
+    assert heard.event.attributes == {"price": 7, "symbol": "IBM", "flag": True}
 
 
 def test_advertisements_and_options() -> None:
@@ -56,7 +56,7 @@ def test_advertisements_and_options() -> None:
         expect alice hears 1
         """
     )
-    event = world.applications["alice"].heard[0].notification.event
+    event = world.applications["alice"].heard[0].event
     assert (event.topic, event.key, event.lifetime) == ("a/b", "k", 5)
 
 

@@ -191,8 +191,8 @@ class Ring:
         self.run(SPACING * count + SETTLE)
         heard: Counter[tuple[str, int]] = Counter()
         for client in clients:
-            for notify in self.world.applications[client].heard[heard_before[client] :]:
-                heard[client, notify.notification.event.attributes["number"]] += 1
+            for notification in self.world.applications[client].heard[heard_before[client] :]:
+                heard[client, notification.event.attributes["number"]] += 1
         sent = simulation.sent - before
         return Told(
             events=count,

@@ -301,7 +301,8 @@ class WideRun:
         def heard(client: str, effect: Any) -> None:
             hear(client, effect)
             if type(effect) is fx.Notify:
-                self._notified(client, effect)
+                for notification in effect.notifications:
+                    self._notified(client, notification.event)
             elif type(effect) is fx.Answer and isinstance(effect.value, fx.Receipt):
                 self.observer.acknowledged((effect.value.source, effect.value.id))
             elif type(effect) is fx.Answer and isinstance(effect.value, msg.LogRead):
@@ -315,8 +316,7 @@ class WideRun:
         simulation.on_client_effect = heard
         simulation.on_row = row
 
-    def _notified(self, client: str, effect: fx.Notify) -> None:
-        event = effect.notification.event
+    def _notified(self, client: str, event: Event) -> None:
         if event.source in self.drawn.hostile:
             return  # it may publish a little
         id = f"{client}/{NAME}"
