@@ -43,8 +43,7 @@ class Absence:
 
     def heard(self, client: str) -> Counter[tuple[str, int]]:
         return Counter(
-            (n.subscription.name, n.event.attributes["x"])
-            for n in self.world.applications[client].heard
+            (n.subscription.name, n.event.attributes["x"]) for n in self.world.applications[client].heard
         )
 
     def judge(self) -> None:

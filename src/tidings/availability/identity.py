@@ -187,8 +187,8 @@ class Identities:
         """Accept this event and those behind it, if it follows the last accepted one (new, the common case);
         False: no change was made."""
         name = (source, incarnation)
-        numbers = self._numbered.get(name)
-        if numbers is None or sequence != numbers.high + 1:
+        numbered = self._numbered
+        if name not in numbered or sequence != (numbers := numbered[name]).high + 1:
             return False
         numbers.high, numbers.last_at = sequence + count - 1, now
         if name != self._latest:

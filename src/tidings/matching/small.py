@@ -172,14 +172,13 @@ class SmallMatcher:
         self._handles.give_back(handle)
 
     def match(self, event: Event) -> list[int]:
-        view = event.view
-        value_of = view.get
-        found: set[int] = set()
+        view, attributes = event.view, self._attributes
+        found: list[int] = []
         buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []
-        for attribute, index in self._attributes.items():
-            value = value_of(attribute)
-            if value is None:
+        for attribute in attributes:
+            if attribute not in view:
                 continue
+            value, index = view[attribute], attributes[attribute]
             if index.present:
                 buckets.append(index.present[None])
             if index.values and type(value) is not tuple:
@@ -193,12 +192,12 @@ class SmallMatcher:
                 if entry.weighted is not None and is_over(entry.weighted, event):
                     continue
                 for attribute, holds in entry.constraints:
-                    if not holds(value_of(attribute)):
+                    if not holds(view.get(attribute)):
                         break
                 else:
                     if not entry.residuals or all(residual(event) for residual in entry.residuals):
-                        found.add(entry.handle)
-        return sorted(found) if len(found) > 1 else list(found)
+                        found.append(entry.handle)
+        return sorted(set(found)) if found[1:] else found
 
     def match_batch(self, events: Iterable[Event]) -> Matches:
         return one_by_one(self.match, events)

@@ -160,10 +160,14 @@ def make_event(
     if content_type is not None and not CONTROL.isdisjoint(content_type):
         raise EventError("the content type holds a control character", hint="write type/subtype")
     lineage = () if type is None else (type,) if isinstance(type, str) else tuple(type)
+    if attributes is None or has_plain_attributes(attributes, ascii=True):
+        checked = {} if attributes is None else dict(attributes)
+    else:
+        checked = checked_attributes(attributes)
     return Event(
         source=source,
         id=id,
-        attributes={} if attributes is None else checked_attributes(attributes),
+        attributes=checked,
         topic=None if topic is None else check_topic(topic),
         type=lineage,
         time=None if time is None else checked_time(time),

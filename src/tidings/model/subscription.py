@@ -32,7 +32,7 @@ class Policy(StrEnum):
     DISCONNECT = "disconnect"  # the subscription ends with SlowConsumerError
 
 
-class SubscriptionId(msgspec.Struct, frozen=True, order=True):
+class SubscriptionId(msgspec.Struct, frozen=True, order=True, gc=False):
     """Identity: who subscribed, and the name the subscriber gave (random when transient)."""
 
     subscriber: str
@@ -79,14 +79,14 @@ class Advertisement(msgspec.Struct, frozen=True):
     filter: Filter
 
 
-class Position(msgspec.Struct, frozen=True, order=True):
+class Position(msgspec.Struct, frozen=True, order=True, gc=False):
     """A place in the log of one broker."""
 
     log: str
     offset: int
 
 
-class Notification(msgspec.Struct, frozen=True):
+class Notification(msgspec.Struct, frozen=True, gc=False):
     """An event handed to one subscription."""
 
     subscription: SubscriptionId

@@ -121,7 +121,7 @@ class Client(PublishingClient):
                 if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
                     self._deliver(batch, now)
                     batch = []
-                batch += (message,) if kind is msg.Deliver else message.one_by_one()  # type: ignore[attr-defined]
+                batch += (message,) if kind is msg.Deliver else message.one_by_one()  # type: ignore[attr-defined, arg-type]
                 continue
             if batch:
                 self._deliver(batch, now)
@@ -304,22 +304,44 @@ class Client(PublishingClient):
         listening = self._listenings.get(batch[0].ref)
         if listening is None or (listening.phase is not Phase.OPEN and not listening.hears):
             return
-        knows_unlogged, rest = self._known_again.knows_unlogged, []
+        may_be_known = self._known_again.knows_unlogged
         for deliver in batch:
             listening.granted -= 1
-            if (deliver.position is None and not knows_unlogged) or not self._is_known(listening, deliver):
-                rest += (deliver,)
-        if not (listening.buffer or listening.skipped or listening.is_fenced) and listening.phase is not Phase.OPENING:
-            while rest and (listening.auto or listening.waiting):
-                most, call = (None, None) if listening.auto else (listening.waiting[0][1], listening.next_waiting())
-                self._notify(listening, rest[:most], call, now)
-                rest = rest[most:] if most is not None else []
-        for deliver in rest:
-            listening.queue_up(deliver)
+            may_be_known = may_be_known or deliver.position is not None
+        if may_be_known:
+            batch = self._unknown(listening, batch, now)
+        self._pass_on(listening, batch, now)
         if listening.buffer:
             self._hand_over(listening, now)
         elif listening.granted or listening.window or listening.waiting:
             self._grant(listening)
+
+    def _unknown(self, listening: Listening, batch: list[msg.Deliver], now: float) -> list[msg.Deliver]:
+        """The last deliveries of the batch that were not delivered before. Those before a copy of one of themselves are
+        passed on first: then the copy is known."""
+        new: dict[tuple[str, str], msg.Deliver] = {}
+        for deliver in batch:
+            identity = deliver.event.identity
+            if identity in new:
+                self._pass_on(listening, list(new.values()), now)
+                new = {}
+            if not self._is_known(listening, deliver):
+                new[identity] = deliver
+        return list(new.values())
+
+    def _pass_on(self, listening: Listening, batch: list[msg.Deliver], now: float) -> None:
+        """Hand deliveries over that can go straight to the application; the others wait."""
+        hears = listening.phase is not Phase.OPENING and not listening.is_fenced
+        if hears and not listening.buffer and not listening.skipped:
+            if listening.auto and batch:
+                self._notify(listening, batch, None, now)
+                return
+            while batch and listening.waiting:
+                most = listening.waiting[0][1]
+                self._notify(listening, batch[:most], listening.next_waiting(), now)
+                batch = batch[most:]
+        for deliver in batch:
+            listening.queue_up(deliver)
 
     def _is_known(self, listening: Listening, deliver: msg.Deliver) -> bool:
         """Was this delivered before? Then it is acknowledged again, or stays in the application's hands."""
@@ -336,7 +358,8 @@ class Client(PublishingClient):
         if listening.phase is not Phase.OPENING and not listening.is_fenced:
             buffer = listening.buffer
             while buffer and (listening.waiting or listening.auto):
-                most, batch = len(buffer) if listening.auto else listening.waiting[0][1], []
+                batch: list[msg.Deliver] = []
+                most = len(buffer) if listening.auto else listening.waiting[0][1]
                 while buffer and len(batch) < most:
                     deliver = buffer.popleft()
                     if listening.skipped and listening.skips(deliver):
@@ -383,22 +406,22 @@ class Client(PublishingClient):
         self, listening: Listening, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         """Hand deliveries to the application: as the answer of a take, or pushed."""
-        id, auto, known_again = listening.id, listening.auto, self._known_again
-        notes_unlogged = known_again.notes_unlogged
+        id, is_noted = listening.id, self._known_again.notes_unlogged
         taken: list[Taken] = []
         notifications: list[Notification] = []
         for deliver in batch:
             position = deliver.position
-            taken += (Taken(deliver, call, deliver.tag),)
-            notifications += (Notification(id, deliver.event, position, deliver.attempt),)
-            if position is not None or notes_unlogged:
-                known_again.note(listening, deliver)
+            is_noted = is_noted or position is not None
+            taken.append(Taken(deliver, call, deliver.tag))
+            notifications.append(Notification(id, deliver.event, position, deliver.attempt))
+        if is_noted:
+            self._known_again.note(listening, batch)
         tags = tuple([each.tag for each in taken]) if taken[1:] else (taken[0].tag,)
         self._out.append(fx.Notify(listening.ref, notifications, tags, call))
         for deliver in batch if self._recording else ():
             self._out.append(fx.Record(listening.row(deliver, now, self.name, self.broker)))
         listening.taken += tuple(taken)
-        if auto:  # it is taken by being handed over
+        if listening.auto:  # it is taken by being handed over
             self._commit(listening, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:

@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from random import Random
 
-import msgspec
+from msgspec.structs import replace
 
 from tidings.errors import UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
@@ -66,20 +66,28 @@ class PublishingClient:
             events = zip(input.events, input.number, strict=True)  # type: ignore[union-attr, arg-type]
             count = len(input.events)  # type: ignore[union-attr]
             batch = PublishBatch(call, [None] * count, count)
+        incarnation, most_bytes, unwanted = self.incarnation, self._event_bytes, self._advertising.unwanted
+        out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log
+        room = 0  # in the window
+        if self._link is Link.UP and not self._line:
+            room = self._limits.publishes_in_flight - len(in_flight)
         for event, number in events:
             source = event.source
             sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
             if number:
-                event = msgspec.structs.replace(event, id=f"{self.incarnation}-{sequence}")
-            publishing = Publishing(msg.Publish(call, event, sequence, mode), now, batch)
+                event = replace(event, id=f"{incarnation}-{sequence}")
+            message = msg.Publish(call, event, sequence, mode)
+            publishing = Publishing(message, now, batch)
             call += 1
-            if event.size > self._event_bytes and self._is_too_large(publishing):
+            if event.size > most_bytes and self._is_too_large(publishing):
                 continue
-            if self._advertising.unwanted and self._is_unwanted(publishing):
+            if unwanted and self._is_unwanted(publishing):
                 continue
-            is_up = self._link is Link.UP and not self._line
-            if is_up and len(self._in_flight) < self._limits.publishes_in_flight:
-                self._send_first(publishing)
+            if room > 0:
+                room -= 1
+                publishing.log, publishing.broker = log, broker
+                in_flight[message.call] = publishing
+                out.append(fx.Send(broker, message))
             else:
                 self._line.append(publishing)
 
@@ -157,8 +165,12 @@ class PublishingClient:
             if self._recording:
                 self._record_publish(publishing, OK)
             receipt = fx.Receipt(event.source, event.id, position)
-            if publishing.batch is None:
+            batch = publishing.batch
+            if batch is None:
                 self._out.append(fx.Answer(call, receipt))
+            elif batch.left > 1:
+                batch.results[call - batch.call] = receipt
+                batch.left -= 1
             else:
                 self._finish(publishing, receipt)
         if self._line:

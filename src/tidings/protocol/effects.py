@@ -30,8 +30,8 @@ class Channel(StrEnum):
     MULTICAST = "multicast"  # to everyone in a named scope
 
 
-class _Effect(msgspec.Struct, frozen=True):
-    pass
+class _Effect(msgspec.Struct, frozen=True, gc=False):
+    """Base of effects: values without cycles, which the collector need not look at."""
 
 
 class Send(_Effect, frozen=True):
@@ -139,8 +139,8 @@ class Counted(_Effect, frozen=True):
     lost: dict[str, int]
 
 
-class Receipt(msgspec.Struct, frozen=True):
-    """Result of an acknowledged publish: the event's identity and where it is kept."""
+class Receipt(msgspec.Struct, frozen=True, gc=False):
+    """What an acknowledged publish gives back: the event's identity and where it is kept."""
 
     source: str
     id: str

@@ -14,6 +14,7 @@ made are in one log.
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 from tidings.protocol.listening import Listening
 from tidings.protocol.messages import Deliver
@@ -45,14 +46,21 @@ class Heard:
             return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
         return self.knows_unlogged and self._concerns(listening, deliver) and _key(deliver) in self._before
 
-    def note(self, listening: Listening, deliver: Deliver) -> None:
-        if deliver.position is not None:
-            if self._most_copies and not is_numbered(deliver.event.id) and self._concerns(listening, deliver):
+    def note(self, listening: Listening, batch: Sequence[Deliver]) -> None:
+        """Remember deliveries that the application is handed."""
+        options, told = listening.options, self._told
+        if options.group is not None or options.dead_letters_of is not None:
+            return
+        for deliver in batch:
+            if deliver.attempt != 1 or deliver.again:
+                continue
+            if deliver.position is None:
+                if self.notes_unlogged:
+                    told.append((deliver.ref, *deliver.event.identity))
+            elif self._most_copies and not is_numbered(deliver.event.id):
                 self._copies[_key(deliver)] = deliver.position.log
                 if len(self._copies) > self._most_copies:
                     del self._copies[next(iter(self._copies))]
-        elif self.notes_unlogged and self._concerns(listening, deliver):
-            self._told.append((deliver.ref, *deliver.event.identity))
 
     def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
         """Returned events, and events that the broker believes unhandled, are to be delivered again; those of a group

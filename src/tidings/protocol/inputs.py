@@ -35,8 +35,8 @@ class Feature(IntFlag):
 ALL_FEATURES = int(Feature.REPLAY_PARTS)
 
 
-class _Input(msgspec.Struct, frozen=True):
-    pass
+class _Input(msgspec.Struct, frozen=True, gc=False):
+    """Base of inputs: values without cycles, which the collector need not look at."""
 
 
 # -- of every machine --------------------------------------------------------------------

@@ -113,7 +113,15 @@ class InterestTable:
         if not self._beyond_topic:
             return [self._of_topic(event) for event in events]
         lists = lists_of(self.matcher.match_batch(events))
-        return [self._split(event, handles) for event, handles in zip(events, lists, strict=True)]
+        if self._is_link:
+            return [self._split(event, handles) for event, handles in zip(events, lists, strict=True)]
+        matches: list[Match] = []
+        entries, handles, found = self._entries, None, Match(())
+        for each in lists:  # neighbours often have the same match
+            if each != handles:
+                handles, found = each, Match([entries[handle] for handle in each])
+            matches.append(found)
+        return matches
 
     def keep(self, event: Event, match: Match) -> Match:
         """Have `match` answer with this for the event: it was matched in this version."""

@@ -24,7 +24,7 @@ from tidings.model.event import FOREVER
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
-from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
+from tidings.protocol.lines import EMPTY, NOTHING, own_table
 from tidings.protocol.messages import Deliver, Subscribe
 
 
@@ -61,7 +61,7 @@ TRANSITIONS: dict[tuple[Phase, str], Phase] = {
 }
 
 
-class Taken(msgspec.Struct, eq=False):
+class Taken(msgspec.Struct, eq=False, gc=False):
     """A notification that was handed over and is not committed yet."""
 
     deliver: Deliver
@@ -235,12 +235,13 @@ class Listening:
         return False
 
     def queue_up(self, deliver: Deliver) -> None:
-        """Order returned events before those that were sent ahead."""
-        if self.is_fenced and deliver.attempt > 1:
-            place = sum(1 for other in self.buffer if other.attempt > 1)
-            own(self, "buffer").insert(place, deliver)
+        """What was given back comes before what was sent ahead."""
+        if not self.buffer:
+            self.buffer = deque((deliver,))
+        elif self.is_fenced and deliver.attempt > 1:
+            self.buffer.insert(sum(1 for other in self.buffer if other.attempt > 1), deliver)
         else:
-            own(self, "buffer").append(deliver)
+            self.buffer.append(deliver)
 
     def notification(self, deliver: Deliver) -> Notification:
         return Notification(self.id, deliver.event, deliver.position, deliver.attempt)

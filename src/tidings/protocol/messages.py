@@ -37,7 +37,7 @@ class Mode(StrEnum):
     REPLICATED = "replicated"  # on stable storage at a majority of a group, or refused
 
 
-class Message(msgspec.Struct, frozen=True, array_like=True, tag=True):
+class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     """Base of every message. `tag=True` lets an extension leave its tag out; our own classes state theirs."""
 
     cut_field: ClassVar[str] = (
@@ -312,9 +312,10 @@ class DeliverAll(Message, frozen=True, tag="DeliverAll"):
             yield DeliverAll(self.ref, tag, events)
             tag += len(events)
 
-    def one_by_one(self) -> Iterator[Deliver]:
+    def one_by_one(self) -> list[Deliver]:
         """The same in single messages."""
-        return (Deliver(self.ref, tag, event) for tag, event in enumerate(self.events, self.tag))
+        ref = self.ref
+        return [Deliver(ref, tag, event) for tag, event in enumerate(self.events, self.tag)]
 
 
 class Fenced(Message, frozen=True, tag="Fenced"):

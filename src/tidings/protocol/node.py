@@ -246,8 +246,9 @@ class Node:
         owners = self._owners
         begin, count = 0, len(messages)
         while begin < count:
-            owner, end = owners.get(type(messages[begin])), begin + 1
-            while end < count and owners.get(type(messages[end])) is owner:
+            kind, end = type(messages[begin]), begin + 1
+            owner = owners.get(kind)
+            while end < count and (type(messages[end]) is kind or owners.get(type(messages[end])) is owner):
                 end += 1
             if owner is None:
                 self.strange += end - begin

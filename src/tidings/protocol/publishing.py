@@ -14,7 +14,7 @@ from tidings.protocol.messages import Publish, Refused, Stage
 from tidings.protocol.naming import broker_of
 
 
-class PublishBatch(msgspec.Struct, eq=False):
+class PublishBatch(msgspec.Struct, eq=False, gc=False):
     """Publishes of one call, which is answered when each of them is."""
 
     call: int  # of the first; those of the others follow
@@ -22,7 +22,7 @@ class PublishBatch(msgspec.Struct, eq=False):
     left: int  # publishes that are not answered
 
 
-class Publishing(msgspec.Struct, eq=False):
+class Publishing(msgspec.Struct, eq=False, gc=False):
     """A publish that is not acknowledged yet."""
 
     message: Publish

@@ -225,11 +225,11 @@ class Driver:
                                     self._take_breath()
                             elif to == run_to and type(message) is type(run[0]) and self._line[-1] is last:
                                 run.append(message)
-                                if len(run) == 2:
+                                if type(last[1]) is Received:
                                     last = self._line[-1] = (to, ReceivedAll(name, run))
                             else:
                                 run, run_to, last = [message], to, (to, Received(name, message))
-                                self._line.append(last)
+                                self._line += (last,)
                         elif kind in performers:
                             performers[kind](effect)
                         elif name in hears:

@@ -142,7 +142,7 @@ class Listener(Generic[T]):
         for notification in await self._take(most, timeout):
             event: Any = notification.event
             event.__dict__["_position"] = notification.position
-            events += (event if self._read is None else self._read(event),)
+            events.append(event if self._read is None else self._read(event))
         return events
 
     async def _take(

@@ -171,35 +171,28 @@ class ExactlyOnce(Delivery):
         if type(message) is Hello:
             self._greet(sender, message, now)
             return
-        session = self._registry.sessions.get(sender)
+        sessions = self._registry.sessions
         if type(message) in FAREWELLS:
             self._farewells.on_message(sender, message, now)
-        elif session is not None:
-            self._handlers[type(message)](session, message, now)
+        elif sender in sessions:
+            self._handlers[type(message)](sessions[sender], message, now)
         elif isinstance(message, Publish | Subscribe | Unsubscribe):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        publishes: list[Publish] = []
-        most = self.ports.limits.publishes_together
-        for message in messages:
-            if type(message) is Publish and len(publishes) < most:
-                publishes.append(message)
-                continue
-            self._publish_all(sender, publishes, now)
-            publishes = [message] if type(message) is Publish else []
-            if not publishes:
-                self.on_message(sender, message, now)
-        self._publish_all(sender, publishes, now)
-
-    def _publish_all(self, sender: str, publishes: list[Publish], now: float) -> None:
-        """Publishes that follow one another on one link."""
-        session = self._registry.sessions.get(sender)
-        if session is not None and publishes:
-            self._publish(session, publishes, now)
-        else:
-            for message in publishes:
-                self.on_message(sender, message, now)
+        most, sessions = self.ports.limits.publishes_together, self._registry.sessions
+        begin, count = 0, len(messages)
+        while begin < count:  # publishes that follow one another are a batch
+            end = begin
+            while end < count and end - begin < most and type(messages[end]) is Publish:
+                end += 1
+            if end > begin and sender in sessions:
+                batch: Any = messages[begin:end]
+                self._publish(sessions[sender], batch, now)
+            else:
+                end = begin + 1
+                self.on_message(sender, messages[begin], now)
+            begin = end
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -375,13 +368,14 @@ class ExactlyOnce(Delivery):
         self._persist(records, now, lambda _: send(left), None, lambda why: send(Refused(call, *unsure(why))))
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
-        member = session.members.get(message.ref)
-        if member is not None and member.last_word is None:
-            self._courier.credit(member, message.amount, now)
+        members, ref = session.members, message.ref
+        if ref in members and members[ref].last_word is None:
+            self._courier.credit(members[ref], message.amount, now)
 
     def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
-        member = session.members.get(message.ref)
-        if member is not None:
+        members, ref = session.members, message.ref
+        if ref in members:
+            member = members[ref]
             self._courier.acknowledge(member, message.tags, now)
             if member.last_word is not None and not self._courier.has_some(member):
                 self._leave(session, member, member.last_word, now)

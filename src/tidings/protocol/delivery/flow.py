@@ -165,7 +165,7 @@ class PublishFlow:
             return self._accept_one(session, messages[place], now), place + 1
         for message in messages[place:] if place else messages:
             event, sequence, mode = message.event, message.sequence, message.mode
-            size = event_size(event)
+            size = event.size
             if (
                 event.id != f"{incarnation}-{sequence}"
                 or size > most_bytes

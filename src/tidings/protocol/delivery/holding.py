@@ -325,8 +325,10 @@ class Holding:
 
     @property
     def next_at(self) -> float | None:
-        times = (self._review_at, self._maintain_at)
-        return min((at for at in times if at is not None), default=None)
+        review, maintain = self._review_at, self._maintain_at
+        if review is None or (maintain is not None and maintain < review):
+            return maintain
+        return review
 
     def collect(self, now: float) -> list[Record]:
         """End what was not asked for in time, or keeps too much; the records to persist."""

@@ -14,8 +14,8 @@ if TYPE_CHECKING:
     from tidings.protocol.delivery.pending import PendingPublish
 
 
-class Item(msgspec.Struct, eq=False):
-    """An event that waits in a queue, or is with a member that has not acknowledged it."""
+class Item(msgspec.Struct, eq=False, gc=False):
+    """It waits in a queue, or is with a member that has not acknowledged it."""
 
     event: Event
     size: int  # bytes of the event, encoded

@@ -11,7 +11,7 @@ from tidings.protocol.interest import Match
 from tidings.protocol.messages import Mode
 
 
-class PendingPublish(msgspec.Struct, eq=False):
+class PendingPublish(msgspec.Struct, eq=False, gc=False):
     """Acknowledged when it is on the disk (if the log has to hold it), dispatched, and no subscription blocks it."""
 
     event: Event

@@ -122,7 +122,7 @@ class Settled:
         self._asking.pop(link, None)
 
     def next_deadline(self) -> float | None:
-        return min((at for at, _ in self._asking.values()), default=None)
+        return min([at for at, _ in self._asking.values()]) if self._asking else None
 
     def ask_again(self, send: Sender, links: tuple[str, ...], now: float) -> None:
         """An answer may have been lost: say again what it would answer."""
