@@ -36,6 +36,18 @@ def _one_by_one(press: tidings.Bus, news: tidings.Listener[Any], **options: Any)
     return play
 
 
+def _batches(press: tidings.Bus, news: tidings.Listener[Any]) -> Play:
+    """The events of a round are one batch of `publish_many`, and taken by `get_many`."""
+
+    async def play(events: int) -> None:
+        await press.publish_many([_event(number) for number in range(events)])
+        left = events
+        while left:
+            left -= len(await news.get_many(left))
+
+    return play
+
+
 def _together(press: tidings.Bus, news: tidings.Listener[Any]) -> Play:
     """Every event of a round is under way before the first is awaited."""
 
@@ -57,6 +69,12 @@ async def embedded() -> AsyncIterator[Play]:
 async def embedded_batch() -> AsyncIterator[Play]:
     async with tidings.connect() as bus, bus.subscribe(WANTED) as news:
         yield _together(bus, news)
+
+
+@asynccontextmanager
+async def embedded_many() -> AsyncIterator[Play]:
+    async with tidings.connect() as bus, bus.subscribe(WANTED) as news:
+        yield _batches(bus, news)
 
 
 @asynccontextmanager
@@ -85,6 +103,12 @@ async def tcp() -> AsyncIterator[Play]:
 async def tcp_batch() -> AsyncIterator[Play]:
     async with _over_tcp(1) as ends:
         yield _together(*ends)
+
+
+@asynccontextmanager
+async def tcp_many() -> AsyncIterator[Play]:
+    async with _over_tcp(1) as ends:
+        yield _batches(*ends)
 
 
 @asynccontextmanager
@@ -232,8 +256,10 @@ def _mqtt(qos: int) -> Callable[[], AbstractAsyncContextManager[Play]]:
 PATHS: dict[str, Callable[[], AbstractAsyncContextManager[Play]]] = {
     "embedded": embedded,
     "embedded batch": embedded_batch,
+    "embedded publish_many": embedded_many,
     "TCP": tcp,
     "TCP batch": tcp_batch,
+    "TCP publish_many": tcp_many,
     "content": content,
     "kept": kept,
     "durable subscriber": durable,
