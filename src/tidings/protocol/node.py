@@ -47,6 +47,7 @@ from tidings.protocol.roles import EventPassage, GroupCommit, Placement, Topolog
 from tidings.protocol.slots import (
     KINDS,
     Assignment,
+    Backlog,
     Delivery,
     Membership,
     Overlay,
@@ -89,6 +90,7 @@ class Node:
         ports.limits, ports.event_bytes = limits, limits.event_bytes if event_bytes is None else event_bytes
         ports.emit, ports.send = self._out.append, self._send
         ports.disk, ports.events = self._disk, self
+        self.backlog = ports.backlog = Backlog()
         ports.interest = InterestTable(delivery.matcher or MatchingEngine(), limits)
         given: dict[str, Strategy] = {
             "delivery": delivery,

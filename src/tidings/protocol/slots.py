@@ -128,6 +128,15 @@ class Sender(Protocol):
     def __call__(self, to: str, message: Message, channel: Channel = Channel.LINK) -> None: ...
 
 
+class Backlog:
+    """Count of the deliveries so far that had to wait for a member: the driver reads publishers less as it grows."""
+
+    __slots__ = ("waited",)
+
+    def __init__(self) -> None:
+        self.waited = 0
+
+
 class Ports:
     """Everything that a strategy is given when the node is composed."""
 
@@ -144,6 +153,7 @@ class Ports:
     events: Events
     interest: InterestTable  # every filter that events are matched against here
     is_alone: bool = False  # no strategy but delivery has a part in an event
+    backlog: Backlog
 
     placement: roles.Placement
     router: roles.EventRouter

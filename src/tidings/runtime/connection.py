@@ -98,6 +98,7 @@ class Gathering:
         self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
         self._is_scheduled = False  # does a callback end this turn?
         self.in_input = False  # set while an input is handled; `settle` follows
+        self.inputs = 0  # that were handled, and times that a connection could be written to again
 
     def add(self, connection: Connection) -> None:
         """Flush the connection at the end of the turn."""
@@ -126,6 +127,7 @@ class Gathering:
     def settle(self) -> None:
         """An input was handled, and all that follows from it was sent."""
         self.in_input = False
+        self.inputs += 1
         if self._waiting or self._callbacks:
             if self._ready is not None and len(self._ready) <= self._is_scheduled:
                 self._end()
@@ -274,6 +276,7 @@ class Connection(asyncio.Protocol):
         """Handle the next slice, unless there are other reasons to wait."""
         if not self._is_over and len(self._holds) == 1 and BACKLOG in self._holds:
             self.release(BACKLOG)
+            self._gathering.inputs += 1
             self._handle_slice(b"")
 
     def _handle(self, data: bytes, limit: int = 1 << 62) -> None:
@@ -299,6 +302,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
+        self._gathering.inputs += 1
         self.release("unread")
         self.flush()
 

@@ -172,6 +172,11 @@ class Gate:
                 if is_within and 0 <= message.ref <= WIDEST:
                     allowed.append(message)
                     continue
+            elif type(message) is msg.AckAll:
+                is_within = 0 <= message.tag <= WIDEST and 0 <= message.count <= self._bounds.tag_range
+                if is_within and 0 <= message.ref <= WIDEST:
+                    allowed.append(message)
+                    continue
             elif (
                 type(message) is msg.Credit
                 and 0 <= message.ref <= WIDEST

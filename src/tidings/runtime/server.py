@@ -17,6 +17,7 @@ import logging
 import os
 import ssl
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 from functools import partial
 from pathlib import Path
 from random import Random, SystemRandom
@@ -46,6 +47,7 @@ from tidings.runtime.fairness import Fairness, ReadingShares
 from tidings.runtime.gate import Gate
 from tidings.runtime.guests import Guest
 from tidings.runtime.histogram import Histogram
+from tidings.runtime.intake import Intake
 from tidings.runtime.kernels import prepare_in_background
 from tidings.runtime.neighbours import Neighbours
 from tidings.runtime.observing import answers_of
@@ -153,8 +155,7 @@ class Server:
         """No client has connected yet."""
         self._gathering = Gathering()
         self._clients: dict[Connection, ClientConnection] = {}
-        self._guests: set[Guest] = set()
-        self._last_client = 0
+        self._guests, self._last_client = set[Guest](), 0
         self._listeners: list[Listener] = []
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
@@ -179,6 +180,7 @@ class Server:
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
+        self._backlog, self._intake = self.node.backlog, Intake(self.node.backlog, self._gathering)
         if self._guard is not None:
             self.node.count_kept(self._guard)
         recorder = self._recorder
@@ -398,6 +400,8 @@ class Server:
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
         self._driver.receive(client.address, allowed)
+        if self._backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
+            self._intake.hold(connection)
 
     def _charge(self, client: ClientConnection, guard: Guard[Any]) -> None:
         connection = client.connection
@@ -447,8 +451,7 @@ class Server:
 
     async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
         """Answer what a principal asks about this broker. Raises."""
-        inquiry = self.inquiries.get(what)
-        if inquiry is None:
+        if (inquiry := self.inquiries.get(what)) is None:
             raise RefusedError(f"this broker knows nothing of {what!r}")
         if self._guard is not None and what not in self.own_checks:
             self._guard.observe(principal, what)
@@ -474,9 +477,8 @@ class Server:
             self._parts = min(max(len(self._unseen) // LOOKED_AT, PARTS[0]), PARTS[-1])
             self._share = -(-len(self._unseen) // self._parts)
         some, self._unseen = self._unseen[: self._share], self._unseen[self._share :]
-        for connection in some:
-            if not connection.is_over:
-                connection.look(now, self.network)
+        for connection in (each for each in some if not each.is_over):
+            connection.look(now, self.network)
         self._look_later()
 
     def _on_fault(self, sender: str, error: BaseException) -> None:
@@ -486,9 +488,8 @@ class Server:
         for client in list(self._clients.values()):
             if client.address == sender:
                 client.connection.end("its message could not be handled")
-        for name in self._neighbours.up:
-            if name == sender:
-                self._neighbours.leave(name, "its message could not be handled")
+        if sender in self._neighbours.up:
+            self._neighbours.leave(sender, "its message could not be handled")
 
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
@@ -497,6 +498,7 @@ class Server:
             **self._reception.figures,
             **self.admission.figures,
             **self._reading.fairness.figures,
+            **self._intake.figures,
             **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,
             "address": self.address,
@@ -563,13 +565,11 @@ class Server:
         self._reception.close()
         for client in self._clients.values():
             client.connection.hold("draining")
-        try:
+        with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
                 while any(c.gate.unanswered or c.connection.unsent for c in self._clients.values()):
                     await asyncio.sleep(0.005)
-            is_clean = True
-        except TimeoutError:
-            is_clean = False
+        is_clean = not any(c.gate.unanswered or c.connection.unsent for c in self._clients.values())
         await self.close()
         return is_clean
 

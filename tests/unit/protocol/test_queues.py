@@ -2,14 +2,26 @@
 
 from __future__ import annotations
 
+import gc
+import sys
+from random import Random
+from typing import Any
+
 import pytest
 from tests.unit.protocol._stage import Stage
 
+from tidings.availability.records import Loaded
 from tidings.history.schema import DROP
-from tidings.model.event import FOREVER
+from tidings.model.event import FOREVER, make_event
+from tidings.model.filter import EVERYTHING
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.effects import Opened
-from tidings.protocol.inputs import ClientAck, ClientNack
+from tidings.protocol.effects import Opened, Send
+from tidings.protocol.inputs import ClientAck, ClientNack, LinkUp, Received, ReceivedAll, Started
+from tidings.protocol.messages import Credit, Deliver, DeliverAll, Hello, Publish, Subscribe
+
+BURST = 250  # events, which fit one message
 
 
 def stage_with(**options: object) -> Stage:
@@ -261,3 +273,70 @@ def test_a_durable_subscription_is_not_told_what_was_taken_in_before_it() -> Non
     stage.settle()
     [opened] = [answer for answer in stage.answers.values() if isinstance(answer, Opened)]
     assert stage.drain("s", opened.ref) == [1]
+
+
+def burst(credit: int) -> tuple[int, int]:
+    """Python calls for a burst of events to ten subscribers with so much credit each, until each was sent all of
+    them; and how many messages that took."""
+    node = intermediary("b", rng=Random(1))
+    node.handle(Started(Loaded.empty()), 0.0)
+    for name in ("p", *map(str, range(10))):
+        node.handle(LinkUp(name), 0.0)
+        node.handle(Received(name, Hello(name, "i")), 0.0)
+        if name == "p":  # its first publish, which makes its source known, is no part of the burst
+            first = Publish(1, make_event({"n": 1}, source="p", id="i-1"), 1)
+            node.handle(Received(name, first), 0.0)
+        else:
+            options = DeliveryOptions(queue=10_000, policy=Policy.DISCONNECT)
+            node.handle(Received(name, Subscribe(1, 1, "w", EVERYTHING, options, False, {}, credit)), 0.0)
+    said = [Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n) for n in range(2, BURST + 2)]
+    calls, sent = 0, 0
+
+    def count(frame: Any, event: str, arg: Any) -> None:
+        nonlocal calls
+        calls += event in ("call", "c_call")
+
+    inputs: list[Any] = [ReceivedAll("p", said)]
+    more = [Credit(1, 64)] * -(-(BURST - credit) // 64) if credit < BURST else []
+    inputs += [ReceivedAll(str(name), more) for name in range(10) if more]
+    gc.collect()
+    gc.disable()
+    sys.setprofile(count)
+    try:
+        effects = [effect for input in inputs for effect in node.handle(input, 0.0)]
+    finally:
+        sys.setprofile(None)
+        gc.enable()
+    node.check()
+    for effect in effects:
+        assert isinstance(effect, Send)
+        sent += isinstance(effect.message, Deliver | DeliverAll)
+    got = [effect.message.events for effect in effects if isinstance(effect.message, DeliverAll)]  # type: ignore[union-attr]
+    assert sum(map(len, got)) == 10 * BURST
+    return calls, sent
+
+
+@pytest.mark.parametrize("credit", [0, 100])
+def test_a_delivery_that_has_to_wait_costs_little_more_than_one_that_does_not(credit: int) -> None:
+    (at_once, messages), (later, parts) = burst(BURST), burst(credit)
+    assert messages == 10, "one message for each subscriber"
+    assert parts <= 10 * (1 + bool(credit)), "credit that came together lets one message go"
+    more = (later - at_once) / (10 * BURST)
+    assert more < 3, f"{more:.1f} calls more for each delivery that waits"
+
+
+def test_subscribers_that_are_sent_the_same_events_share_one_sequence() -> None:
+    """So it is encoded once for all of them (`Codec`)."""
+    stage = Stage(together=True)
+    for name in ("p", "s", "t"):
+        stage.client(name)
+    for name in ("s", "t"):
+        stage.subscribed(name, window=100)
+    for number in range(5):
+        stage.publish("p", {"n": number})
+    sent: list[Any] = []
+    while stage.step():
+        for (sender, _), line in stage.channels.items():
+            sent += [m.events for _, m in line if sender == "b" and isinstance(m, DeliverAll)]
+    assert len({id(events) for events in sent}) == 1
+    assert sent

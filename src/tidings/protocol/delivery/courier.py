@@ -14,7 +14,6 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 from itertools import repeat
-from typing import Protocol
 
 from tidings.history.schema import dead_row
 from tidings.language.evaluate import accepts
@@ -26,6 +25,7 @@ from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead import DeadLetters, item_of
 from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.hooks import Hooks
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.ledger import Ledger
 from tidings.protocol.delivery.loss_report import LossReport
@@ -43,28 +43,6 @@ OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
-class Hooks(Protocol):
-    """Callbacks of the courier to the strategy that owns it."""
-
-    def read(self, held: Held, now: float) -> None:
-        """There is room: read on in the log."""
-
-    def unblocked(self, pending: PendingPublish) -> None:
-        """No subscription blocks this publish any longer."""
-
-    def close(self, held: Held, code: str, reason: str, now: float) -> None:
-        """End the subscription and tell its members why."""
-
-    def touched(self, held: Held, now: float) -> None:
-        """The subscription's progress changed, or its counts of losses."""
-
-    def delivered(self, held: Held, now: float) -> None:
-        """An event was dispatched to a durable subscription."""
-
-    def dead_letter_subscribers(self, held: Held) -> list[Held]:
-        """Subscriptions that receive the dead letters of this one."""
-
-
 class Courier:
     def __init__(
         self, ports: Ports, settings: DeliverySettings, ledger: Ledger, dead: DeadLetters, hooks: Hooks
@@ -79,7 +57,10 @@ class Courier:
         self.oversized = Oversized(ports, dead, self)
         self.sent = 0  # notifications, to all subscriptions
         self._credit = CreditWindow(ports.limits)
+        self.granted: dict[Held, None] = {}  # subscriptions of members that may be sent more
         self._few_bytes = self._credit.few_bytes
+        self._backlog = ports.backlog
+        self._last_events: tuple[Event, ...] = ()  # that were sent together from a queue
         self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[Held, Item, PendingPublish | None, float], bool]] = {
             Policy.BLOCK: self._block,
@@ -101,10 +82,10 @@ class Courier:
 
     def dispatch(self, helds: Sequence[Held], batch: Sequence[PendingPublish], now: float) -> None:
         """Deliver events that follow one another, and that all of these subscriptions accept. A subscription that is
-        live, with one member that has credit, and for which no event waits gets them at once, in one message; any
-        other is offered them one by one."""
-        send, after = self._ports.send, self._ledger.end
-        count, size, is_plain, is_kept = len(batch), 0, True, False
+        live, with one member and an empty queue gets as many as it has credit for at once, in one message; the rest
+        joins its queue together. Any other subscription is offered them one by one, as are events beyond the queue."""
+        after, count, size = self._ledger.end, len(batch), 0
+        is_plain, is_kept = True, False
         items: list[Item] = []
         for pending in batch:
             event, position = pending.event, pending.position
@@ -115,74 +96,95 @@ class Courier:
             items.append(
                 Item(event, pending.size, position, pending.accepted, pending.expires_at, 1, False, after)
             )
+        events: tuple[Event, ...] = ()  # one object for all subscriptions: it is encoded once
         for held in helds:
-            members = held.members
-            if not (
+            place = 0  # of the first event that is not seen to
+            if (
                 is_plain
                 and held.own.state is LIVE
-                and len(members) == 1
-                and (member := members[0]).credit >= count
-                and not (held.queue or held.blocked or held.moving)
+                and not (held.blocked or held.moving or held.has_ended)
                 and (is_kept or not held.durable)
             ):
-                for item, pending in zip(items, batch, strict=True):
-                    if not (is_plain and self._wait(held, item)):
-                        self._offer(held, pending, after, now)
-                continue
-            tag = held.last_tag + 1
-            held.last_tag += count
-            if not held.unacked:
-                held.unacked = {}
-            member.credit -= count
-            self.sent += count
-            member.open_bytes += size
-            held.memory.used += size
-            if member.open_bytes >= self._few_bytes:
-                self._credit.withhold(member)
-            if is_kept:
-                self._send_kept(held, member, tag, items, now)
-            elif count == 1:
-                held.unacked[tag] = (items[0], member)
-                send(member.address, Deliver(member.ref, tag, items[0].event))
-            else:
-                held.unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
-                send(member.address, DeliverAll(member.ref, tag, tuple([item.event for item in items])))
-            if held.durable:
-                self._hooks.delivered(held, now)
-            if held.others and held.is_behind:
-                self._hooks.read(held, now)
+                members = held.members
+                if len(members) == 1 and not held.queue and (member := members[0]).credit > 0:
+                    place = count if member.credit >= count else member.credit
+                    if is_kept:
+                        self._send_kept(held, member, items[:place])
+                    elif place < count:
+                        some = items[:place]
+                        self._send_first(held, member, some, sum([item.size for item in some]))
+                    else:
+                        events = self._send_first(held, member, items, size, events)
+                    if held.durable:
+                        self._hooks.delivered(held, now)
+                    if held.others and held.is_behind:
+                        self._hooks.read(held, now)
+                if place < count and not is_kept:
+                    place = self._wait(held, items, place, count, size)
+            while place < count:
+                self._offer(held, batch[place], after, now)
+                place += 1
 
-    def _send_kept(self, held: Held, member: Member, tag: int, items: list[Item], now: float) -> None:
+    def _send_first(
+        self, held: Held, member: Member, items: list[Item], size: int, events: tuple[Event, ...] = ()
+    ) -> tuple[Event, ...]:
+        """Send a member events for the first time that no log holds, in one message. `events`: theirs, if another
+        member was sent them before; the same object is encoded once."""
+        count, tag = len(items), held.last_tag + 1
+        if not held.unacked:
+            held.unacked = {}
+        if count == 1:
+            held.unacked[tag] = (items[0], member)
+            self._ports.send(member.address, Deliver(member.ref, tag, items[0].event))
+        else:
+            held.unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
+            events = events or tuple([item.event for item in items])
+            if events == self._last_events:
+                events = self._last_events
+            self._last_events = events
+            self._ports.send(member.address, DeliverAll(member.ref, tag, events))
+        held.last_tag += count  # so the last tag counts what was sent
+        self.sent += count
+        member.credit -= count
+        member.open_bytes += size
+        held.memory.used += size
+        if member.open_bytes >= self._few_bytes:
+            self._credit.withhold(member)
+        return events
+
+    def _send_kept(self, held: Held, member: Member, items: list[Item]) -> None:
         """Send events to a member at once of which the log holds at least one."""
         for item in items:
             if item.position is not None:
                 if held.durable:
                     self._ledger.owe(item.position.offset, held.owner)
                 self._note(held, item)
-            held.unacked[tag] = (item, member)
-            self._ports.send(member.address, Deliver(member.ref, tag, item.event, item.position))
-            tag += 1
+            self._send(held, member, item)
 
-    def _wait(self, held: Held, item: Item) -> bool:
-        """Add an event that no log holds to the queue of a live subscription whose members have no credit; False:
-        there is more to do than that."""
-        queue = held.queue
-        if item.position is not None or held.durable or held.own.state is not LIVE:
-            return False
-        if held.blocked or held.moving or held.has_ended:
-            return False
+    def _wait(self, held: Held, items: list[Item], begin: int, count: int, size: int) -> int:
+        """Add events that no log holds, from this place on, to the queue of a live subscription whose members have no
+        credit; the place up to which there was room and no more to do than that."""
+        queue, memory = held.queue, held.memory
         if not queue:
             for member in held.members:
                 if member.credit > 0:
-                    return False
-            held.queue = deque((item,))
-        elif len(queue) < held.options.queue and held.memory.used < held.memory.most:
-            queue.append(item)
+                    return begin
+        room = held.options.queue - len(queue) if queue else held.options.queue
+        end = begin + room if room < count - begin else count
+        if begin or end < count:
+            items = items[begin:end]
+            size = sum([item.size for item in items])
+        if room <= 0 or memory.used + size >= memory.most:
+            return begin
+        if queue:
+            queue.extend(items)
         else:
-            return False
-        held.queued_bytes += item.size
-        held.memory.used += item.size
-        return True
+            held.queue = deque(items)
+        held.queued_bytes += size
+        memory.used += size
+        if held.members:
+            self._backlog.waited += end - begin
+        return end
 
     def _offer(self, held: Held, pending: PendingPublish, after: int, now: float) -> None:
         """A live event that the subscription accepts and that may have to wait."""
@@ -203,9 +205,8 @@ class Courier:
 
     def offer(self, held: Held, event: Event, now: float) -> None:
         """A live event of no log, for one subscription alone."""
-        self._take_in(
-            held, Item(event, event_size(event), None, now, None, after=self._ledger.end), None, now
-        )
+        item = Item(event, event_size(event), None, now, None, after=self._ledger.end)
+        self._take_in(held, item, None, now)
 
     def offer_read(self, held: Held, item: Item, now: float) -> None:
         """A live event of another broker's log."""
@@ -225,6 +226,8 @@ class Courier:
         if held.is_full and not self._policies[held.options.policy](held, item, ticket, now):
             return
         self.enqueue(held, item)
+        if held.members:
+            self._backlog.waited += 1
         self.bounds.keep(held, now)
         self.pump(held, now)
 
@@ -263,6 +266,8 @@ class Courier:
     def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
         """The event will be read from the log in its turn."""
         held.own.spill(offset)
+        if held.members:
+            self._backlog.waited += 1
         if held.durable:
             held.own.owe_later(offset)
             self.bounds.keep(held, now)
@@ -338,8 +343,12 @@ class Courier:
         """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours that no
         log holds, sent for the first time, share a message."""
         queue, most, size = held.queue, member.credit if len(held.members) == 1 else 1, 0
-        events: list[Event] = []  # that share a message; their tags are the last ones
-        while queue and most > 0 and member.credit > 0:
+        room = 1 << 62  # in bytes
+        if member.open_bytes + held.queued_bytes >= self._few_bytes:
+            room = self._credit.room(member)
+        items: list[Item] = []  # that share a message
+        shared = 0  # bytes of those
+        while queue and most > 0 and room > 0 and member.credit > 0:
             most -= 1
             item = queue.popleft()
             size += item.size
@@ -348,44 +357,30 @@ class Courier:
             if item.expires_at is not None and item.expires_at <= now:
                 self.lose(held, item, "expired", now)
                 continue
-            if item.position is not None or item.again or item.attempt > 1:
-                self._send_together(held, member, events)
-                events = []
-                self._send(held, member, item)
+            room -= item.size
+            if item.position is None and not item.again and item.attempt == 1:
+                items.append(item)
+                shared += item.size
                 continue
-            held.last_tag += 1  # so the last tag counts what was sent
-            if held.unacked is NOTHING:
-                held.unacked = {}
-            held.unacked[held.last_tag] = (item, member)
-            member.credit -= 1
-            self.sent += 1
-            member.open_bytes += item.size
-            held.memory.used += item.size
-            if member.open_bytes >= self._few_bytes:
-                self._credit.withhold(member)
-            events.append(item.event)
-        self._send_together(held, member, events)
+            if items:
+                self._send_first(held, member, items, shared)
+                items, shared = [], 0
+            self._send(held, member, item)
+        if items:
+            self._send_first(held, member, items, shared)
         held.count_queued(-size)
 
-    def _send_together(self, held: Held, member: Member, events: list[Event]) -> None:
-        count = len(events)
-        if count == 1:
-            self._ports.send(member.address, Deliver(member.ref, held.last_tag, events[0]))
-        elif count:
-            first = held.last_tag - count + 1
-            self._ports.send(member.address, DeliverAll(member.ref, first, tuple(events)))
-
     def _send(self, held: Held, member: Member, item: Item) -> None:
-        held.last_tag += 1  # so the last tag counts what was sent
+        held.last_tag += 1
         if held.unacked is NOTHING:
             held.unacked = {}
         held.unacked[held.last_tag] = (item, member)
+        self.sent += 1
         member.credit -= 1
         member.open_bytes += item.size
         held.memory.used += item.size
         if member.open_bytes >= self._few_bytes:
             self._credit.withhold(member)
-        self.sent += 1
         self._ports.send(
             member.address,
             Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
@@ -406,29 +401,39 @@ class Courier:
 
     # -- what members say --------------------------------------------------------------------
 
-    def credit(self, member: Member, amount: int, now: float) -> None:
+    def credit(self, member: Member, amount: int) -> None:
+        """Add to a member's credit; `pump_granted` follows."""
         if self._credit.grant(member, amount):
-            self.pump(member.held, now)
+            self.granted[member.held] = None
+
+    def pump_granted(self, now: float) -> None:
+        """Send what waits to the members that may be sent more."""
+        helds, self.granted = self.granted, {}
+        for held in helds:
+            if not held.has_ended:
+                self.pump(held, now)
 
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
+        """Settle what a member has handled; `pump_granted` follows."""
         held = member.held
         unacked = held.unacked
-        if len(tags) > 1 and len(tags) > len(unacked):  # a client's claim costs no more than it was sent
+        if len(tags) > 1 and len(tags) > len(unacked):  # an ack costs no more than was sent
             tags = [tag for tag in unacked if tag in tags]
-        memory = held.memory
+        size = 0
         for tag in tags:
             found = unacked.get(tag)
             if found is not None and found[1] is member:
                 del unacked[tag]
                 item = found[0]
-                member.open_bytes -= item.size
-                memory.used -= item.size
+                size += item.size
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
+        member.open_bytes -= size
+        held.memory.used -= size
         if not unacked:
             held.unacked = NOTHING
         if member.withheld and self._credit.restore(member):
-            self.pump(held, now)
+            self.granted[held] = None
 
     def _taken_back(self, member: Member, item: Item) -> None:
         """An event is with a member no longer."""

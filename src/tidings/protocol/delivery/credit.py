@@ -21,6 +21,10 @@ class CreditWindow:
     def _most_open(self, member: Member) -> int:
         return self.few_bytes if member.held.memory.is_full else self._most_bytes
 
+    def room(self, member: Member) -> int:
+        """Bytes that a member with credit may be sent; an event that is larger goes alone."""
+        return max(1, self._most_open(member) - member.open_bytes)
+
     def withhold(self, member: Member) -> None:
         """Withhold the credit of a member that has too many bytes unacknowledged."""
         if member.open_bytes >= self._most_open(member) and member.credit > 0:

@@ -72,6 +72,7 @@ from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
+SETTLING = frozenset({Ack, AckAll, Credit})
 
 
 class ExactlyOnce(Delivery):
@@ -108,17 +109,9 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
         )
         self._holding = self._jobs.holding
-        self._flow = PublishFlow(
-            ports,
-            settings.remembered,
-            self._ledger,
-            self._stays,
-            self._registry,
-            self._courier,
-            self._holding,
-        )
+        parts = (self._ledger, self._stays, self._registry, self._courier, self._holding)
+        self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
-            Publish: self._publish_one,
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
@@ -168,31 +161,54 @@ class ExactlyOnce(Delivery):
             self._persist(self._jobs.disowned(input), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
+        kind = type(message)
         if type(message) is Hello:
             self._greet(sender, message, now)
-            return
-        sessions = self._registry.sessions
-        if type(message) in FAREWELLS:
+        elif kind in FAREWELLS:
             self._farewells.on_message(sender, message, now)
-        elif sender in sessions:
-            self._handlers[type(message)](sessions[sender], message, now)
-        elif isinstance(message, Publish | Subscribe | Unsubscribe):
-            self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
+        elif (session := self._registry.sessions.get(sender)) is None:
+            if isinstance(message, Publish | Subscribe | Unsubscribe):
+                self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
+        elif type(message) is Publish:
+            self._publish(session, (message,), now)
+        else:
+            self._handlers[kind](session, message, now)
+            if self._courier.granted:
+                self._courier.pump_granted(now)
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        most, sessions = self.ports.limits.publishes_together, self._registry.sessions
-        begin, count = 0, len(messages)
-        while begin < count:  # publishes that follow one another are a batch
-            end = begin
-            while end < count and end - begin < most and type(messages[end]) is Publish:
-                end += 1
-            if end > begin and sender in sessions:
-                batch: Any = messages[begin:end]
-                self._publish(sessions[sender], batch, now)
+        publishes: list[Publish] = []
+        most, courier = self.ports.limits.publishes_together, self._courier
+        session = self._registry.sessions.get(sender)
+        for message in messages:
+            kind = type(message)
+            if type(message) is Publish and len(publishes) < most and not courier.granted:
+                publishes.append(message)
+                continue
+            self._publish_all(sender, publishes, now)
+            publishes = []
+            if session is not None and kind in SETTLING:  # what waits is sent once for all that came together
+                self._handlers[kind](session, message, now)
+                continue
+            if courier.granted:
+                courier.pump_granted(now)
+            if type(message) is Publish:
+                publishes = [message]
             else:
-                end = begin + 1
-                self.on_message(sender, messages[begin], now)
-            begin = end
+                self.on_message(sender, message, now)
+                session = self._registry.sessions.get(sender)
+        self._publish_all(sender, publishes, now)
+        if courier.granted:
+            courier.pump_granted(now)
+
+    def _publish_all(self, sender: str, publishes: list[Publish], now: float) -> None:
+        """Publishes that follow one another on one link."""
+        session = self._registry.sessions.get(sender)
+        if session is not None and publishes:
+            self._publish(session, publishes, now)
+        else:
+            for message in publishes:
+                self.on_message(sender, message, now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -222,14 +238,10 @@ class ExactlyOnce(Delivery):
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         self._courier.oversized.bury_for(to, envelope, now)
 
-    def _publish_one(self, session: Session, message: Publish, now: float) -> None:
-        self._publish(session, (message,), now)
-
     def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
-        flow = self._flow
-        flow.publish(session, messages, now)
-        if flow.has_new_identities:
-            flow.has_new_identities = False
+        self._flow.publish(session, messages, now)
+        if self._flow.has_new_identities:
+            self._flow.has_new_identities = False
             self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
@@ -368,9 +380,9 @@ class ExactlyOnce(Delivery):
         self._persist(records, now, lambda _: send(left), None, lambda why: send(Refused(call, *unsure(why))))
 
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
-        members, ref = session.members, message.ref
-        if ref in members and members[ref].last_word is None:
-            self._courier.credit(members[ref], message.amount, now)
+        member = session.members.get(message.ref)
+        if member is not None and member.last_word is None:
+            self._courier.credit(member, message.amount)
 
     def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
         members, ref = session.members, message.ref

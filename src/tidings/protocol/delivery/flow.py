@@ -420,14 +420,16 @@ class PublishFlow:
                 ports.emit(Record(avail_row(now, ports.name, pending.event)))
         for pending in batch if self._interest.has_work else ():
             self.report_over_budget(pending.event, now)
-        most, begin, count = ports.limits.deliveries_together, 0, len(batch)
+        limits, begin, count = ports.limits, 0, len(batch)
+        many = limits.deliveries_together // limits.batch_count  # subscriptions, for which a step makes fewer
         while begin < count:
             subscriptions, end = matches[begin].subscriptions, begin + 1
-            while end < count and matches[end].subscriptions == subscriptions:
+            most = begin + limits.batch_count  # which fit one message: all of these subscriptions share it
+            if subscriptions and len(subscriptions) > many:
+                most = begin + limits.deliveries_together // len(subscriptions)
+            while end < count and end < most and matches[end].subscriptions == subscriptions:
                 end += 1
             if subscriptions:
-                if (end - begin) * len(subscriptions) > most:
-                    end = begin + max(1, most // len(subscriptions))
                 self._courier.dispatch(subscriptions, batch[begin:end], now)
             begin = end
         self._acknowledge(batch)

@@ -1,0 +1,56 @@
+"""Intake of publishers under overload: output comes first, and publishers are read when nothing else is to be done.
+
+A broker that is sent more than it can deliver does not queue the surplus: it stops reading the connections that publish,
+so that TCP slows their publishers. Rules
+- Publishers are held when more than `MOST_WAITED` deliveries had to wait since the last quiet turn of the event loop. A
+  connection is held after its own next publish, so one that does not publish is never held.
+- They are released after a turn in which no connection had input and none could be written to again: all credit and all
+  acknowledgements that had arrived are handled by then, and all that they allow was sent.
+- A slow consumer holds no publisher for long: it makes no turn busy. Its queue fills, and its policy decides.
+- Publishers wait `MOST_TURNS` turns at most, so that no flood of other messages keeps them out.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.slots import Backlog
+from tidings.runtime.connection import Connection, Gathering
+
+REASON = "overload"  # for which a connection is held
+MOST_WAITED = 4096  # deliveries; fewer slow publishers for a short burst, more let queues grow
+MOST_TURNS = 256  # of the loop
+
+
+class Intake:
+    """The publishers of one broker that are held, and when they are read again."""
+
+    def __init__(self, backlog: Backlog, gathering: Gathering) -> None:
+        self.backlog = backlog
+        self.most = MOST_WAITED  # of `backlog.waited`: more hold publishers
+        self._gathering = gathering
+        self._held: dict[Connection, None] = {}
+        self._inputs = 0  # of the gathering at the last look
+        self._turns = 0  # since the first was held
+        self.figures = {"publishers held": 0}
+
+    def hold(self, connection: Connection) -> None:
+        """Read no more from a connection that publishes, until the loop has a quiet turn."""
+        if connection in self._held:
+            return
+        if not self._held:
+            self._turns, self._inputs = 0, -1
+            connection.loop.call_soon(self._look)
+        self._held[connection] = None
+        self.figures["publishers held"] += 1
+        connection.hold(REASON)
+
+    def _look(self) -> None:
+        """Is this turn quiet? Callbacks of the turn before have run, those of this one have not."""
+        inputs, self._turns = self._gathering.inputs, self._turns + 1
+        held = self._held
+        if inputs != self._inputs and self._turns < MOST_TURNS:
+            self._inputs = inputs
+            next(iter(held)).loop.call_soon(self._look)
+            return
+        self._held, self.most = {}, self.backlog.waited + MOST_WAITED
+        for connection in held:
+            connection.release(REASON)

@@ -1,0 +1,131 @@
+"""Overload: publishers are read less while deliveries wait, output goes first, and all is as before afterwards."""
+
+from __future__ import annotations
+
+import asyncio
+from typing import Any
+
+from tidings.language import parse_filter
+from tidings.model.event import make_event
+from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol import messages as msg
+from tidings.protocol.slots import Backlog
+from tidings.runtime import intake
+from tidings.runtime.connection import Connection, Gathering
+from tidings.runtime.intake import MOST_TURNS, MOST_WAITED, Intake
+from tidings.runtime.words import Ping
+from tidings.testing.network import CODEC, Raw, played, serving, until
+
+
+class Socket(asyncio.Transport):
+    """A transport that notes whether it is read from."""
+
+    is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+    def is_closing(self) -> bool:
+        return False
+
+
+def connected(gathering: Gathering) -> tuple[Connection, Socket]:
+    socket = Socket()
+    connection = Connection(
+        CODEC, gathering, receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
+    )
+    connection.connection_made(socket)
+    return connection, socket
+
+
+@played
+async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() -> None:
+    gathering, backlog = Gathering(), Backlog()
+    taking = Intake(backlog, gathering)
+    publisher, socket = connected(gathering)
+    subscriber, other = connected(gathering)
+    backlog.waited = MOST_WAITED + 1
+    taking.hold(publisher)
+    for _ in range(5):  # credit keeps coming
+        assert not socket.is_read
+        subscriber.data_received(CODEC.encode(Ping()))
+        await asyncio.sleep(0)
+    assert other.is_read, "only publishers are held"
+    await asyncio.sleep(0)
+    await asyncio.sleep(0)
+    assert socket.is_read
+    assert taking.most == backlog.waited + MOST_WAITED, "the next quiet turn counts from here"
+
+
+@played
+async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
+    gathering = Gathering()
+    taking = Intake(Backlog(), gathering)
+    publisher, socket = connected(gathering)
+    flood, _ = connected(gathering)
+    taking.hold(publisher)
+    turns = 0
+    while not socket.is_read:
+        flood.data_received(CODEC.encode(Ping()))
+        await asyncio.sleep(0)
+        turns += 1
+        assert turns <= MOST_TURNS
+    assert turns == MOST_TURNS
+
+
+def publishes(count: int) -> list[msg.Publish]:
+    return [
+        msg.Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n, msg.Mode.AUTO)
+        for n in range(1, count + 1)
+    ]
+
+
+async def answers(raw: Raw, count: int) -> None:
+    while count > 0:
+        message = await raw.hear()
+        assert isinstance(message, msg.Published | msg.PublishedAll), message
+        count -= getattr(message, "count", 1)
+
+
+def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch: Any) -> None:
+    """A subscriber that takes nothing loses by its policy, which is counted; the publisher is slowed, and served."""
+    monkeypatch.setattr(intake, "MOST_WAITED", 100)
+    seen: list[bool] = []
+    right = Intake.hold
+
+    def hold(self: Intake, connection: Connection) -> None:
+        right(self, connection)
+        seen.append(connection.is_held)
+
+    monkeypatch.setattr(Intake, "hold", hold)
+
+    async def play() -> None:
+        async with serving() as server:
+            slow, press = await Raw.greeted(server, "s"), await Raw.greeted(server, "p")
+            options = DeliveryOptions(queue=500, policy=Policy.DROP_OLDEST)
+            slow.send(msg.Subscribe(1, 1, "w", parse_filter("n > 0"), options, False, {}, 10))
+            await slow.hear()
+            press.send(*publishes(3000))
+            await answers(press, 3000)
+            assert seen, "the publisher was never held"
+            assert all(seen)
+            figures = server.figures()
+            assert figures["publishers held"] == len(seen)
+            assert figures["lost"] == 3000 - 10 - 500
+            await until(lambda: not any(each.is_held for each in server._clients))
+            slow.send(msg.Credit(1, 1000))
+            got: list[int] = []
+            while len(got) < 510:
+                message = await slow.hear()
+                if isinstance(message, msg.DeliverAll):
+                    got += [event["n"] for event in message.events]
+                elif isinstance(message, msg.Deliver):
+                    got.append(message.event["n"])  # type: ignore[arg-type]
+            assert got == [*range(1, 11), *range(2501, 3001)]
+            for raw in (slow, press):
+                raw.close()
+
+    played(play)()
