@@ -106,9 +106,24 @@ async def tcp_batch() -> AsyncIterator[Play]:
 
 
 @asynccontextmanager
-async def tcp_many() -> AsyncIterator[Play]:
-    async with _over_tcp(1) as ends:
-        yield _batches(*ends)
+async def tcp_waiting() -> AsyncIterator[Play]:
+    """As TCP batch, but no event can be delivered before all of them wait at the broker."""
+    async with (
+        serving("b0") as server,
+        tidings.connect(server.address, name="press") as press,
+        tidings.connect(server.address, name="reader") as reader,
+        reader.subscribe(WANTED) as news,
+    ):
+
+        async def play(events: int) -> None:
+            news.allow(0)
+            await reader.publish({"n": -1})  # an answer on this connection: the broker knows by then
+            await asyncio.gather(*(press.publish(_event(number)) for number in range(events)))
+            news.allow(events)
+            for _ in range(events):
+                await news.get()
+
+        yield play
 
 
 @asynccontextmanager
@@ -259,7 +274,7 @@ PATHS: dict[str, Callable[[], AbstractAsyncContextManager[Play]]] = {
     "embedded publish_many": embedded_many,
     "TCP": tcp,
     "TCP batch": tcp_batch,
-    "TCP publish_many": tcp_many,
+    "TCP waiting": tcp_waiting,
     "content": content,
     "kept": kept,
     "durable subscriber": durable,

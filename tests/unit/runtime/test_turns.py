@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import asyncio
+import sys
+import tracemalloc
 from collections.abc import Callable
 from typing import Any
 
@@ -10,7 +12,7 @@ import pytest
 
 import tidings
 from tidings.protocol import effects as fx
-from tidings.protocol.inputs import Input, Received
+from tidings.protocol.inputs import Input, Received, ReceivedAll
 from tidings.protocol.messages import Ack, Message, Silence
 from tidings.runtime import deadlines
 from tidings.runtime.bus import TURN
@@ -163,6 +165,28 @@ async def test_inputs_behind_one_at_which_a_machine_failed_are_handed_in_with_th
     assert second.seen == [Received("first", Ping())]
     driver.hand("first", Received("x", Pong()))
     assert second.seen[1:] == [Received("first", silence)]
+
+
+@played
+async def test_messages_in_a_row_to_one_machine_are_gathered_without_copying_them() -> None:
+    """A publish to thousands of subscriptions of one account makes as many messages: a copy for each of them stopped a
+    broker for 21 s. A copy would double the memory that gathering takes."""
+    count = 5_000
+    silence = Silence(1, tidings.Position("log", 1))
+    first, second = Machine(*(fx.Send("second", silence) for _ in range(count))), Machine()
+    driver = Driver("first", first, RealClock(), record=lambda row: None)
+    driver._machines["second"] = second
+    tracemalloc.start()
+    try:
+        before, _ = tracemalloc.get_traced_memory()
+        driver.hand("first", Received("x", Pong()))
+        _, peak = tracemalloc.get_traced_memory()
+    finally:
+        tracemalloc.stop()
+    (gathered,) = second.seen
+    assert isinstance(gathered, ReceivedAll)
+    assert gathered.messages == [silence] * count
+    assert peak - before < 1.5 * sys.getsizeof(gathered.messages)
 
 
 class Loop:
