@@ -9,11 +9,16 @@ import pytest
 from tidings.availability.progress import LogProgress
 from tidings.language import parse_filter
 from tidings.model.event import Event
-from tidings.model.subscription import Position
+from tidings.model.filter import EVERYTHING
+from tidings.model.subscription import DeliveryOptions, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, TRANSITIONS, Cursor, Right, Seen
+from tidings.protocol.delivery.held import Held
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.replay import Replay
 from tidings.protocol.delivery.rows import lane_row
+from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.lines import own
+from tidings.protocol.messages import Envelope
 
 
 class Log:
@@ -127,3 +132,20 @@ def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -
     assert [span.start for span in lane_row(cursor).rights] == [2]
     cursor.progress.settle(3)
     assert lane_row(cursor).rights == []
+
+
+def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_its_replay() -> None:
+    """An origin sends again what a restarted broker had not acknowledged, also what is older than a subscription."""
+    nothing: Any = None
+    log: Any = Log(10)
+    replay = Replay(nothing, DeliverySettings(), nothing, nothing, nothing, nothing)
+    options = DeliveryOptions(durable=True)
+    subscription = Subscription(SubscriptionId("s", "n"), EVERYTHING, options)
+    held = Held(subscription, Cursor("b1#1", log, 1, start=1, state=LIVE), named=True, number=1, since=0.0)
+    cursor = cursor_at(1, start=5)
+    cursor.reading = 1
+    held.others = {"b0#1": cursor}
+    for offset in (3, 4, 5, 6):
+        replay.offer(held, Envelope(Event(source="p", id=str(offset)), "b0#1", offset), 0.0)
+    assert [each.after for each in cursor.pending] == [5, 6]
+    assert not cursor.missed

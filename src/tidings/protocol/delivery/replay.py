@@ -185,7 +185,11 @@ class Replay:
             self._courier.offer_read(held, item, now)
 
     def _hold_back(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
-        """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest."""
+        """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest. An
+        event from before the subscription, which an origin sends again after a restart, is for a page to bring: the
+        origin knows whether it is still available."""
+        if cursor.start is not None and item.after < cursor.start:
+            return
         has_room = len(cursor.pending) < max(0 if held.durable else held.options.queue, self._settings.chunk)
         if has_room and (not held.durable or (cursor.reading and not cursor.missed)):
             own(cursor, "pending").append(item)
