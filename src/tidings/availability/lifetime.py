@@ -53,9 +53,10 @@ class ExpiryQueue:
         self._shrink()
 
     def discard(self, offset: int) -> None:
-        """Remove an entry that is gone already."""
-        self._ends.pop(offset, None)
-        self._shrink()
+        """It is gone already."""
+        if offset in self._ends:
+            del self._ends[offset]
+            self._shrink()
 
     def next_at(self) -> float | None:
         """Time of the next collection; None: never."""

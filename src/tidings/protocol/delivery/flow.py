@@ -120,9 +120,8 @@ class PublishFlow:
         records: list[DiskRecord] = []
         looks = self._registry.durables or self._holding.rows
         begin = place = 0  # of the stretch that needs neither the disk nor the network
-        for place, (pending, event, match, stay) in enumerate(
-            zip(batch, events, matches, stays, strict=False)
-        ):
+        each = zip(batch, events, matches, stays, strict=False)
+        for place, (pending, event, match, stay) in enumerate(each):
             is_asked = event.lifetime > 0 or pending.mode is Mode.KEPT
             is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
             if not is_owed:
@@ -240,7 +239,8 @@ class PublishFlow:
         if failed is not None and (offset is None or offset >= self._ledger.end):
             self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
         else:
-            self._ports.send(address, Published(message.call, self._position(offset)))
+            position = None if offset is None else Position(self._ledger.log, offset)
+            self._ports.send(address, Published(message.call, position))
         return True
 
     def _seen(self, session: Session, message: Publish, is_own: bool, now: float) -> Seen:
@@ -313,9 +313,11 @@ class PublishFlow:
         return records + self._stays.keep(event.source, pending.moved or STAYED, offset)
 
     def _persist(self, session: Session, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
-        if self._ports.disk.stable:
-            sources = dict.fromkeys(pending.event.source for pending in kept)
-            records += [self.identities.row(source, session.incarnation) for source in sources]
+        sources: dict[str, None] = {}
+        for pending in kept if self._ports.disk.stable else ():
+            if (source := pending.event.source) not in sources:
+                sources[source] = None
+                records.append(self.identities.row(source, session.incarnation))
         self._ports.disk.persist(
             records,
             partial(self._kept_all, kept),
@@ -436,14 +438,15 @@ class PublishFlow:
 
     def _pass_on(self, pending: PendingPublish, now: float) -> None:
         """Dispatch and forward one event that the log holds, that supersedes another, or that leaves this broker."""
-        ports, event, offset = self._ports, pending.event, pending.offset
+        ports, event, position = self._ports, pending.event, pending.position
+        offset = None if position is None else position.offset
         if ports.recording:
             ports.emit(Record(avail_row(now, ports.name, event)))
         if offset is not None:
             self._ledger.tell(offset)
         elif event.key is not None:
             self._supersede(event.key)
-        ports.events.passing(self._envelope(pending, now), None, now, self._dispatch_here, pending)
+        ports.events.passing(self._envelope(pending, offset, now), None, now, self._dispatch_here, pending)
         pending.is_dispatched = True
         if offset is not None:
             self._ledger.told(offset, now)
@@ -459,7 +462,8 @@ class PublishFlow:
             interest.keep(event, match)
         if event.key is not None:
             self._courier.supersede(event.key, now)
-        self.report_over_budget(event, now)
+        if interest.has_work:
+            self.report_over_budget(event, now)
         if match.subscriptions:
             self._courier.dispatch(match.subscriptions, (pending,), now)
 
@@ -484,8 +488,8 @@ class PublishFlow:
         if records and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
 
-    def _envelope(self, pending: PendingPublish, now: float) -> Envelope:
-        event, log, offset = pending.event, self._ledger.log, pending.offset
+    def _envelope(self, pending: PendingPublish, offset: int | None, now: float) -> Envelope:
+        event, log = pending.event, self._ledger.log
         if not event.lifetime and event.expires is None and pending.moved is None:
             return Envelope(event, log, offset, pending.sequence)
         spent = now - pending.accepted
@@ -525,9 +529,6 @@ class PublishFlow:
         waiters, pending.waiters = pending.waiters, []
         for address, call in waiters:
             self._ports.send(address, Published(call, pending.position))
-
-    def _position(self, offset: int | None) -> Position | None:
-        return None if offset is None else Position(self._ledger.log, offset)
 
     # -- a disk that may be an older copy of itself ------------------------------------------------------
 

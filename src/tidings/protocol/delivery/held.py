@@ -221,7 +221,8 @@ class Held:
 
     def count_queued(self, size: int) -> None:
         """More bytes wait in its queue, or (below 0) fewer."""
-        size = max(size, -self.queued_bytes)
+        if size < -self.queued_bytes:
+            size = -self.queued_bytes
         self.queued_bytes += size
         self.memory.used += size
 

@@ -125,6 +125,8 @@ class Holding:
         return self._last_match[1]
 
     def is_pinned(self, offset: int) -> bool:
+        if not self._unlooked:
+            return offset in self._keepers
         return offset in self._keepers or any(kept.may_want(offset) for kept in self._unlooked.values())
 
     def appended(self, record: Append) -> None:
@@ -325,10 +327,9 @@ class Holding:
 
     @property
     def next_at(self) -> float | None:
-        review, maintain = self._review_at, self._maintain_at
-        if review is None or (maintain is not None and maintain < review):
-            return maintain
-        return review
+        if self._review_at is None or self._maintain_at is None:
+            return self._maintain_at if self._review_at is None else self._review_at
+        return min(self._review_at, self._maintain_at)
 
     def collect(self, now: float) -> list[Record]:
         """End what was not asked for in time, or keeps too much; the records to persist."""

@@ -80,7 +80,8 @@ class Ledger:
     def append(self, record: Append) -> list[Record]:
         """Take an entry in; the records to persist, among them the end of what it supersedes."""
         self.next_offset = record.offset + 1
-        self.now = max(self.now, record.accepted)
+        if record.accepted > self.now:
+            self.now = record.accepted
         old = self._index(entry_of(record))
         self.appended(record)
         return [record] if old is None else [record, *self._forget(old)]
@@ -103,16 +104,18 @@ class Ledger:
         return self._forget(offset)
 
     def told(self, offset: int, now: float) -> None:
-        """The entry was dispatched to all live subscriptions: its owed ones are known, and its lifetime may end."""
-        self.now = max(self.now, now)
+        """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
+        if now > self.now:
+            self.now = now
         entry = self.entries.get(offset)
         if entry is None:
             return
-        if entry.ends_at <= now:
-            self._lapse(offset)
-            self._ends.add(offset, inf if entry.expires_at is None else entry.expires_at)
-        else:
+        if entry.ends_at > now:
             self._watch(entry)
+            return
+        self._lapse(offset)
+        if entry.expires_at is not None:
+            self._ends.add(offset, entry.expires_at)
 
     @property
     def first_offset(self) -> int:
@@ -225,22 +228,26 @@ class Ledger:
         return [record for offset in free for record in self._forget(offset)]
 
     def _forget(self, offset: int) -> list[Record]:
-        for owner in self._owners.pop(offset, ()):
-            self._count_backlog(owner, offset, -1)
+        if offset in self._owners:
+            for owner in self._owners.pop(offset):
+                self._count_backlog(owner, offset, -1)
         entry = self.entries.pop(offset, None)
-        self._owed.pop(offset, None)
-        if entry is not None and offset not in self._lapsed:
-            self._count(entry, -entry.size)
-        self._lapsed.discard(offset)
+        if offset in self._owed:
+            del self._owed[offset]
         if entry is None:
             return []
+        if offset in self._lapsed:
+            self._lapsed.remove(offset)
+        else:
+            self._count(entry, -entry.size)
         self.ended(offset)
         self.forgotten += 1
         self._lapses.discard(offset)
         self._ends.discard(offset)
         self._keys.forget(entry.key, offset)
-        if self._offsets.get(entry.identity) == offset:
-            del self._offsets[entry.identity]
+        identity = entry.identity
+        if self._offsets.get(identity) == offset:
+            del self._offsets[identity]
         return [Forget(offset), *self.on_forgotten(entry, self.now)]
 
     def check(self) -> None:
