@@ -85,6 +85,8 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # -- batches of one step -------------------------------------------------------------------
     publishes_together: int = 1024  # that are accepted in one step; the first waits for the last
     deliveries_together: int = 1 << 14  # that one step makes; more makes larger messages for many subscribers
+    waiting_deliveries: int = 4096  # since a quiet turn, then publishers are read less; more lets queues grow
+    waiting_turns: int = 256  # of publishers, until they are read whatever comes; more lets a flood win
     requests_together: int = 64  # replay requests in one message; each carries its filter
     described_subscriptions: int = 1_000  # in one answer to `subscriptions`; more holds the loop longer
     encoded_bytes: int = 256 << 10  # of frames that wait for a client; more deliveries wait as they are

@@ -2,30 +2,30 @@
 
 A broker that is sent more than it can deliver does not queue the surplus: it stops reading the connections that publish,
 so that TCP slows their publishers. Rules
-- Publishers are held when more than `MOST_WAITED` deliveries had to wait since the last quiet turn of the event loop. A
+- Publishers are held when more than `waiting_deliveries` had to wait since the last quiet turn of the event loop. A
   connection is held after its own next publish, so one that does not publish is never held.
 - They are released after a turn in which no connection had input and none could be written to again: all credit and all
   acknowledgements that had arrived are handled by then, and all that they allow was sent.
 - A slow consumer holds no publisher for long: it makes no turn busy. Its queue fills, and its policy decides.
-- Publishers wait `MOST_TURNS` turns at most, so that no flood of other messages keeps them out.
+- Publishers wait `waiting_turns` at most, so that no flood of other messages keeps them out.
 """
 
 from __future__ import annotations
 
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.slots import Backlog
 from tidings.runtime.connection import Connection, Gathering
 
 REASON = "overload"  # for which a connection is held
-MOST_WAITED = 4096  # deliveries; fewer slow publishers for a short burst, more let queues grow
-MOST_TURNS = 256  # of the loop
 
 
 class Intake:
     """The publishers of one broker that are held, and when they are read again."""
 
-    def __init__(self, backlog: Backlog, gathering: Gathering) -> None:
+    def __init__(self, backlog: Backlog, gathering: Gathering, limits: ResourceLimits) -> None:
         self.backlog = backlog
-        self.most = MOST_WAITED  # of `backlog.waited`: more hold publishers
+        self._limits = limits
+        self.most = limits.waiting_deliveries  # of `backlog.waited`: more hold publishers
         self._gathering = gathering
         self._held: dict[Connection, None] = {}
         self._inputs = 0  # of the gathering at the last look
@@ -47,10 +47,10 @@ class Intake:
         """Is this turn quiet? Callbacks of the turn before have run, those of this one have not."""
         inputs, self._turns = self._gathering.inputs, self._turns + 1
         held = self._held
-        if inputs != self._inputs and self._turns < MOST_TURNS:
+        if inputs != self._inputs and self._turns < self._limits.waiting_turns:
             self._inputs = inputs
             next(iter(held)).loop.call_soon(self._look)
             return
-        self._held, self.most = {}, self.backlog.waited + MOST_WAITED
+        self._held, self.most = {}, self.backlog.waited + self._limits.waiting_deliveries
         for connection in held:
             connection.release(REASON)

@@ -180,7 +180,7 @@ class Server:
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
-        self._backlog, self._intake = self.node.backlog, Intake(self.node.backlog, self._gathering)
+        self._intake = Intake(self.node.backlog, self._gathering, self.resources)
         if self._guard is not None:
             self.node.count_kept(self._guard)
         recorder = self._recorder
@@ -400,7 +400,7 @@ class Server:
         if len(client.gate.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
         self._driver.receive(client.address, allowed)
-        if self._backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
+        if self._intake.backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
             self._intake.hold(connection)
 
     def _charge(self, client: ClientConnection, guard: Guard[Any]) -> None:

@@ -9,12 +9,14 @@ from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.slots import Backlog
-from tidings.runtime import intake
 from tidings.runtime.connection import Connection, Gathering
-from tidings.runtime.intake import MOST_TURNS, MOST_WAITED, Intake
+from tidings.runtime.intake import Intake
 from tidings.runtime.words import Ping
 from tidings.testing.network import CODEC, Raw, played, serving, until
+
+LIMITS = ResourceLimits(waiting_deliveries=100, waiting_turns=50)
 
 
 class Socket(asyncio.Transport):
@@ -44,10 +46,10 @@ def connected(gathering: Gathering) -> tuple[Connection, Socket]:
 @played
 async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() -> None:
     gathering, backlog = Gathering(), Backlog()
-    taking = Intake(backlog, gathering)
+    taking = Intake(backlog, gathering, LIMITS)
     publisher, socket = connected(gathering)
     subscriber, other = connected(gathering)
-    backlog.waited = MOST_WAITED + 1
+    backlog.waited = 101
     taking.hold(publisher)
     for _ in range(5):  # credit keeps coming
         assert not socket.is_read
@@ -57,13 +59,13 @@ async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() 
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     assert socket.is_read
-    assert taking.most == backlog.waited + MOST_WAITED, "the next quiet turn counts from here"
+    assert taking.most == 201, "the next quiet turn counts from here"
 
 
 @played
 async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
     gathering = Gathering()
-    taking = Intake(Backlog(), gathering)
+    taking = Intake(Backlog(), gathering, LIMITS)
     publisher, socket = connected(gathering)
     flood, _ = connected(gathering)
     taking.hold(publisher)
@@ -72,8 +74,8 @@ async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
         flood.data_received(CODEC.encode(Ping()))
         await asyncio.sleep(0)
         turns += 1
-        assert turns <= MOST_TURNS
-    assert turns == MOST_TURNS
+        assert turns <= 50
+    assert turns == 50
 
 
 def publishes(count: int) -> list[msg.Publish]:
@@ -92,7 +94,6 @@ async def answers(raw: Raw, count: int) -> None:
 
 def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch: Any) -> None:
     """A subscriber that takes nothing loses by its policy, which is counted; the publisher is slowed, and served."""
-    monkeypatch.setattr(intake, "MOST_WAITED", 100)
     seen: list[bool] = []
     right = Intake.hold
 
@@ -103,7 +104,7 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
     monkeypatch.setattr(Intake, "hold", hold)
 
     async def play() -> None:
-        async with serving() as server:
+        async with serving(resources=LIMITS) as server:
             slow, press = await Raw.greeted(server, "s"), await Raw.greeted(server, "p")
             options = DeliveryOptions(queue=500, policy=Policy.DROP_OLDEST)
             slow.send(msg.Subscribe(1, 1, "w", parse_filter("n > 0"), options, False, {}, 10))
