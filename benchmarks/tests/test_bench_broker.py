@@ -10,7 +10,7 @@ import pytest
 from tidings.errors import InputError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 from tidings_bench.broker import WORKS, brokers, run
 from tidings_bench.broker.generators import compiler, load_ours
 from tidings_bench.broker.plan import (
@@ -21,7 +21,7 @@ from tidings_bench.broker.plan import (
     SEQUENCE,
     SYMBOL,
     TEXT,
-    Plan,
+    LoadPlan,
     content_filter,
     content_subscribers,
     publish_pieces,
@@ -37,7 +37,7 @@ needs_compiler = pytest.mark.skipif(compiler() is None, reason="the load generat
 @needs_compiler
 def test_every_event_reaches_who_wants_it_once_and_in_order(tmp_path: Path) -> None:
     with brokers.ours(tmp_path) as broker:
-        plan = Plan(broker.port, content_subscribers(40, 4, 10), 2, symbols=4, bands=10)
+        plan = LoadPlan(broker.port, content_subscribers(40, 4, 10), 2, symbols=4, bands=10)
         found = load_ours(plan, tmp_path, [broker.pid], count=2000, window=50, drain=30)
     assert trouble(found) == ""
     assert found["sent"] == found["received"] == found["acked"] == 2000
@@ -48,7 +48,7 @@ def test_every_event_reaches_who_wants_it_once_and_in_order(tmp_path: Path) -> N
 @needs_compiler
 def test_kept_publishes_are_acknowledged_by_a_broker_with_a_store(tmp_path: Path) -> None:
     with brokers.ours(tmp_path, store=True) as broker:
-        plan = Plan(broker.port, topic_subscribers(3), 4, Mode.KEPT)
+        plan = LoadPlan(broker.port, topic_subscribers(3), 4, AckMode.KEPT)
         found = load_ours(plan, tmp_path, [broker.pid], count=100, inflight=1, drain=30)
     assert trouble(found) == ""
     assert (found["acked"], found["received"]) == (100, 300)
@@ -58,16 +58,16 @@ def test_kept_publishes_are_acknowledged_by_a_broker_with_a_store(tmp_path: Path
 def test_a_refused_publish_is_no_acknowledged_one(tmp_path: Path) -> None:
     with brokers.ours(tmp_path) as broker:
         found = load_ours(
-            Plan(broker.port, [], 1, Mode.KEPT), tmp_path, [broker.pid], count=3, inflight=1, drain=30
+            LoadPlan(broker.port, [], 1, AckMode.KEPT), tmp_path, [broker.pid], count=3, inflight=1, drain=30
         )
     assert (found["acked"], found["ack_errors"]) == (0, 3)
     assert trouble(found) == "3 ack_errors"
 
 
 def test_a_publish_is_cut_at_each_of_its_fields() -> None:
-    content = publish_pieces("p", "i", Mode.AUTO, with_content=True)
+    content = publish_pieces("p", "i", AckMode.AUTO, with_content=True)
     assert [kind for kind, _ in content if kind != TEXT] == [CALL, ID, SYMBOL, CHANGE, PAYLOAD, SEQUENCE]
-    topic = publish_pieces("p", "i", Mode.AUTO, with_content=False)
+    topic = publish_pieces("p", "i", AckMode.AUTO, with_content=False)
     assert [kind for kind, _ in topic if kind != TEXT] == [CALL, ID, PAYLOAD, SEQUENCE]
 
 
@@ -106,7 +106,7 @@ def test_who_does_not_read_takes_nothing_from_others(tmp_path: Path) -> None:
         closing(deaf(broker.port, "d1", UNBOUNDED)),
         closing(deaf(broker.port, "d2", LITTLE)),
     ):
-        plan = Plan(broker.port, topic_subscribers(3))
+        plan = LoadPlan(broker.port, topic_subscribers(3))
         found = load_ours(plan, tmp_path, [broker.pid], count=3000, window=50, drain=30)
     assert trouble(found) == ""
     assert found["received"] == 9000

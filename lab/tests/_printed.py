@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import math
 
-from tidings_lab.analysis.delays import Logistic, Measured
+from tidings_lab.analysis.delays import Logistic, MeasuredDelay
 
 
 def printed_integral_of_f(t: float, brokers: int, s: float) -> float:
@@ -28,7 +28,7 @@ def printed_3_1(t_on: float, t_sub: float, t_diff: float, f: Logistic, g: Logist
     return (t_on - t_diff - t_sub + inner) / t_on
 
 
-def printed_3_1_measured(t_on: float, subscription: Measured, notification: Measured) -> float:
+def printed_3_1_measured(t_on: float, subscription: MeasuredDelay, notification: MeasuredDelay) -> float:
     """(3.1) with measured curves; off by (T_diff - 2 mean D_n) / T_ON."""
     t_sub, t_diff = subscription.longest, notification.longest
     inner = (t_sub - subscription.mean) + notification.mean

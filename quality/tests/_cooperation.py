@@ -16,8 +16,8 @@ from tidings_quality.client import OrganisationClient
 from tidings_quality.model import QualityChange
 from tidings_quality.running_example import HOLDER, running_example
 from tidings_quality.schema import Schema
-from tidings_quality.service import Service
-from tidings_quality.settings import OrganisationSettings, Peer
+from tidings_quality.service import OrganisationServer
+from tidings_quality.settings import OrganisationSettings, PeerOrganisation
 
 NAMES = ("INPS", "INAIL", "CoC")
 PATIENCE = 60.0  # seconds, the longest that a service waits for one request
@@ -51,12 +51,12 @@ class Cooperation:
         self._schema = schema or running_example()
         self._options = options
         self.ports = dict(zip(NAMES, free_ports(len(NAMES)), strict=True))
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, OrganisationServer] = {}
         self.own: dict[str, dict[str, Any]] = {name: {} for name in NAMES}  # settings by organisation
 
     def settings(self, name: str) -> OrganisationSettings:
         peers = {
-            other: Peer(f"http://127.0.0.1:{port}", "-".join(sorted((name, other))))
+            other: PeerOrganisation(f"http://127.0.0.1:{port}", "-".join(sorted((name, other))))
             for other, port in self.ports.items()
             if other != name
         }
@@ -68,7 +68,7 @@ class Cooperation:
 
     async def start(self, *names: str) -> None:
         for name in names:
-            self.services[name] = Service(self.settings(name))
+            self.services[name] = OrganisationServer(self.settings(name))
         await asyncio.gather(*(self.services[name].start() for name in names))
 
     async def stop(self, *names: str) -> None:

@@ -12,8 +12,8 @@ from hypothesis import strategies as st
 from tidings.errors import InputError
 from tidings_quality.broker import (
     MOST_ROUNDS,
-    Copy,
-    Offer,
+    ObjectCopy,
+    PartialOffer,
     Requirement,
     choose,
     give_up,
@@ -30,7 +30,7 @@ PROPERTIES = ("Name", "Address")
 DIMENSIONS = ("accuracy", "currency")
 values = st.floats(0, 1).map(lambda value: round(value, 2))
 copies = st.builds(
-    Copy,
+    ObjectCopy,
     st.sampled_from(["INPS", "INAIL", "CoC"]),
     st.sampled_from(["1", "2"]),
     st.fixed_dictionaries({name: st.sampled_from([None, "a", "b", "c"]) for name in PROPERTIES}),
@@ -45,7 +45,7 @@ wishes = st.lists(
 
 @given(objects, wishes, trusts)
 def test_vir5_4_the_value_has_the_highest_quality_under_the_requirement(
-    held: list[Copy], wanted: tuple[Requirement, ...], trust: dict[str, float]
+    held: list[ObjectCopy], wanted: tuple[Requirement, ...], trust: dict[str, float]
 ) -> None:
     answer = choose(held, wanted, trust)
     for property in PROPERTIES:
@@ -68,7 +68,7 @@ def test_vir5_4_the_value_has_the_highest_quality_under_the_requirement(
 
 @given(objects, trusts)
 def test_vir5_4_a_proposal_is_never_worse_than_what_is_held(
-    held: list[Copy], trust: dict[str, float]
+    held: list[ObjectCopy], trust: dict[str, float]
 ) -> None:
     answer = choose(held, (), trust)
     for proposal in proposals(held, answer, trust):
@@ -79,7 +79,7 @@ def test_vir5_4_a_proposal_is_never_worse_than_what_is_held(
 
 @given(st.lists(objects, min_size=1, max_size=4), wishes, trusts)
 def test_vir5_4_who_takes_the_offer_gets_an_answer_in_one_round(
-    held: list[list[Copy]], wanted: tuple[Requirement, ...], trust: dict[str, float]
+    held: list[list[ObjectCopy]], wanted: tuple[Requirement, ...], trust: dict[str, float]
 ) -> None:
     deal = negotiate(held, wanted, take_the_offer, trust)
     assert deal.agreed
@@ -89,10 +89,10 @@ def test_vir5_4_who_takes_the_offer_gets_an_answer_in_one_round(
 
 
 def test_vir5_4_negotiation_ends_however_small_the_steps() -> None:
-    held = [[Copy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
+    held = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
     asked = []
 
-    def miser(offer: Offer, wanted: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+    def miser(offer: PartialOffer, wanted: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
         asked.append(offer)
         return tuple(msgspec.structs.replace(each, least=each.least - 0.001) for each in wanted)
 
@@ -107,7 +107,7 @@ def test_vir5_4_negotiation_ends_however_small_the_steps() -> None:
 
 
 def test_a_negotiation_goes_one_way() -> None:
-    held = [[Copy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
+    held = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
     wanted = parse_requirements(["Name.accuracy >= 0.9"])
     for wrong in (wanted, parse_requirements(["Name.accuracy >= 0.95"])):
         with pytest.raises(InputError):
@@ -115,8 +115,8 @@ def test_a_negotiation_goes_one_way() -> None:
 
 
 def test_trust_weighs_what_is_declared() -> None:
-    boaster = Copy("INPS", "1", {"Name": "wrong"}, {"Name.accuracy": 1.0})
-    honest = Copy("CoC", "7", {"Name": "right"}, {"Name.accuracy": 0.9})
+    boaster = ObjectCopy("INPS", "1", {"Name": "wrong"}, {"Name.accuracy": 1.0})
+    honest = ObjectCopy("CoC", "7", {"Name": "right"}, {"Name.accuracy": 0.9})
     assert choose([boaster, honest]).choices["Name"].value == "wrong"
     assert choose([boaster, honest], (), {"INPS": 0.5}).choices["Name"].value == "right"
 

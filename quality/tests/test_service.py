@@ -19,10 +19,10 @@ from tidings.gateway.serving import Serving
 from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings_quality.client import OrganisationClient
-from tidings_quality.interface import Asked
+from tidings_quality.interface import UserRequest
 from tidings_quality.running_example import running_example
-from tidings_quality.settings import Peer
-from tidings_quality.state import LocalSubscription, State
+from tidings_quality.settings import PeerOrganisation
+from tidings_quality.state import LocalSubscription, OrganisationState
 from tidings_quality.subscription import QualitySubscription, parse_subscription
 
 from ._cooperation import PATIENCE, Cooperation, change, cooperation, with_capability
@@ -177,8 +177,8 @@ def test_an_organisation_hears_only_of_classes_that_it_may(tmp_path: Path) -> No
     async def play() -> None:
         made = Cooperation(tmp_path)
         peers = dict(made.settings("CoC").peers)
-        peers["INPS"] = Peer(peers["INPS"].url, peers["INPS"].token, ("Enterprise/Holder",))
-        peers["INAIL"] = Peer(peers["INAIL"].url, peers["INAIL"].token, ())
+        peers["INPS"] = PeerOrganisation(peers["INPS"].url, peers["INPS"].token, ("Enterprise/Holder",))
+        peers["INAIL"] = PeerOrganisation(peers["INAIL"].url, peers["INAIL"].token, ())
         made.own["CoC"] = {"peers": peers}
         await made.start("INPS", "INAIL", "CoC")
         await made.subscribe("INPS", "ON Enterprise")
@@ -221,7 +221,7 @@ def test_organisations_behind_their_certificates(tmp_path: Path) -> None:
         for name in ("INPS", "CoC"):
             issue(tmp_path, name, hosts=("127.0.0.1",), broker=True)
             peers = {
-                other: Peer(peer.url.replace("http:", "https:"), peer.token)
+                other: PeerOrganisation(peer.url.replace("http:", "https:"), peer.token)
                 for other, peer in made.settings(name).peers.items()
                 if other in ("INPS", "CoC")
             }
@@ -232,7 +232,7 @@ def test_organisations_behind_their_certificates(tmp_path: Path) -> None:
             made.own[name] = {"peers": peers, "tls": secure}
         await made.start("INPS", "CoC")
         inps, coc = (made.services[name].organisation for name in ("INPS", "CoC"))
-        inps.subscribe(Asked(WATCHED, "u", "s"))
+        inps.subscribe(UserRequest(WATCHED, "u", "s"))
         await made.until(lambda: not inps.unconfirmed("u.s"))
         coc.changed([change("a")])
         await made.until(lambda: made.waiting("INPS") == 1)
@@ -242,11 +242,11 @@ def test_organisations_behind_their_certificates(tmp_path: Path) -> None:
 
 
 def test_one_state_serves_one_process(tmp_path: Path) -> None:
-    state = State(tmp_path / "x.db")
+    state = OrganisationState(tmp_path / "x.db")
     with pytest.raises(StoreLockedError, match="in use"):
-        State(tmp_path / "x.db")
+        OrganisationState(tmp_path / "x.db")
     state.close()
-    State(tmp_path / "x.db").close()
+    OrganisationState(tmp_path / "x.db").close()
 
 
 def test_nobody_tells_of_data_that_is_not_his(tmp_path: Path) -> None:

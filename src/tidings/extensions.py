@@ -36,7 +36,7 @@ class ExtensionWarning(RuntimeWarning):
     """An installed extension that is passed over, because it cannot be used."""
 
 
-class Group(NamedTuple):
+class ExtensionGroup(NamedTuple):
     """A sort of extension."""
 
     noun: str  # for messages: `package X offers NOUN 'name'`
@@ -46,28 +46,30 @@ class Group(NamedTuple):
 
 
 GROUPS: Final = {
-    "tidings.systems": Group(
+    "tidings.systems": ExtensionGroup(
         "system", "a System, or a sequence of them", ("tidings.systems.system:System",), many=True
     ),
-    "tidings.contracts": Group(
+    "tidings.contracts": ExtensionGroup(
         "contracts", "a Contract, or a sequence of them", ("tidings.history.contracts:Contract",), many=True
     ),
-    "tidings.properties": Group(
+    "tidings.properties": ExtensionGroup(
         "properties", "a Property, or a sequence of them", ("tidings.history.properties:Property",), many=True
     ),
-    "tidings.commands": Group(
+    "tidings.commands": ExtensionGroup(
         "command",
         "a Typer application, or a Command that imports one when it is called",
         ("typer:Typer", "tidings.cli:Command"),
     ),
-    "tidings.acts": Group("act", "a coroutine function of (stage, folder, Spark session)"),
-    "tidings.studies": Group("study", "a Study", ("tidings_lab.studies.study:Study",)),
-    "tidings.workloads": Group("workload", "a function that makes the Content of a workload"),
-    "tidings.faults": Group("fault", "an OwnFault", ("tidings.simulation.faults:OwnFault",)),
-    "tidings.stores": Group("store", "a function from an address to a Store"),
-    "tidings.gateways": Group("gateway", "a function of (service, prover, table of settings) to a Gateway"),
-    "tidings.bridges": Group("bridge", "a function of (route, name) to one side of a route"),
-    "tidings.console": Group(
+    "tidings.acts": ExtensionGroup("act", "a coroutine function of (stage, folder, Spark session)"),
+    "tidings.studies": ExtensionGroup("study", "a Study", ("tidings_lab.studies.study:Study",)),
+    "tidings.workloads": ExtensionGroup("workload", "a function that makes the Content of a workload"),
+    "tidings.faults": ExtensionGroup("fault", "an OwnFault", ("tidings.simulation.faults:OwnFault",)),
+    "tidings.stores": ExtensionGroup("store", "a function from an address to a Store"),
+    "tidings.gateways": ExtensionGroup(
+        "gateway", "a function of (service, prover, table of settings) to a Gateway"
+    ),
+    "tidings.bridges": ExtensionGroup("bridge", "a function of (route, name) to one side of a route"),
+    "tidings.console": ExtensionGroup(
         "console page", "a folder of static files", ("importlib.resources.abc:Traversable",)
     ),
 }

@@ -17,8 +17,8 @@ from typing import Any
 
 import tidings
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import V5, Kind
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.packets import V5, PacketKind
+from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 
 SOURCE = Path(tidings.__file__).parents[1]
@@ -83,14 +83,14 @@ class Client:
         """Was there a session?"""
         if self._writer is not None:
             self._writer.close()
-        self._read = Reader(1 << 20, self._version)
+        self._read = PacketReader(1 << 20, self._version)
         self._reader, self._writer = await asyncio.open_connection("127.0.0.1", broker.port)
         properties = {"session_expiry": expiry} if self._version == V5 else {}
         if ahead:
             properties["receive_maximum"] = ahead
-        self.send(mq.Connect(self._version, name, clean=clean, keep_alive=60, properties=properties))
+        self.send(mq.ConnectPacket(self._version, name, clean=clean, keep_alive=60, properties=properties))
         connack = await self.next()
-        assert isinstance(connack, mq.Connack)
+        assert isinstance(connack, mq.ConnackPacket)
         assert connack.reason == 0
         return connack.session_present
 
@@ -106,28 +106,28 @@ class Client:
                 self._found += self._read.feed(data)
         return self._found.pop(0)
 
-    async def answered(self, kind: Kind, packet_id: int) -> None:
+    async def answered(self, kind: PacketKind, packet_id: int) -> None:
         ack = await self.next()
-        assert isinstance(ack, mq.Ack)
+        assert isinstance(ack, mq.AckPacket)
         assert (ack.kind, ack.packet_id) == (kind, packet_id)
 
     async def subscribed(self, filter: str, qos: int) -> None:
-        self.send(mq.Subscribe(1, [mq.Wish(filter, qos)]))
+        self.send(mq.SubscribePacket(1, [mq.SubscriptionRequest(filter, qos)]))
         suback = await self.next()
-        assert isinstance(suback, mq.Suback)
+        assert isinstance(suback, mq.SubackPacket)
         assert suback.reasons == [qos]
 
-    async def message(self) -> mq.Publish:
+    async def message(self) -> mq.PublishPacket:
         found = await self.next()
-        assert isinstance(found, mq.Publish), found
+        assert isinstance(found, mq.PublishPacket), found
         return found
 
     async def no_message(self) -> None:
         """No message comes before the answer to a ping; a PUBREL may be said again, which repeats nothing."""
-        self.send(mq.Ping())
-        while not isinstance(found := await self.next(), mq.Ping):
-            assert isinstance(found, mq.Ack), found
-            assert found.kind is Kind.PUBREL
+        self.send(mq.PingPacket())
+        while not isinstance(found := await self.next(), mq.PingPacket):
+            assert isinstance(found, mq.AckPacket), found
+            assert found.kind is PacketKind.PUBREL
 
     def close(self) -> None:
         assert self._writer is not None

@@ -25,7 +25,7 @@ from tests.chaos._rig import QUICK, SOURCE
 
 import tidings
 from tidings.simulation.faults import FaultPlan, Rates
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 
 LINKS = {"b1": "b0", "b2": "b1", "b3": "b2", "b4": "b2"}  # who joins whom
@@ -247,7 +247,7 @@ class Network:
 
 def simulated_delivery(system: str, events: int, loss: float, rate: float, **gossip: Any) -> float:
     """The same network, publishers, interests and rate in the simulator."""
-    overlay = Overlay(NAMES, tuple((parent, child) for child, parent in LINKS.items()))
+    overlay = OverlayGraph(NAMES, tuple((parent, child) for child, parent in LINKS.items()))
     options = {"datagrams": True, **({"gossip": gossip} if gossip else {})}
     world = World(system, overlay, options=options, record=False)
     for broker in NAMES:

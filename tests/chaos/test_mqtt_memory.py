@@ -13,7 +13,7 @@ from tests.chaos.test_memory import resident_mib
 
 import tidings
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import V5, Kind
+from tidings.gateway.mqtt.packets import V5, PacketKind
 
 MESSAGES, PAYLOAD = 40, 100_000
 FILTERS = ["/".join(["r", "+", *levels]) for levels in product("a+", "b+", "c+", "d+", "e+", "f+", "g+")]
@@ -32,7 +32,9 @@ def test_retained_messages_for_many_filters_wait_as_one_copy_and_all_come(tmp_pa
                 client = Client(V5)
                 await client.connect(broker, "slow", expiry=0, clean=True)
                 before = peak = resident_mib(broker.pid)
-                client.send(mq.Subscribe(1, [mq.Wish(filter, qos) for filter in FILTERS]))
+                client.send(
+                    mq.SubscribePacket(1, [mq.SubscriptionRequest(filter, qos) for filter in FILTERS])
+                )
                 async with asyncio.timeout(SECONDS):
                     while (await bus.inquire("figures"))["subscriptions"] < len(FILTERS):
                         peak = max(peak, resident_mib(broker.pid))
@@ -40,12 +42,12 @@ def test_retained_messages_for_many_filters_wait_as_one_copy_and_all_come(tmp_pa
                         "delivered"
                     ] < MESSAGES:  # the first are on their way
                         peak = max(peak, resident_mib(broker.pid))
-            assert isinstance(await client.next(), mq.Suback)
+            assert isinstance(await client.next(), mq.SubackPacket)
             for _ in range(len(FILTERS) * MESSAGES):
                 message = await client.message()
                 assert len(message.payload) == PAYLOAD
                 if qos:
-                    client.send(mq.Ack(Kind.PUBACK, message.packet_id))
+                    client.send(mq.AckPacket(PacketKind.PUBACK, message.packet_id))
                 peak = max(peak, resident_mib(broker.pid))
             client.close()
             print(f"{before:.0f} MiB before, at most {peak:.0f} MiB")

@@ -8,7 +8,7 @@ from tests.chaos._mqtt import SECONDS, Broker, Client, play, running
 
 import tidings
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import V5, Kind
+from tidings.gateway.mqtt.packets import V5, PacketKind
 
 SHARED = "$share/g/q/#"
 
@@ -23,15 +23,15 @@ async def acknowledged(client: Client, count: int) -> list[bytes]:
     found = []
     for _ in range(count):
         publish = await client.message()
-        client.send(mq.Ack(Kind.PUBACK, publish.packet_id))
+        client.send(mq.AckPacket(PacketKind.PUBACK, publish.packet_id))
         found.append(publish.payload)
     return found
 
 
 async def confirm(client: Client, packet_id: int) -> None:
-    client.send(mq.Ack(Kind.PUBREC, packet_id))
-    await client.answered(Kind.PUBREL, packet_id)
-    client.send(mq.Ack(Kind.PUBCOMP, packet_id))
+    client.send(mq.AckPacket(PacketKind.PUBREC, packet_id))
+    await client.answered(PacketKind.PUBREL, packet_id)
+    client.send(mq.AckPacket(PacketKind.PUBCOMP, packet_id))
 
 
 def test_what_waits_for_a_share_and_what_a_member_has_in_flight_outlives_a_kill(tmp_path: Path) -> None:
@@ -76,8 +76,8 @@ def test_a_message_of_qos_2_in_a_share_is_delivered_once_over_kills(tmp_path: Pa
             assert await first.connect(broker, "first")
             again = await first.message()
             assert (again.packet_id, again.dup, again.payload) == (sent.packet_id, True, b"one")
-            first.send(mq.Ack(Kind.PUBREC, again.packet_id))
-            await first.answered(Kind.PUBREL, again.packet_id)
+            first.send(mq.AckPacket(PacketKind.PUBREC, again.packet_id))
+            await first.answered(PacketKind.PUBREL, again.packet_id)
             broker.kill()  # what the broker knew of that may be lost
             broker.start()
             assert await second.connect(broker, "second")
@@ -107,7 +107,7 @@ def test_a_share_of_clean_sessions_is_kept_from_the_suback_of_a_kept_session_on(
             await publish(broker, b"3", b"4", b"5")
             waited = [(await kept.message()).payload for _ in range(3)]
             assert waited == [b"2", b"3", b"4"], "what waited for the clean session is not lost"
-            clean.send(mq.Ack(Kind.PUBACK, first.packet_id))
+            clean.send(mq.AckPacket(PacketKind.PUBACK, first.packet_id))
             assert (await clean.message()).payload == b"1"
             broker.kill()
             broker.start()
@@ -128,11 +128,11 @@ def test_a_share_that_only_clean_sessions_had_left_is_ended_after_a_kill(tmp_pat
             await clean.subscribed(SHARED, 1)
             await kept.connect(broker, "kept")
             await kept.subscribed(SHARED, 1)
-            kept.send(mq.Unsubscribe(2, [SHARED]))
-            assert isinstance(await kept.next(), mq.Unsuback)
+            kept.send(mq.UnsubscribePacket(2, [SHARED]))
+            assert isinstance(await kept.next(), mq.UnsubackPacket)
             await publish(broker, b"0", b"1")
             assert (await clean.message()).payload == b"0", "the share goes on for it"
-            clean.send(mq.Ping())
+            clean.send(mq.PingPacket())
             await clean.next()  # the file of sessions was written before this answer
             broker.kill()
             broker.start()

@@ -16,8 +16,15 @@ from tidings.errors import CorruptionError, EventError, FilterError, HistoryErro
 from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_drafts
 from tidings.gateway.bridges.bridge import read_bridge
 from tidings.gateway.mqtt.events import attributes_of, options_of, wanted
-from tidings.gateway.mqtt.packets import Connect, Malformed, Ping, Publish, Subscribe, Wish
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.packets import (
+    ConnectPacket,
+    Malformed,
+    PingPacket,
+    PublishPacket,
+    SubscribePacket,
+    SubscriptionRequest,
+)
+from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 from tidings.gateway.problems import Problem
 from tidings.gateway.problems import json_object as body_object
@@ -55,19 +62,19 @@ def mqtt(data: bytes) -> None:
     if not data:
         return
     how, data = data[0], data[1:]
-    reader = Reader(65_536, version=(0, 3, 4, 5)[how & 3])
+    reader = PacketReader(65_536, version=(0, 3, 4, 5)[how & 3])
     step = max(1, how >> 2)
     with contextlib.suppress(Malformed):
         for at in range(0, len(data), step):
             for packet in reader.feed(data[at : at + step]):
-                version = packet.version if isinstance(packet, Connect) else reader.version
+                version = packet.version if isinstance(packet, ConnectPacket) else reader.version
                 reader.version = version
-                again = list(Reader(1 << 20, version=version).feed(write(packet, version)))
+                again = list(PacketReader(1 << 20, version=version).feed(write(packet, version)))
                 assert again == [packet], (packet, again)
-                if isinstance(packet, Publish) and packet.topic:
+                if isinstance(packet, PublishPacket) and packet.topic:
                     with contextlib.suppress(EventError):
                         make_event(attributes_of(packet), source="s", id="1", **options_of(packet))
-                if isinstance(packet, Subscribe):
+                if isinstance(packet, SubscribePacket):
                     for wish in packet.wishes:
                         with contextlib.suppress(FilterError):
                             wanted(wish.filter, packet.properties)
@@ -166,11 +173,11 @@ def _packets() -> list[bytes]:
     found = []
     for place, version in enumerate((3, 4, 5), 1):
         packets = [
-            Connect(version=version, client_id="ann", keep_alive=60),
-            Publish(topic="a/b", payload=b'{"price": 3, "in": {"x": true}}', qos=1, packet_id=7),
-            Publish(topic="a", payload=b'{"a": ' + DEEP, qos=0),
-            Subscribe(packet_id=1, wishes=[Wish(filter="$share/g/a/+/#", qos=1)]),
-            Ping(),
+            ConnectPacket(version=version, client_id="ann", keep_alive=60),
+            PublishPacket(topic="a/b", payload=b'{"price": 3, "in": {"x": true}}', qos=1, packet_id=7),
+            PublishPacket(topic="a", payload=b'{"a": ' + DEEP, qos=0),
+            SubscribePacket(packet_id=1, wishes=[SubscriptionRequest(filter="$share/g/a/+/#", qos=1)]),
+            PingPacket(),
         ]
         found += [bytes((place | 252,)) + write(packet, version) for packet in packets]
     return found

@@ -21,10 +21,10 @@ from tidings.language import parse_filter
 from tidings.language.limits import Limits
 from tidings.protocol.messages import Message
 from tidings.runtime.admission import Admission
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.http import Http, Page
-from tidings.runtime.reception import Reception
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
+from tidings.runtime.http import OperatorHttp, OperatorPage
+from tidings.runtime.reception import Handshake
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.audit import Audit
 from tidings.security.authenticator import ByUsers
 from tidings.security.revocation import parse_revoked
@@ -123,11 +123,11 @@ def handshake(data: bytes) -> None:
         door = ByUsers(lambda: USERS_READ, clock=clock, pepper=b"p" * 32, audit=audit)
         bounds = NetworkSettings(handshake_frame=16_384)
 
-        def admit(connection: Connection, open: Open, proved: Any) -> None:
+        def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             raise AssertionError(f"let in without a proof: {open} as {proved}")
 
-        gathering = Gathering()
-        reception = Reception("tidings", door, bounds, gathering, admit)
+        gathering = WriteCoalescer()
+        reception = Handshake("tidings", door, bounds, gathering, admit)
         visit = Admission().enter(None, lambda reason: None)
         assert visit is not None
         connection = reception.connection(visit)
@@ -156,7 +156,7 @@ def http(data: bytes) -> None:
     """The operator's port: a request is answered, or dropped."""
 
     async def play() -> None:
-        pages = Http({"/metrics": lambda: Page(b"x")})
+        pages = OperatorHttp({"/metrics": lambda: OperatorPage(b"x")})
         reader = asyncio.StreamReader(limit=8_192)
         reader.feed_data(data)
         reader.feed_eof()
@@ -207,7 +207,7 @@ def corpus(name: str) -> list[bytes]:
         return [bytes((how,)) + frame for frame in frames for how in (1, 9, 255)]
     if name == "handshake":
         opens = [
-            CODEC.encode(Open(role, "ann", "tidings", mechanism, proof))[HEAD.size :]
+            CODEC.encode(OpenSession(role, "ann", "tidings", mechanism, proof))[HEAD.size :]
             for role in ("client", "broker")
             for mechanism, proof in (
                 ("scram-sha-256", b"n,,n=ann,r=fyko+d2lbbFgONRv9qkxdawL"),

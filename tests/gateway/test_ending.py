@@ -21,7 +21,7 @@ from tidings.errors import RefusedError, TidingsError
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
-from tidings.security.principal import Means, Principal
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.scram import make_key
 from tidings.security.tokens import sign
 
@@ -311,7 +311,7 @@ def test_a_proof_that_was_made_before_a_reload_opens_no_session_after_it(tmp_pat
 
     async def story() -> None:
         async with running(tmp_path) as service:
-            stale = service.secured.guard.users.complete(Principal("eve", Means.SCRAM))
+            stale = service.secured.guard.users.complete(Principal("eve", ProofMethod.SCRAM))
             for change in CHANGES:
                 (tmp_path / "users.toml").write_text(USERS)
                 assert service.reload()

@@ -11,14 +11,14 @@ import pytest
 
 from tidings.errors import StoreFullError
 from tidings.gateway.mqtt import exchanges
-from tidings.gateway.mqtt.exchanges import Exchanges, Journal
+from tidings.gateway.mqtt.exchanges import ExchangeJournal, Exchanges
 from tidings.model.subscription import Position
 
 AT = Position("b1#1", 7)
 
 
-def opened(folder: Path, *sessions: str) -> Journal:
-    journal = Journal(folder)
+def opened(folder: Path, *sessions: str) -> ExchangeJournal:
+    journal = ExchangeJournal(folder)
     journal.load(set(sessions))
     return journal
 

@@ -18,8 +18,8 @@ import tidings
 from tidings.gateway import streams
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.door import USER_PROPERTIES
-from tidings.gateway.mqtt.packets import V5, Kind, Reason
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.packets import V5, PacketKind, Reason
+from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits, ResourceLimits
@@ -52,10 +52,10 @@ class Raw:
 
     async def __aenter__(self) -> Raw:
         self._from, self._to = await asyncio.open_connection("127.0.0.1", self._port)
-        self._read, self._found = Reader(1 << 20, V5), list[Any]()
+        self._read, self._found = PacketReader(1 << 20, V5), list[Any]()
         properties = {"session_expiry": self._expiry} if self._expiry else {}
         clean, password = not self._expiry, self._password or None
-        self.send(mq.Connect(V5, self._name, clean, 60, None, self._user, password, properties))
+        self.send(mq.ConnectPacket(V5, self._name, clean, 60, None, self._user, password, properties))
         assert (await self.next()).reason == 0
         return self
 
@@ -77,16 +77,16 @@ def test_of_user_properties_a_broker_reads_only_those_that_it_uses() -> None:
     """A packet of 1 MiB holds 200,000 of them: as objects they took 20 MB for each connection that waited."""
     user = [("filter", "n > 1"), ("other", "x")]
     packets: list[mq.Packet] = [
-        mq.Connect(
+        mq.ConnectPacket(
             V5, "c", True, 60, mq.Will("t", b"", 0, False, {"user": user}), None, None, {"user": user}
         ),
-        mq.Publish("t", b"", 0, properties={"user": user}),
-        mq.Subscribe(1, [mq.Wish("t", 0)], {"user": user}),
-        mq.Unsubscribe(1, ["t"], {"user": user}),
-        mq.Ack(Kind.PUBACK, 1, 0, {"user": user}),
-        mq.Disconnect(Reason.SUCCESS, {"user": user}),
+        mq.PublishPacket("t", b"", 0, properties={"user": user}),
+        mq.SubscribePacket(1, [mq.SubscriptionRequest("t", 0)], {"user": user}),
+        mq.UnsubscribePacket(1, ["t"], {"user": user}),
+        mq.AckPacket(PacketKind.PUBACK, 1, 0, {"user": user}),
+        mq.DisconnectPacket(Reason.SUCCESS, {"user": user}),
     ]
-    read = Reader(1 << 20, user=USER_PROPERTIES)
+    read = PacketReader(1 << 20, user=USER_PROPERTIES)
     found: list[Any] = list(read.feed(b"".join(write(packet, V5) for packet in packets)))
     kept = [packet.properties.get("user", []) for packet in found]
     assert kept == [[], user, user[:1], [], [], []]
@@ -107,7 +107,9 @@ def test_one_subscribe_opens_a_bounded_number_of_filters_and_is_one_line_of_the_
         ):
             logging.getLogger("tidings").addHandler(caplog.handler)
             try:
-                client.send(mq.Subscribe(1, [mq.Wish(f"other/{n}", 0) for n in range(MOST + 3)]))
+                client.send(
+                    mq.SubscribePacket(1, [mq.SubscriptionRequest(f"other/{n}", 0) for n in range(MOST + 3)])
+                )
                 answer = await client.next()
             finally:
                 logging.getLogger("tidings").removeHandler(caplog.handler)
@@ -128,7 +130,11 @@ def test_user_properties_of_a_subscribe_are_not_kept_beside_its_content_filter(t
             broker(tmp_path, mqtt="127.0.0.1:0") as service,
             Raw(port_of(service, "mqtt"), expiry=600) as client,
         ):
-            client.send(mq.Subscribe(1, [mq.Wish(f"a/{n}", 1) for n in range(20)], {"user": user}))
+            client.send(
+                mq.SubscribePacket(
+                    1, [mq.SubscriptionRequest(f"a/{n}", 1) for n in range(20)], {"user": user}
+                )
+            )
             assert (await client.next()).reasons == [1] * 20
         (written,) = json.loads(file.read_text())
         assert {json.dumps(each["user"]) for each in written["subscriptions"].values()} == {
@@ -142,10 +148,11 @@ def test_user_properties_of_a_subscribe_are_not_kept_beside_its_content_filter(t
             Raw(port_of(service, "mqtt"), expiry=600) as client,
         ):
             client.send(
-                mq.Publish("a/0", b'{"n": 1}', 1, packet_id=1), mq.Publish("a/1", b'{"n": 2}', 1, packet_id=2)
+                mq.PublishPacket("a/0", b'{"n": 1}', 1, packet_id=1),
+                mq.PublishPacket("a/1", b'{"n": 2}', 1, packet_id=2),
             )
             found = [await client.next() for _ in range(3)]
-            assert [each.topic for each in found if isinstance(each, mq.Publish)] == ["a/1"]
+            assert [each.topic for each in found if isinstance(each, mq.PublishPacket)] == ["a/1"]
         assert len(file.read_bytes()) < 10_000
 
     run(test)
@@ -157,13 +164,13 @@ def test_the_subscriptions_of_a_session_have_a_bounded_number_of_bytes() -> None
             broker(mqtt="127.0.0.1:0", resources=FEW) as service,
             Raw(port_of(service, "mqtt"), expiry=600) as client,
         ):
-            wishes = [mq.Wish(f"{n:02}", 1) for n in range(7)]
+            wishes = [mq.SubscriptionRequest(f"{n:02}", 1) for n in range(7)]
             said = {"user": [("filter", "kind = '" + "x" * 189 + "'")]}  # 198 bytes
-            client.send(mq.Subscribe(1, wishes, said))
+            client.send(mq.SubscribePacket(1, wishes, said))
             assert (await client.next()).reasons == [1] * 5 + [Reason.QUOTA] * 2
-            client.send(mq.Unsubscribe(2, ["00"]))
+            client.send(mq.UnsubscribePacket(2, ["00"]))
             await client.next()
-            client.send(mq.Subscribe(3, wishes[-1:], said), mq.Subscribe(4, wishes[-1:], said))
+            client.send(mq.SubscribePacket(3, wishes[-1:], said), mq.SubscribePacket(4, wishes[-1:], said))
             assert [(await client.next()).reasons for _ in range(2)] == [[1], [1]]
 
     run(test)
@@ -176,12 +183,12 @@ def test_more_open_exchanges_of_qos_2_than_announced_end_the_connection() -> Non
             Raw(port_of(service, "mqtt")) as client,
         ):
             for number in range(1, 102):
-                client.send(mq.Publish("t", b"x", 2, False, packet_id=number))
+                client.send(mq.PublishPacket("t", b"x", 2, False, packet_id=number))
             kinds = []
-            while isinstance(packet := await client.next(), mq.Ack):
+            while isinstance(packet := await client.next(), mq.AckPacket):
                 kinds.append(packet.kind)
-            assert set(kinds) <= {Kind.PUBREC}
-            assert isinstance(packet, mq.Disconnect)
+            assert set(kinds) <= {PacketKind.PUBREC}
+            assert isinstance(packet, mq.DisconnectPacket)
             assert packet.reason == Reason.RECEIVE_MAXIMUM
 
     run(test)
@@ -195,11 +202,11 @@ def test_as_many_exchanges_of_qos_2_as_announced_may_be_open_again_and_again() -
         ):
             for _ in range(2):
                 for number in range(1, 101):
-                    client.send(mq.Publish("t", b"x", 2, False, packet_id=number))
-                assert {(await client.next()).kind for _ in range(100)} == {Kind.PUBREC}
+                    client.send(mq.PublishPacket("t", b"x", 2, False, packet_id=number))
+                assert {(await client.next()).kind for _ in range(100)} == {PacketKind.PUBREC}
                 for number in range(1, 101):
-                    client.send(mq.Ack(Kind.PUBREL, number))
-                assert {(await client.next()).kind for _ in range(100)} == {Kind.PUBCOMP}
+                    client.send(mq.AckPacket(PacketKind.PUBREL, number))
+                assert {(await client.next()).kind for _ in range(100)} == {PacketKind.PUBCOMP}
 
     run(test)
 

@@ -119,7 +119,7 @@ def test_guesses_of_made_up_names_lock_no_user_of_their_address_out(tmp_path: Pa
 def test_in_the_pause_of_an_address_few_tries_of_users_count(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(attempts, "SPARED", attempts.Rate(0.001, 2))
+    monkeypatch.setattr(attempts, "SPARED", attempts.AttemptRate(0.001, 2))
 
     async def test(service: Service, http: httpx.AsyncClient) -> None:
         for number in range(ADDRESS.free):

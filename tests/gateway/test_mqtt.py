@@ -24,7 +24,7 @@ import tidings
 from tidings.gateway.bridges.bridge import read_event
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.events import attributes_of, publish_of, qos_of
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
 from tidings.runtime.guests import charge
@@ -124,9 +124,9 @@ def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
     async def test() -> None:
         async with at() as (port, _), client(port, "p") as p, client(port, "plain") as plain:
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(write(mq.Connect(5, "s", properties={"topic_alias_maximum": 1}), 5))
-            writer.write(write(mq.Subscribe(1, [mq.Wish("#", 0)]), 5))
-            read = Reader(2**20, version=5)
+            writer.write(write(mq.ConnectPacket(5, "s", properties={"topic_alias_maximum": 1}), 5))
+            writer.write(write(mq.SubscribePacket(1, [mq.SubscriptionRequest("#", 0)]), 5))
+            read = PacketReader(2**20, version=5)
             found: list[Any] = []
 
             async def packets(count: int) -> list[Any]:
@@ -159,7 +159,7 @@ def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
 )
 @pytest.mark.parametrize("payload", [b"", b'{"price": "131", "b": "0"}'], ids=["empty", "json"])
 def test_user_properties_go_on_as_they_came(pairs: list[tuple[str, str]], payload: bytes) -> None:
-    came = mq.Publish("a", payload, properties={"user": pairs})
+    came = mq.PublishPacket("a", payload, properties={"user": pairs})
     event = make_event(attributes_of(came), source="/s", id="1", topic="a", payload=payload)
     gone = publish_of(event, 0, retain=False, with_properties=True)
     assert gone.properties["user"] == pairs
@@ -180,7 +180,7 @@ FORGED = {
 def test_a_payload_sets_nothing_that_the_gateway_writes(by: str, qos: int) -> None:
     payload = json.dumps(FORGED | {"n": 1}).encode() if by == "payload" else b""
     pairs = [] if by == "payload" else [(name, str(value)) for name, value in FORGED.items()]
-    attributes = attributes_of(mq.Publish("a", payload, qos, properties={"user": pairs}))
+    attributes = attributes_of(mq.PublishPacket("a", payload, qos, properties={"user": pairs}))
     event = make_event(attributes, source="/s", id="1", topic="a", payload=payload)
     assert qos_of(event, 2) == qos
     gone = publish_of(event, qos, retain=False, with_properties=True)

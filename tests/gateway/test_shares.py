@@ -12,7 +12,7 @@ from tests.gateway.test_floods import Raw, port_of
 
 import tidings
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import Kind, Reason
+from tidings.gateway.mqtt.packets import PacketKind, Reason
 
 SHARED = "$share/g/q/#"
 
@@ -27,21 +27,21 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 async def subscribed(raw: Raw, qos: int = 1, filter: str = SHARED, user: str = "") -> int:
     properties = {"user": [("filter", user)]} if user else {}
-    raw.send(mq.Subscribe(1, [mq.Wish(filter, qos)], properties))
+    raw.send(mq.SubscribePacket(1, [mq.SubscriptionRequest(filter, qos)], properties))
     suback = await raw.next()
-    assert isinstance(suback, mq.Suback)
+    assert isinstance(suback, mq.SubackPacket)
     return suback.reasons[0]
 
 
 async def unsubscribed(raw: Raw) -> None:
-    raw.send(mq.Unsubscribe(2, [SHARED]))
-    assert isinstance(await raw.next(), mq.Unsuback)
+    raw.send(mq.UnsubscribePacket(2, [SHARED]))
+    assert isinstance(await raw.next(), mq.UnsubackPacket)
 
 
 async def quiet(raw: Raw) -> None:
     """No message comes before the answer to a ping."""
-    raw.send(mq.Ping())
-    assert isinstance(await raw.next(), mq.Ping)
+    raw.send(mq.PingPacket())
+    assert isinstance(await raw.next(), mq.PingPacket)
 
 
 async def publish(service: Any, *payloads: bytes) -> None:
@@ -99,7 +99,7 @@ def test_a_durable_share_goes_on_for_clean_sessions_and_ends_with_the_last(tmp_p
                 await publish(service, b"one")
                 message = await clean.next()
                 assert message.payload == b"one"
-                clean.send(mq.Ack(Kind.PUBACK, message.packet_id))
+                clean.send(mq.AckPacket(PacketKind.PUBACK, message.packet_id))
                 await quiet(clean)
             await until(lambda: not groups(service))
 
@@ -172,9 +172,9 @@ def test_shares_of_one_name_of_two_principals_are_apart(tmp_path: Path) -> None:
             ):
                 for raw in (market, slow):
                     assert await subscribed(raw, qos=2) == 2
-                market.send(mq.Publish("q/1", b"one", 1, packet_id=9))
+                market.send(mq.PublishPacket("q/1", b"one", 1, packet_id=9))
                 found = [await market.next(), await market.next()]
-                assert [each.payload for each in found if isinstance(each, mq.Publish)] == [b"one"]
+                assert [each.payload for each in found if isinstance(each, mq.PublishPacket)] == [b"one"]
                 assert (await slow.next()).payload == b"one"
                 await unsubscribed(slow)
                 assert len(groups(service)) == 1

@@ -12,35 +12,35 @@ from tests.gateway.test_mqtt import at, run
 import tidings
 from tidings.errors import StoreFullError, UnknownOutcomeError
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import Kind, Reason
-from tidings.gateway.mqtt.reading import Reader
-from tidings.gateway.mqtt.undecided import Undecided
+from tidings.gateway.mqtt.packets import PacketKind, Reason
+from tidings.gateway.mqtt.reading import PacketReader
+from tidings.gateway.mqtt.undecided import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
 from tidings.store.rocks import RocksEngine
 from tidings.testing.network import until
 
 
-async def sent(port: int, n: int, qos: int, *, dup: bool = False) -> mq.Ack | mq.Disconnect:
+async def sent(port: int, n: int, qos: int, *, dup: bool = False) -> mq.AckPacket | mq.DisconnectPacket:
     """Publish {"n": n} under packet id n in a new session of one client; the first answer to it."""
     reader, writer = await asyncio.open_connection("127.0.0.1", port)
-    writer.write(write(mq.Connect(5, "device"), 5))
-    publish = mq.Publish("t", b'{"n": %d}' % n, qos, False, packet_id=n)
+    writer.write(write(mq.ConnectPacket(5, "device"), 5))
+    publish = mq.PublishPacket("t", b'{"n": %d}' % n, qos, False, packet_id=n)
     publish.dup = dup
     writer.write(write(publish, 5))
-    read = Reader(2**20, version=5)
+    read = PacketReader(2**20, version=5)
     try:
         while True:
             data = await reader.read(2**16)
             assert data, "the connection ended without a word"
             for packet in read.feed(data):
-                if isinstance(packet, mq.Ack | mq.Disconnect):
+                if isinstance(packet, mq.AckPacket | mq.DisconnectPacket):
                     return packet
     finally:
         writer.close()
 
 
 def is_unanswered(answer: Any) -> bool:
-    return isinstance(answer, mq.Disconnect) and answer.reason == Reason.BUSY
+    return isinstance(answer, mq.DisconnectPacket) and answer.reason == Reason.BUSY
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -58,11 +58,11 @@ def test_a_publish_that_a_full_disk_refuses_over_mqtt_never_appears(
                 assert is_unanswered(await sent(port, 1, qos))  # it may be kept when there is room ...
                 assert is_unanswered(await sent(port, 1, qos, dup=True))  # ... so its resend is not refused
                 refused = await sent(port, 2, qos)
-                kind = Kind.PUBACK if qos == 1 else Kind.PUBREC
-                assert refused == mq.Ack(kind, 2, Reason.QUOTA)
+                kind = PacketKind.PUBACK if qos == 1 else PacketKind.PUBREC
+                assert refused == mq.AckPacket(kind, 2, Reason.QUOTA)
                 assert is_unanswered(await sent(port, 3, qos, dup=True))  # its first copy may be anywhere
             await until(lambda: service.server.node.disk_full is None)
-            assert await sent(port, 1, qos, dup=True) == mq.Ack(kind, 1, Reason.SUCCESS)
+            assert await sent(port, 1, qos, dup=True) == mq.AckPacket(kind, 1, Reason.SUCCESS)
             await bus.publish({"n": 9})
             async with bus.subscribe("n > 0", name="d", durable=True) as news:
                 assert [(await news.get(timeout=60))["n"] for _ in range(2)] == [1, 9]
@@ -100,8 +100,8 @@ def test_an_unknown_outcome_names_the_event_and_publishing_it_again_is_the_same_
 
 
 def test_undecided_publishes_are_bounded_and_known_by_their_content() -> None:
-    undecided = Undecided(2)
-    packets = [mq.Publish("t", b"%d" % n, 1, False, packet_id=7) for n in range(3)]
+    undecided = UnconfirmedPublishes(2)
+    packets = [mq.PublishPacket("t", b"%d" % n, 1, False, packet_id=7) for n in range(3)]
     for number, packet in enumerate(packets):
         assert undecided.id_of(("ann",), packet) is None
         undecided.note(("ann",), packet, str(number))

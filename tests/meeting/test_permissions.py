@@ -20,7 +20,7 @@ from tidings.errors import RefusedError, TidingsError
 from tidings.model.event import FOREVER
 from tidings.pipeline.broker import options, sink
 from tidings.pipeline.broker.archiving import Archiver
-from tidings.pipeline.broker.source import BatchReader, StreamReader
+from tidings.pipeline.broker.source import BrokerBatchReader, BrokerStreamReader
 from tidings.runtime.service import Service
 from tidings.runtime.settings import read_settings
 from tidings.security.credentials import PasswordCredentials
@@ -115,7 +115,7 @@ class Secured(Brokers):
         return {"brokers": self.all, "user": user, "passwordFile": str(self.folder / "password"), **more}
 
     def batch(self, user: str, **more: str) -> list[int]:
-        reader = BatchReader(options.reading(self.options(user, **more)), SCHEMA)
+        reader = BrokerBatchReader(options.reading(self.options(user, **more)), SCHEMA)
         rows = [row for part in reader.partitions() for some in reader.read(part) for row in some.to_pylist()]
         return sorted(row["n"] for row in rows)
 
@@ -154,7 +154,7 @@ def test_whole_pages_of_the_log_are_not_for_those_with_a_filter(secured: Secured
 
 
 def test_a_stream_holds_and_reads_only_what_it_may(secured: Secured) -> None:
-    reader = StreamReader(options.reading(secured.options("ann", reader="r")), SCHEMA)
+    reader = BrokerStreamReader(options.reading(secured.options("ann", reader="r")), SCHEMA)
     start = reader.initialOffset()
     market = secured.bus(0, "market")
     for n, region in enumerate(["us", "eu", "us"]):
@@ -187,9 +187,9 @@ def test_names_of_holds_and_queries_are_a_principals_own(secured: Secured) -> No
     assert (market.committed("q"), thief.committed("q")) == (0, -1)
 
 
-def writer(secured: Secured, user: str, **more: str) -> sink.BatchWriter:
+def writer(secured: Secured, user: str, **more: str) -> sink.BrokerBatchWriter:
     given = secured.options(user, **more)
-    return sink.BatchWriter(options.writing(given))
+    return sink.BrokerBatchWriter(options.writing(given))
 
 
 def rows(*some: dict[str, Any]) -> Iterator[Any]:

@@ -52,9 +52,9 @@ def rows(*numbers: int, **more: Any) -> Iterator[Any]:
     yield pa.RecordBatch.from_pylist([{"n": n, **more} for n in numbers])
 
 
-def writer(one: Brokers, **more: str) -> sink.StreamWriter:
+def writer(one: Brokers, **more: str) -> sink.BrokerStreamWriter:
     given = {"broker": one.all, "checkpointLocation": "/somewhere", "lifetime": "60", **more}
-    return sink.StreamWriter(options.writing(given))
+    return sink.BrokerStreamWriter(options.writing(given))
 
 
 def heard(one: Brokers, name: str = "late") -> list[Any]:
@@ -163,9 +163,9 @@ def test_a_row_that_is_no_event_is_told_with_its_place(one: Brokers, context: Co
 def test_a_batch_job_under_a_name_publishes_once(one: Brokers, context: Context) -> None:
     given = {"broker": one.all, "job": "load-1", "lifetime": "60"}
     for _ in range(2):
-        made = sink.BatchWriter(options.writing(given))
+        made = sink.BrokerBatchWriter(options.writing(given))
         made.commit([made.write(rows(1, 2))])
-    other = sink.BatchWriter(options.writing({"broker": one.all, "lifetime": "60"}))
+    other = sink.BrokerBatchWriter(options.writing({"broker": one.all, "lifetime": "60"}))
     other.commit([other.write(rows(3))])
     assert [event["n"] for event in heard(one)] == [1, 2, 3]
 
@@ -176,4 +176,4 @@ def test_settings_of_a_sink_are_checked() -> None:
     with pytest.raises(SettingsError, match="lifetime is 'long'"):
         options.writing({"broker": "a:1", "lifetime": "long"})
     with pytest.raises(SettingsError, match="needs a name, by which the broker knows a lost checkpoint"):
-        sink.StreamWriter(options.writing({"broker": "a:1"}))
+        sink.BrokerStreamWriter(options.writing({"broker": "a:1"}))

@@ -23,7 +23,7 @@ from tidings.pipeline.broker import options
 from tidings.pipeline.broker.columns import Columns, inferred
 from tidings.pipeline.broker.lines import close_lines
 from tidings.pipeline.broker.reading import state_of
-from tidings.pipeline.broker.source import BatchReader, StreamReader, within
+from tidings.pipeline.broker.source import BrokerBatchReader, BrokerStreamReader, within
 
 SCHEMA = "id string, n bigint, price double, _log string, _offset bigint"
 
@@ -48,15 +48,17 @@ def rows(reader: Any, parts: Any) -> list[dict[str, Any]]:
     return [row for part in parts for batch in reader.read(part) for row in batch.to_pylist()]
 
 
-def stream(brokers: str, **more: str) -> StreamReader:
-    return StreamReader(options.reading({"brokers": brokers, "reader": "r", **more}), schema())
+def stream(brokers: str, **more: str) -> BrokerStreamReader:
+    return BrokerStreamReader(options.reading({"brokers": brokers, "reader": "r", **more}), schema())
 
 
-def batch(brokers: str, text: str = SCHEMA, **more: str) -> BatchReader:
-    return BatchReader(options.reading({"brokers": brokers, **more}), schema(text))
+def batch(brokers: str, text: str = SCHEMA, **more: str) -> BrokerBatchReader:
+    return BrokerBatchReader(options.reading({"brokers": brokers, **more}), schema(text))
 
 
-def step(reader: StreamReader, start: dict[str, Any], limit: Any = None) -> tuple[dict[str, Any], list[int]]:
+def step(
+    reader: BrokerStreamReader, start: dict[str, Any], limit: Any = None
+) -> tuple[dict[str, Any], list[int]]:
     """One batch, as Spark runs it: the offsets go through the checkpoint as text."""
     end = json.loads(json.dumps(reader.latestOffset(start, limit or ReadAllAvailable())))
     read = rows(reader, reader.partitions(start, end))
@@ -273,7 +275,7 @@ def test_wrong_options_are_told(given: dict[str, str], problem: str) -> None:
 
 def test_a_stream_needs_a_reader_and_a_filter_that_can_be_read() -> None:
     with pytest.raises(SettingsError, match="a stream needs a name at the brokers"):
-        StreamReader(options.reading({"brokers": "h:1"}), schema())
+        BrokerStreamReader(options.reading({"brokers": "h:1"}), schema())
     with pytest.raises(FilterError):
         stream("h:1", filter="price >")
 
@@ -304,9 +306,9 @@ def test_the_schema_of_a_sample_has_every_attribute_and_the_rest(one: Brokers) -
         {"n": 1, "ok": True, "venue": {"city": "Rome"}}, lifetime=60, topic="a/b", type="Trade", time=at
     )
     ann.publish({"n": 1.5, "word": "w", "at": at, "venue": {"open": False}}, lifetime=60)
-    from tidings.pipeline.broker.format import Tidings
+    from tidings.pipeline.broker.format import TidingsDataSource
 
-    text = Tidings({"brokers": one.all}).schema()
+    text = TidingsDataSource({"brokers": one.all}).schema()
     assert "`n` double, `ok` boolean, `venue` struct<`city`: string, `open`: boolean>" in text
     reader = batch(one.all, text)
     first, second = rows(reader, reader.partitions())

@@ -22,7 +22,7 @@ from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import make_event
 from tidings.pipeline.flow_metrics import BatchMetrics
-from tidings.pipeline.flow_run import Running, check_flow
+from tidings.pipeline.flow_run import RunningFlow, check_flow
 from tidings.pipeline.flows import read_flow
 
 pytestmark = pytest.mark.spark
@@ -41,7 +41,7 @@ def example(name: str) -> ModuleType:
 def run_once(spark: Any, name: str, data: Path) -> list[BatchMetrics]:
     heard: list[BatchMetrics] = []
     flow = read_flow(EXAMPLES / name / "flow.toml", {"data": str(data)})
-    Running(flow, spark, hears=[heard.append]).start(once=True).wait()
+    RunningFlow(flow, spark, hears=[heard.append]).start(once=True).wait()
     return heard
 
 
@@ -129,7 +129,7 @@ def subscribe(folder: Path, filters: list[str]) -> None:
 
 def go(spark: Any, path: Path) -> list[BatchMetrics]:
     heard: list[BatchMetrics] = []
-    Running(read_flow(path), spark, hears=[heard.append]).start(once=True).wait()
+    RunningFlow(read_flow(path), spark, hears=[heard.append]).start(once=True).wait()
     return heard
 
 

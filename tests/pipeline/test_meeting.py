@@ -14,13 +14,13 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from tests.meeting._brokers import Brokers
 
 from tidings.archive.state import Archive
-from tidings.archive.writing import Entry, Writer
+from tidings.archive.writing import ArchiveEntry, ArchiveWriter
 from tidings.errors import InputError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import FOREVER, make_event
 from tidings.pipeline.broker import register
 from tidings.pipeline.broker.catching import catch_up
-from tidings.pipeline.flow_run import Running
+from tidings.pipeline.flow_run import RunningFlow
 from tidings.pipeline.flows import read_flow
 
 pytestmark = pytest.mark.spark
@@ -110,7 +110,7 @@ def test_a_wrong_option_is_told_in_a_sentence(spark: Any) -> None:
 def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark: Any, tmp_path: Path) -> None:
     rng = random.Random(3)
     entries = [
-        Entry(
+        ArchiveEntry(
             offset,
             1.8e9 + offset,
             make_event(
@@ -123,7 +123,7 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
     ]  # fmt: skip
     archive = Archive(tmp_path)
     with archive.locked():
-        writer = Writer(archive)
+        writer = ArchiveWriter(archive)
         for first in range(0, 300, 50):
             writer.append("b1#1", entries[first : first + 50], first + 50)
     texts = {
@@ -176,7 +176,7 @@ def test_alerts_that_users_state_at_brokers_are_matched_on_spark_and_delivered_b
     assert len(expected) > 20
     for again in range(3):
         try:
-            Running(flow, spark).start(once=True).wait()
+            RunningFlow(flow, spark).start(once=True).wait()
         except InputError as error:
             if SLOW_START not in str(error):
                 raise

@@ -19,7 +19,7 @@ from tidings.simulation.experiment import Experiment
 from tidings.simulation.workloads import Plan
 from tidings_lab.studies import policies
 from tidings_lab.studies.policies import costs_of
-from tidings_lab.studies.study import Setting
+from tidings_lab.studies.study import StudySetting
 
 POINTS = [(policies.ALL, 8, takers, seed) for takers in (1, 3) for seed in range(1, 5)]
 
@@ -54,7 +54,7 @@ def test_a_study_on_spark_is_the_study(spark: Any) -> None:
     def runner(function: Any, points: Any) -> list[Any]:
         return results(sweep(function, points, spark=spark))
 
-    assert policies.run(Setting(quick=True, runner=runner)) == policies.run(Setting(quick=True))
+    assert policies.run(StudySetting(quick=True, runner=runner)) == policies.run(StudySetting(quick=True))
 
 
 @pytest.mark.spark
@@ -143,7 +143,7 @@ def test_small_points_take_few_packs() -> None:
 
     def launch(name: str, pack: list[Any]) -> list[Any]:
         packs.append(len(pack))
-        return [sweeps.Answer(place, "1", None, 0.0001) for place, _ in pack]
+        return [sweeps.PointResult(place, "1", None, 0.0001) for place, _ in pack]
 
     assert len(list(sweeps._answers(launch, "x:y", [(n, "[]") for n in range(10_000)], 2))) == 10_000
     assert len(packs) < 60

@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidings.history.plain import PlainEngine
-from tidings.history.relations import Columns, Found
+from tidings.history.relations import Columns, PropertyViolations
 
 PARTITIONS = 5
 
@@ -97,7 +97,7 @@ class ShardedEngine:
     def keep(self, table: Shards) -> None:
         pass
 
-    def found(self, *tables: Shards) -> Found:
+    def found(self, *tables: Shards) -> PropertyViolations:
         return PlainEngine({}).found(*[table.records() for table in tables])
 
     def _shuffled(self, table: Shards, columns: Columns) -> list[list[Any]]:

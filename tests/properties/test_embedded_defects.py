@@ -10,11 +10,11 @@ from tests.papers import test_bal_5_intermediary as bal
 from tests.properties import test_embedded_crashes as crashes
 
 from tidings.history.check import check
-from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.courier import Dispatcher
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.memory import Memory
+from tidings.protocol.delivery.memory import DeliveryMemory
 from tidings.protocol.delivery.sources import OwnLog
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 
 SEEDS = 300
 
@@ -40,7 +40,7 @@ def interleave(seed: int) -> bool:
 def acknowledge_early(persist: Any) -> Any:
     def persist_and_answer(self: PublishFlow, session: Any, kept: Any, records: Any) -> None:
         for pending in kept:
-            pending.mode = Mode.BEST_EFFORT
+            pending.mode = AckMode.BEST_EFFORT
         persist(self, session, kept, records)
 
     return persist_and_answer
@@ -55,7 +55,7 @@ def forget_what_was_told(look: Any) -> Any:
 
 
 def overtake_the_replay(enqueue: Any) -> Any:
-    def enqueue_at_once(self: Courier, held: Any, item: Any) -> None:
+    def enqueue_at_once(self: Dispatcher, held: Any, item: Any) -> None:
         held.queue.append(item)
         self._note(held, item)
 
@@ -69,8 +69,8 @@ def forget_under_a_replay(is_pinned: Any) -> Any:
 DEFECTS: list[tuple[type, str, Callable[[Any], Any], Callable[[int], bool]]] = [
     (PublishFlow, "_persist", acknowledge_early, crash),
     (PublishFlow, "_answer_again", know_nobody, crash),
-    (Memory, "look", forget_what_was_told, interleave),
-    (Courier, "enqueue", overtake_the_replay, interleave),
+    (DeliveryMemory, "look", forget_what_was_told, interleave),
+    (Dispatcher, "enqueue", overtake_the_replay, interleave),
     (OwnLog, "is_pinned", forget_under_a_replay, crash),
     (OwnLog, "is_pinned", forget_under_a_replay, interleave),
 ]

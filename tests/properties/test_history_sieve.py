@@ -22,9 +22,9 @@ from tests.unit.history.test_mutations import TABLE, good
 
 from tidings.history.check import check, check_tables
 from tidings.history.contracts import Contract, contract_of
-from tidings.history.facts import Loss, Notice, Operation, Publishing, facts_of
+from tidings.history.facts import LossFact, Notice, Operation, PublishAttempt, facts_of
 from tidings.history.intervals import intervals_of
-from tidings.history.owed import Claim
+from tidings.history.owed import OwedDelivery
 from tidings.history.parquet import arrow_schema
 from tidings.history.plain import PlainEngine, grouped
 from tidings.history.properties import delivery
@@ -34,10 +34,10 @@ from tidings.pipeline import history_sieve, history_sieving
 from tidings.pipeline.history_lanes import Claims, is_due, is_owed
 from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import KINDS, OPEN, PACKED
-from tidings.pipeline.history_sieving import Asked, Findings
+from tidings.pipeline.history_sieving import Findings, SieveRequest
 
 TIMES = {"t_sub": 0.5, "t_diff": 0.5}
-SIEVED = (Publishing, Notice, Loss)
+SIEVED = (PublishAttempt, Notice, LossFact)
 
 
 class Held:
@@ -76,11 +76,11 @@ def in_two(table: pa.Table, key: list[Any]) -> Iterable[list[Any]]:
         yield table.take(chosen).combine_chunks().to_batches(max_chunksize=3)
 
 
-def asked_for(rows: list[Row], contract: Contract, t_sub: Any, t_diff: Any, until: Any) -> Asked:
+def asked_for(rows: list[Row], contract: Contract, t_sub: Any, t_diff: Any, until: Any) -> SieveRequest:
     operations = facts_of(rows)[Operation]
     intervals = [i for own in grouped(operations, PROCESS).values() for i in intervals_of(own)]
     promised = contract.properties
-    return Asked(
+    return SieveRequest(
         check=str(id(rows)) + str(len(rows)) + str(hash(tuple(intervals))),
         hearer=contract.hearer,
         t_sub=t_sub,
@@ -93,7 +93,7 @@ def asked_for(rows: list[Row], contract: Contract, t_sub: Any, t_diff: Any, unti
     )
 
 
-def sieved(rows: list[Row], asked: Asked) -> history_sieve.Sieved:
+def sieved(rows: list[Row], asked: SieveRequest) -> history_sieve.Sieved:
     table = narrow(rows)
     first = [
         batch
@@ -220,7 +220,7 @@ def test_the_rules_of_delivery_are_those_of_the_properties(
     values: list[float], t_sub: float, t_diff: float, until: float
 ) -> None:
     published, lifetime, ends, start, length, back = values
-    claim = Claim(
+    claim = OwedDelivery(
         "r", "p", "s", "", "e", 1, published, lifetime, ends or math.inf, published, "", start,
         start + length, start - back,
     )  # fmt: skip

@@ -9,8 +9,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.packets import V5, V311, Kind, Malformed, Packet
-from tidings.gateway.mqtt.reading import Reader
+from tidings.gateway.mqtt.packets import V5, V311, Malformed, Packet, PacketKind
+from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 
 texts = st.text(st.characters(exclude_characters="\0", exclude_categories=("Cs",)), max_size=20)
@@ -30,42 +30,42 @@ wills = st.builds(
 )  # fmt: skip
 packets = st.one_of(
     st.builds(
-        mq.Connect, st.just(V5), texts, st.booleans(), st.integers(0, 0xFFFF), st.none() | wills, st.none() | texts,
+        mq.ConnectPacket, st.just(V5), texts, st.booleans(), st.integers(0, 0xFFFF), st.none() | wills, st.none() | texts,
         st.none() | st.binary(max_size=9), properties(session_expiry=st.integers(0, 2**32 - 1)),
     ),
     st.builds(
-        mq.Publish, names, st.binary(max_size=300), st.just(0), st.booleans(), st.just(False), st.just(0),
+        mq.PublishPacket, names, st.binary(max_size=300), st.just(0), st.booleans(), st.just(False), st.just(0),
         properties(content_type=texts, message_expiry=st.integers(0, 9), correlation_data=st.binary(max_size=9)),
     ),
     st.builds(
-        mq.Publish, names, st.binary(max_size=300), st.integers(1, 2), st.booleans(), st.booleans(), ids,
+        mq.PublishPacket, names, st.binary(max_size=300), st.integers(1, 2), st.booleans(), st.booleans(), ids,
         properties(topic_alias=ids),
     ),
     st.builds(
-        mq.Ack, st.sampled_from([Kind.PUBACK, Kind.PUBREC, Kind.PUBREL, Kind.PUBCOMP]), ids,
+        mq.AckPacket, st.sampled_from([PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP]), ids,
         st.integers(0, 255), properties(reason=texts),
     ),
     st.builds(
-        mq.Subscribe, ids,
-        st.lists(st.builds(mq.Wish, filters, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)),
+        mq.SubscribePacket, ids,
+        st.lists(st.builds(mq.SubscriptionRequest, filters, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)),
                  min_size=1, max_size=3),
         properties(subscription_id=st.lists(st.integers(1, 2**28 - 1), min_size=1, max_size=1)),
     ),
-    st.builds(mq.Unsubscribe, ids, st.lists(filters, min_size=1, max_size=3), properties()),
-    st.builds(mq.Suback, ids, st.lists(st.integers(0, 255), max_size=3), properties(reason=texts)),
-    st.builds(mq.Unsuback, ids, st.lists(st.integers(0, 255), max_size=3)),
-    st.builds(mq.Connack, st.integers(0, 255), st.booleans(), properties(receive_maximum=ids)),
-    st.builds(mq.Ping, st.booleans()),
-    st.builds(mq.Disconnect, st.integers(1, 255), properties(reason=texts)),
-    st.builds(mq.Auth, st.integers(1, 255), properties(authentication_method=texts)),
+    st.builds(mq.UnsubscribePacket, ids, st.lists(filters, min_size=1, max_size=3), properties()),
+    st.builds(mq.SubackPacket, ids, st.lists(st.integers(0, 255), max_size=3), properties(reason=texts)),
+    st.builds(mq.UnsubackPacket, ids, st.lists(st.integers(0, 255), max_size=3)),
+    st.builds(mq.ConnackPacket, st.integers(0, 255), st.booleans(), properties(receive_maximum=ids)),
+    st.builds(mq.PingPacket, st.booleans()),
+    st.builds(mq.DisconnectPacket, st.integers(1, 255), properties(reason=texts)),
+    st.builds(mq.AuthPacket, st.integers(1, 255), properties(authentication_method=texts)),
 )  # fmt: skip
 
 
-def reader_for(packet: Packet) -> Reader:
-    return Reader(2**20, 0 if isinstance(packet, mq.Connect) else V5)
+def reader_for(packet: Packet) -> PacketReader:
+    return PacketReader(2**20, 0 if isinstance(packet, mq.ConnectPacket) else V5)
 
 
-def read_or_refused(reader: Reader, data: bytes) -> list[Packet] | Malformed:
+def read_or_refused(reader: PacketReader, data: bytes) -> list[Packet] | Malformed:
     try:
         return list(reader.feed(data))
     except Malformed as error:
@@ -85,7 +85,7 @@ def test_a_packet_reads_back_however_it_is_cut(packet: Packet, step: int) -> Non
 @settings(deadline=None, max_examples=500)
 @given(st.sampled_from([0, V311, V5]), st.binary(max_size=80))
 def test_any_bytes_are_packets_or_malformed(version: int, data: bytes) -> None:
-    found = read_or_refused(Reader(64, version), data)
+    found = read_or_refused(PacketReader(64, version), data)
     assert isinstance(found, Malformed) or all(isinstance(packet, Packet) for packet in found)
 
 
@@ -101,12 +101,12 @@ def test_a_spoiled_packet_is_read_or_refused(packet: Packet, data: st.DataObject
 
 def test_what_follows_an_unsuback_of_an_old_version_is_no_list_of_reasons() -> None:
     with pytest.raises(Malformed):
-        list(Reader(64, V311).feed(b"\xb0\x03\x00\x07\x00"))
-    assert list(Reader(64, V311).feed(b"\xb0\x02\x00\x07")) == [mq.Unsuback(7, [])]
+        list(PacketReader(64, V311).feed(b"\xb0\x03\x00\x07\x00"))
+    assert list(PacketReader(64, V311).feed(b"\xb0\x02\x00\x07")) == [mq.UnsubackPacket(7, [])]
 
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_packet_longer_than_the_bound_is_refused_before_it_is_here(version: int) -> None:
     with pytest.raises(Malformed) as told:
-        list(Reader(100, version).feed(b"\x30\xff\x7f"))
+        list(PacketReader(100, version).feed(b"\x30\xff\x7f"))
     assert told.value.reason == mq.Reason.TOO_LARGE

@@ -11,7 +11,7 @@ from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.settings import read_settings
 from tidings.security.audit import Audit
 from tidings.security.authenticator import ByUsers
-from tidings.security.doors import Asked, Proved
+from tidings.security.doors import AuthenticationRequest, AuthenticationResult
 from tidings.security.scram import make_key
 from tidings.security.tokens import Issuer, Verifier
 from tidings.security.users import Users, parse_users
@@ -112,10 +112,10 @@ def test_nobody_gets_in_by_saying_anything(
     mechanism: str, role: str, name: str, certificate: dict[str, Any] | None, said: list[bytes]
 ) -> None:
     """No random word proves anything: the conversation ends by a refusal, or goes on unproved."""
-    asked = Asked(role, name, mechanism, certificate=certificate, is_loopback=True)
+    asked = AuthenticationRequest(role, name, mechanism, certificate=certificate, is_loopback=True)
     try:
         conversation = DOOR.begin(asked)
         answers = [conversation.step(data) for data in said]
     except RefusedError:
         return
-    assert not any(isinstance(answer, Proved) for answer in answers)
+    assert not any(isinstance(answer, AuthenticationResult) for answer in answers)

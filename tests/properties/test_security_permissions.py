@@ -19,21 +19,21 @@ from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 from tidings.security.audit import Audit
-from tidings.security.gate import Gate
-from tidings.security.principal import Means, Principal
-from tidings.security.rules import GROUP, Action, Permissions, Rule
+from tidings.security.gate import Authorizer
+from tidings.security.principal import Principal, ProofMethod
+from tidings.security.rules import GROUP, AccessRule, Action, Permissions
 from tidings.security.users import NOBODY, Users
 
 EVENTS = 20  # for each pair of rules and filter
-ANN = Principal("ann", Means.SCRAM, groups=("traders",))
+ANN = Principal("ann", ProofMethod.SCRAM, groups=("traders",))
 
 
 def users(permissions: Permissions) -> Users:
     return Users({}, {}, permissions, {}, NOBODY.default_quota, NOBODY.verifier)
 
 
-def gate_of(permissions: Permissions) -> Gate:
-    return Gate(users(permissions), clock=lambda: 0.0, audit=Audit(lambda entry: None, lambda: 0.0))
+def gate_of(permissions: Permissions) -> Authorizer:
+    return Authorizer(users(permissions), clock=lambda: 0.0, audit=Audit(lambda entry: None, lambda: 0.0))
 
 
 class Book:
@@ -48,7 +48,7 @@ class Book:
                 ("ann", GROUP + "traders", "anyone", "ann", "bob", GROUP + "others", "anonymous")
             )
             action = rng.choice((Action.SUBSCRIBE, Action.SUBSCRIBE, Action.SUBSCRIBE, Action.PUBLISH))
-            rules.append(Rule(who, action, filter))
+            rules.append(AccessRule(who, action, filter))
             if who in ("ann", GROUP + "traders", "anyone") and action is Action.SUBSCRIBE:
                 self.allowed.append(expression)
         self.mandatory: list[Expression] = []
@@ -67,11 +67,11 @@ class Book:
         return any(map(holds, self.allowed)) and all(map(holds, self.mandatory))
 
 
-def told(gate: Gate, subscribed: Filter | None, event: Event) -> bool:
+def told(gate: Authorizer, subscribed: Filter | None, event: Event) -> bool:
     return subscribed is not None and accepts(subscribed, event) and gate.deliver(ANN, event) is not None
 
 
-def subscribed(gate: Gate, filter: Filter) -> Filter | None:
+def subscribed(gate: Authorizer, filter: Filter) -> Filter | None:
     try:
         return gate.subscribe(ANN, "ann", "s", filter)
     except RefusedError:
@@ -130,10 +130,10 @@ def test_no_leak_in_a_million_triples(seed: int, figures: Figures) -> None:
 
 def test_the_judge_sees_a_leak(monkeypatch: pytest.MonkeyPatch) -> None:
     """With the right taken for granted where filters overlap, and no recheck, the test must fail."""
-    from tidings.security.rules import Right
+    from tidings.security.rules import AccessRight
 
-    monkeypatch.setattr(Right, "narrowed", lambda self, wanted: wanted)
-    monkeypatch.setattr(Gate, "deliver", lambda self, principal, event: event)
+    monkeypatch.setattr(AccessRight, "narrowed", lambda self, wanted: wanted)
+    monkeypatch.setattr(Authorizer, "deliver", lambda self, principal, event: event)
     counts = judge(0, 2_000)
     assert counts["leaks"] > 0
     assert counts["wide subscriptions"] > 0

@@ -13,7 +13,7 @@ from tidings.language import parse_filter
 from tidings.model.subscription import Policy
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import ClientAsk
-from tidings.protocol.messages import DeliverAll, HoldLog, Mode, PublishedAll
+from tidings.protocol.messages import AckMode, DeliverAll, HoldLog, PublishedAll
 
 FILTERS = ("TRUE", "n < 4", "n % 2 = 1", "topic MATCHES 'a/#'", "topic = 'b'", "topic = 'b' AND n > 1")
 POLICIES = (Policy.BLOCK, Policy.DROP_OLDEST, Policy.DROP_NEWEST, Policy.DISCONNECT)
@@ -55,7 +55,7 @@ def _publish(stage: Stage, rng: Random) -> list[int]:
             options: dict[str, Any] = {"topic": rng.choice(("a/x", "b", "b", None))}
             if is_odd:
                 options |= rng.choice(
-                    ({"lifetime": 60.0}, {"key": "k"}, {"mode": Mode.KEPT}, {"id": f"own-{burst}-{number}"}, {"expires": 50.0})
+                    ({"lifetime": 60.0}, {"key": "k"}, {"mode": AckMode.KEPT}, {"id": f"own-{burst}-{number}"}, {"expires": 50.0})
                 )  # fmt: skip
             calls.append(stage.publish(rng.choice(("p", "p", "p", "q")), {"n": number}, **options))
         stage.settle()

@@ -24,10 +24,10 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import Fetched, LinkDown, LinkUp, Persisted, Received, Started, TimerFired
 from tidings.runtime.admission import Admission
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.gate import Gate
-from tidings.runtime.reception import Reception
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
+from tidings.runtime.gate import ClientIngress
+from tidings.runtime.reception import Handshake
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.doors import LoopbackOnly
 from tidings.systems import Site, find_system
 from tidings.wire.codec import HEAD, VERSION, Codec, FrameReader
@@ -120,14 +120,14 @@ class Wire:
 @given(st.lists(anything, min_size=1, max_size=6))
 def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None:
     async def play() -> None:
-        admitted: list[Open] = []
+        admitted: list[OpenSession] = []
         bounds = NetworkSettings(handshake_frame=4096)
 
-        def admit(connection: Connection, open: Open, proved: Any) -> None:
+        def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             admitted.append(open)
             connection.end("enough")
 
-        reception = Reception("tidings", LoopbackOnly(), bounds, Gathering(), admit)
+        reception = Handshake("tidings", LoopbackOnly(), bounds, WriteCoalescer(), admit)
         visit = Admission().enter(None, lambda reason: None)
         assert visit is not None
         connection = reception.connection(visit)
@@ -146,7 +146,7 @@ def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None
     asyncio.run(play())
 
 
-def framed_in(open: Open, stream: bytes) -> bool:
+def framed_in(open: OpenSession, stream: bytes) -> bool:
     return msgspec.msgpack.encode(open.name) in stream
 
 
@@ -184,7 +184,7 @@ tokens = st.dictionaries(st.sampled_from(["", "b1", "other#1"]), st.integers(-3,
 tags = st.lists(small, max_size=3).map(tuple)
 said = st.one_of(
     st.builds(msg.Hello, st.just("c"), names),
-    st.builds(msg.Publish, small, events, small, st.sampled_from(list(msg.Mode))),
+    st.builds(msg.Publish, small, events, small, st.sampled_from(list(msg.AckMode))),
     st.builds(msg.Subscribe, small, small, names, filters, options, st.booleans(), tokens, small),
     st.builds(msg.Unsubscribe, small, small, st.booleans(), st.booleans()),
     st.builds(msg.Credit, small, st.integers(-1000, 1000)),
@@ -195,7 +195,9 @@ said = st.one_of(
     st.builds(msg.Fence, small, small),
     st.builds(msg.Home, small, names),
     st.builds(msg.ReadLog, small, filters, small, small, st.sampled_from(["", "other"])),
-    st.builds(msg.Stage, small, names, small, small, st.lists(events, max_size=2).map(tuple), st.just("")),
+    st.builds(
+        msg.StageEvents, small, names, small, small, st.lists(events, max_size=2).map(tuple), st.just("")
+    ),
     st.builds(msg.CommitStaged, small, names, small, small, st.just("")),
     st.builds(msg.AskCommitted, small, names),
 )
@@ -225,7 +227,7 @@ def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
 
     hand(Started(Loaded.empty()))
     hand(LinkUp("c#1"))
-    gate = Gate("c", "c", None, say=unheard, hand_in=unheard, beside=unheard)
+    gate = ClientIngress("c", "c", None, say=unheard, hand_in=unheard, beside=unheard)
     for line in [msg.Hello("c", "i"), *script]:
         now += 0.1
         if line == "timer":

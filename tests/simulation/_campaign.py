@@ -13,7 +13,7 @@ from tests.simulation import test_epidemic, test_gossip_seeds
 from tests.simulation._swapping import Restless
 from tests.simulation._wide import run as run_wide
 
-from tidings.simulation.experiment import Outcome, run_experiment
+from tidings.simulation.experiment import ExperimentOutcome, run_experiment
 from tidings.simulation.wide.drawing import LEAST
 from tidings.testing.seeds import NO_CRASH, run_seed
 
@@ -79,7 +79,7 @@ def _swaps(seed: int) -> dict[str, Any]:
     return {"system": "socbr", "faults": len(world.disturbed), "broken": broken}
 
 
-def _told(system: str, outcome: Outcome, report: Any) -> dict[str, Any]:
+def _told(system: str, outcome: ExperimentOutcome, report: Any) -> dict[str, Any]:
     broken = {name: v.story for name, v in report.verdicts.items() if v.holds is False}
     return {"system": system, "faults": sum(outcome.faults.values()), "broken": broken}
 

@@ -17,7 +17,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.overlay.measures import SampledMeasure
 from tidings.protocol.overlay.self_organising import OrganisingSettings, SelfOrganisingOverlay
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, random_tree
+from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings.simulation.world import World
 from tidings.systems import Site
 
@@ -170,7 +170,7 @@ class Restless:
                 if peer not in overlay.links():
                     found.append(f"the link of {name} to {peer} is not up")
                 links.add((min(name, peer), max(name, peer)))
-        if not Overlay(self.brokers, tuple(sorted(links))).is_tree:
+        if not OverlayGraph(self.brokers, tuple(sorted(links))).is_tree:
             found.append(f"{len(links)} links of {len(self.brokers)} brokers are no tree")
         return found
 

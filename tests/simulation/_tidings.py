@@ -22,7 +22,7 @@ from tidings.model.event import FOREVER, Event, make_event
 from tidings.protocol.inputs import ClientLeave, ClientSubscribe
 from tidings.simulation.faults import FaultPlan
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, random_tree
+from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings.simulation.workloads import (
     AdvertiseStep,
     Plan,
@@ -40,7 +40,7 @@ from tidings.simulation.world import World
 SETTLE = 5.0  # seconds until the first event; the first subscriptions are known everywhere then
 PATIENCE = 60.0  # seconds after the last fault in which everything must have come right
 
-Faults = Callable[[Overlay, Random], FaultPlan]
+Faults = Callable[[OverlayGraph, Random], FaultPlan]
 
 
 class Run(NamedTuple):

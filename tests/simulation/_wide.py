@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from tidings.runtime.gate import Gate
+from tidings.runtime.gate import ClientIngress
 from tidings.simulation.wide.running import WideOutcome, run_seed
 
 
 def run(seed: int, *, system: str | None = None) -> WideOutcome:
-    return run_seed(seed, Gate, system=system)
+    return run_seed(seed, ClientIngress, system=system)

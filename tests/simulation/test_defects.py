@@ -16,20 +16,20 @@ import pytest
 from tidings.algebra import overlaps
 from tidings.history.check import check
 from tidings.protocol.client import Client
-from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.courier import Dispatcher
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.memory import Memory
-from tidings.protocol.listening import Phase
+from tidings.protocol.delivery.memory import DeliveryMemory
+from tidings.protocol.listening import SubscriptionPhase
 from tidings.protocol.messages import Unsubscribed
 from tidings.protocol.routing import outlets
 from tidings.protocol.routing.covering import SubscriptionRouting
 from tidings.protocol.routing.diffusion import Diffusion
-from tidings.protocol.routing.seen import Forward, Window
+from tidings.protocol.routing.seen import Forward, NumberWindow
 from tidings.simulation.experiment import run_experiment
 from tidings.simulation.play import PlayError, perform
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line, ring
+from tidings.simulation.topology import OverlayGraph, line, ring
 from tidings.simulation.world import World
 from tidings.systems import find_system
 from tidings.testing.seeds import experiment_of, run_seed
@@ -103,7 +103,7 @@ def _reordering() -> Any:
 def acknowledged_means_kept() -> None:
     """The broker goes down right after each publish; what was acknowledged is heard all the same."""
     slow_disk = SimulationSettings(disk_seconds=0.2, check=True)
-    world = World("intermediary", Overlay(("b0",), ()), settings=slow_disk)
+    world = World("intermediary", OverlayGraph(("b0",), ()), settings=slow_disk)
     world.add_client("alice", "b0")
     world.add_client("press", "b0")
     world.run(1.0)
@@ -183,7 +183,7 @@ def a_healed_link_is_told_again() -> None:
 
 
 def no_duplicate_suppression(patch: Patch) -> None:
-    patch.setattr(Window, "is_new", lambda self, origin, number: True)
+    patch.setattr(NumberWindow, "is_new", lambda self, origin, number: True)
 
 
 def last_number_without_order(patch: Patch) -> None:
@@ -196,7 +196,7 @@ def no_uncovering(patch: Patch) -> None:
         if self._hidden.pop(digest, None) is None:
             self._untell(digest)
 
-    patch.setattr(outlets.Covering, "remove", remove)
+    patch.setattr(outlets.CoveringOutlet, "remove", remove)
 
 
 def covering_says_yes_too_often(patch: Patch) -> None:
@@ -219,13 +219,13 @@ def unsubscription_stays_at_home(patch: Patch) -> None:
 
 
 def delivered_twice(patch: Patch) -> None:
-    right = Courier.dispatch
+    right = Dispatcher.dispatch
 
     def dispatch(self: Any, helds: Any, batch: Any, now: float) -> None:
         right(self, helds, batch, now)
         right(self, helds, batch, now)
 
-    patch.setattr(Courier, "dispatch", dispatch)
+    patch.setattr(Dispatcher, "dispatch", dispatch)
 
 
 def delivered_after_the_end(patch: Patch) -> None:
@@ -234,7 +234,7 @@ def delivered_after_the_end(patch: Patch) -> None:
 
     def over(self: Any, listening: Any, now: float) -> None:
         self._record_leave(listening, now)
-        listening.phase = Phase.OPEN
+        listening.phase = SubscriptionPhase.OPEN
 
     patch.setattr(ExactlyOnce, "_on_unsubscribe", stay)
     patch.setattr(Client, "_over", over)
@@ -256,7 +256,7 @@ def codec_without_checksum(patch: Patch) -> None:
 
 
 def told_memory_forgotten(patch: Patch) -> None:
-    patch.setattr(Memory, "keep", lambda self, id, told, until: [])
+    patch.setattr(DeliveryMemory, "keep", lambda self, id, told, until: [])
 
 
 def link_up_tells_nothing(patch: Patch) -> None:
@@ -265,7 +265,7 @@ def link_up_tells_nothing(patch: Patch) -> None:
             self._source_removed(digest, link)
 
     patch.setattr(Diffusion, "link_down", link_down)
-    patch.setattr(outlets.Covering, "forget", lambda self: None)
+    patch.setattr(outlets.CoveringOutlet, "forget", lambda self: None)
 
 
 CASES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.simulation.experiment import Experiment, Outcome, run_experiment
+from tidings.simulation.experiment import Experiment, ExperimentOutcome, run_experiment
 from tidings.simulation.workloads import Plan
 from tidings.testing.seeds import EVERYTHING
 
@@ -12,7 +12,7 @@ SYSTEMS = ("damulticast", "gossip-broadcast")
 RIVALS = ("publisher-groups", "subscriber-groups", "hierarchical-gossip", "pmcast", "hpcast")
 
 
-def outcome_of(system: str, seed: int) -> Outcome:
+def outcome_of(system: str, seed: int) -> ExperimentOutcome:
     plan = Plan(subscriptions=7, events=50, rate=2.5, churn=0.15, publishers=3, leave=True)
     return run_experiment(
         Experiment(

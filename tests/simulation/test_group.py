@@ -22,7 +22,7 @@ from tidings.protocol.messages import Hello, Publish
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, mesh
+from tidings.simulation.topology import OverlayGraph, mesh
 from tidings.simulation.world import World
 from tidings.store.memory import MemoryStore
 from tidings.testing.seeds import EVERYTHING
@@ -295,7 +295,7 @@ def test_a_durable_subscriber_without_its_token_goes_on_at_another_member(home_i
         crash(world, "b2")
         world.run(world.simulation.now + 5.0)
     del world.simulation.places["s"]
-    world.overlay = Overlay(("b3", "b4", "b0", "b1", "b2"), world.overlay.links)
+    world.overlay = OverlayGraph(("b3", "b4", "b0", "b1", "b2"), world.overlay.links)
     world.add_client("s", "b3")
     world.run(world.simulation.now + 1.0)
     world.subscribe("s", "all", "EXISTS x", durable=True)

@@ -16,7 +16,7 @@ from tidings.protocol.inputs import Joined
 from tidings.protocol.overlay.healing import HealingOverlay, places_to_ask
 from tidings.simulation.faults import PARTITION_ONE_WAY, Incident
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line, random_tree, star
+from tidings.simulation.topology import OverlayGraph, line, random_tree, star
 from tidings.simulation.world import World
 
 HEAL = 2.0
@@ -25,7 +25,7 @@ HEAL = 2.0
 class Losing:
     """A client at each broker that wants everything, durably; events are published all the time."""
 
-    def __init__(self, overlay: Overlay, seed: int = 1, heal: float = HEAL) -> None:
+    def __init__(self, overlay: OverlayGraph, seed: int = 1, heal: float = HEAL) -> None:
         self.rng = Random(f"losing/{seed}")
         self.overlay = overlay
         options = {"heal_seconds": heal}
@@ -84,7 +84,7 @@ class Losing:
             peers = self.overlay_of(name).neighbours
             assert set(peers) == set(self.overlay_of(name).links()), f"{name}: {peers}"
             links |= {(min(name, peer), max(name, peer)) for peer in peers}
-        assert Overlay(tuple(left), tuple(sorted(links))).is_tree, sorted(links)
+        assert OverlayGraph(tuple(left), tuple(sorted(links))).is_tree, sorted(links)
         owed = {
             (receipt.source, receipt.id)
             for name in left

@@ -11,12 +11,12 @@ import pytest
 
 from tidings.protocol.overlay.self_organising import SelfOrganisingOverlay
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line, random_tree
+from tidings.simulation.topology import OverlayGraph, line, random_tree
 from tidings.simulation.workloads import Rectangles
 from tidings.simulation.world import World
 
 
-def opened(system: str, overlay: Overlay, seed: int = 1, **options: Any) -> World:
+def opened(system: str, overlay: OverlayGraph, seed: int = 1, **options: Any) -> World:
     world = World(system, overlay, seed=seed, settings=SimulationSettings(check=True), options=options)
     world.run(0.5)
     for broker in overlay.brokers:
@@ -201,7 +201,7 @@ def test_no_broker_ever_has_more_links_than_its_bound_when_nothing_moves(system:
     links = {name: overlay_of(world, name).links() for name in world.overlay.brokers}
     assert max(len(peers) for peers in links.values()) <= 3
     pairs = tuple(sorted({(min(a, b), max(a, b)) for a, peers in links.items() for b in peers}))
-    assert Overlay(world.overlay.brokers, pairs).is_tree
+    assert OverlayGraph(world.overlay.brokers, pairs).is_tree
     assert sum(overlay_of(world, name).swaps.counts["done"] for name in world.overlay.brokers) >= 3
 
 

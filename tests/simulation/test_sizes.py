@@ -12,7 +12,7 @@ import pytest
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.protocol import messages as msg
-from tidings.protocol.effects import Answer
+from tidings.protocol.effects import CallResult
 from tidings.protocol.inputs import ClientAsk
 from tidings.protocol.limits import ResourceLimits
 from tidings.simulation.simulator import SimulationSettings
@@ -79,7 +79,7 @@ def test_reading_the_log_returns_whatever_the_events_weigh() -> None:
     assert hear is not None
 
     def note(client: str, effect: Any) -> None:
-        if type(effect) is Answer and isinstance(effect.value, msg.LogRead):
+        if type(effect) is CallResult and isinstance(effect.value, msg.LogRead):
             answers.append(effect.value)
         else:
             hear(client, effect)

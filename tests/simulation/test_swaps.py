@@ -17,7 +17,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.overlay import swap_words as words
 
 STEPS: tuple[type[Message], ...] = (
-    words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.LinkClosed, words.Unlock,
+    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing, words.LinkClosed, words.UnlockPath,
 )  # fmt: skip
 DELAYS = (0.0, 0.001, 0.0021, 0.003)  # after a step: before, in the middle of and after the disk's sync
 

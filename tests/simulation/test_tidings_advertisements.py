@@ -13,9 +13,9 @@ from tests.simulation.test_tidings_faults import KINDS, trouble
 from tidings.algebra import overlaps
 from tidings.protocol.routing import covering
 from tidings.protocol.routing.covering import SubscriptionRouting
-from tidings.protocol.routing.settled import FilterSet, Settled
+from tidings.protocol.routing.settled import FilterSet, SettledInterest
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line, star
+from tidings.simulation.topology import OverlayGraph, line, star
 from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
 from tidings.simulation.world import World
 from tidings.testing.trial import Trial, drawn_event, drawn_filter, everybody_leaves, overlay_for
@@ -26,7 +26,7 @@ Patch = pytest.MonkeyPatch
 # -- what they are for ---------------------------------------------------------------------------
 
 
-def world_of(overlay: Overlay, **knobs: float) -> World:
+def world_of(overlay: OverlayGraph, **knobs: float) -> World:
     options = {"advertising": knobs}
     world = World("tidings", overlay, settings=SimulationSettings(check=True), options=options)
     for broker in overlay.brokers:
@@ -260,7 +260,7 @@ def answers_before_the_others_have(patch: Patch) -> None:
     def is_whole(self: Any, link: str) -> bool:
         return bool(self._subs.is_whole(link) and self._subs.agreed(link))
 
-    patch.setattr(Settled, "_is_whole", is_whole)
+    patch.setattr(SettledInterest, "_is_whole", is_whole)
 
 
 def answers_before_its_filters_are_seen(patch: Patch) -> None:
@@ -268,11 +268,11 @@ def answers_before_its_filters_are_seen(patch: Patch) -> None:
         others = [other for other in self._ads.peers() if other != link]
         return bool(self._subs.is_whole(link)) and all(self.is_settled(other) for other in others)
 
-    patch.setattr(Settled, "_is_whole", is_whole)
+    patch.setattr(SettledInterest, "_is_whole", is_whole)
 
 
 def told_is_settled(patch: Patch) -> None:
-    right = Settled.review
+    right = SettledInterest.review
 
     def review(self: Any, links: Any, now: float) -> None:
         right(self, links, now)
@@ -281,12 +281,12 @@ def told_is_settled(patch: Patch) -> None:
                 self._filters.setdefault(link, {})[digest] = filter
                 self._sets.setdefault(link, FilterSet()).add(filter)
 
-    patch.setattr(Settled, "review", review)
+    patch.setattr(SettledInterest, "review", review)
 
 
 def withdrawn_stays_settled(patch: Patch) -> None:
-    patch.setattr(Settled, "review", lambda self, links, now: None)
-    patch.setattr(Settled, "check", lambda self: None)
+    patch.setattr(SettledInterest, "review", lambda self, links, now: None)
+    patch.setattr(SettledInterest, "check", lambda self: None)
 
 
 def only_what_was_advertised(patch: Patch) -> None:

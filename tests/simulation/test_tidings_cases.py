@@ -20,7 +20,7 @@ from tidings.simulation.faults import (
     ring_cut,
 )
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line
+from tidings.simulation.topology import OverlayGraph, line
 from tidings.simulation.world import World
 
 SECONDS = 12.0
@@ -52,7 +52,7 @@ CUTS = {
 
 @pytest.mark.parametrize("kind", CUTS)
 def test_a_partition_of_ten_seconds_loses_nothing(kind: str) -> None:
-    def plan(overlay: Overlay, rng: Random) -> FaultPlan:
+    def plan(overlay: OverlayGraph, rng: Random) -> FaultPlan:
         return FaultPlan(incidents=(Incident(kind=kind, at=0.5, until=10.5, cut=CUTS[kind](overlay, rng)),))
 
     run = play(12, faults=plan)
@@ -64,7 +64,7 @@ def test_a_partition_of_ten_seconds_loses_nothing(kind: str) -> None:
 def test_a_link_that_flaps_loses_nothing(period: float) -> None:
     """Up and down, again and again, faster and slower than anybody notices."""
 
-    def plan(overlay: Overlay, rng: Random) -> FaultPlan:
+    def plan(overlay: OverlayGraph, rng: Random) -> FaultPlan:
         a, b = rng.choice(overlay.links)
         times = [n * period for n in range(int(SECONDS / period))]
         return FaultPlan(

@@ -7,12 +7,12 @@ from typing import Any
 
 import pytest
 
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Joined
-from tidings.protocol.overlay.circles import MESSAGES, Circle, Cut, dated
+from tidings.protocol.overlay.circles import MESSAGES, CutLink, CycleQuery, dated
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 from tidings.store.memory import MemoryStore
 from tidings.systems import Site
@@ -32,7 +32,7 @@ class Parts:
         self.seed = seed
         self.links = set(links)
         self.brokers = brokers
-        first = Overlay(brokers[:1], ())
+        first = OverlayGraph(brokers[:1], ())
         self.world = World("tidings", first, seed=seed, settings=SimulationSettings(check=True))
         self.simulation = self.world.simulation
         self._agreed: set[Edge] = set()
@@ -41,9 +41,9 @@ class Parts:
         perform = self.simulation._perform
 
         def noting(place: Any, effect: Any) -> None:
-            if type(effect) is Connect:
+            if type(effect) is OpenLink:
                 self._agreed.add((place.name, effect.peer))
-            elif type(effect) is Disconnect:
+            elif type(effect) is CloseLink:
                 self._agreed.discard((place.name, effect.peer))
             perform(place, effect)
 
@@ -232,8 +232,8 @@ def test_a_question_that_comes_back_to_whom_it_passed_goes_no_further() -> None:
     scene = Parts({"a": 2})
     overlay = scene.simulation.places["a0"].machine.slots["overlay"]
     assert isinstance(overlay, JoinedOverlay)
-    overlay.on_message("a1", Circle("x#1", "a0", 1, ("a0", "a1"), 0.0), 3.0)
-    overlay.on_message("a1", Circle("x#1", "z", 1, ("z",), 0.0), 3.0)  # its last step was not the sender
+    overlay.on_message("a1", CycleQuery("x#1", "a0", 1, ("a0", "a1"), 0.0), 3.0)
+    overlay.on_message("a1", CycleQuery("x#1", "z", 1, ("z",), 0.0), 3.0)  # its last step was not the sender
     assert not overlay._circles._kept
 
 
@@ -242,9 +242,9 @@ def test_questions_are_remembered_for_a_while_and_few_are() -> None:
     overlay = scene.simulation.places["a0"].machine.slots["overlay"]
     assert isinstance(overlay, JoinedOverlay)
     for number in range(1000):
-        overlay.on_message("a1", Circle("x#1", "z", number, ("z", "a1"), 0.0), 3.0)
+        overlay.on_message("a1", CycleQuery("x#1", "z", number, ("z", "a1"), 0.0), 3.0)
     assert len(overlay._circles._kept) == 256
-    overlay.on_message("a1", Circle("x#1", "z", 1001, ("z", "a1"), 0.0), 60.0)
+    overlay.on_message("a1", CycleQuery("x#1", "z", 1001, ("z", "a1"), 0.0), 60.0)
     assert len(overlay._circles._kept) == 1
 
 
@@ -252,7 +252,7 @@ def test_a_link_that_is_younger_than_the_question_is_not_cut() -> None:
     scene = Parts({"a": 2})
     overlay = scene.simulation.places["a0"].machine.slots["overlay"]
     overlay._since["a1"] = 9.0
-    overlay._circles.on_cut(Cut(dated(5.0, "a0", "a1"), ()), 10.0)
+    overlay._circles.on_cut(CutLink(dated(5.0, "a0", "a1"), ()), 10.0)
     assert overlay.peers() == ("a1",)
-    overlay._circles.on_cut(Cut(dated(9.0, "a0", "a1"), ()), 10.0)
+    overlay._circles.on_cut(CutLink(dated(9.0, "a0", "a1"), ()), 10.0)
     assert overlay.peers() == ()

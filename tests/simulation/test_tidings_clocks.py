@@ -6,7 +6,7 @@ import pytest
 
 from tidings.history.check import check
 from tidings.model.event import FOREVER
-from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
@@ -36,7 +36,7 @@ def sequences(world: World, client: str) -> list[int]:
 
 def logs_of(world: World, broker: str, seen_at: str) -> list[str]:
     recovery = world.simulation.places[seen_at].machine.slots["recovery"]  # type: ignore[attr-defined]
-    assert isinstance(recovery, Acknowledged)
+    assert isinstance(recovery, AcknowledgedRecovery)
     return [log for log in recovery.logs() if log.startswith(f"{broker}#")]
 
 

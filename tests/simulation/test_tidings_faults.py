@@ -14,7 +14,7 @@ from tidings.history.check import check
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, FaultPlan, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.systems import Site, find_system
 from tidings.wire.codec import Codec
 
@@ -41,7 +41,7 @@ def trouble(*kinds: str) -> Faults:
     incidents = 10 if any(kind in fault.INCIDENTS for kind in kinds) else 0
     mix = FaultMix(kinds=kinds, incidents=incidents, rate_up_to=0.25, longest=3.0)
 
-    def draw(overlay: Overlay, rng: Random) -> FaultPlan:
+    def draw(overlay: OverlayGraph, rng: Random) -> FaultPlan:
         plan = drawn(overlay, rng, until=SECONDS, mix=mix)
         while not plan.incidents and not plan.rates.any:
             plan = drawn(overlay, rng, until=SECONDS, mix=mix)

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Joined, Parted
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line
+from tidings.simulation.topology import OverlayGraph, line
 from tidings.simulation.world import World
 from tidings.store.memory import MemoryStore
 from tidings.systems import Site
@@ -18,7 +18,7 @@ from tidings.systems import Site
 class Growing:
     """b0 - b1, and b9 that may join; p publishes at b0, s subscribes at b9."""
 
-    def __init__(self, topology: Overlay | None = None) -> None:
+    def __init__(self, topology: OverlayGraph | None = None) -> None:
         self.world = World("tidings", topology or line(2), seed=1, settings=SimulationSettings(check=True))
         simulation = self.simulation = self.world.simulation
         simulation.add("b9", self.world._builder(Site(name="b9", brokers=("b9",))), disk=MemoryStore())
@@ -31,7 +31,7 @@ class Growing:
         perform = simulation._perform
 
         def noting(place: Any, effect: Any) -> None:
-            if type(effect) is Disconnect:
+            if type(effect) is CloseLink:
                 self.refused.append((place.name, effect.reason))
             perform(place, effect)
 
@@ -137,7 +137,7 @@ def test_joining_again_is_answered_at_once() -> None:
     scene.join("b1", "b9")
     scene.world.run(3.0)
     node = scene.simulation.places["b1"].machine
-    assert node.handle(Joined("b9"), 3.0) == [Connect("b9")]
+    assert node.handle(Joined("b9"), 3.0) == [OpenLink("b9")]
 
 
 @pytest.mark.parametrize("durable", [True, False])

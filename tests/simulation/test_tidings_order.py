@@ -12,10 +12,10 @@ from tests.simulation.test_tidings_faults import KINDS, trouble
 from tidings.history.check import check
 from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER, make_event
-from tidings.protocol.delivery.moves import Moves, Stays
+from tidings.protocol.delivery.moves import PublisherMigration, PublisherStays
 from tidings.protocol.inputs import ClientAsk, ClientLeave
-from tidings.protocol.messages import CommitStaged, Stage
-from tidings.protocol.recovery.words import ReplayPart, ReplayParts
+from tidings.protocol.messages import CommitStaged, StageEvents
+from tidings.protocol.recovery.words import ReplayReplies, ReplayReply
 from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
@@ -82,9 +82,9 @@ def test_a_batch_that_was_staged_comes_after_what_its_publisher_left_elsewhere()
     world.move("p", "b3")
     world.run(7.0)
     batch = tuple(make_event({"x": x}, source="p", id=f"q-{x}") for x in (2, 3))
-    for message in (Stage, CommitStaged):
+    for message in (StageEvents, CommitStaged):
         call = world.next_call()
-        given = ("query", 0, 0, batch) if message is Stage else ("query", 0, 1)
+        given = ("query", 0, 0, batch) if message is StageEvents else ("query", 0, 1)
         world._input("p", ClientAsk(call, message(call, *given)))
         world.run(world.simulation.now + 0.5)
     world.run(12.0)
@@ -130,8 +130,8 @@ def test_a_late_subscription_reads_the_logs_in_the_order_of_the_source() -> None
     world.run(4.0)
 
     def is_of_b0(message: Any) -> bool:
-        parts = message.parts if isinstance(message, ReplayParts) else (message,)
-        return any(isinstance(part, ReplayPart) and part.log.startswith("b0#") for part in parts)
+        parts = message.parts if isinstance(message, ReplayReplies) else (message,)
+        return any(isinstance(part, ReplayReply) and part.log.startswith("b0#") for part in parts)
 
     slowly(world, is_of_b0)
     world.subscribe("s", "n", "x > 0")
@@ -273,15 +273,15 @@ def test_soak_publishers_move_amid_faults(hundred: int) -> None:
 
 
 def nobody_waits(patch: Patch) -> None:
-    patch.setattr(Moves, "must_wait", lambda self, held, item: False)
+    patch.setattr(PublisherMigration, "must_wait", lambda self, held, item: False)
 
 
 def logs_forget_where_publishers_came_from(patch: Patch) -> None:
-    patch.setattr(Stays, "of", lambda self, source, offset: None)
+    patch.setattr(PublisherStays, "of", lambda self, source, offset: None)
 
 
 def late_ones_are_told(patch: Patch) -> None:
-    patch.setattr(Moves, "is_overtaken", lambda self, held, item: False)
+    patch.setattr(PublisherMigration, "is_overtaken", lambda self, held, item: False)
 
 
 CASES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [

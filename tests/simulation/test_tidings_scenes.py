@@ -12,11 +12,11 @@ from tidings.model.event import FOREVER
 from tidings.model.subscription import Policy
 from tidings.protocol.inputs import ClientLeave
 from tidings.protocol.messages import Ack, AckAll
-from tidings.protocol.recovery.words import ReplayPart, ReplayParts
+from tidings.protocol.recovery.words import ReplayReplies, ReplayReply
 from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, line, star
+from tidings.simulation.topology import OverlayGraph, line, star
 from tidings.simulation.world import World
 
 
@@ -126,7 +126,7 @@ def holding_pages(world: World) -> Callable[[], None]:
     is_holding = [True]
 
     def late(place: Any, effect: Any) -> None:
-        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayPart | ReplayParts):
+        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayReply | ReplayReplies):
             held.append((place, effect))
         else:
             send(place, effect)
@@ -535,7 +535,7 @@ def test_a_durable_subscriber_that_leaves_keeps_its_token_through_a_crash_of_its
 @pytest.mark.parametrize("system", ["intermediary", "tidings"])
 def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed(system: str) -> None:
     """Found by a seed: the new filter was on the disk, and beside it how far the old one had come."""
-    overlay = line(3) if system == "tidings" else Overlay(("b0",), ())
+    overlay = line(3) if system == "tidings" else OverlayGraph(("b0",), ())
     far, near = overlay.brokers[0], overlay.brokers[-1]
     world = World(system, overlay, seed=1, settings=SimulationSettings(check=True))
     for client, broker in {"p": far, "s": near}.items():

@@ -15,26 +15,26 @@ from tidings.availability.records import Append, Forget, Put
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, Event
 from tidings.protocol import effects as fx
-from tidings.protocol.delivery.held import Held
-from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.proposals import PlacedEvent, Proposal
 from tidings.protocol.recovery.group_log import TABLE
-from tidings.runtime.gate import Gate
-from tidings.security.principal import Means, Principal
+from tidings.runtime.gate import ClientIngress
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import NOBODY, parse_users
 from tidings.simulation.topology import line, mesh
 from tidings.simulation.wide.drawing import (
     GROUP,
     TIDINGS,
-    Publishing,
+    DrawnPublish,
     draw,
     draw_limits,
     draw_size,
     is_disabled,
 )
-from tidings.simulation.wide.guarded import GuardedNode, Rules
-from tidings.simulation.wide.hostile import KINDS, Hostile
-from tidings.simulation.wide.meeting import Meter
-from tidings.simulation.wide.observer import Observer, Violation
+from tidings.simulation.wide.guarded import GuardedNode, GuardRules
+from tidings.simulation.wide.hostile import KINDS, HostileClient
+from tidings.simulation.wide.meeting import LimitMeter
+from tidings.simulation.wide.observer import BrokenPromise, Observer
 from tidings.simulation.wide.running import events_in, sized_event
 from tidings.simulation.world import World
 from tidings.wire.codec import Codec
@@ -69,7 +69,7 @@ def test_sizes_reach_every_limit() -> None:
 
 @pytest.mark.parametrize("size", [200, 255, 256, 257, 300, 1000, 5000])
 def test_an_event_is_exactly_as_large_as_was_drawn(size: int) -> None:
-    event = sized_event(Publishing(0.0, "p", {"x": 1}, size, FOREVER), "0123456789ab-17")
+    event = sized_event(DrawnPublish(0.0, "p", {"x": 1}, size, FOREVER), "0123456789ab-17")
     assert size - 1 <= len(msgspec.msgpack.encode(event)) <= size
 
 
@@ -78,7 +78,7 @@ def test_an_event_is_exactly_as_large_as_was_drawn(size: int) -> None:
 
 def observer(*, grouped: bool = False) -> Observer:
     world = World(GROUP if grouped else TIDINGS, mesh(3) if grouped else line(2))
-    return Observer(world, Meter(world.limits), grouped=grouped)
+    return Observer(world, LimitMeter(world.limits), grouped=grouped)
 
 
 def published(watch: Observer, number: int = 1, lifetime: float = 0.0) -> Event:
@@ -91,7 +91,7 @@ def test_an_acknowledged_event_that_is_owed_is_in_some_log() -> None:
     watch = observer()
     watch.stands("d/n", parse_filter("x > 0"), "b1")
     event = published(watch)
-    with pytest.raises(Violation, match="is in no log"):
+    with pytest.raises(BrokenPromise, match="is in no log"):
         watch.acknowledged(event.identity)
 
 
@@ -101,7 +101,7 @@ def test_what_is_owed_is_not_forgotten() -> None:
     event = published(watch)
     watch.committed("b0", [Append(1, event, 0.0)])
     watch.acknowledged(event.identity)
-    with pytest.raises(Violation, match="no copy is left"):
+    with pytest.raises(BrokenPromise, match="no copy is left"):
         watch.committed("b0", [Forget(1)])
 
 
@@ -115,7 +115,7 @@ def test_what_was_received_may_be_forgotten_and_is_not_received_again() -> None:
     watch.notified("d/n", event)
     assert watch.pending == 0
     watch.committed("b0", [Forget(1)])
-    with pytest.raises(Violation, match="twice"):
+    with pytest.raises(BrokenPromise, match="twice"):
         watch.notified("d/n", event)
 
 
@@ -124,7 +124,7 @@ def test_what_lives_forever_is_not_forgotten() -> None:
     event = published(watch, lifetime=FOREVER)
     watch.committed("b0", [Append(1, event, 0.0)])
     watch.acknowledged(event.identity)
-    with pytest.raises(Violation, match="lives forever"):
+    with pytest.raises(BrokenPromise, match="lives forever"):
         watch.committed("b0", [Forget(1)])
 
 
@@ -143,7 +143,7 @@ def test_a_replaced_disk_forgives_what_only_it_held() -> None:
 
 
 def tail(offset: int, event: Event) -> Put:
-    placed = Placed(offset, Proposal(event, "life", 1, is_own=True))
+    placed = PlacedEvent(offset, Proposal(event, "life", 1, is_own=True))
     return Put(TABLE, str(offset), msgspec.msgpack.encode(placed))
 
 
@@ -152,7 +152,7 @@ def test_what_a_group_commits_is_on_a_majority_of_disks() -> None:
     event = published(watch)
     watch.committed("b0", [tail(1, event)])
     watch._world.simulation.places["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
-    with pytest.raises(Violation, match="committed offset 1"):
+    with pytest.raises(BrokenPromise, match="committed offset 1"):
         watch.stepped("b0", None, 0.0)
     watch = observer(grouped=True)
     watch.committed("b0", [tail(1, event)])
@@ -164,7 +164,7 @@ def test_what_a_group_commits_is_on_a_majority_of_disks() -> None:
 def test_one_offset_of_a_group_is_one_event() -> None:
     watch = observer(grouped=True)
     watch.committed("b0", [Append(1, published(watch, 1), 0.0)])
-    with pytest.raises(Violation, match="elsewhere"):
+    with pytest.raises(BrokenPromise, match="elsewhere"):
         watch.committed("b1", [Append(1, published(watch, 2), 0.0)])
 
 
@@ -172,7 +172,7 @@ def test_one_offset_of_a_group_is_one_event() -> None:
 
 
 def test_a_hostile_client_builds_every_message_and_most_are_well_formed() -> None:
-    hostile = Hostile("mallory", "b0", rng=Random(1), names=("d0", "jobs"), seen=lambda event: None)
+    hostile = HostileClient("mallory", "b0", rng=Random(1), names=("d0", "jobs"), seen=lambda event: None)
     codec = Codec()
     built = [hostile._message() for _ in range(400)]
     assert {type(message) for message in built} == set(KINDS)
@@ -195,7 +195,7 @@ def test_a_client_is_sent_what_its_principal_may_read_and_no_more() -> None:
         """,
         read=lambda name: b"",
     )
-    rules = Rules(users, ("b0", "b1"), Gate)
+    rules = GuardRules(users, ("b0", "b1"), ClientIngress)
     rules.sent = lambda principal, message: sent.extend(
         (principal.name, e.attributes["k"]) for e in events_in(message)
     )
@@ -219,16 +219,18 @@ def test_a_client_is_sent_what_its_principal_may_read_and_no_more() -> None:
 
 
 def test_waiting_bytes_that_no_quota_counts_break_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(Held, "count_queued", lambda self, size: None)
+    monkeypatch.setattr(SubscriptionState, "count_queued", lambda self, size: None)
     assert "bytes for a principal and counts" in run(1).broken
 
 
 def test_a_disabled_user_that_is_let_in_breaks_a_run(monkeypatch: pytest.MonkeyPatch) -> None:
     seed = next(seed for seed in range(20) if is_disabled(draw(seed)))
     assert not run(seed).broken
-    found = Rules.principal
+    found = GuardRules.principal
     monkeypatch.setattr(
-        Rules, "principal", lambda self, client: found(self, client) or Principal(client, Means.SCRAM)
+        GuardRules,
+        "principal",
+        lambda self, client: found(self, client) or Principal(client, ProofMethod.SCRAM),
     )
     assert "after it was disabled" in run(seed).broken
 

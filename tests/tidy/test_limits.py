@@ -109,26 +109,26 @@ PENDING: frozenset[str] = frozenset(
 
 # Messages with a sequence that is not cut (`Message.cut_field`), and what bounds it.
 PATH = "a path through the overlay; `envelope_bytes` has room for 256 brokers"
-PAGE = "a page that its sender fills to `batch_bytes` (`batches.Page`)"
+PAGE = "a page that its sender fills to `batch_bytes` (`batches.PageBuilder`)"
 CLIENT = "sent by a client; the broker checks it before it allocates anything"
 FEW = "a broker's neighbours, contacts or members: as many as a link, a table or a view has"
 FILTERS = "filters of one key or one client, each bounded by the budget of filters"
 LAB = "of a system that is studied in simulation; its tables are bounded where they are kept"
 BOUNDED = {
-    "Came": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT, "Stage": CLIENT,
-    "Inquire": CLIENT, "Lost": "one number for each policy and bound of a subscription",
-    "LogRead": PAGE, "ReplayPart": PAGE, "Copy": PAGE, "LogState": PAGE, "Adopt": PAGE, "TailPart": PAGE,
-    "Propose": PAGE, "Replicate": PAGE, "Handed": PAGE,
-    "Ask": PATH, "ReplayAsk": PATH, "Lock": PATH, "AskVerdict": PATH, "Verdict": PATH, "Circle": PATH, "Cut": PATH,
-    "Farewell": PATH, "FarewellHeard": PATH, "DiscoveryRequest": PATH,
-    "Kin": FEW, "Cousin": FEW, "Seek": FEW, "Admit": FEW, "Greet": FEW, "RowTold": FEW, "Depart": FEW, "ViewHello": FEW,
-    "ViewBeat": FEW, "ToRouters": FEW, "Notify": FEW,
+    "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT, "StageEvents": CLIENT,
+    "InquiryRequest": CLIENT, "Lost": "one number for each policy and bound of a subscription",
+    "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE, "TailReply": PAGE,
+    "Propose": PAGE, "Replicate": PAGE, "HandedEvents": PAGE,
+    "RangeRequest": PATH, "ReplayRequest": PATH, "LockPath": PATH, "SwapVerdictRequest": PATH, "SwapVerdict": PATH, "CycleQuery": PATH, "CutLink": PATH,
+    "RemoteUnsubscribe": PATH, "RemoteUnsubscribed": PATH, "DiscoveryRequest": PATH,
+    "NeighbourList": FEW, "TwoHopNeighbours": FEW, "PrefixJoin": FEW, "PrefixJoinReply": FEW, "PrefixHello": FEW, "RowReply": FEW, "PrefixLeave": FEW, "ViewHello": FEW,
+    "ViewBeat": FEW, "ToRouters": FEW, "DiffuseEvent": FEW,
     "Graft": FILTERS, "Enrol": FILTERS, "Replica": FILTERS,
-    "ToService": LAB, "ToGroups": LAB, "Subjects": LAB, "CacheAsk": LAB, "CacheAnswer": LAB, "Climb": LAB, "Descend": LAB,
-    "Rumour": LAB, "RumourHave": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB, "PeerFresh": LAB,
-    "PeerPing": LAB, "PeerPong": LAB, "PeerLeaving": LAB, "StateAsk": LAB, "GroupState": LAB, "Flush": LAB, "Heard": LAB,
+    "ToService": LAB, "ToGroups": LAB, "SubjectSet": LAB, "CacheRequest": LAB, "CacheReply": LAB, "Climb": LAB, "Descend": LAB,
+    "GossipEvents": LAB, "GossipOffer": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB, "PeerSubscribe": LAB,
+    "PeerPing": LAB, "PeerPong": LAB, "PeerLeave": LAB, "GroupStateRequest": LAB, "GroupState": LAB, "Flush": LAB, "StreamProgress": LAB,
     "SubscriberMarks": LAB, "PushOffer": LAB, "PushWant": LAB, "PatternPull": LAB, "SourcePull": LAB,
-    "LazyAnnounce": LAB, "CounterBeat": LAB, "PeerArriving": LAB,
+    "LazyAnnounce": LAB, "CounterBeat": LAB, "PeerJoin": LAB,
 }  # fmt: skip
 
 

@@ -15,8 +15,8 @@ from tests.browser._stage import Network, Stage
 from tests.browser.conftest import browser, stage, watched
 from tests.pipeline.test_flow_run import EXAMPLES, example
 
-from tidings.pipeline.flow_metrics import Lines, Prometheus
-from tidings.pipeline.flow_run import Running
+from tidings.pipeline.flow_metrics import JsonLinesMetrics, PrometheusMetrics
+from tidings.pipeline.flow_run import RunningFlow
 from tidings.pipeline.flows import read_flow
 from tidings_quality.cli.data import _hearer, _summary
 from tidings_quality.spark.factory import Factory
@@ -40,9 +40,9 @@ def streaming(spark: Any, stage: Stage, tmp_path: Path) -> Iterator[tuple[Networ
     for file in prices[1:]:
         file.rename(tmp_path / "later" / file.name)
     flow = read_flow(EXAMPLES / "price_alerts" / "flow.toml", {"data": str(tmp_path)})
-    metrics = Prometheus(0)
+    metrics = PrometheusMetrics(0)
     places = [str(tmp_path / "progress.jsonl"), f"http://127.0.0.1:{metrics.port}/metrics"]
-    running = Running(flow, spark, hears=[Lines(tmp_path / "progress.jsonl"), metrics])
+    running = RunningFlow(flow, spark, hears=[JsonLinesMetrics(tmp_path / "progress.jsonl"), metrics])
     running.start(once=False)
     try:
         with Network(stage, 1, first={"console.flows": places[:1]}) as network:

@@ -26,7 +26,7 @@ def open_store(address):
     return MemoryStore()
 """
 STUDY = """
-from tidings_lab.studies.study import Outcome, Study, judged
+from tidings_lab.studies.study import StudyOutcome, Study, judged
 
 
 def run(setting):

@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA
-from tidings_lab.studies._report import Kept, write
-from tidings_lab.studies.study import Claim, Table, study_names
+from tidings_lab.studies._report import StudyRecord, write
+from tidings_lab.studies.study import PaperClaim, StudyTable, study_names
 
 ROOT = Path(__file__).parents[2]
 TESTS = [ROOT / place for place in ("tests", "tests/together", "lab/tests", "quality/tests")]
@@ -18,14 +18,14 @@ STUDIES = [*(ROOT / "lab/src").rglob("studies/*.py"), *(ROOT / "quality/src").rg
 SHOWN = [shown for document in DOCUMENTS for shown in document.shows]
 
 
-def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> Claim:
+def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> PaperClaim:
     said = {"claim": "t", "paper": 1.0, "expected": 1.0, **more}
-    return Claim(id=id, ours=1.01, tolerance=0.1, reproduced=held, **said)
+    return PaperClaim(id=id, ours=1.01, tolerance=0.1, reproduced=held, **said)
 
 
-def kept(name: str, *claims: Claim, **more: Any) -> Kept:
+def kept(name: str, *claims: PaperClaim, **more: Any) -> StudyRecord:
     given = {"title": name, "answers": "-", "quick": True, "seed": 3, "version": "0", "seconds": 1.0, **more}
-    return Kept(study=name, claims=list(claims), **given)
+    return StudyRecord(study=name, claims=list(claims), **given)
 
 
 @pytest.mark.parametrize("shown", SHOWN, ids=[f"{shown.place} {shown.what}" for shown in SHOWN])
@@ -53,7 +53,7 @@ def test_every_erratum_that_a_study_names_is_told() -> None:
 
 def test_the_page_counts_and_links_and_escapes(tmp_path: Path) -> None:
     bad = claim("VIR3-8", held=False, erratum="E-V5")
-    nasty = Table("<script>alert(1)</script>", ["<b>"], [["<img src=x onerror=y>"]])
+    nasty = StudyTable("<script>alert(1)</script>", ["<b>"], [["<img src=x onerror=y>"]])
     page = write(tmp_path, [kept("diffusion", claim(), tables=[nasty]), kept("notification-loss", bad)])
     text = page.read_text()
     assert "<b>1 of 2</b> claims hold in 2 studies" in text

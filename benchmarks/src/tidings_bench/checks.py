@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.history.check import check
-from tidings.history.report import Report
+from tidings.history.report import CheckReport
 from tidings.matching.engine import MatchingEngine
 from tidings_bench.histories import T_DIFF, T_SUB, Shape, write_large_history
 
@@ -42,8 +42,8 @@ def _one_size(folder: Path, rows: int, spark: Any) -> Iterator[Row]:
 
     times: dict[str, Any] = {"t_sub": T_SUB, "t_diff": T_DIFF, "matcher": MatchingEngine}
     figures: dict[str, float] = {}
-    reports: list[Report] = []
-    engines: dict[str, Callable[[], Report]] = {
+    reports: list[CheckReport] = []
+    engines: dict[str, Callable[[], CheckReport]] = {
         "spark": lambda: check_on_spark([folder], spark=spark, **times)
     }
     if rows <= 1.1 * PLAIN_UP_TO:

@@ -39,7 +39,7 @@ def churn(size: int, seconds: float) -> Iterator[dict[str, Any]]:
     gc.collect()
     gc.freeze()  # what is loaded lives long: the collector need not look at it again
     quiet = _quiet(matcher, probes)
-    run = _Run(matcher, probes, spare, size)
+    run = _ChurnRun(matcher, probes, spare, size)
     run.go(seconds)
     work = f"W2, {OPERATIONS} changes/s"
     yield row(work, size, "tidings, quiet", quiet, "matches/cpu s", None)
@@ -63,7 +63,7 @@ def _quiet(matcher: ColumnarMatcher, probes: list[Any]) -> float:
     return 2_000 / (time.process_time() - began)
 
 
-class _Run:
+class _ChurnRun:
     def __init__(self, matcher: ColumnarMatcher, probes: list[Any], spare: list[Any], size: int) -> None:
         self.matcher, self.probes, self.spare = matcher, probes, spare
         self.victims = np.random.default_rng(1).permutation(size).tolist()

@@ -195,14 +195,14 @@ async def replay() -> AsyncIterator[Play]:
         yield play
 
 
-class _Mqtt:
+class _MqttBytesClient:
     """An MQTT 3.1.1 client that writes prepared bytes and reads as many as it expects."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         self._reader, self._writer = reader, writer
 
     @classmethod
-    async def connect(cls, port: int, name: bytes) -> _Mqtt:
+    async def connect(cls, port: int, name: bytes) -> _MqttBytesClient:
         client = cls(*await asyncio.open_connection("127.0.0.1", port))
         await client.ask(_packet(0x10, _text(b"MQTT"), b"\x04\x02\x00\x00", _text(name)), 4)
         return client
@@ -247,7 +247,10 @@ def _mqtt(qos: int) -> Callable[[], AbstractAsyncContextManager[Play]]:
         async with Service(settings, doors=Gateways) as service:
             assert service.doors is not None
             port = int(service.doors.addresses["mqtt"].rpartition(":")[2])
-            press, reader = await _Mqtt.connect(port, b"press"), await _Mqtt.connect(port, b"reader")
+            press, reader = (
+                await _MqttBytesClient.connect(port, b"press"),
+                await _MqttBytesClient.connect(port, b"reader"),
+            )
             await reader.ask(_packet(0x82, b"\x00\x01", _text(b"quotes"), bytes((qos,))), 5)
             sent = _packet(0x30 | qos << 1, _text(b"quotes"), b"\x00\x01" * qos, TEXT.encode())
 

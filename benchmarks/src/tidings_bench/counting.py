@@ -33,7 +33,7 @@ TURN = 50e-6  # seconds of virtual time
 IDLE = 0.1  # real seconds that an idle loop waits for a thread before its clock goes on
 
 
-class Clock:
+class CountingClock:
     """Virtual time of the process, in seconds."""
 
     def __init__(self) -> None:
@@ -44,7 +44,7 @@ class Clock:
 
 
 class _Selector(selectors.DefaultSelector):
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: CountingClock) -> None:
         super().__init__()
         self._clock = clock
 
@@ -150,10 +150,10 @@ class _Pipe(asyncio.Transport):
         return False
 
 
-class Loop(asyncio.SelectorEventLoop):
+class CountingLoop(asyncio.SelectorEventLoop):
     """Event loop in virtual time, whose connections within the process carry their bytes in memory."""
 
-    def __init__(self, clock: Clock) -> None:
+    def __init__(self, clock: CountingClock) -> None:
         super().__init__(_Selector(clock))
         self._single: dict[Any, _Pipe] = {}  # ends whose other end is not there yet, by their addresses
 
@@ -226,14 +226,14 @@ async def _count(path: str, rounds: int, counter: Counter) -> float:
 
 
 def main(rounds: str, *paths: str) -> None:
-    clock, counter = Clock(), Counter()
+    clock, counter = CountingClock(), Counter()
     time.monotonic = time.perf_counter = clock
     random.seed(1)
     gc.disable()
     counter.watch_threads()
     from tidings_bench.cost_paths import PATHS
 
-    with asyncio.Runner(loop_factory=lambda: Loop(clock)) as runner:
+    with asyncio.Runner(loop_factory=lambda: CountingLoop(clock)) as runner:
         for path in paths or tuple(PATHS):
             calls = runner.run(_count(path, int(rounds), counter))
             print(json.dumps([path, calls]), flush=True)

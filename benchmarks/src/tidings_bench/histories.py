@@ -55,7 +55,7 @@ def write_large_history(folder: Path, shape: Shape, *, spoil: str = "") -> int:
 
 
 def _tables(shape: Shape, spoil: str) -> Iterator[Any]:
-    subscribers = _Subscribers(shape)
+    subscribers = _RangeSubscribers(shape)
     yield subscribers.table()
     first, wrong = 0, shape.events // 2
     while first < shape.events:
@@ -65,7 +65,7 @@ def _tables(shape: Shape, spoil: str) -> Iterator[Any]:
         first = last
 
 
-class _Subscribers:
+class _RangeSubscribers:
     """Subscriptions sorted by symbol and price, so that the subscribers of an event are a range."""
 
     def __init__(self, shape: Shape) -> None:
@@ -99,7 +99,7 @@ class _Subscribers:
         )
 
 
-def _part(shape: Shape, subscribers: _Subscribers, first: int, last: int, spoil: str, wrong: int) -> Any:
+def _part(shape: Shape, subscribers: _RangeSubscribers, first: int, last: int, spoil: str, wrong: int) -> Any:
     import numpy as np
 
     rng = np.random.default_rng([shape.seed, 2, first])
@@ -119,7 +119,9 @@ def _part(shape: Shape, subscribers: _Subscribers, first: int, last: int, spoil:
     return _rows(shape, number, symbol, price, time, event, hearer, told)
 
 
-def _spoilt(spoil: str, wrong: int, event: Any, hearer: Any, told: Any, subscribers: _Subscribers) -> Any:
+def _spoilt(
+    spoil: str, wrong: int, event: Any, hearer: Any, told: Any, subscribers: _RangeSubscribers
+) -> Any:
     """One notification of the first event from `wrong` on that is heard: gone, twice, to a stranger,
     or before it was published."""
     import numpy as np

@@ -29,7 +29,7 @@ GRID_JOIN = """
 Answer = tuple[int, int, int]
 
 
-class Engine(NamedTuple):
+class JoinEngine(NamedTuple):
     name: str
     run: Callable[[], Answer]
     check: Callable[[], Answer] | None = None  # the whole answer, when what is timed does not give it
@@ -63,7 +63,7 @@ def spark_grid_join(events: Any, boxes: Any) -> Answer:
     return made(joined.selectExpr("count(*)", "sum(eid)", "sum(sid)").first())
 
 
-def duckdb_engines(events: Any, boxes: Any, *, range_join: bool) -> list[Engine]:
+def duckdb_engines(events: Any, boxes: Any, *, range_join: bool) -> list[JoinEngine]:
     """DuckDB on two threads: its own range join, and the grid."""
     if find_spec("duckdb") is None:
         return []
@@ -79,11 +79,11 @@ def duckdb_engines(events: Any, boxes: Any, *, range_join: bool) -> list[Engine]
     def asked(text: str) -> Callable[[], Answer]:
         return lambda: made(connection.execute(text).fetchone())
 
-    engines = [Engine("DuckDB, grid join", asked(GRID_JOIN))]
-    return [*engines, Engine("DuckDB, range join", asked(RANGE_JOIN))] if range_join else engines
+    engines = [JoinEngine("DuckDB, grid join", asked(GRID_JOIN))]
+    return [*engines, JoinEngine("DuckDB, range join", asked(RANGE_JOIN))] if range_join else engines
 
 
-def polars_engines(events: Any, boxes: Any, *, range_join: bool) -> list[Engine]:
+def polars_engines(events: Any, boxes: Any, *, range_join: bool) -> list[JoinEngine]:
     """Polars: its range join, and the grid."""
     if find_spec("polars") is None:
         return []
@@ -109,5 +109,5 @@ def polars_engines(events: Any, boxes: Any, *, range_join: bool) -> list[Engine]
     def plain() -> Answer:
         return made(points.join_where(areas, *inside).select(sums).collect().row(0))
 
-    engines = [Engine("Polars, grid join", grid)]
-    return [*engines, Engine("Polars, join_where", plain)] if range_join else engines
+    engines = [JoinEngine("Polars, grid join", grid)]
+    return [*engines, JoinEngine("Polars, join_where", plain)] if range_join else engines

@@ -24,8 +24,8 @@ from tidings.language import parse_filter
 from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
-from tidings_bench.peers import Peer, peers
-from tidings_bench.workloads import Workload, events, filters, record_batch, workload
+from tidings_bench.peers import MatchingPeer, peers
+from tidings_bench.workloads import MatchingWorkload, events, filters, record_batch, workload
 from tidings_lab.matching.boxes import BoxMatcher
 from tidings_lab.matching.counting import CountingMatcher
 from tidings_lab.matching.tree import TreeMatcher
@@ -150,7 +150,9 @@ def rate(match: Callable[[Sequence[Any]], Any], some: Sequence[Any], seconds: fl
     return best
 
 
-def one_work(made: Workload, size: int, kept: dict[str, ColumnarMatcher] | None = None) -> Iterator[Row]:
+def one_work(
+    made: MatchingWorkload, size: int, kept: dict[str, ColumnarMatcher] | None = None
+) -> Iterator[Row]:
     """One workload at one size: ours, the peers, the classical indexes when few."""
     probes = events(made, SINGLE)
     sample = events(made, SAMPLE, start=50_000)
@@ -189,15 +191,17 @@ def _best(figures: Mapping[str, Figure], *, batch: bool) -> float | None:
     return max(rates, default=None)
 
 
-def _ours(matcher: ColumnarMatcher, size: int, columns: Any) -> list[Peer]:
+def _ours(matcher: ColumnarMatcher, size: int, columns: Any) -> list[MatchingPeer]:
     """Our two ways in, as peers are."""
     return [
-        Peer(f"{OURS}, one by one", lambda some: len(list(map(matcher.match, some))), False, size),
-        Peer(f"{OURS}, columns", lambda some: len(matcher.match_batch(some)), True, size, lambda _: columns),
+        MatchingPeer(f"{OURS}, one by one", lambda some: len(list(map(matcher.match, some))), False, size),
+        MatchingPeer(
+            f"{OURS}, columns", lambda some: len(matcher.match_batch(some)), True, size, lambda _: columns
+        ),
     ]
 
 
-def _in_turns(rivals: list[Peer], probes: list[Event], size: int) -> dict[str, Figure]:
+def _in_turns(rivals: list[MatchingPeer], probes: list[Event], size: int) -> dict[str, Figure]:
     """The best rate of each over some rounds, in turns: other programs come and go."""
     best: dict[str, Figure] = {}
     prepared = {peer.name: peer.prepared(probes) for peer in rivals}
@@ -212,7 +216,7 @@ def _in_turns(rivals: list[Peer], probes: list[Event], size: int) -> dict[str, F
 
 
 def _classical(
-    made: Workload, population: list[Filter], probes: list[Event], best: float | None
+    made: MatchingWorkload, population: list[Filter], probes: list[Event], best: float | None
 ) -> Iterator[Row]:
     kinds: list[Any] = [CountingMatcher, TreeMatcher]
     for kind in [*kinds, BoxMatcher] if made.name == "W1" else kinds:
@@ -225,7 +229,7 @@ def _classical(
 
 
 def _threads_and_files(
-    made: Workload, size: int, matcher: ColumnarMatcher, probes: list[Event]
+    made: MatchingWorkload, size: int, matcher: ColumnarMatcher, probes: list[Event]
 ) -> Iterator[Row]:
     columns = record_batch(made, BATCH)
     for engine, work in (

@@ -52,7 +52,7 @@ def run(
     spark = session(name="tidings-meeting")
     with tempfile.TemporaryDirectory(prefix="tidings-bench-") as directory:
         folder = Path(directory)
-        with _Cluster(folder) as cluster:
+        with _TwoBrokers(folder) as cluster:
             if "read" in chosen:
                 yield from _read(spark, cluster, EVENTS[size])
             if "round trip" in chosen:
@@ -61,7 +61,7 @@ def run(
             yield from _archive(spark, folder, rows or ROWS[size], seed)
 
 
-class _Cluster:
+class _TwoBrokers:
     """Two brokers as processes, on a loop in a thread."""
 
     def __init__(self, folder: Path) -> None:
@@ -71,7 +71,7 @@ class _Cluster:
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._cluster = Cluster(2, store=folder / "store")
 
-    def __enter__(self) -> _Cluster:
+    def __enter__(self) -> _TwoBrokers:
         self._thread.start()
         asyncio.run_coroutine_threadsafe(self._cluster.__aenter__(), self._loop).result()
         self.addresses = [member.address for member in self._cluster.members]
@@ -117,7 +117,7 @@ def _fill(address: str, count: int) -> None:
 SCHEMA = "id string, symbol string, price double, volume bigint"
 
 
-def _read(spark: Any, cluster: _Cluster, count: int) -> Iterator[Row]:
+def _read(spark: Any, cluster: _TwoBrokers, count: int) -> Iterator[Row]:
     address = cluster.addresses[0]
     _fill(address, count)
 
@@ -142,14 +142,14 @@ def _alone(address: str, count: int) -> float:
 
     from tidings.pipeline.broker.columns import Columns
     from tidings.pipeline.broker.options import reading
-    from tidings.pipeline.broker.reading import Span, state_of
+    from tidings.pipeline.broker.reading import LogSpan, state_of
 
     kinds = [("id", StringType()), ("symbol", StringType()), ("price", DoubleType()), ("volume", LongType())]
     columns = Columns(StructType([StructField(name, kind) for name, kind in kinds]))
     where = reading({"brokers": address}).brokers[0]
     state = state_of(where)
     began = time.perf_counter()
-    span = Span(where, state.log, 0, state.end, None, "tidings")
+    span = LogSpan(where, state.log, 0, state.end, None, "tidings")
     read = sum(len(batch) for batch in columns.read(span))
     assert read == count
     return count / (time.perf_counter() - began)
@@ -169,7 +169,7 @@ def _through_node(address: str, count: int) -> float:
 
 
 def _round_trip(
-    spark: Any, cluster: _Cluster, folder: Path, kinds: tuple[tuple[int, str], ...]
+    spark: Any, cluster: _TwoBrokers, folder: Path, kinds: tuple[tuple[int, str], ...]
 ) -> Iterator[Row]:
     first, second = cluster.addresses
     events = (
@@ -216,7 +216,7 @@ def make_archive(folder: Path, rows: int, files: int, seed: int) -> None:
     """Rows of prices, each file of a narrow range of days: what a log that was archived day by day looks like."""
     import numpy as np
 
-    from tidings.archive.state import Archive, State
+    from tidings.archive.state import Archive, ArchiveState
     from tidings.archive.writing import write_table
 
     archive, rng = Archive(folder), np.random.default_rng(seed)
@@ -226,7 +226,7 @@ def make_archive(folder: Path, rows: int, files: int, seed: int) -> None:
             table = _day(number, per, rng)
             made.append(write_table(archive, table, "bench#1", f"2026-01-{number + 1:02d}", 1))
         archive.publish(
-            State(
+            ArchiveState(
                 number=1, places={"bench#1": per * files}, columns=COLUMNS, files=tuple(made),
                 added=tuple(file.path for file in made),
             )

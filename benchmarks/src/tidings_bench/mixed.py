@@ -58,7 +58,7 @@ LINEAGES = (("Trade", "Order", "Event"), ("Quote", "Order", "Event"), ("Alarm", 
 SHARED = conjunction([Equals("sector", "all hands"), Range("level", 10, None)])
 
 
-class _Draws:
+class _ConstraintDraws:
     """One block of plain constraints, handed out one conjunction at a time."""
 
     def __init__(self, rng: np.random.Generator) -> None:
@@ -71,16 +71,16 @@ class _Draws:
         return next(self._rows)[:count]
 
 
-def _plain(draws: _Draws, text: bool) -> Filter:
+def _plain(draws: _ConstraintDraws, text: bool) -> Filter:
     return joined((conjunction(draws.take(int(draws.rng.integers(3, 5)))),), text=text)
 
 
-def _disjunction(draws: _Draws, text: bool) -> Filter:
+def _disjunction(draws: _ConstraintDraws, text: bool) -> Filter:
     some = tuple(conjunction(draws.take(3)) for _ in range(2 if draws.rng.random() < 0.7 else 3))
     return joined(some, text=text)
 
 
-def _negation(draws: _Draws, text: bool) -> Filter:
+def _negation(draws: _ConstraintDraws, text: bool) -> Filter:
     constraints = draws.take(3)
     spec = WIDE[int(draws.rng.integers(0, len(WIDE)))]
     taken = {c.attribute for c in constraints}
@@ -126,7 +126,7 @@ def _short(most: int) -> tuple[Expression, str]:
     return Compare("<=", Call("LENGTH", (Attribute("symbol"),)), Literal(most)), f"LENGTH(symbol) <= {most}"
 
 
-def _residual(draws: _Draws, text: bool) -> Filter:
+def _residual(draws: _ConstraintDraws, text: bool) -> Filter:
     rng = draws.rng
     expression, words = (
         lambda: _gap(round(float(rng.uniform(-900, -300)), 2)),
@@ -148,7 +148,7 @@ def open_value(rng: np.random.Generator) -> str:
     return f"u-{int(rng.integers(0, 1 << 40)):010x}"
 
 
-def _open(draws: _Draws, text: bool) -> Filter:
+def _open(draws: _ConstraintDraws, text: bool) -> Filter:
     rng = draws.rng
     form = rng.random()
     if form < 0.5:
@@ -160,7 +160,7 @@ def _open(draws: _Draws, text: bool) -> Filter:
     return joined((conjunction([own, *draws.take(int(rng.integers(0, 2)))]),), text=text)
 
 
-def _drifting(draws: _Draws, text: bool) -> Filter:
+def _drifting(draws: _ConstraintDraws, text: bool) -> Filter:
     centre = float(draws.rng.uniform(0, 100_000))
     own = Range("load", round(centre, 1), round(centre + 400, 1))
     return joined((conjunction([own, *draws.take(1)]),), text=text)
@@ -171,11 +171,11 @@ def _narrow(rng: np.random.Generator) -> Constraint:
     return Range("heat", low, round(low + 0.5, 3))
 
 
-def _hot(draws: _Draws, text: bool) -> Filter:
+def _hot(draws: _ConstraintDraws, text: bool) -> Filter:
     return joined((conjunction([_narrow(draws.rng)]),), text=text)
 
 
-def _pattern(draws: _Draws, text: bool) -> Filter:
+def _pattern(draws: _ConstraintDraws, text: bool) -> Filter:
     rng = draws.rng
     word = drawn_words(rng, TOPICS, 1)[0]
     form = rng.random()
@@ -191,11 +191,11 @@ def _pattern(draws: _Draws, text: bool) -> Filter:
     return joined((conjunction([own, *others]),), text=text)
 
 
-def _shared(_draws: _Draws, text: bool) -> Filter:
+def _shared(_draws: _ConstraintDraws, text: bool) -> Filter:
     return joined((SHARED,), text=text)
 
 
-_SHARES: tuple[tuple[float, Callable[[_Draws, bool], Filter]], ...] = (
+_SHARES: tuple[tuple[float, Callable[[_ConstraintDraws, bool], Filter]], ...] = (
     (0.25, _plain), (0.20, _disjunction), (0.15, _negation), (0.13, _residual), (0.10, _open),
     (0.05, _drifting), (0.05, _hot), (0.05, _pattern), (0.02, _shared),
 )  # fmt: skip
@@ -210,7 +210,7 @@ class Mixed:
         block = 0
         while True:
             rng = generator("W4", block)
-            draws = _Draws(generator("W4 constraints", block))
+            draws = _ConstraintDraws(generator("W4 constraints", block))
             forms = rng.choice(len(_SHARES), BLOCK, p=[share for share, _ in _SHARES]).tolist()
             yield [_SHARES[form][1](draws, text) for form in forms]
             block += 1
@@ -263,7 +263,7 @@ class Shared:
     def blocks(self, *, text: bool) -> Iterator[list[Filter]]:
         block = 0
         while True:
-            draws = _Draws(generator("W4shared", block))
+            draws = _ConstraintDraws(generator("W4shared", block))
             yield [_plain(draws, text) if n % 10 == 0 else _shared(draws, text) for n in range(BLOCK)]
             block += 1
 
@@ -284,12 +284,12 @@ class Unseen:
     def blocks(self, *, text: bool) -> Iterator[list[Filter]]:
         block = 0
         while True:
-            draws = _Draws(generator("W4unseen", block))
+            draws = _ConstraintDraws(generator("W4unseen", block))
             yield [self._filter(draws, text) for _ in range(BLOCK)]
             block += 1
 
     @staticmethod
-    def _filter(draws: _Draws, text: bool) -> Filter:
+    def _filter(draws: _ConstraintDraws, text: bool) -> Filter:
         value = open_value(draws.rng)
         own: Constraint = (
             Prefix("session.user", value[:7]) if draws.rng.random() < 0.3 else Equals("session.user", value)

@@ -25,7 +25,7 @@ def _as_they_are(events: Sequence[Event]) -> Sequence[Any]:
     return events
 
 
-class Peer(NamedTuple):
+class MatchingPeer(NamedTuple):
     name: str
     match: Callable[[Sequence[Any]], int]
     batch: bool  # takes all events at once, as arrays, as our columns do
@@ -33,7 +33,7 @@ class Peer(NamedTuple):
     prepared: Callable[[Sequence[Event]], Sequence[Any]] = _as_they_are  # not measured
 
 
-def peers(population: Sequence[Filter], table: Any, *, boxes: bool) -> Iterator[Peer]:
+def peers(population: Sequence[Filter], table: Any, *, boxes: bool) -> Iterator[MatchingPeer]:
     """The peers that can hold these subscriptions; `table` is our frozen table, for its arrays."""
     yield brute_force(table, len(np.unique(table.rows.owners)))  # it has them all, for every population
     if boxes:
@@ -63,7 +63,7 @@ def corners(population: Sequence[Filter]) -> tuple[Any, Any]:
     return np.ascontiguousarray(sides[:, :, 0]), np.ascontiguousarray(sides[:, :, 1])
 
 
-def brute_force(table: Any, count: int) -> Peer:
+def brute_force(table: Any, count: int) -> MatchingPeer:
     """Every constraint of every row, in whole-array NumPy, over our own encoding."""
     from tidings.matching.columnar.merge import link_presence
     from tidings.matching.columnar.numpy_matcher import RowsView, holds
@@ -87,10 +87,10 @@ def brute_force(table: Any, count: int) -> Peer:
             found += len(holds(view, everyone, matrix[0], rest))
         return found
 
-    return Peer("brute force, NumPy", match, False, count)
+    return MatchingPeer("brute force, NumPy", match, False, count)
 
 
-def shapely_tree(low: Any, high: Any) -> Peer:
+def shapely_tree(low: Any, high: Any) -> MatchingPeer:
     """GEOS's STR-tree: all points in one call, pairs of numbers out. It compares bounding boxes, which
     boxes and points are themselves."""
     import shapely
@@ -105,10 +105,10 @@ def shapely_tree(low: Any, high: Any) -> Peer:
         points: Sequence[Any] = shapely.points(_points(events))
         return points
 
-    return Peer("shapely STRtree, bulk", match, True, len(low), prepared)
+    return MatchingPeer("shapely STRtree, bulk", match, True, len(low), prepared)
 
 
-def geoindex(low: Any, high: Any) -> Peer:
+def geoindex(low: Any, high: Any) -> MatchingPeer:
     """A static packed R-tree in Rust, one point at a time."""
     from geoindex_rs import rtree
 
@@ -124,14 +124,14 @@ def geoindex(low: Any, high: Any) -> Peer:
             found += len(search(tree, x, y, x, y))
         return found
 
-    return Peer("geoindex-rs", match, False, len(low))
+    return MatchingPeer("geoindex-rs", match, False, len(low))
 
 
 def _points(events: Sequence[Event]) -> Any:
     return np.array([(event["x"], event["y"]) for event in events])
 
 
-def r_tree_bulk(low: Any, high: Any) -> Peer:
+def r_tree_bulk(low: Any, high: Any) -> MatchingPeer:
     """The call of rtree that takes many points at once."""
     tree = _r_tree(low, high)
 
@@ -139,7 +139,7 @@ def r_tree_bulk(low: Any, high: Any) -> Peer:
         ids, _ = tree.intersection_v(points, points)
         return len(ids)
 
-    return Peer("rtree, bulk", match, True, len(low), _points)
+    return MatchingPeer("rtree, bulk", match, True, len(low), _points)
 
 
 def _r_tree(low: Any, high: Any) -> Any:
@@ -149,7 +149,7 @@ def _r_tree(low: Any, high: Any) -> Any:
     return index.Index((number, tuple(box), None) for number, box in enumerate(boxes))
 
 
-def r_tree(low: Any, high: Any) -> Peer:
+def r_tree(low: Any, high: Any) -> MatchingPeer:
     tree = _r_tree(low, high)
 
     def match(events: Sequence[Event]) -> int:
@@ -159,10 +159,10 @@ def r_tree(low: Any, high: Any) -> Peer:
             found += sum(1 for _ in tree.intersection((x, y, x, y)))
         return found
 
-    return Peer("rtree", match, False, len(low))
+    return MatchingPeer("rtree", match, False, len(low))
 
 
-def duckdb_join(low: Any, high: Any) -> Peer:
+def duckdb_join(low: Any, high: Any) -> MatchingPeer:
     import duckdb
     import pyarrow as pa
 
@@ -180,10 +180,10 @@ def duckdb_join(low: Any, high: Any) -> Peer:
         connection.register("events", pa.table({"x": points[:, 0], "y": points[:, 1]}))
         return int(connection.execute(join).fetchall()[0][0])
 
-    return Peer("DuckDB, join", match, True, len(low), _points)
+    return MatchingPeer("DuckDB, join", match, True, len(low), _points)
 
 
-def polars_filter(low: Any, high: Any) -> Peer:
+def polars_filter(low: Any, high: Any) -> MatchingPeer:
     import polars as pl
 
     frame = pl.DataFrame({"x0": low[:, 0], "y0": low[:, 1], "x1": high[:, 0], "y1": high[:, 1]})
@@ -196,7 +196,7 @@ def polars_filter(low: Any, high: Any) -> Peer:
             found += frame.filter((c("x0") <= x) & (c("x1") >= x) & (c("y0") <= y) & (c("y1") >= y)).height
         return found
 
-    return Peer("Polars, filter", match, False, len(low))
+    return MatchingPeer("Polars, filter", match, False, len(low))
 
 
 def _wordable(filter: Filter) -> bool:
@@ -223,7 +223,7 @@ def _rule(c: Constraint) -> str:
             return f"{name} != null"
 
 
-def rules(population: Sequence[Filter]) -> Peer:
+def rules(population: Sequence[Filter]) -> MatchingPeer:
     import rule_engine
 
     context = rule_engine.Context(default_value=None)
@@ -236,4 +236,4 @@ def rules(population: Sequence[Filter]) -> Peer:
         things = [{f"{n.replace('.', '_')}_": v for n, v in e.view.items()} for e in events]
         return sum(rule.matches(thing) for thing in things for rule in made)
 
-    return Peer("rule-engine", match, False, len(population))
+    return MatchingPeer("rule-engine", match, False, len(population))

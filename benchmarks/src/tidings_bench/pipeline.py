@@ -26,7 +26,7 @@ import numpy as np
 from tidings.errors import InputError, TidingsError
 from tidings.pipeline import Table, match, match_stream, session
 from tidings_bench import joins
-from tidings_bench.joins import Answer, Engine
+from tidings_bench.joins import Answer, JoinEngine
 
 Row: TypeAlias = dict[str, Any]
 SEED = 7
@@ -168,7 +168,9 @@ def best_of(work: Callable[[], Answer], rounds: int, enough: float = 20.0) -> tu
     return min(times), answer
 
 
-def compared(work: str, size: int, ours: list[Engine], peers: list[Engine], rounds: int = 4) -> Iterator[Row]:
+def compared(
+    work: str, size: int, ours: list[JoinEngine], peers: list[JoinEngine], rounds: int = 4
+) -> Iterator[Row]:
     """Every engine on the same data; they must agree."""
     measured = []
     answers: dict[str, Answer] = {}
@@ -185,7 +187,7 @@ def compared(work: str, size: int, ours: list[Engine], peers: list[Engine], roun
     yield row(work, size, "all engines", next(iter(answers.values()))[0], "pairs, the same")
 
 
-def our_engines(events: Any, table: Table) -> list[Engine]:
+def our_engines(events: Any, table: Table) -> list[JoinEngine]:
     """Lists of ids for each event, and pairs. The clock of the lists runs until Spark has counted them."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -208,7 +210,7 @@ def our_engines(events: Any, table: Table) -> list[Engine]:
         found = match(events, table, keep=["eid"], output="pairs").result
         return joins.made(found.selectExpr("count(*)", "sum(eid)", "sum(subscription)").first())
 
-    return [Engine("tidings, lists", lists, opened_lists), Engine("tidings, pairs", pairs)]
+    return [JoinEngine("tidings, lists", lists, opened_lists), JoinEngine("tidings, pairs", pairs)]
 
 
 def spark_cores(frame: Any) -> int:
@@ -231,11 +233,11 @@ def boxes(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
         "" if scale == 1 else f" (scaled from {sizes.nested_events:,} events)"
     )
     peers = [
-        Engine("Spark, grid join", lambda: joins.spark_grid_join(events, frame)),
+        JoinEngine("Spark, grid join", lambda: joins.spark_grid_join(events, frame)),
         *joins.duckdb_engines(made, areas, range_join=True),
         *joins.polars_engines(made, areas, range_join=True),
     ]
-    slow = Engine(name, lambda: joins.spark_nested_loop(few, frame), None, scale)
+    slow = JoinEngine(name, lambda: joins.spark_nested_loop(few, frame), None, scale)
     found = list(compared(work, sizes.events, our_engines(events, table), [*peers, slow]))
     yield from found
     yield from versus(found, work, sizes.events, "Spark, nested-loop join")
@@ -248,7 +250,7 @@ def many(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
     events, frame = on_spark(spark, made, folder, "many"), on_spark(spark, areas, folder, "many boxes")
     table, _ = compiled(folder / "many", as_subscriptions(areas))
     peers = [
-        Engine("Spark, grid join", lambda: joins.spark_grid_join(events, frame)),
+        JoinEngine("Spark, grid join", lambda: joins.spark_grid_join(events, frame)),
         *joins.duckdb_engines(made, areas, range_join=False),
         *joins.polars_engines(made, areas, range_join=False),
     ]

@@ -17,7 +17,14 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
-from tidings_quality.spark.settings import Dependency, Domain, Plan, Property, Reference, Rule
+from tidings_quality.spark.settings import (
+    ColumnDomain,
+    Dependency,
+    FactoryPlan,
+    MeasuredProperty,
+    QualityRule,
+    Reference,
+)
 
 SIZES = (10_000, 100_000, 1_000_000)
 PLAIN_UP_TO = 10_000
@@ -27,18 +34,18 @@ TOWNS = ("Roma", "Milano", "Torino", "Napoli", "Bologna", "Firenze", "Bari", "Pa
 Row = dict[str, Any]
 
 
-def plan_for(folder: Path) -> Plan:
-    return Plan(
+def plan_for(folder: Path) -> FactoryPlan:
+    return FactoryPlan(
         organisation="bench", data_class="Enterprise/Holder", key="id", updated="updated", state=str(folder / "state"),
         properties={
-            "Name": Property(column="name", volatility="20 years",
+            "Name": MeasuredProperty(column="name", volatility="20 years",
                              reference=Reference(table=str(folder / "right"), key="id", column="name")),
-            "Town": Property(column="town", domain=Domain(values=TOWNS), volatility="10 years"),
-            "Code": Property(column="code", parts=("code", "postcode")),
+            "Town": MeasuredProperty(column="town", domain=ColumnDomain(values=TOWNS), volatility="10 years"),
+            "Code": MeasuredProperty(column="code", parts=("code", "postcode")),
         },
         rules={
-            "code": Rule(of=("Code",), check="code RLIKE '^[A-Z]{2}[0-9]+$'"),
-            "apart": Rule(of=("Name",), check="name <> code"),
+            "code": QualityRule(of=("Code",), check="code RLIKE '^[A-Z]{2}[0-9]+$'"),
+            "apart": QualityRule(of=("Name",), check="name <> code"),
         },
         dependencies={"postcode": Dependency(of=("Town",), determining=("block",), determined=("postcode",))},
     )  # fmt: skip

@@ -28,7 +28,7 @@ TICKS = os.sysconf("SC_CLK_TCK")
 STAT_USER = 11  # where the times stand in /proc/PID/stat, after the name
 
 
-class Line:
+class BrokerLine:
     """Four broker processes, a publisher at the first, listeners at the second and the last."""
 
     def __init__(self, system: str) -> None:
@@ -125,7 +125,7 @@ async def measured(systems: tuple[str, ...], events: int, rounds: int) -> dict[s
     """By system, the CPU seconds of its fastest round."""
     fastest: dict[str, float] = {}
     async with AsyncExitStack() as stack:
-        lines = [Line(system) for system in systems]
+        lines = [BrokerLine(system) for system in systems]
         for line in lines:
             await line.start(stack)
         for number in range(rounds + 1):

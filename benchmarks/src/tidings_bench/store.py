@@ -32,7 +32,7 @@ PEERS = ("sqlite",)
 Row = dict[str, Any]
 
 
-class Bench(Protocol):
+class StoreBench(Protocol):
     """An engine under test."""
 
     def commit(self, batch: Sequence[Append]) -> None: ...
@@ -44,7 +44,7 @@ class Bench(Protocol):
     def close(self) -> None: ...
 
 
-class Tidings:
+class TidingsStore:
     def __init__(self, path: Path) -> None:
         self._store = RocksStore(path / "tidings")
         self._store.load()
@@ -103,7 +103,11 @@ class Sqlite:
         self._database.close()
 
 
-ENGINES: dict[str, Callable[[Path], Bench]] = {"tidings": Tidings, "sqlite": Sqlite, "rocksdb": Rocksdb}
+ENGINES: dict[str, Callable[[Path], StoreBench]] = {
+    "tidings": TidingsStore,
+    "sqlite": Sqlite,
+    "rocksdb": Rocksdb,
+}
 
 _encode = msgspec.msgpack.Encoder().encode
 _decode = msgspec.msgpack.Decoder(Append).decode
@@ -131,7 +135,7 @@ def _commits(path: Path, size: int, rounds: int, seconds: float, seed: int) -> I
     yield from _rows("commit", size, {name: max(of) for name, of in figures.items()})
 
 
-def _slice(engine: Bench, made: Iterator[Append], size: int, seconds: float) -> float:
+def _slice(engine: StoreBench, made: Iterator[Append], size: int, seconds: float) -> float:
     """Events a second over a slice of time; making the events is not counted."""
     spent, count = 0.0, 0
     while spent < seconds:

@@ -40,7 +40,7 @@ from tidings_bench.wording import constraint_text
 EVENTS_IN_BLOCK = 2_000
 
 
-class Workload(Protocol):
+class MatchingWorkload(Protocol):
     """Description of a workload for a benchmark."""
 
     name: str
@@ -52,17 +52,17 @@ class Workload(Protocol):
         """The attributes of `EVENTS_IN_BLOCK` events."""
 
 
-def filters(workload: Workload, count: int, *, text: bool = False) -> Iterator[Filter]:
+def filters(workload: MatchingWorkload, count: int, *, text: bool = False) -> Iterator[Filter]:
     """The first `count` filters; `text=False` leaves their texts empty, which is faster."""
     return islice((f for block in workload.blocks(text=text) for f in block), count)
 
 
-def texts(workload: Workload, count: int) -> Iterator[str]:
+def texts(workload: MatchingWorkload, count: int) -> Iterator[str]:
     """The texts of the first `count` filters."""
     return (f.text for f in filters(workload, count, text=True))
 
 
-def attributes(workload: Workload, count: int, *, start: int = 0) -> list[dict[str, Any]]:
+def attributes(workload: MatchingWorkload, count: int, *, start: int = 0) -> list[dict[str, Any]]:
     """The attributes of `count` events, from the `start`-th."""
     found: list[dict[str, Any]] = []
     first, skip = divmod(start, EVENTS_IN_BLOCK)
@@ -71,7 +71,7 @@ def attributes(workload: Workload, count: int, *, start: int = 0) -> list[dict[s
     return found[skip : skip + count]
 
 
-def events(workload: Workload, count: int, *, start: int = 0) -> list[Event]:
+def events(workload: MatchingWorkload, count: int, *, start: int = 0) -> list[Event]:
     """`count` events, from the `start`-th; `topic` and `type` of W4 become the event's own."""
     made = []
     for number, row in enumerate(attributes(workload, count, start=start), start):
@@ -80,7 +80,7 @@ def events(workload: Workload, count: int, *, start: int = 0) -> list[Event]:
     return made
 
 
-def columns(workload: Workload, count: int, *, start: int = 0) -> dict[str, list[Any]]:
+def columns(workload: MatchingWorkload, count: int, *, start: int = 0) -> dict[str, list[Any]]:
     """The same events as columns: dotted names to values, None where absent."""
     made: dict[str, list[Any]] = {}
     for number, event in enumerate(events(workload, count, start=start)):
@@ -94,7 +94,7 @@ def columns(workload: Workload, count: int, *, start: int = 0) -> dict[str, list
     return made
 
 
-def record_batch(workload: Workload, count: int, *, start: int = 0) -> Any:
+def record_batch(workload: MatchingWorkload, count: int, *, start: int = 0) -> Any:
     """The same events as an Arrow record batch."""
     import pyarrow as pa
 
@@ -113,7 +113,7 @@ def conjunction(constraints: list[Constraint]) -> Conjunction:
     return Conjunction(tuple(sorted(constraints, key=lambda c: c.attribute)))
 
 
-class Rectangles:
+class RectangleWorkload:
     """W1."""
 
     name = "W1"
@@ -213,14 +213,14 @@ class Equalities:
         return market_events(generator("W2 events", block))
 
 
-def workload(name: str) -> Workload:
+def workload(name: str) -> MatchingWorkload:
     """The workload of that name."""
     from tidings_bench.mixed import Hot, Mixed, Shared, Unseen
 
-    known: dict[str, Workload] = {
+    known: dict[str, MatchingWorkload] = {
         w.name: w
         for w in (
-            Rectangles(), Market(), Market("W2s", ranges=False), Equalities(),
+            RectangleWorkload(), Market(), Market("W2s", ranges=False), Equalities(),
             Mixed(), Hot(), Shared(), Unseen(),
         )
     }  # fmt: skip
@@ -230,8 +230,8 @@ def workload(name: str) -> Workload:
 
 
 __all__ = [
+    "MatchingWorkload",
     "Spec",
-    "Workload",
     "attributes",
     "columns",
     "events",

@@ -11,7 +11,7 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from tidings.errors import InputError, TidingsError
 from tidings_bench import joins, pipeline
-from tidings_bench.joins import Engine
+from tidings_bench.joins import JoinEngine
 
 pytestmark = pytest.mark.spark
 
@@ -52,7 +52,7 @@ def by_hand(made: Any, areas: Any) -> int:
 
 
 def test_engines_that_do_not_agree_end_the_benchmark() -> None:
-    right, wrong = Engine("tidings, lists", lambda: (3, 2, 1)), Engine("wrong", lambda: (3, 2, 0))
+    right, wrong = JoinEngine("tidings, lists", lambda: (3, 2, 1)), JoinEngine("wrong", lambda: (3, 2, 0))
     with pytest.raises(TidingsError, match="do not agree"):
         list(pipeline.compared("boxes", 1, [right], [wrong], 1))
 

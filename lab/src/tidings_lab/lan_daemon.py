@@ -31,7 +31,7 @@ GROUP = "239.255.42.42:7600"
 INTERFACE = "127.0.0.1"
 
 
-class _Listener(asyncio.DatagramProtocol):
+class _LanListener(asyncio.DatagramProtocol):
     """Hears the multicast group, and hands on what others said there."""
 
     def __init__(self, datagrams: PeerDatagrams, name: str) -> None:
@@ -92,7 +92,7 @@ class LanBroker(PeerBroker):
         datagrams.speak_on(self._interface)
         loop = asyncio.get_running_loop()
         self._heard, _ = await loop.create_datagram_endpoint(
-            lambda: _Listener(datagrams, name), sock=listening
+            lambda: _LanListener(datagrams, name), sock=listening
         )
 
     def _stop(self, driver: Any) -> None:

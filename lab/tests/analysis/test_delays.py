@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tidings_lab.analysis.delays import Logistic, Measured
+from tidings_lab.analysis.delays import Logistic, MeasuredDelay
 
 
 @pytest.mark.parametrize("rate", [0.1, 0.97, 1.5])
@@ -29,14 +29,14 @@ def test_the_settling_time_leaves_one_in_n() -> None:
 
 def test_drawn_delays_have_the_cdf() -> None:
     flood = Logistic(50, 0.5)
-    drawn = Measured(flood.draw(100_000, np.random.default_rng(1)))
+    drawn = MeasuredDelay(flood.draw(100_000, np.random.default_rng(1)))
     t = np.linspace(0, 40, 100)
     assert np.abs(drawn.cdf(t) - flood.cdf(t)).max() < 0.01
     assert drawn.mean == pytest.approx(flood.mean, rel=0.01)
 
 
 def test_measured_delays_are_a_step_function() -> None:
-    seen = Measured([3.0, 1.0, 1.0, 0.0])
+    seen = MeasuredDelay([3.0, 1.0, 1.0, 0.0])
     assert list(seen.cdf([-1, 0, 0.5, 1, 3, 9])) == [0, 0.25, 0.25, 0.75, 1, 1]
     assert (seen.mean, seen.longest) == (1.25, 3.0)
     assert set(seen.draw(50, np.random.default_rng(1))) <= {0.0, 1.0, 3.0}
@@ -45,7 +45,7 @@ def test_measured_delays_are_a_step_function() -> None:
 @pytest.mark.parametrize("delays", [[], [-1.0], [math.inf], [math.nan]])
 def test_delays_that_are_none_are_refused(delays: list[float]) -> None:
     with pytest.raises(ValueError, match="delays"):
-        Measured(delays)
+        MeasuredDelay(delays)
 
 
 @pytest.mark.parametrize(("brokers", "rate"), [(1, 1.0), (10, 0.0), (10, -1.0), (10, math.nan)])

@@ -7,7 +7,7 @@ import math
 import numpy as np
 import pytest
 
-from tidings_lab.analysis.delays import Logistic, Measured
+from tidings_lab.analysis.delays import Logistic, MeasuredDelay
 from tidings_lab.analysis.fit import fit_rate, fit_rate_to_curve, goodness
 
 
@@ -19,7 +19,7 @@ def test_the_rate_of_a_drawn_flood_is_found() -> None:
 def test_delays_and_their_curve_give_the_same_rate() -> None:
     delays = [0.0, 1.0, 2.5, 2.5, 7.0]
     times = sorted({0.0, *delays})
-    reached = [float(Measured(delays).cdf(t)) for t in times]
+    reached = [float(MeasuredDelay(delays).cdf(t)) for t in times]
     assert fit_rate_to_curve(times, reached, 5) == pytest.approx(fit_rate(delays, 5))
     assert fit_rate(delays, 5) == pytest.approx(math.log(5) / 2.6)
 

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidings_lab.analysis.delays import Logistic, Measured
+from tidings_lab.analysis.delays import Logistic, MeasuredDelay
 from tidings_lab.analysis.probability import (
     brokers_reachable,
     interval_needed,
@@ -25,7 +25,7 @@ seconds = st.floats(0, 50)
 
 def test_fixed_delays_by_hand() -> None:
     """3 s to be known, 2 s to arrive: of 10 s, the first 3 and the last 2 are lost."""
-    three, two = Measured([3.0]), Measured([2.0])
+    three, two = MeasuredDelay([3.0]), MeasuredDelay([2.0])
     assert volatile_exact(10, three, two) == pytest.approx(0.5, abs=1e-3)
     assert volatile_from_pairs(10, [(3.0, 2.0)]) == pytest.approx(0.5)
     assert volatile_from_means(10, 3, 2) == pytest.approx(0.5)
@@ -43,7 +43,9 @@ def test_fixed_delays_by_hand() -> None:
 def test_exact_is_the_mean_over_all_pairs(known: list[float], arrival: list[float], t_on: float) -> None:
     every_pair = [(a, b) for a in known for b in arrival]
     oracle = volatile_from_pairs(t_on, every_pair)
-    assert volatile_exact(t_on, Measured(known), Measured(arrival)) == pytest.approx(oracle, abs=2e-3)
+    assert volatile_exact(t_on, MeasuredDelay(known), MeasuredDelay(arrival)) == pytest.approx(
+        oracle, abs=2e-3
+    )
 
 
 @settings(deadline=None, max_examples=15)

@@ -8,7 +8,7 @@ from tidings.protocol.inputs import Received
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.routing.covering import SubscriptionForwarding
 from tidings.simulation.faults import PARTITION_ONE_WAY, Incident
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings_lab.recovery.epidemic.base import Epidemic
 from tidings_lab.recovery.epidemic.settings import EpidemicSettings
 from tidings_lab.systems.epidemic import STYLES
@@ -19,7 +19,7 @@ SOON = 0.08  # seconds: an event has crossed a few links, and nobody has noticed
 
 
 class Epidemics(Stage):
-    def __init__(self, overlay: Overlay, style: str, *, seed: int = 1, **knobs: Any) -> None:
+    def __init__(self, overlay: OverlayGraph, style: str, *, seed: int = 1, **knobs: Any) -> None:
         self.style = style
         self.settings = EpidemicSettings(style=style, **knobs)
         self.handled: list[tuple[str, str, Any]] = []  # broker, sender, message

@@ -19,7 +19,7 @@ from tidings.protocol.node import Node
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.slots import Delivery
 from tidings.simulation.simulator import Simulation, SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 
 
 class Want(Message, frozen=True):
@@ -59,7 +59,7 @@ class Stage:
     """Nodes, links and what happens on them."""
 
     def __init__(
-        self, overlay: Overlay, compose: Callable[[str, tuple[str, ...]], dict[str, Any]], seed: int = 1
+        self, overlay: OverlayGraph, compose: Callable[[str, tuple[str, ...]], dict[str, Any]], seed: int = 1
     ) -> None:
         self.simulation = Simulation(seed, SimulationSettings(check=True))
         self.ears: dict[str, Ear] = {}

@@ -10,7 +10,7 @@ import pytest
 from tidings.simulation.topology import line, star
 from tidings_lab.studies._recovery import measured, pair_hops, pairs_floor
 from tidings_lab.studies.recovery import REACH, STYLES
-from tidings_lab.studies.study import Setting, find_study
+from tidings_lab.studies.study import StudySetting, find_study
 
 SMALL: dict[str, Any] = {
     "brokers": 20, "patterns": 8, "per_event": 2, "events": 200, "rate": 25.0, "publishers": 2, "calm": 6.0,
@@ -72,6 +72,6 @@ def test_cos_3_push_at_a_hundred_brokers_delivers_a_quarter_more_over_ten_seeds(
 
 @pytest.mark.soak
 def test_the_study_answers_every_claim() -> None:
-    claims = find_study("recovery").run(Setting(quick=True)).claims
+    claims = find_study("recovery").run(StudySetting(quick=True)).claims
     assert {f"COS-11.{number}" for number in range(1, 9)} <= {claim.id for claim in claims}
     assert all(claim.ours is not None for claim in claims)

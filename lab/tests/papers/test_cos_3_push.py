@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from tidings.errors import SettingsError
 from tidings.model.event import make_event
 from tidings.protocol.messages import Envelope
-from tidings.simulation.topology import Overlay, line
+from tidings.simulation.topology import OverlayGraph, line
 from tidings.systems import Site, find_system
-from tidings_lab.recovery.epidemic.cache import Cache
+from tidings_lab.recovery.epidemic.cache import EventCache
 from tidings_lab.recovery.epidemic.pace import Pace
 from tidings_lab.recovery.epidemic.settings import EpidemicSettings
 from tidings_lab.recovery.epidemic.words import LazyAnnounce, Mark, PushOffer, PushWant, Recovered
@@ -40,7 +40,7 @@ def test_cos_3_what_was_missed_is_noticed_in_an_offer_and_asked_of_the_initiator
 
 
 def test_cos_3_who_does_not_want_the_pattern_asks_for_nothing() -> None:
-    overlay = Overlay(("S", "M", "A", "B"), (("S", "M"), ("M", "A"), ("A", "B")))
+    overlay = OverlayGraph(("S", "M", "A", "B"), (("S", "M"), ("M", "A"), ("A", "B")))
     stage = Epidemics(overlay, "push", forward=1.0)
     stage.wants(("B", "x > 0"))
     stage.publish("S", "e1", x=1)
@@ -98,8 +98,8 @@ def entry(number: int) -> tuple[Envelope, Mark]:
     return Envelope(event, "b0"), Mark("S", number, ((number % 3, number),))
 
 
-def filled(evicts: str, size: int, numbers: range, foreign: set[int] = frozenset()) -> Cache:  # type: ignore[assignment]
-    cache = Cache(size, evicts, Random(1))
+def filled(evicts: str, size: int, numbers: range, foreign: set[int] = frozenset()) -> EventCache:  # type: ignore[assignment]
+    cache = EventCache(size, evicts, Random(1))
     for number in numbers:
         envelope, mark = entry(number)
         cache.add(envelope, mark, [number % 3], float(number), is_foreign=number in foreign)
@@ -107,7 +107,7 @@ def filled(evicts: str, size: int, numbers: range, foreign: set[int] = frozenset
     return cache
 
 
-def numbers(cache: Cache) -> list[int]:
+def numbers(cache: EventCache) -> list[int]:
     return [held.mark.number for held in cache.all()]
 
 
@@ -132,7 +132,7 @@ def test_cos_8_any_may_go_so_that_copies_do_not_vanish_everywhere_at_once() -> N
     st.integers(1, 9),
 )
 def test_cos_8_the_indexes_of_the_cache_agree(evicts: str, added: list[int], size: int) -> None:
-    cache = Cache(size, evicts, Random(7))
+    cache = EventCache(size, evicts, Random(7))
     for number in added:
         envelope, mark = entry(number)
         cache.add(envelope, mark, [number % 3], 0.0, is_foreign=number % 2 == 0)

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.simulation.topology import line
-from tidings_lab.recovery.epidemic.marks import Counters, Losses, Received
+from tidings_lab.recovery.epidemic.marks import Counters, LostBuffer, ReceivedNumbers
 from tidings_lab.recovery.epidemic.words import HEADERS, Mark, read_mark, tags_of
 
 from ..papers._epidemic import Epidemics
@@ -20,8 +20,8 @@ def wanting(*patterns: int) -> Callable[[int], float | None]:
     return lambda pattern: 0.0 if pattern in patterns else None
 
 
-def losses_of(*patterns: int, most: int = 1000, give_up: int = 5) -> Losses:
-    return Losses(wanting(*patterns), most=most, give_up=give_up)
+def losses_of(*patterns: int, most: int = 1000, give_up: int = 5) -> LostBuffer:
+    return LostBuffer(wanting(*patterns), most=most, give_up=give_up)
 
 
 def test_cos_4_the_papers_example_is_s_a5_b4() -> None:
@@ -73,7 +73,7 @@ def test_cos_4_what_is_lost_is_exactly_what_is_missing_below_the_highest_counter
 
 def test_cos_4_who_stops_to_want_a_pattern_and_wants_it_again_has_lost_nothing_meanwhile() -> None:
     since: dict[int, float] = {A: 1.0}
-    losses = Losses(since.get, most=100, give_up=5)
+    losses = LostBuffer(since.get, most=100, give_up=5)
     losses.see("S", [(A, 1)])
     losses.see("S", [(A, 3)])
     assert losses.count == 1
@@ -137,7 +137,7 @@ def test_cos_4_headers_of_strangers_are_no_marks() -> None:
 
 
 def test_received_remembers_a_window_and_takes_everything_below_it_for_received() -> None:
-    received = Received(window=3)
+    received = ReceivedNumbers(window=3)
     assert [received.add(("S", n)) for n in (1, 2, 2, 9)] == [True, True, False, True]
     assert ("S", 5) not in received
     for number in range(10, 20):

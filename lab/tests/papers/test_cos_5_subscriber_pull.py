@@ -6,7 +6,7 @@ import pytest
 
 from tidings.protocol.inputs import Received
 from tidings.protocol.routing.seen import Forward
-from tidings.simulation.topology import Overlay, line, star
+from tidings.simulation.topology import OverlayGraph, line, star
 from tidings_lab.recovery.epidemic.words import PatternPull, Recovered, SourcePull
 
 from ..papers._epidemic import Epidemics
@@ -69,7 +69,7 @@ def test_cos_5_with_the_cache_on_the_route_the_first_holder_answers_and_the_dige
 
 def test_cos_5_an_event_lost_under_one_pattern_is_given_by_a_subscriber_of_another() -> None:
     """S:Pa-5 and S:Pb-4 are one event; who holds it under Pb knows its counter for Pa."""
-    overlay = Overlay(("S", "M", "A", "B", "C"), (("S", "M"), ("M", "A"), ("M", "B"), ("B", "C")))
+    overlay = OverlayGraph(("S", "M", "A", "B", "C"), (("S", "M"), ("M", "A"), ("M", "B"), ("B", "C")))
     stage = Epidemics(overlay, "subscriber pull", caches="interest")
     stage.wants(("A", "a = 1"), ("B", "b = 1"), ("C", "a = 1"))
     stage.publish("S", "e1", a=1)
@@ -148,7 +148,7 @@ def test_a_digest_is_a_bloom_filter_where_that_is_smaller(style: str) -> None:
 
 def test_what_comes_back_first_and_over_the_link_later_is_sent_on_and_told_once() -> None:
     """A slow link is no loss: those behind it still wait for the copy."""
-    overlay = Overlay(("S", "M", "A", "B", "C"), (("S", "M"), ("M", "A"), ("A", "B"), ("M", "C")))
+    overlay = OverlayGraph(("S", "M", "A", "B", "C"), (("S", "M"), ("M", "A"), ("A", "B"), ("M", "C")))
     stage = Epidemics(overlay, "subscriber pull")
     stage.wants(("A", "x > 0"), ("B", "x > 0"), ("C", "x > 0"))
     stage.publish("S", "e1", x=1)

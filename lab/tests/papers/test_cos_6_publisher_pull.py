@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.simulation.topology import Overlay, line
+from tidings.simulation.topology import OverlayGraph, line
 from tidings_lab.recovery.epidemic.words import PatternPull, Recovered, SourcePull
 
 from ..papers._epidemic import Epidemics
@@ -67,7 +67,7 @@ def test_cos_6_of_a_digest_only_what_was_not_answered_goes_on() -> None:
 
 
 def test_cos_7_the_chance_decides_which_way_a_round_goes() -> None:
-    overlay = Overlay(("S", "M", "A", "B"), (("S", "M"), ("M", "A"), ("M", "B")))
+    overlay = OverlayGraph(("S", "M", "A", "B"), (("S", "M"), ("M", "A"), ("M", "B")))
     for by_source, kind in ((0.0, PatternPull), (1.0, SourcePull)):
         stage = Epidemics(overlay, "combined pull", by_source=by_source, caches="interest")
         stage.wants(("A", "x > 0"), ("B", "x > 0"))

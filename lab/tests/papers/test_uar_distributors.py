@@ -9,7 +9,7 @@ import pytest
 
 from tidings.history.check import check
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, mesh
+from tidings.simulation.topology import OverlayGraph, mesh
 from tidings.simulation.world import World
 from tidings_lab.studies import distributors as study
 
@@ -202,7 +202,7 @@ def levels() -> World:
     """Three distributors agree; under them two of a lower level, and one under those."""
     links = [("d0", "d1"), ("d0", "d2"), ("d1", "d2")]
     links += [("d0", "e0"), ("d1", "e0"), ("d1", "e1"), ("d2", "e1"), ("e0", "f0"), ("e1", "f0")]
-    overlay = Overlay(("d0", "d1", "d2", "e0", "e1", "f0"), tuple(links))
+    overlay = OverlayGraph(("d0", "d1", "d2", "e0", "e1", "f0"), tuple(links))
     above = {"e0": ["d0", "d1"], "e1": ["d1", "d2"], "f0": ["e0", "e1"]}
     world = World("uarc", overlay, settings=SimulationSettings(check=True), options={"above": above})
     world.simulation.plan_rough()

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import Counter
 from random import Random
 
-from tidings.simulation.topology import Overlay, broker_names, random_tree
+from tidings.simulation.topology import OverlayGraph, broker_names, random_tree
 from tidings.testing.trial import Trial
 from tidings_lab.overlay.prefix_state import between, id_of
-from tidings_lab.simulation.rendezvous import Ring
+from tidings_lab.simulation.rendezvous import RendezvousNetwork
 
 from ..simulation._trees import Forest
 
 
 def test_vir2_7_there_is_one_spanning_tree_for_each_type_rooted_at_the_hash_of_its_name() -> None:
-    ring = Ring("hermes", 80)
+    ring = RendezvousNetwork("hermes", 80)
     ring.subscribe(60, groups=6)
     forest = Forest(ring)
     assert forest.names() == [f"type:T{number}" for number in range(6)]
@@ -24,7 +24,7 @@ def test_vir2_7_there_is_one_spanning_tree_for_each_type_rooted_at_the_hash_of_i
 
 
 def test_vir2_7_one_copy_of_each_subscription_is_held_at_the_broker_of_its_type_and_none_elsewhere() -> None:
-    ring = Ring("hermes", 80)
+    ring = RendezvousNetwork("hermes", 80)
     ring.subscribe(60, groups=6)
     held: Counter[str] = Counter()
     holders = set()
@@ -45,7 +45,7 @@ def test_vir2_7_siena_keeps_several_copies_where_hermes_keeps_one() -> None:
     brokers = broker_names(20)
     wanted = [(f"c{k}", rng.choice(brokers), f"type IS A 'T{k % 4}' AND x = {k}") for k in range(30)]
     copies = {}
-    for system, overlay in (("siena", random_tree(20, rng, 4)), ("hermes", Overlay(brokers, ()))):
+    for system, overlay in (("siena", random_tree(20, rng, 4)), ("hermes", OverlayGraph(brokers, ()))):
         trial = Trial(system, overlay)
         trial.settle()
         for client, broker, filter in wanted:
@@ -63,7 +63,7 @@ def test_vir2_7_siena_keeps_several_copies_where_hermes_keeps_one() -> None:
 
 def test_vir2_7_who_wants_a_type_hears_of_its_subtypes_and_not_of_its_supertype() -> None:
     for system in ("hermes", "hermes-path"):
-        trial = Trial(system, Overlay(broker_names(12), ()))
+        trial = Trial(system, OverlayGraph(broker_names(12), ()))
         trial.settle()
         for client, broker, name in (("a", "b1", "Event"), ("b", "b2", "Quote"), ("c", "b3", "Tick")):
             trial.client(client, broker)
@@ -83,7 +83,7 @@ def test_vir2_7_who_wants_a_type_hears_of_its_subtypes_and_not_of_its_supertype(
 def test_vir2_7_filters_on_the_path_save_messages_and_deliver_the_same() -> None:
     descents = {}
     for system in ("hermes", "hermes-path"):
-        ring = Ring(system, 60, seed=2)
+        ring = RendezvousNetwork(system, 60, seed=2)
         ring.subscribe(40, groups=2)
         told = ring.publish(40)
         assert told.is_exact

@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import pytest
 
-from tidings_lab.simulation.rendezvous import Ring
+from tidings_lab.simulation.rendezvous import RendezvousNetwork
 
 from ..simulation._trees import Forest
 
 
 @pytest.mark.parametrize("count", [20, 100, 300])
 def test_vir2_7_nineteen_routes_of_twenty_keep_to_the_bound_and_all_end_at_the_nearest_id(count: int) -> None:
-    routes = Ring("scribe", count).routes(1000)
+    routes = RendezvousNetwork("scribe", count).routes(1000)
     assert routes.wrong == 0
     assert routes.within >= 0.95, (routes.bound, routes.mean)
     assert routes.mean > 0.5
@@ -19,13 +19,13 @@ def test_vir2_7_nineteen_routes_of_twenty_keep_to_the_bound_and_all_end_at_the_n
 
 @pytest.mark.parametrize("bits", [1, 2])
 def test_vir2_7_the_bound_holds_for_other_digits(bits: int) -> None:
-    routes = Ring("scribe", 200, overlay={"digit_bits": bits}).routes(1000)
+    routes = RendezvousNetwork("scribe", 200, overlay={"digit_bits": bits}).routes(1000)
     assert routes.wrong == 0
     assert routes.within >= 0.95, (routes.bound, routes.mean)
 
 
 def test_vir2_7_all_routes_end_at_the_nearest_id_after_a_fifth_of_the_nodes_vanished() -> None:
-    ring = Ring("scribe", 100, calm=False)
+    ring = RendezvousNetwork("scribe", 100, calm=False)
     ring.vanish(0.2)
     broken = ring.routes(500)
     assert broken.wrong > 25, "else nothing was to be mended"
@@ -36,7 +36,7 @@ def test_vir2_7_all_routes_end_at_the_nearest_id_after_a_fifth_of_the_nodes_vani
 
 
 def test_vir2_7_a_tree_spans_subscribers_and_the_nodes_on_their_ways_to_the_root_and_nobody_else() -> None:
-    ring = Ring("scribe", 150)
+    ring = RendezvousNetwork("scribe", 150)
     ring.subscribe(60, groups=8)
     forest = Forest(ring)
     assert len(forest.names()) == 8
@@ -53,7 +53,7 @@ def test_vir2_7_a_tree_spans_subscribers_and_the_nodes_on_their_ways_to_the_root
 
 
 def test_vir2_7_an_event_climbs_to_the_root_and_crosses_each_edge_of_the_tree_once() -> None:
-    ring = Ring("scribe", 150)
+    ring = RendezvousNetwork("scribe", 150)
     ring.subscribe(60, groups=1)
     forest = Forest(ring)
     (key,) = forest.names()
@@ -65,7 +65,7 @@ def test_vir2_7_an_event_climbs_to_the_root_and_crosses_each_edge_of_the_tree_on
 
 
 def test_vir2_7_when_everybody_leaves_no_tree_is_left() -> None:
-    ring = Ring("scribe", 60)
+    ring = RendezvousNetwork("scribe", 60)
     ring.subscribe(40, groups=5)
     assert Forest(ring).names()
     for client in ring.filters:

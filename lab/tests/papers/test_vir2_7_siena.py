@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from tidings.simulation.topology import Overlay, line
+from tidings.simulation.topology import OverlayGraph, line
 from tidings.testing.trial import Trial, everybody_leaves, random_trial
 
-Y_TREE = Overlay(("b0", "b1", "b2", "b3"), (("b0", "b1"), ("b1", "b2"), ("b1", "b3")))
+Y_TREE = OverlayGraph(("b0", "b1", "b2", "b3"), (("b0", "b1"), ("b1", "b2"), ("b1", "b3")))
 
 
 def test_vir2_7_siena_covered_subscriptions_stay_at_home() -> None:

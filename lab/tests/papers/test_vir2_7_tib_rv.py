@@ -12,7 +12,7 @@ from tidings.language import parse_filter
 from tidings.protocol.inputs import Received
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, broker_names
+from tidings.simulation.topology import OverlayGraph, broker_names
 from tidings.simulation.world import World
 from tidings_lab.lans import Lan, lan_of
 from tidings_lab.routing.subjects import covers_subject, subjects_of
@@ -24,7 +24,7 @@ class Offices:
     """Networks of three hosts, and a client at each host."""
 
     def __init__(self, **options: Any) -> None:
-        overlay = Overlay(broker_names(3 * LANS), ())
+        overlay = OverlayGraph(broker_names(3 * LANS), ())
         self.world = World(
             "tib-rv", overlay, options={"lan_size": 3, **options}, settings=SimulationSettings(check=True)
         )

@@ -11,7 +11,7 @@ import math
 import numpy as np
 import pytest
 
-from tidings_lab.analysis.delays import Logistic, Measured
+from tidings_lab.analysis.delays import Logistic, MeasuredDelay
 from tidings_lab.analysis.probability import (
     persistent,
     persistent_exact,
@@ -100,7 +100,7 @@ def test_vir3_5_e_v3_measured_curves_on_random_trees() -> None:
     """One second a hop: the errata's mean D_s + D_n of 13.17 s, and the error it states."""
     rng = np.random.default_rng(7)
     hops = np.concatenate([hops_of_a_random_tree(100, rng) for _ in range(200)])
-    seen = Measured(hops)
+    seen = MeasuredDelay(hops)
     assert 2 * seen.mean == pytest.approx(13.17, abs=0.15)
     for t_on, errata in ((50, 0.7366), (150, 0.9122)):
         drawn = drawn_probability(t_on, seen, seen, rng)

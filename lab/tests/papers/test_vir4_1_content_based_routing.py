@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.testing.trial import Trial
 
 W = "a BETWEEN 6 AND 9 AND b BETWEEN 1 AND 3"
 Y = "a BETWEEN 1 AND 4 AND b BETWEEN 5 AND 9"
 INSIDE_W = "a BETWEEN 7 AND 8 AND b BETWEEN 1 AND 2"
-FIGURE = Overlay(
+FIGURE = OverlayGraph(
     ("b0", "b1", "b2", "b3", "b4"), (("b0", "b1"), ("b0", "b2"), ("b1", "b3"), ("b2", "b4"))
 )  # fmt: skip
 

@@ -13,9 +13,9 @@ from hypothesis import strategies as st
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
 from tidings.protocol.overlay import choosing
-from tidings.protocol.overlay.choosing import Hop, Offer
+from tidings.protocol.overlay.choosing import Hop, LinkOffer
 from tidings.protocol.overlay.measures import ExactMeasure, SampledMeasure, associativity, weight
-from tidings.simulation.topology import Overlay, minimal_subtree, random_tree
+from tidings.simulation.topology import OverlayGraph, minimal_subtree, random_tree
 from tidings.simulation.workloads import Rectangles
 from tidings_lab.overlay.spanning import heaviest_tree
 
@@ -104,9 +104,9 @@ def test_vir4_3_no_tree_is_heavier_than_the_heaviest(seed: int) -> None:
         return sum(weights[frozenset(link)] for link in links)  # type: ignore[attr-defined]
 
     found = heaviest_tree(names, lambda a, b: weights[frozenset((a, b))])
-    assert Overlay(names, tuple(found)).is_tree
+    assert OverlayGraph(names, tuple(found)).is_tree
     every = itertools.combinations(itertools.combinations(names, 2), 4)
-    most = max(heavy(links) for links in every if Overlay(names, links).is_tree)
+    most = max(heavy(links) for links in every if OverlayGraph(names, links).is_tree)
     assert heavy(found) == pytest.approx(most)
 
 
@@ -142,11 +142,11 @@ def test_vir4_5_a_request_goes_only_where_there_may_be_more() -> None:
 
 def test_vir4_5_the_best_offer_is_kept_whole() -> None:
     """E-V9.5: the printed code pairs the best value with the zone and the path of the last reply."""
-    good = Offer(0.7, b"z7", 3, tuple(path(0.1, 0.2)), "here")
-    last = Offer(0.5, b"z6", 9, tuple(path(0.3)))
+    good = LinkOffer(0.7, b"z7", 3, tuple(path(0.1, 0.2)), "here")
+    last = LinkOffer(0.5, b"z6", 9, tuple(path(0.3)))
     assert choosing.best([good, None, last]) is good
     assert choosing.best([None]) is None
-    one, other = Offer(0.5, b"", 1, (Hop("b1"),)), Offer(0.5, b"", 1, (Hop("b2"),))
+    one, other = LinkOffer(0.5, b"", 1, (Hop("b1"),)), LinkOffer(0.5, b"", 1, (Hop("b2"),))
     assert choosing.best([other, one]) is one  # of equals, by name
 
 
@@ -195,7 +195,7 @@ def test_hops_saved_is_what_counting_on_the_tree_says(seed: int) -> None:
     wanted = {b: measure.of(boxes(rng, 1, 0.6)) for b in tree.brokers}
 
     def counted(links: tuple[tuple[str, str], ...]) -> float:
-        overlay = Overlay(tree.brokers, links)
+        overlay = OverlayGraph(tree.brokers, links)
         hops = 0
         for point in range(64):
             takers = [b for b, bits in wanted.items() if bits >> point & 1]
@@ -212,7 +212,7 @@ def test_hops_saved_is_what_counting_on_the_tree_says(seed: int) -> None:
     assert choosing.hops_saved(measure, hops, cut) == pytest.approx(counted(tree.links) - counted(after))
 
 
-def _a_way(tree: Overlay, rng: Random) -> list[str]:
+def _a_way(tree: OverlayGraph, rng: Random) -> list[str]:
     """Between two brokers of the tree."""
     ends = rng.sample(tree.brokers, 2)
     edges = minimal_subtree(tree, ends)
@@ -228,7 +228,9 @@ def _is_edge(edges: set[tuple[str, str]], a: str, b: str) -> bool:
     return (a, b) in edges or (b, a) in edges
 
 
-def _hanging(tree: Overlay, wanted: dict[str, int], way: list[str], k: int, measure: SampledMeasure) -> Hop:
+def _hanging(
+    tree: OverlayGraph, wanted: dict[str, int], way: list[str], k: int, measure: SampledMeasure
+) -> Hop:
     found, bits = [way[k]], 0
     for broker in found:
         found += [b for b in tree.neighbours()[broker] if b not in found and b not in way]
@@ -260,7 +262,7 @@ def test_diffusion_slows_when_the_mean_way_of_the_whole_tree_is_longer(seed: int
     tenths = {frozenset((a, b)): rng.randint(1, 9) for a in tree.brokers for b in tree.brokers if a != b}
 
     def ways(links: tuple[tuple[str, str], ...]) -> int:
-        overlay = Overlay(tree.brokers, links)
+        overlay = OverlayGraph(tree.brokers, links)
         pairs = [(a, b) for a in tree.brokers for b in tree.brokers if a < b]
         return sum(tenths[frozenset(link)] for pair in pairs for link in minimal_subtree(overlay, list(pair)))
 

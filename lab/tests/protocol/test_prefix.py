@@ -10,20 +10,27 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.errors import SettingsError
-from tidings.protocol.effects import Channel, Connect, Disconnect, Probe
+from tidings.protocol.effects import Channel, CloseLink, OpenLink, ProbePeer
 from tidings.protocol.inputs import Joined, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Ports, Routing
 from tidings.store.memory import MemoryStore
 from tidings_lab.overlay.prefix import PrefixOverlay, PrefixSettings
-from tidings_lab.overlay.prefix_state import RING, Known, between, id_of
-from tidings_lab.overlay.prefix_words import Admit, CellAsk, Depart, Doubt, Greet, Seek
+from tidings_lab.overlay.prefix_state import RING, PrefixTables, between, id_of
+from tidings_lab.overlay.prefix_words import (
+    CellRequest,
+    PrefixHello,
+    PrefixJoin,
+    PrefixJoinReply,
+    PrefixLeave,
+    PrefixSuspicion,
+)
 
 NAMES = st.lists(st.integers(0, 500).map(lambda n: f"n{n}"), max_size=60, unique=True)
 
 
-def known_with(names: list[str], **sizes: int) -> Known:
-    known = Known("me", **sizes)
+def known_with(names: list[str], **sizes: int) -> PrefixTables:
+    known = PrefixTables("me", **sizes)
     for name in names:
         known.add(name, f"at {name}")
         known.check()
@@ -78,7 +85,7 @@ def test_who_knows_everybody_leads_to_the_nearest(names: list[str], key: str) ->
 
 
 def test_the_neighbourhood_are_the_nearest_that_were_measured() -> None:
-    known = Known("me", near=3)
+    known = PrefixTables("me", near=3)
     for number, seconds in enumerate([5.0, 1.0, 4.0, 2.0, 3.0]):
         known.measured(f"n{number}", "", seconds)
     assert known.near == {"n1": 1.0, "n3": 2.0, "n4": 3.0}
@@ -130,13 +137,13 @@ class Alone:
 
 
 def asked(sent: list[tuple[str, Message]]) -> set[str]:
-    return {to for to, message in sent if isinstance(message, Greet) and message.answer}
+    return {to for to, message in sent if isinstance(message, PrefixHello) and message.answer}
 
 
 def test_a_newcomer_asks_its_contacts_in_turn_until_it_is_admitted_and_greets_whom_it_takes_in() -> None:
     alone = Alone()
     assert [to for to, _ in alone.wait(1.2)] == ["b", "a", "b"]
-    sent = alone.hear("b", Admit((("b", ""), ("c", ""), ("d", ""))))
+    sent = alone.hear("b", PrefixJoinReply((("b", ""), ("c", ""), ("d", ""))))
     assert asked(sent) == {"b", "c", "d"}
     assert set(alone.overlay.peers()) == {"b", "c", "d"}
     assert alone.routing.changes == 1
@@ -144,67 +151,67 @@ def test_a_newcomer_asks_its_contacts_in_turn_until_it_is_admitted_and_greets_wh
 
 def test_a_request_for_a_place_goes_on_to_the_nearest_and_ends_there() -> None:
     alone = Alone()
-    alone.hear("a", Greet())
-    alone.hear("b", Greet())
+    alone.hear("a", PrefixHello())
+    alone.hear("b", PrefixHello())
     ids = {name: id_of(name) for name in ("a", "b", "me")}
     for number in range(50):
         newcomer = f"x{number}"
         nearest = min(ids, key=lambda name: between(ids[name], id_of(newcomer)))
         fresh = Alone()
-        fresh.hear("a", Greet())
-        fresh.hear("b", Greet())
-        ((to, message),) = fresh.hear("a", Seek((newcomer, "there")))
+        fresh.hear("a", PrefixHello())
+        fresh.hear("b", PrefixHello())
+        ((to, message),) = fresh.hear("a", PrefixJoin((newcomer, "there")))
         if nearest == "me":
             assert to == newcomer
-            assert isinstance(message, Admit)
+            assert isinstance(message, PrefixJoinReply)
             assert dict(message.contacts).keys() == {"a", "b", "me"}
         else:
             assert to == nearest
-            assert isinstance(message, Seek)
+            assert isinstance(message, PrefixJoin)
             assert message.hops == 1
         assert newcomer in fresh.overlay.peers()
 
 
 def test_who_does_not_answer_is_asked_again_then_forgotten_and_its_leaves_are_told() -> None:
     alone = Alone(tries=3, answer_seconds=0.5)
-    alone.hear("a", Greet())
-    alone.hear("b", Greet())
+    alone.hear("a", PrefixHello())
+    alone.hear("b", PrefixHello())
     alone.overlay.doubted("a", 1.0)
-    assert [to for to, message in alone.take() if isinstance(message, Greet)] == ["a"]
+    assert [to for to, message in alone.take() if isinstance(message, PrefixHello)] == ["a"]
     sent = alone.wait(2.0)
-    assert sum(to == "a" and isinstance(message, Greet) for to, message in sent) == 2
+    assert sum(to == "a" and isinstance(message, PrefixHello) for to, message in sent) == 2
     assert "a" in alone.overlay.peers()
     sent = alone.wait(2.6)
-    assert ("b", Doubt("a")) in sent
+    assert ("b", PrefixSuspicion("a")) in sent
     assert "a" not in alone.overlay.peers()
-    alone.hear("b", Greet((("a", ""),)), 3.0)
+    alone.hear("b", PrefixHello((("a", ""),)), 3.0)
     assert "a" not in alone.overlay.peers(), "hearsay does not bring it back"
-    alone.hear("a", Greet(), 3.0)
+    alone.hear("a", PrefixHello(), 3.0)
     assert "a" in alone.overlay.peers(), "its own word does"
 
 
 def test_an_answer_in_time_is_enough_and_tells_the_leaves() -> None:
     alone = Alone()
-    alone.hear("a", Greet())
+    alone.hear("a", PrefixHello())
     alone.overlay.doubted("a", 1.0)
     alone.take()
-    alone.hear("a", Greet((("c", ""),)), 1.2)
+    alone.hear("a", PrefixHello((("c", ""),)), 1.2)
     assert {"a", "c"} <= set(alone.overlay.peers())
-    ((_, answer),) = [each for each in alone.hear("a", Greet(answer=True), 1.3) if each[0] == "a"]
-    assert isinstance(answer, Greet)
+    ((_, answer),) = [each for each in alone.hear("a", PrefixHello(answer=True), 1.3) if each[0] == "a"]
+    assert isinstance(answer, PrefixHello)
     assert not answer.answer
     assert dict(answer.contacts).keys() == {"a", "c"}
 
 
 def test_whoever_says_farewell_is_gone_at_once_and_whoever_is_parted_says_it() -> None:
     alone = Alone()
-    alone.hear("a", Greet())
-    alone.hear("b", Greet())
-    alone.hear("a", Depart((("c", ""),)))
+    alone.hear("a", PrefixHello())
+    alone.hear("b", PrefixHello())
+    alone.hear("a", PrefixLeave((("c", ""),)))
     assert set(alone.overlay.peers()) == {"b", "c"}
     alone.overlay.on_input(Parted("me"), 2.0)
-    assert {to for to, message in alone.take() if isinstance(message, Depart)} == {"b", "c"}
-    assert alone.hear("b", Greet(answer=True)) == []
+    assert {to for to, message in alone.take() if isinstance(message, PrefixLeave)} == {"b", "c"}
+    assert alone.hear("b", PrefixHello(answer=True)) == []
     assert alone.overlay.next_deadline() is None
 
 
@@ -212,13 +219,13 @@ def test_a_gap_in_the_table_is_filled_by_asking_another_of_the_row() -> None:
     names = [f"n{number}" for number in range(60)]
     alone = Alone(leaves=2)
     for name in names:
-        alone.hear(name, Greet())
+        alone.hear(name, PrefixHello())
     known = alone.overlay.known
     lost = next(name for name in known.table.values() if not known.is_leaf(name) and len(known.row(known.row_of(id_of(name)))) > 1)  # fmt: skip
     row = known.row_of(id_of(lost))
-    sent = alone.hear(lost, Depart())
-    ((to, message),) = [each for each in sent if isinstance(each[1], CellAsk)]
-    assert isinstance(message, CellAsk)
+    sent = alone.hear(lost, PrefixLeave())
+    ((to, message),) = [each for each in sent if isinstance(each[1], CellRequest)]
+    assert isinstance(message, CellRequest)
     assert to in known.row(row)
     assert known.cell_of(message.key) == known.cell_of(id_of(lost))
 
@@ -227,9 +234,9 @@ def test_the_nearer_of_two_takes_a_cell_of_the_table() -> None:
     me = id_of("me")
     far, near = [n for n in (f"x{k}" for k in range(400)) if id_of(n) >> 60 == (me >> 60) ^ 1][:2]
     alone = Alone(proximity=True, leaves=2)
-    alone.hear(far, Greet())
-    alone.hear(near, Greet())
-    assert {effect.peer for effect in alone.effects if isinstance(effect, Probe)} == {far, near}
+    alone.hear(far, PrefixHello())
+    alone.hear(near, PrefixHello())
+    assert {effect.peer for effect in alone.effects if isinstance(effect, ProbePeer)} == {far, near}
     alone.overlay.on_input(Probed(far, 0.2), 2.0)
     assert far in alone.overlay.known.table.values()
     alone.overlay.on_input(Probed(near, 0.1), 2.0)
@@ -242,18 +249,18 @@ def test_the_nearer_of_two_takes_a_cell_of_the_table() -> None:
 def test_over_links_the_first_word_asks_for_a_link_and_waits_for_it() -> None:
     alone = Alone(contacts=(), linked=True)
     alone.overlay.on_input(Joined("a"), 0.0)
-    assert alone.effects.pop() == Connect("a")
+    assert alone.effects.pop() == OpenLink("a")
     alone.overlay.on_input(LinkUp("a"), 0.0)
-    assert alone.take() == [("a", Seek(("me", "")))], "a newcomer asks where it is linked"
-    alone.hear("a", Admit((("a", ""), ("b", "at b"))))
-    assert Connect("b", "at b") in alone.effects
+    assert alone.take() == [("a", PrefixJoin(("me", "")))], "a newcomer asks where it is linked"
+    alone.hear("a", PrefixJoinReply((("a", ""), ("b", "at b"))))
+    assert OpenLink("b", "at b") in alone.effects
     assert "b" not in {to for to, _ in alone.take()}
     alone.overlay.on_input(LinkUp("b"), 1.1)
     assert asked(alone.take()) == {"b"}
     alone.overlay.on_input(LinkUp("a client"), 1.1)
     assert set(alone.overlay.links()) == {"a", "b"}
     alone.wait(30.0)
-    assert any(isinstance(effect, Disconnect) and effect.for_good for effect in alone.effects), (
+    assert any(isinstance(effect, CloseLink) and effect.for_good for effect in alone.effects), (
         "nobody answered"
     )
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.protocol.effects import Channel
-from tidings.testing.ports import Alone, envelope, filter_of
+from tidings.testing.ports import AloneStrategy, envelope, filter_of
 from tidings_lab.routing.direct import Hold, MatchAtTarget, MatchFirst, ToAccess, ToTarget
 
 WIDE, NARROW = "x > 0", "x > 5"
@@ -14,7 +14,7 @@ def hold(text: str, access: str, count: int = 1, *, spread: bool = False) -> Hol
 
 
 def test_match_first_tells_everybody_and_passes_on() -> None:
-    alone = Alone(MatchFirst())
+    alone = AloneStrategy(MatchFirst())
     alone.subscribe(WIDE)
     assert alone.take() == [(link, hold(WIDE, "me", spread=True)) for link in "abc"]
     alone.hear("a", hold(NARROW, "far", spread=True))
@@ -23,7 +23,7 @@ def test_match_first_tells_everybody_and_passes_on() -> None:
 
 
 def test_match_first_sends_one_copy_to_each_broker_with_a_taker() -> None:
-    alone = Alone(MatchFirst())
+    alone = AloneStrategy(MatchFirst())
     alone.subscribe(WIDE)
     for text in (WIDE, NARROW):
         alone.hear("a", hold(text, "far", spread=True))
@@ -43,14 +43,14 @@ def test_match_first_sends_one_copy_to_each_broker_with_a_taker() -> None:
 
 
 def test_holds_are_counted() -> None:
-    alone = Alone(MatchFirst())
+    alone = AloneStrategy(MatchFirst())
     for count, size in ((1, 1), (1, 1), (-1, 1), (-1, 0), (-1, 0), (1, 1)):
         alone.hear("a", hold(WIDE, "far", count, spread=True))
         assert alone.routing.table_size() == size
 
 
 def test_match_at_target_sends_filter_and_event_to_the_brokers_of_their_cells() -> None:
-    alone = Alone(MatchAtTarget())
+    alone = AloneStrategy(MatchAtTarget())
     alone.subscribe(WIDE, at=("t1", "t2"))
     assert alone.take() == [(target, hold(WIDE, "me")) for target in ("t1", "t2")]
     alone.publish(at=("t1",), x=1)
@@ -60,7 +60,7 @@ def test_match_at_target_sends_filter_and_event_to_the_brokers_of_their_cells() 
 
 
 def test_a_target_hands_out_to_takers_and_to_itself() -> None:
-    alone = Alone(MatchAtTarget(), name="t1")
+    alone = AloneStrategy(MatchAtTarget(), name="t1")
     alone.subscribe(WIDE, at=("t1",))
     alone.hear("far", hold(WIDE, "far"))
     alone.hear("origin", hold(WIDE, "origin"))

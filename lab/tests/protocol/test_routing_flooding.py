@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.protocol.inputs import Started
-from tidings.protocol.routing.seen import NUMBER, Forward, LastNumber, Numbering, Window
-from tidings.testing.ports import Alone, envelope
+from tidings.protocol.routing.seen import NUMBER, Forward, LastNumberFilter, Numbering, NumberWindow
+from tidings.testing.ports import AloneStrategy, envelope
 from tidings_lab.routing.flooding import Flooding
 
 
@@ -18,7 +18,7 @@ def numbered(origin: str, number: int) -> Forward:
 
 
 def test_our_own_event_goes_to_every_link_under_one_number() -> None:
-    alone = Alone(Flooding())
+    alone = AloneStrategy(Flooding())
     alone.publish(x=1)
     sent = alone.take()
     assert [link for link, _ in sent] == ["a", "b", "c"]
@@ -26,7 +26,7 @@ def test_our_own_event_goes_to_every_link_under_one_number() -> None:
 
 
 def test_what_arrives_goes_everywhere_but_back_and_only_once() -> None:
-    alone = Alone(Flooding())
+    alone = AloneStrategy(Flooding())
     alone.hear("b", numbered("far", 1))
     assert alone.to() == ["a", "c"]
     alone.hear("c", numbered("far", 1))
@@ -35,7 +35,7 @@ def test_what_arrives_goes_everywhere_but_back_and_only_once() -> None:
 
 
 def test_our_own_event_that_comes_round_is_dropped() -> None:
-    alone = Alone(Flooding())
+    alone = AloneStrategy(Flooding())
     alone.publish(x=1)
     (_, message), *_ = alone.take()
     alone.hear("b", message)
@@ -46,7 +46,7 @@ def test_our_own_event_that_comes_round_is_dropped() -> None:
 def test_a_restarted_broker_does_not_reuse_its_numbers() -> None:
     from tidings.availability.records import Loaded
 
-    alone = Alone(Flooding())
+    alone = AloneStrategy(Flooding())
     alone.publish(x=1)
     alone.routing.on_input(Started(Loaded(1, 1, [], {})), 1.0)
     alone.publish(x=2)
@@ -55,20 +55,20 @@ def test_a_restarted_broker_does_not_reuse_its_numbers() -> None:
 
 def test_the_last_number_takes_what_was_overtaken_for_old_and_the_window_does_not() -> None:
     for fifo, passed in ((True, [2]), (False, [2, 1])):
-        alone = Alone(Flooding(fifo=fifo))
+        alone = AloneStrategy(Flooding(fifo=fifo))
         alone.hear("a", numbered("far", 2))
         alone.hear("a", numbered("far", 1))
         assert [made.event.attributes["x"] for made, _ in alone.passed] == passed
 
 
 def test_flooding_wants_every_event_elsewhere_if_there_is_an_elsewhere() -> None:
-    assert Alone(Flooding()).routing.wanted_elsewhere(envelope(x=1).event)
-    assert not Alone(Flooding(), "").routing.wanted_elsewhere(envelope(x=1).event)
+    assert AloneStrategy(Flooding()).routing.wanted_elsewhere(envelope(x=1).event)
+    assert not AloneStrategy(Flooding(), "").routing.wanted_elsewhere(envelope(x=1).event)
 
 
 @given(st.lists(st.tuples(st.sampled_from("ab"), st.integers(1, 30))))
 def test_a_window_says_new_once_for_each_number(heard: list[tuple[str, int]]) -> None:
-    window, known = Window(64), set()
+    window, known = NumberWindow(64), set()
     for origin, number in heard:
         assert window.is_new(origin, number) is ((origin, number) not in known)
         known.add((origin, number))
@@ -76,14 +76,14 @@ def test_a_window_says_new_once_for_each_number(heard: list[tuple[str, int]]) ->
 
 @given(st.lists(st.integers(1, 200)), st.integers(1, 8))
 def test_a_small_window_never_says_new_twice(heard: list[int], size: int) -> None:
-    window = Window(size)
+    window = NumberWindow(size)
     told = [number for number in heard if window.is_new("a", number)]
     assert len(told) == len(set(told))
 
 
 @given(st.lists(st.integers(1, 30)))
 def test_the_last_number_says_new_for_each_record_high(heard: list[int]) -> None:
-    memory, highest = LastNumber(), 0
+    memory, highest = LastNumberFilter(), 0
     for number in heard:
         assert memory.is_new("a", number) is (number > highest)
         highest = max(highest, number)

@@ -17,7 +17,7 @@ import msgspec
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay, broker_names
+from tidings.simulation.topology import OverlayGraph, broker_names
 from tidings.simulation.workloads import PublishStep, SubscribeStep, UnsubscribeStep
 from tidings.simulation.world import World
 
@@ -88,7 +88,7 @@ class Scene:
         self.size = size
         self.world = World(
             system,
-            Overlay(broker_names(size.brokers), ()),
+            OverlayGraph(broker_names(size.brokers), ()),
             seed=seed,
             settings=SimulationSettings(check=check),
             options=options,

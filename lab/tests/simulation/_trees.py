@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from tidings_lab.overlay.prefix_state import between, id_of
-from tidings_lab.simulation.rendezvous import Ring
+from tidings_lab.simulation.rendezvous import RendezvousNetwork
 
 Part = tuple[str | None, tuple[str, ...], bool]  # parent, children, has it subscribers?
 
 
 class Forest:
-    def __init__(self, ring: Ring) -> None:
+    def __init__(self, ring: RendezvousNetwork) -> None:
         self._ring = ring
         self._parts: dict[str, dict[str, Part]] = {}
         for name in ring.up():

@@ -12,7 +12,7 @@ from tidings.model.event import make_event
 from tidings.protocol.messages import Envelope
 from tidings.protocol.proposals import Proposal
 from tidings.protocol.recovery.group_words import Propose, Replicate
-from tidings.protocol.recovery.words import ReplayPart
+from tidings.protocol.recovery.words import ReplayReply
 from tidings.protocol.routing.diffusion import Interest
 from tidings.protocol.routing.seen import Forward
 from tidings.simulation.experiment import Experiment, run_experiment
@@ -101,7 +101,7 @@ def test_messages_without_events_are_told_apart() -> None:
     envelope = Envelope(make_event({}, source="s", id="1"), "b0")
     assert carries_event(Forward(envelope))
     assert not carries_event(Interest("subscriptions", (parse_filter("a = 1"),), ()))
-    assert not carries_event(ReplayPart("log", 1, (), 5, ()))
-    assert carries_event(ReplayPart("log", 1, (envelope,), 5, ()))
+    assert not carries_event(ReplayReply("log", 1, (), 5, ()))
+    assert carries_event(ReplayReply("log", 1, (envelope,), 5, ()))
     assert carries_event(Propose(1, 1, (Proposal(envelope.event, "a", 1, is_own=True),)))
     assert not carries_event(Replicate(1, 1, (), 1))

@@ -9,11 +9,11 @@ import pytest
 
 from tidings.history.check import check
 from tidings.protocol.inputs import Parted
-from tidings.protocol.membership.quests import QuestSettings
+from tidings.protocol.membership.quests import PeerDiscoverySettings
 from tidings.protocol.topic_graph import over
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 from tidings_lab.simulation.peers import Peers
 
@@ -41,7 +41,7 @@ def test_dam_4_every_group_finds_its_supertopic_from_a_few_contacts(seed: int) -
     for name in peers.alive("a/b"):
         assert len(membership(peers, name).view(over("a/b", "a"))) == 3
     sent = peers.world.simulation.sent["PeerSearch"]
-    settings = QuestSettings()
+    settings = PeerDiscoverySettings()
     flood = sum(settings.fan_out**step for step in range(1, settings.ttl + 1))
     attempts = sum(membership(peers, name).quests.number for name in peers.topics)
     assert 0 < sent <= attempts * flood
@@ -215,7 +215,7 @@ def test_dam_5_under_long_churn_tables_keep_a_live_contact_above(seed: int) -> N
 
 def test_dam_3_what_applications_hear_keeps_the_contract() -> None:
     names = tuple(f"p{n}" for n in range(24))
-    world = World("damulticast", Overlay(names, ()), seed=14, settings=SimulationSettings(check=True))
+    world = World("damulticast", OverlayGraph(names, ()), seed=14, settings=SimulationSettings(check=True))
     world.simulation.plan(FaultPlan(Rates(loss=0.1)))
     wants = ("TRUE", "topic MATCHES 'a/#'", "topic MATCHES 'a/b/#' AND x > 1")
     for n, name in enumerate(names):

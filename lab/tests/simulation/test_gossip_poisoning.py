@@ -18,7 +18,7 @@ from tidings.protocol.messages import Message
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import line, random_tree
 from tidings.simulation.world import World
-from tidings_lab.recovery.epidemic.standing import OFFER, OFTEN, REQUEST, Standing
+from tidings_lab.recovery.epidemic.standing import OFFER, OFTEN, REQUEST, PeerStanding
 from tidings_lab.recovery.epidemic.words import (
     LazyAnnounce,
     PatternPull,
@@ -139,7 +139,7 @@ def test_who_asks_again_and_again_for_what_it_was_given_is_ignored() -> None:
 
 
 def test_strikes_of_one_bad_moment_are_one_reason_to_ignore() -> None:
-    standing = Standing(3, ignore_seconds=2.0, longest_seconds=60.0)
+    standing = PeerStanding(3, ignore_seconds=2.0, longest_seconds=60.0)
     for _ in range(12):  # requests that were open together
         standing.strike("b", OFFER, 1.0)
     assert standing.banned == 1
@@ -147,7 +147,7 @@ def test_strikes_of_one_bad_moment_are_one_reason_to_ignore() -> None:
 
 
 def test_whose_offers_are_not_believed_may_still_ask() -> None:
-    standing = Standing(3, ignore_seconds=2.0, longest_seconds=60.0)
+    standing = PeerStanding(3, ignore_seconds=2.0, longest_seconds=60.0)
     for _ in range(3):
         standing.strike("b", OFFER, 1.0)
     assert standing.is_ignored("b", OFFER, 2.0)

@@ -14,8 +14,8 @@ import pytest
 from tidings_lab.simulation.delegates import delegate_tree
 from tidings_lab.simulation.peers import Peers
 from tidings_lab.simulation.rounds import (
+    GossipPlan,
     Hierarchy,
-    Plan,
     chain,
     disseminate,
     gossip_broadcast,
@@ -36,7 +36,7 @@ ROUND = {"round_seconds": 0.01}
 
 class Rival(msgspec.Struct, frozen=True):
     system: str
-    plan: Callable[[Hierarchy, int], Plan]
+    plan: Callable[[Hierarchy, int], GossipPlan]
     published: int = 2  # the level of the events
     more: dict[str, Any] = {}
     gossip: dict[str, Any] = {}

@@ -6,7 +6,7 @@ import pytest
 
 from tidings.history.check import check
 from tidings.simulation import faults as fault
-from tidings.simulation.experiment import T_DIFF, T_SUB, Experiment, Outcome, run_experiment
+from tidings.simulation.experiment import T_DIFF, T_SUB, Experiment, ExperimentOutcome, run_experiment
 from tidings.simulation.workloads import Plan
 
 # a crash with an empty disk loses what only that disk held; a clock that jumps moves the broker's timers
@@ -18,7 +18,7 @@ PLAN = Plan(
 )
 
 
-def run(seed: int) -> Outcome:
+def run(seed: int) -> ExperimentOutcome:
     experiment = Experiment(
         system="gryphon", seed=seed, brokers=7, fan_out=3, workload="stocks", plan=PLAN, incidents=8, kinds=KINDS,
         calm=60.0, check=True,

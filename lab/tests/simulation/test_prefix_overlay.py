@@ -11,10 +11,10 @@ import pytest
 
 from tidings.errors import SettingsError
 from tidings.systems import Site, find_system
-from tidings_lab.simulation.rendezvous import Ring
+from tidings_lab.simulation.rendezvous import RendezvousNetwork
 
 
-def parted(ring: Ring, half: set[str]) -> Any:
+def parted(ring: RendezvousNetwork, half: set[str]) -> Any:
     """From now on the half and the others do not hear one another; what undoes it."""
     simulation: Any = ring.world.simulation
     send = simulation._send_datagram
@@ -28,7 +28,7 @@ def parted(ring: Ring, half: set[str]) -> Any:
 
 
 def test_two_rings_become_one_again() -> None:
-    ring = Ring("scribe", 40, calm=False, overlay={"grave_seconds": 5.0, "merge_seconds": 10.0})
+    ring = RendezvousNetwork("scribe", 40, calm=False, overlay={"grave_seconds": 5.0, "merge_seconds": 10.0})
     assert ring.routes(300).wrong == 0
     contacts = ring.up()[:3]
     half = {contacts[0], *Random(1).sample(ring.up()[3:], 19)}
@@ -56,7 +56,7 @@ def test_the_tables_prefer_near_nodes_where_they_have_a_choice() -> None:
     lengths = {}
     for proximity in (False, True):
         knobs = {"proximity": proximity, "leaves": 4}
-        ring = Ring("scribe", 100, calm=False, overlay=knobs, seconds_between=on_a_circle)
+        ring = RendezvousNetwork("scribe", 100, calm=False, overlay=knobs, seconds_between=on_a_circle)
         ring.run(20.0)
         lengths[proximity] = mean(
             on_a_circle(name, other)
@@ -69,7 +69,7 @@ def test_the_tables_prefer_near_nodes_where_they_have_a_choice() -> None:
 
 
 def test_a_newcomer_takes_the_cells_that_fall_to_it_and_moves_no_other() -> None:
-    ring = Ring("partitioned-elastic", 20)
+    ring = RendezvousNetwork("partitioned-elastic", 20)
     keys = [f"cell:{number}" for number in range(200)]
     before = {key: ring.responsible(key) for key in keys}
     for number in range(5):

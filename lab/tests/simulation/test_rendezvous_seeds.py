@@ -12,7 +12,7 @@ import pytest
 
 from tidings.history.schema import NTFY
 from tidings.simulation import faults as fault
-from tidings.simulation.experiment import Experiment, Outcome, run_experiment
+from tidings.simulation.experiment import Experiment, ExperimentOutcome, run_experiment
 from tidings.simulation.workloads import Plan
 
 from ..simulation._rendezvous import LARGE, SYSTEMS, Scene
@@ -22,7 +22,7 @@ SEEDS = 3  # in every run of the tests, of each system
 WORKLOADS = 1000  # of all systems together, in the long run of the tests
 
 
-def run_seed(system: str, seed: int, kinds: tuple[str, ...] = KINDS) -> Outcome:
+def run_seed(system: str, seed: int, kinds: tuple[str, ...] = KINDS) -> ExperimentOutcome:
     plan = Plan(subscriptions=10, events=60, rate=3.0, churn=0.15, publishers=4, leave=True)
     experiment = Experiment(
         system=system,

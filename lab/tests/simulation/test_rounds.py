@@ -10,10 +10,10 @@ from tidings_lab.analysis import gossip
 from tidings_lab.simulation.delegates import delegate_tree
 from tidings_lab.simulation.lazy_rounds import eager_steps, lazy_push
 from tidings_lab.simulation.rounds import (
-    Group,
-    Plan,
-    Run,
+    GossipPlan,
+    GossipRun,
     Scheme,
+    TopicGroup,
     above,
     bytes_per_process,
     chain,
@@ -29,7 +29,12 @@ from tidings_lab.simulation.rounds_numpy import tables
 
 PAPER = chain(10, 100, 1000)
 SMALL = chain(5, 30, 120)
-DIAMOND = (Group(8), Group(30, (0,)), Group(40, (0,)), Group(90, (1, 2)))  # two supertopics, one root
+DIAMOND = (
+    TopicGroup(8),
+    TopicGroup(30, (0,)),
+    TopicGroup(40, (0,)),
+    TopicGroup(90, (1, 2)),
+)  # two supertopics, one root
 PLANS = {
     "elected": damulticast(SMALL),
     "exact, forced": damulticast(SMALL, Scheme(exact=True, forced=True)),
@@ -48,12 +53,12 @@ PLANS = {
 FAULTS = ({}, {"loss": 0.15}, {"loss": 0.15, "crashed": 0.3}, {"loss": 0.1, "apparent": 0.4})
 
 
-def runs(plan: Plan, count: int, **faults: float) -> list[Run]:
+def runs(plan: GossipPlan, count: int, **faults: float) -> list[GossipRun]:
     return [disseminate(plan, seed=seed, views=seed, count=True, **faults) for seed in range(count)]
 
 
 @pytest.mark.parametrize("plan", PLANS.values(), ids=list(PLANS))
-def test_both_kernels_give_the_same_answer_bit_for_bit(plan: Plan) -> None:
+def test_both_kernels_give_the_same_answer_bit_for_bit(plan: GossipPlan) -> None:
     for faults in FAULTS:
         for seed in range(4):
             one, other = (
@@ -139,7 +144,7 @@ def test_subscriber_groups_make_the_publisher_send_to_every_group() -> None:
     assert run.across == 7 + 9
     assert run.reached() == [1.0, 1.0, 1.0]
     with pytest.raises(SettingsError, match="next to one another"):
-        publisher_groups((Group(3), Group(4), Group(5, (0,))))
+        publisher_groups((TopicGroup(3), TopicGroup(4), TopicGroup(5, (0,))))
 
 
 def test_hpcast_tells_everybody_and_pmcast_hardly_anybody_else() -> None:

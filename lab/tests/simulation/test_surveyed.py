@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from tidings.history.report import Report
-from tidings.simulation.experiment import Outcome, run_experiment
+from tidings.history.report import CheckReport
+from tidings.simulation.experiment import ExperimentOutcome, run_experiment
 from tidings.testing.seeds import EVERYTHING, Profile, experiment_for, judged
 
 CONTRACTS = {
@@ -14,7 +14,7 @@ CONTRACTS = {
 SEEDS = 25
 
 
-def seen(system: str, seed: int) -> tuple[Outcome, Report]:
+def seen(system: str, seed: int) -> tuple[ExperimentOutcome, CheckReport]:
     profile = Profile(system, EVERYTHING, CONTRACTS[system])
     outcome = run_experiment(experiment_for(profile, seed), judge=False)
     return outcome, judged(profile, outcome.rows, outcome.longest_delay)

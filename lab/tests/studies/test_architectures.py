@@ -13,7 +13,7 @@ from tidings_lab.studies._architectures import (
     subject_trees,
 )
 from tidings_lab.studies._trees import MATCHERS, link_matching_cost, matching_cost
-from tidings_lab.studies.study import Setting
+from tidings_lab.studies.study import StudySetting
 
 
 def test_vir2_3_the_top_of_a_hierarchy_has_most_to_do() -> None:
@@ -53,16 +53,16 @@ def test_vir2_2_fewer_groups_waste_more() -> None:
 
 
 def test_a_claim_that_does_not_hold_is_not_reproduced(monkeypatch: pytest.MonkeyPatch) -> None:
-    answers = architectures._Answers(Setting(quick=True))
+    answers = architectures._Answers(StudySetting(quick=True))
     wrong = {"edges": 3, "between_routers": 4, "to_the_indifferent": 1}
-    monkeypatch.setattr(Setting, "measure", lambda self, function, points: [wrong] * len(points))
+    monkeypatch.setattr(StudySetting, "measure", lambda self, function, points: [wrong] * len(points))
     architectures._subjects(answers)
     assert [claim.reproduced for claim in answers.outcome.claims] == [False, False]
 
 
 @pytest.mark.soak
 def test_the_whole_quick_study_is_reproduced() -> None:
-    outcome = architectures.run(Setting(quick=True))
+    outcome = architectures.run(StudySetting(quick=True))
     assert [claim.claim for claim in outcome.claims if not claim.reproduced] == []
     assert len(outcome.claims) >= 15
     assert {picture.name for picture in outcome.pictures} >= {

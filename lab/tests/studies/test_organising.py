@@ -9,16 +9,16 @@ from typing import Any
 import pytest
 
 from tidings.protocol.overlay.measures import SampledMeasure
-from tidings.simulation.topology import Overlay, random_tree
+from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings.simulation.world import World
 from tidings_lab.studies import _organising as organising
-from tidings_lab.studies._organising import FastNetwork, Way, drawn
+from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn
 
 SWAP_WORDS = ("DiscoveryRequest", "DiscoveryReply", "Lock", "LockAnswer", "TablesTold", "Close", "Closing",
               "LinkClosed", "Unlock")  # fmt: skip
 
 
-def protocol(system: str, tree: Overlay, steps: list[Any], **options: Any) -> World:
+def protocol(system: str, tree: OverlayGraph, steps: list[Any], **options: Any) -> World:
     """The same subscriptions through the protocol, each with time to come to rest; brokers look once."""
     looking = {"points": organising.MEASURED, "again_seconds": 0}
     world = World(system, tree, options={**looking, **options}, record=False)
@@ -39,7 +39,7 @@ def links_of(world: World) -> set[tuple[str, str]]:
     return found
 
 
-def in_turn(network: FastNetwork, tree: Overlay, steps: list[Any]) -> None:
+def in_turn(network: FastNetwork, tree: OverlayGraph, steps: list[Any]) -> None:
     for broker, filter in steps:
         network.subscribe(broker, filter)
 
@@ -50,7 +50,7 @@ def test_the_counted_tree_is_that_of_socbr(seed: int, fan_out: int) -> None:
     tree = random_tree(14, Random(seed), min(fan_out, 4))
     steps = drawn(seed, 20, 1.0, tree.brokers)
     world = protocol("socbr", tree, steps, fan_out=fan_out)
-    network = FastNetwork(tree, Way(fan_out=fan_out))
+    network = FastNetwork(tree, OrganisingVariant(fan_out=fan_out))
     in_turn(network, tree, steps)
     assert len(network.swaps) >= 3
     assert {tuple(sorted(link)) for link in network.overlay.links} == links_of(world)
@@ -61,7 +61,7 @@ def test_the_counted_tree_is_that_of_socbr(seed: int, fan_out: int) -> None:
 def test_the_counted_tree_is_that_of_a_short_ttl() -> None:
     tree = random_tree(14, Random(5), 4)
     steps = drawn(5, 20, 1.0, tree.brokers)
-    network = FastNetwork(tree, Way(ttl=2))
+    network = FastNetwork(tree, OrganisingVariant(ttl=2))
     in_turn(network, tree, steps)
     world = protocol("socbr", tree, steps, ttl=2)
     assert {tuple(sorted(link)) for link in network.overlay.links} == links_of(world)
@@ -75,7 +75,7 @@ def test_tables_are_told_in_about_the_messages_that_are_counted() -> None:
         steps = drawn(seed, 20, 1.0, tree.brokers)
         told -= protocol("socbr", tree, steps, ttl=0).simulation.sent["Interest"]
         told += protocol("socbr", tree, steps).simulation.sent["Interest"]
-        network = FastNetwork(tree, Way())
+        network = FastNetwork(tree, OrganisingVariant())
         in_turn(network, tree, steps)
         counted += network.sent["tables"]
     assert told == pytest.approx(counted, rel=0.25), f"{told} were told, {counted} counted"
@@ -90,7 +90,7 @@ def test_counted_hops_are_those_that_events_take(seed: int, monkeypatch: pytest.
     tree = random_tree(8, Random(seed), 4)
     steps = drawn(seed, 10, 1.0, tree.brokers)
     world = protocol("socbr", tree, steps)
-    network = FastNetwork(tree, Way())
+    network = FastNetwork(tree, OrganisingVariant())
     in_turn(network, tree, steps)
     before = world.simulation.sent["Forward"]
     for x, y in few._at.tolist():
@@ -105,7 +105,7 @@ def test_counted_hops_are_those_that_events_take(seed: int, monkeypatch: pytest.
 @pytest.mark.timeout(3600)
 def test_a_thousand_brokers_and_twenty_thousand_subscriptions_take_minutes() -> None:
     begun = process_time()
-    network = FastNetwork(organising.start(1, 1000), Way(weigh="hops", ttl=16))
+    network = FastNetwork(organising.start(1, 1000), OrganisingVariant(weigh="hops", ttl=16))
     in_turn(network, network.overlay, drawn(1, 20_000, 0.2, network.brokers))
     assert network.overlay.is_tree
     assert process_time() - begun < 600

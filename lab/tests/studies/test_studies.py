@@ -10,7 +10,7 @@ import pytest
 
 from tidings.cli import main, output
 from tidings.errors import SettingsError
-from tidings_lab.studies.study import Claim, Setting, close, find_study, judged, study_names
+from tidings_lab.studies.study import PaperClaim, StudySetting, close, find_study, judged, study_names
 
 FIELDS = {"id", "claim", "paper", "expected", "erratum", "ours", "tolerance", "reproduced"}
 KNOWN = {"locality", "notification-loss", "policies", "rendezvous"}
@@ -58,9 +58,9 @@ def test_a_claim_is_close_or_it_is_not() -> None:
 @pytest.mark.soak
 @pytest.mark.parametrize("name", sorted(KNOWN - {"policies"}))
 def test_every_claim_of_a_quick_study_has_an_answer(name: str) -> None:
-    claims = find_study(name).run(Setting(quick=True)).claims
+    claims = find_study(name).run(StudySetting(quick=True)).claims
     assert claims
     for claim in claims:
-        assert isinstance(claim, Claim)
+        assert isinstance(claim, PaperClaim)
         assert claim.ours is not None
         assert claim.tolerance is not None

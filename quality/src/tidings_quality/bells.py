@@ -6,7 +6,7 @@ import asyncio
 from collections import defaultdict
 
 
-class Bells:
+class Notifier:
     """Bells by name. A task does not wait for a bell that rang before."""
 
     def __init__(self) -> None:

@@ -48,7 +48,7 @@ class Requirement(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return f"{self.property}.{self.dimension} >= {self.least:g}"
 
 
-class Copy(msgspec.Struct, frozen=True):
+class ObjectCopy(msgspec.Struct, frozen=True):
     """Copy of an object at one organisation, under the global names."""
 
     source: str
@@ -57,7 +57,7 @@ class Copy(msgspec.Struct, frozen=True):
     quality: dict[str, float]  # "Property.dimension"
 
 
-class Choice(msgspec.Struct, frozen=True):
+class ChosenValue(msgspec.Struct, frozen=True):
     """The chosen value of a property, and its source."""
 
     property: str
@@ -67,25 +67,25 @@ class Choice(msgspec.Struct, frozen=True):
     score: float
 
 
-class Short(msgspec.Struct, frozen=True):
+class Shortfall(msgspec.Struct, frozen=True):
     """A requirement that an object cannot meet, and the best that it can have."""
 
     requirement: Requirement
     best: float
 
 
-class Answer(msgspec.Struct, frozen=True):
+class ObjectAnswer(msgspec.Struct, frozen=True):
     """One object: its chosen values, and what they fall short of."""
 
-    choices: dict[str, Choice]
-    short: tuple[Short, ...] = ()
+    choices: dict[str, ChosenValue]
+    short: tuple[Shortfall, ...] = ()
 
     @property
     def met(self) -> bool:
         return not self.short
 
 
-class Proposal(msgspec.Struct, frozen=True):
+class ValueProposal(msgspec.Struct, frozen=True):
     """A better value for a copy."""
 
     to: str
@@ -98,11 +98,11 @@ class Proposal(msgspec.Struct, frozen=True):
     held_score: float
 
 
-class Offer(msgspec.Struct, frozen=True):
+class PartialOffer(msgspec.Struct, frozen=True):
     """Offer to a user when the requirements cannot be met."""
 
     round: int
-    unmet: tuple[Short, ...]  # each requirement with the best that every object can have
+    unmet: tuple[Shortfall, ...]  # each requirement with the best that every object can have
     objects: int
     met: int  # objects that meet everything as it stands
 
@@ -118,14 +118,14 @@ class Offer(msgspec.Struct, frozen=True):
 class Deal(msgspec.Struct, frozen=True):
     """Result of a negotiation."""
 
-    answers: tuple[Answer, ...]
+    answers: tuple[ObjectAnswer, ...]
     requirements: tuple[Requirement, ...]  # as they stand in the end
     rounds: int
     agreed: bool  # False: the user gave up, and some objects fall short
 
 
 Trust = Mapping[str, float]
-Haggle = Callable[[Offer, tuple[Requirement, ...]], "tuple[Requirement, ...] | None"]
+Haggle = Callable[[PartialOffer, tuple[Requirement, ...]], "tuple[Requirement, ...] | None"]
 
 
 def parse_requirements(texts: Iterable[str]) -> tuple[Requirement, ...]:
@@ -175,7 +175,7 @@ def least_of(text: str) -> float:
         raise InputError(f"{text!r} is no level of quality", hint="low, medium, high, or 0 to 1") from None
 
 
-def weighed(copy: Copy, property: str, trust: Trust) -> dict[str, float]:
+def weighed(copy: ObjectCopy, property: str, trust: Trust) -> dict[str, float]:
     """The dimensions of a property as far as they are believed. A source without a rating is believed."""
     share = trust.get(copy.source, 1.0)
     prefix = f"{property}."
@@ -186,20 +186,20 @@ def weighed(copy: Copy, property: str, trust: Trust) -> dict[str, float]:
     }
 
 
-def score(copy: Copy, property: str, trust: Trust) -> float:
+def score(copy: ObjectCopy, property: str, trust: Trust) -> float:
     """Believed quality of a copy's value; 0 when it has none."""
     found = weighed(copy, property, trust)
     return sum(found.values()) / len(found) if found and copy.values.get(property) is not None else 0.0
 
 
 def choose(
-    copies: Sequence[Copy], requirements: Sequence[Requirement] = (), trust: Trust | None = None
-) -> Answer:
+    copies: Sequence[ObjectCopy], requirements: Sequence[Requirement] = (), trust: Trust | None = None
+) -> ObjectAnswer:
     """The best value of each property, and what the best falls short of."""
     trust = trust or {}
     properties = list(dict.fromkeys(name for copy in copies for name in copy.values))
-    choices: dict[str, Choice] = {}
-    short: list[Short] = []
+    choices: dict[str, ChosenValue] = {}
+    short: list[Shortfall] = []
     for property in properties:
         wanted = [each for each in requirements if each.property == property]
         holding = [copy for copy in copies if copy.values.get(property) is not None]
@@ -208,14 +208,14 @@ def choose(
         if fit or holding:
             choices[property] = _best(fit or holding, property, trust)
     unknown = [each for each in requirements if each.property not in properties]
-    return Answer(choices, (*short, *(Short(each, 0.0) for each in unknown)))
+    return ObjectAnswer(choices, (*short, *(Shortfall(each, 0.0) for each in unknown)))
 
 
-def _fits(copy: Copy, wanted: Sequence[Requirement], trust: Trust) -> bool:
+def _fits(copy: ObjectCopy, wanted: Sequence[Requirement], trust: Trust) -> bool:
     return all(weighed(copy, each.property, trust).get(each.dimension, 0.0) >= each.least for each in wanted)
 
 
-def _shortfall(holding: Sequence[Copy], wanted: Sequence[Requirement], trust: Trust) -> list[Short]:
+def _shortfall(holding: Sequence[ObjectCopy], wanted: Sequence[Requirement], trust: Trust) -> list[Shortfall]:
     """Requirements to lower so that one copy fits: those of the copy that falls short the least."""
     nothing = dict.fromkeys(wanted, 0.0)
     reached = [
@@ -223,10 +223,10 @@ def _shortfall(holding: Sequence[Copy], wanted: Sequence[Requirement], trust: Tr
         for copy in holding
     ] or [nothing]
     nearest = max(reached, key=lambda found: sum(min(found[each] - each.least, 0.0) for each in wanted))
-    return [Short(each, nearest[each]) for each in wanted if nearest[each] < each.least]
+    return [Shortfall(each, nearest[each]) for each in wanted if nearest[each] < each.least]
 
 
-def _best(copies: Sequence[Copy], property: str, trust: Trust) -> Choice:
+def _best(copies: Sequence[ObjectCopy], property: str, trust: Trust) -> ChosenValue:
     held = Counter(copy.values[property] for copy in copies)
     best = min(
         copies,
@@ -234,10 +234,12 @@ def _best(copies: Sequence[Copy], property: str, trust: Trust) -> Choice:
     )
     value = best.values[property]
     assert value is not None
-    return Choice(property, value, best.source, best.key, score(best, property, trust))
+    return ChosenValue(property, value, best.source, best.key, score(best, property, trust))
 
 
-def proposals(copies: Sequence[Copy], answer: Answer, trust: Trust | None = None) -> list[Proposal]:
+def proposals(
+    copies: Sequence[ObjectCopy], answer: ObjectAnswer, trust: Trust | None = None
+) -> list[ValueProposal]:
     """Proposals that improve each copy."""
     trust = trust or {}
     found = []
@@ -246,7 +248,7 @@ def proposals(copies: Sequence[Copy], answer: Answer, trust: Trust | None = None
             held, own = copy.values.get(property), score(copy, property, trust)
             if property in copy.values and held != choice.value and own < choice.score:
                 found.append(
-                    Proposal(
+                    ValueProposal(
                         copy.source, copy.key, property, choice.value, choice.source, held, choice.score, own
                     )
                 )
@@ -254,7 +256,7 @@ def proposals(copies: Sequence[Copy], answer: Answer, trust: Trust | None = None
 
 
 def negotiate(
-    objects: Sequence[Sequence[Copy]],
+    objects: Sequence[Sequence[ObjectCopy]],
     requirements: tuple[Requirement, ...],
     haggle: Haggle,
     trust: Trust | None = None,
@@ -283,13 +285,13 @@ def strongest(requirements: Iterable[Requirement]) -> tuple[Requirement, ...]:
     return tuple(found.values())
 
 
-def _offer(number: int, answers: Sequence[Answer]) -> Offer:
+def _offer(number: int, answers: Sequence[ObjectAnswer]) -> PartialOffer:
     lowest: dict[Requirement, float] = {}
     for answer in answers:
         for short in answer.short:
             lowest[short.requirement] = min(lowest.get(short.requirement, 1.0), short.best)
-    unmet = tuple(Short(each, best) for each, best in lowest.items())
-    return Offer(number, unmet, len(answers), sum(answer.met for answer in answers))
+    unmet = tuple(Shortfall(each, best) for each, best in lowest.items())
+    return PartialOffer(number, unmet, len(answers), sum(answer.met for answer in answers))
 
 
 def _check_weaker(before: Sequence[Requirement], after: Sequence[Requirement]) -> None:
@@ -302,16 +304,16 @@ def _check_weaker(before: Sequence[Requirement], after: Sequence[Requirement]) -
         raise InputError("no requirement became weaker", hint="weaken one, or give up")
 
 
-def give_up(offer: Offer, requirements: tuple[Requirement, ...]) -> None:
+def give_up(offer: PartialOffer, requirements: tuple[Requirement, ...]) -> None:
     """The user who insists."""
     del offer, requirements
 
 
-def take_the_offer(offer: Offer, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
+def take_the_offer(offer: PartialOffer, requirements: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
     """The user who takes what can be had."""
     return offer.weakest(requirements)
 
 
-def as_json(answer: Answer) -> dict[str, Any]:
+def as_json(answer: ObjectAnswer) -> dict[str, Any]:
     found: dict[str, Any] = msgspec.to_builtins(answer)
     return {**found, "met": answer.met}

@@ -17,7 +17,7 @@ from collections.abc import Callable, Sequence
 from tidings.errors import InputError, SettingsError
 from tidings.matching.engine import MatchingEngine
 from tidings.model.event import Event
-from tidings.protocol.routing.outlets import OUTLETS, Outlet
+from tidings.protocol.routing.outlets import OUTLETS, FilterOutlet
 from tidings_quality.model import is_within
 from tidings_quality.schema import Schema
 from tidings_quality.subscription import QualitySubscription, parse_subscription
@@ -36,7 +36,7 @@ class Merger:
         self._organisation = organisation
         self._schema = schema
         self._reduce = reduce
-        self._outlets: dict[str, Outlet] = {}
+        self._outlets: dict[str, FilterOutlet] = {}
         self._counts: Counter[tuple[str, str]] = Counter()  # producer, digest
         self._texts: dict[str, str] = {}  # digest -> text
 

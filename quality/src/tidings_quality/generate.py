@@ -42,7 +42,7 @@ NOW = datetime(2026, 1, 1, tzinfo=UTC)
 VOWELS = "AEIOU"
 
 
-class Person(NamedTuple):
+class GeneratedPerson(NamedTuple):
     number: int
     first: str
     last: str
@@ -105,7 +105,7 @@ def check_letter(body: str) -> str:
     return chr(ord("A") + (odd + even) % 26)
 
 
-def population(count: int, seed: int) -> list[Person]:
+def population(count: int, seed: int) -> list[GeneratedPerson]:
     """The truth."""
     rng = Random(f"{seed}/population")
     people = []
@@ -115,7 +115,7 @@ def population(count: int, seed: int) -> list[Person]:
         place = rng.choice(list(TOWNS.values()))[1]
         code = fiscal_code(first, last, born, place, female=first.endswith("a"))
         here, before = (f"{rng.choice(STREETS)} {rng.randint(1, 200)}" for _ in range(2))
-        people.append(Person(number, first, last, here, rng.choice(list(TOWNS)), code, before))
+        people.append(GeneratedPerson(number, first, last, here, rng.choice(list(TOWNS)), code, before))
     return people
 
 
@@ -131,7 +131,7 @@ def mistyped(text: str, rng: Random) -> str:
             return made
 
 
-def row_of(organisation: str, person: Person, rng: Random, dirt: Dirt) -> dict[str, Any]:
+def row_of(organisation: str, person: GeneratedPerson, rng: Random, dirt: Dirt) -> dict[str, Any]:
     """A person as an organisation holds him."""
     age = timedelta(days=rng.random() * 365 * dirt.years)
     name, street, code, town = person.name, person.street, person.code, person.town
@@ -154,7 +154,7 @@ def row_of(organisation: str, person: Person, rng: Random, dirt: Dirt) -> dict[s
 
 
 def held_by(
-    organisation: str, people: Sequence[Person], seed: int, dirt: Dirt | None = None
+    organisation: str, people: Sequence[GeneratedPerson], seed: int, dirt: Dirt | None = None
 ) -> list[dict[str, Any]]:
     """All rows of an organisation."""
     dirt = dirt or DIRT[organisation]
@@ -162,7 +162,7 @@ def held_by(
     return [row_of(organisation, person, rng, dirt) for person in people if rng.random() < dirt.holds]
 
 
-def truth_for(organisation: str, people: Sequence[Person]) -> list[dict[str, Any]]:
+def truth_for(organisation: str, people: Sequence[GeneratedPerson]) -> list[dict[str, Any]]:
     """The right values under the keys of an organisation: its reference data."""
     return [
         {
@@ -222,7 +222,7 @@ to = ["postcode"]
 """
 
 
-def write_organisation(folder: Path, organisation: str, people: Sequence[Person], seed: int) -> int:
+def write_organisation(folder: Path, organisation: str, people: Sequence[GeneratedPerson], seed: int) -> int:
     """Table, reference and plan of an organisation, as files; the number of its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq

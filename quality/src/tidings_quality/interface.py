@@ -4,7 +4,7 @@ Parts
 - `Interpreter`: reads what a user hands in as a subscription. Pluggable: `quality` reads
   `ON ... FROM ... WHERE ...`, `triple` the JSON form; or any callable, as `package.module:name`.
 - The local subscription table is in `state`; `LocalMatcher` finds the subscriptions that hear an event.
-- `Dispatcher`: brings notifications to users, at addresses that the organisation allows. Pluggable: `inbox` keeps them until they are fetched and
+- `UserDispatcher`: brings notifications to users, at addresses that the organisation allows. Pluggable: `inbox` keeps them until they are fetched and
   acknowledged, `webhook` posts them, `broker` publishes them to a broker of Tidings; or any class with
   `dispatch`, as `package.module:name`.
 """
@@ -78,7 +78,7 @@ class LocalMatcher:
 # -- dispatchers --------------------------------------------------------------------------------------
 
 
-class Dispatcher(Protocol):
+class UserDispatcher(Protocol):
     """Brings events to one subscription's user."""
 
     async def dispatch(self, event: Event) -> None:
@@ -87,7 +87,7 @@ class Dispatcher(Protocol):
     async def close(self) -> None: ...
 
 
-class Webhook:
+class UserWebhook:
     """Posts CloudEvents to the subscription's target, as the gateway's webhooks do."""
 
     def __init__(self, one: LocalSubscription) -> None:
@@ -138,20 +138,20 @@ class BrokerOutlet:
 
 
 INBOX = "inbox"  # no dispatcher at all: notifications wait until they are fetched
-DISPATCHERS: dict[str, Callable[[LocalSubscription], Dispatcher]] = {
-    "webhook": Webhook,
+DISPATCHERS: dict[str, Callable[[LocalSubscription], UserDispatcher]] = {
+    "webhook": UserWebhook,
     "broker": BrokerOutlet,
 }
 
 
-def dispatcher_of(one: LocalSubscription) -> Dispatcher | None:
+def dispatcher_of(one: LocalSubscription) -> UserDispatcher | None:
     """Dispatcher of this subscription's notifications; None: they are fetched."""
     if one.dispatcher == INBOX:
         return None
     make = DISPATCHERS.get(one.dispatcher)
     if make is None:
         make = _imported(one.dispatcher, "dispatcher", {INBOX: 0, **DISPATCHERS})
-    made: Dispatcher = make(one)
+    made: UserDispatcher = make(one)
     return made
 
 
@@ -165,7 +165,7 @@ def _imported(name: str, what: str, known: dict[str, Any]) -> Any:
         ) from error
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class UserRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Request of a user."""
 
     subscription: Any  # as the organisation's interpreter reads it
@@ -186,7 +186,7 @@ class Allowed(Protocol):
     def targets(self) -> tuple[str, ...]: ...
 
 
-def checked(asked: Asked, interpret: Interpreter, allowed: Allowed) -> QualitySubscription:
+def checked(asked: UserRequest, interpret: Interpreter, allowed: Allowed) -> QualitySubscription:
     """The subscription that is asked for, or what is wrong with it."""
     if not asked.user or not asked.name:
         raise InputError("a subscription needs a user and a name")

@@ -22,11 +22,11 @@ from tidings.errors import InputError, RefusedError
 from tidings.model.event import Event
 from tidings_quality.documents import typed
 from tidings_quality.external import ExternalMatcher, Merger, objection
-from tidings_quality.interface import Asked, LocalMatcher, checked, interpreter_of
+from tidings_quality.interface import LocalMatcher, UserRequest, checked, interpreter_of
 from tidings_quality.model import QualityChange, change_of, is_within
 from tidings_quality.routing.trees import Branch, build_tree, names_in
 from tidings_quality.settings import OrganisationSettings
-from tidings_quality.state import LocalSubscription, State, packed
+from tidings_quality.state import LocalSubscription, OrganisationState, packed
 from tidings_quality.subscription import parse_subscription
 
 SEND, TELL, DISPATCH = "send", "tell", "dispatch"
@@ -49,15 +49,15 @@ class SubChanged(msgspec.Struct, frozen=True):
     refused: dict[str, str] = {}  # subscriptions that will hear no event here, and why
 
 
-class Notification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class QualityNotification(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """An event and the branches to send it on to, as one organisation hands it to another."""
 
     event: Event
     below: tuple[Branch, ...] = ()
 
 
-class Organisation:
-    def __init__(self, settings: OrganisationSettings, state: State) -> None:
+class OrganisationService:
+    def __init__(self, settings: OrganisationSettings, state: OrganisationState) -> None:
         self.settings = settings
         self.name = settings.name
         self.state = state
@@ -75,7 +75,7 @@ class Organisation:
 
     # -- the internal interface layer ----------------------------------------------------------
 
-    def subscribe(self, asked: Asked) -> tuple[LocalSubscription, bool]:
+    def subscribe(self, asked: UserRequest) -> tuple[LocalSubscription, bool]:
         """A local user's subscription; True: it was there already, and goes on."""
         wanted = checked(asked, self._interpret, self.settings)
         one = LocalSubscription(
@@ -120,7 +120,7 @@ class Organisation:
     def changed(self, changes: Sequence[QualityChange]) -> int:
         """Changes of our own data, from the quality factory; how many were new."""
         events = [self._checked_change(change).as_event() for change in changes]
-        return self._take([Notification(event) for event in events], ours=True)
+        return self._take([QualityNotification(event) for event in events], ours=True)
 
     def _checked_change(self, change: QualityChange) -> QualityChange:
         if change.source != self.name:
@@ -133,7 +133,7 @@ class Organisation:
 
     # -- the external diffusion layer ----------------------------------------------------------
 
-    def notified(self, sender: str, notifications: Sequence[Notification]) -> int:
+    def notified(self, sender: str, notifications: Sequence[QualityNotification]) -> int:
         """Events from another organisation (its own, or sent on); how many were new."""
         for one in notifications:
             change = change_of(one.event)
@@ -154,7 +154,7 @@ class Organisation:
             if branch.name not in self.settings.peers:
                 raise RefusedError(f"{self.name} does not know how to reach {branch.name}")
 
-    def _take(self, notifications: Sequence[Notification], *, ours: bool) -> int:
+    def _take(self, notifications: Sequence[QualityNotification], *, ours: bool) -> int:
         work: dict[tuple[str, str], None] = {}
         new = 0
         with self.state.writing():

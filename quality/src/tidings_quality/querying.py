@@ -20,12 +20,21 @@ import msgspec
 
 from tidings.errors import InputError
 from tidings.language import parse_filter
-from tidings_quality.broker import Copy, Deal, Haggle, Proposal, Requirement, give_up, negotiate, proposals
+from tidings_quality.broker import (
+    Deal,
+    Haggle,
+    ObjectCopy,
+    Requirement,
+    ValueProposal,
+    give_up,
+    negotiate,
+    proposals,
+)
 from tidings_quality.rating import Observation, observe
 from tidings_quality.spark.evaluating import QUALITY
-from tidings_quality.spark.factory import State
+from tidings_quality.spark.factory import FactoryState
 from tidings_quality.spark.linkage import ENTITY, Linkage, link
-from tidings_quality.spark.settings import Plan
+from tidings_quality.spark.settings import FactoryPlan
 
 # How copies of holders are found: by either half of the code, and where it is missing, by the sound of the
 # last name with the number of the house. Measured on generated data, where the errors are known.
@@ -40,16 +49,16 @@ HOLDERS = Linkage(
 )
 
 
-class Found(msgspec.Struct, frozen=True):
+class QueryResult(msgspec.Struct, frozen=True):
     """Result of a request."""
 
-    objects: tuple[tuple[Copy, ...], ...]
+    objects: tuple[tuple[ObjectCopy, ...], ...]
     deal: Deal
-    proposals: tuple[Proposal, ...]
+    proposals: tuple[ValueProposal, ...]
     observations: tuple[Observation, ...]
 
 
-def copies_of(spark: Any, plan: Plan) -> Any:
+def copies_of(spark: Any, plan: FactoryPlan) -> Any:
     """Objects of an organisation: source, key, values, quality; values as texts under their global names."""
     from pyspark.sql import functions as sql
 
@@ -58,7 +67,7 @@ def copies_of(spark: Any, plan: Plan) -> Any:
         for name, each in plan.properties.items()
         for part in (sql.lit(name), _present(plan.column(name), each.missing))
     ]
-    return State(spark, plan).current().select(
+    return FactoryState(spark, plan).current().select(
         sql.lit(plan.organisation).alias("source"),
         sql.col("_object").alias("key"),
         sql.create_map(*pairs).alias("values"),
@@ -75,7 +84,7 @@ def _present(name: str, missing: Sequence[str]) -> Any:
 
 def ask(
     spark: Any,
-    plans: Sequence[Plan],
+    plans: Sequence[FactoryPlan],
     *,
     where: str = "",
     require: tuple[Requirement, ...] = (),
@@ -83,7 +92,7 @@ def ask(
     haggle: Haggle = give_up,
     linkage: Linkage = HOLDERS,
     most: int | None = None,
-) -> Found:
+) -> QueryResult:
     """The best values of the objects that are asked for, over all organisations.
 
     `where` is a filter over the properties; `most` bounds the number of objects.
@@ -100,10 +109,10 @@ def ask(
         for each in proposals(copies, answer, trust)
     ]
     seen = [each for copies in objects for each in observe(copies, trust)]
-    return Found(objects, deal, tuple(offered), tuple(seen))
+    return QueryResult(objects, deal, tuple(offered), tuple(seen))
 
 
-def _check(plans: Sequence[Plan], linkage: Linkage) -> None:
+def _check(plans: Sequence[FactoryPlan], linkage: Linkage) -> None:
     classes = {plan.data_class for plan in plans}
     if len(classes) != 1:
         raise InputError(f"the plans are of {len(classes)} classes", hint="ask for one class at a time")
@@ -123,7 +132,7 @@ def _union(frames: Sequence[Any]) -> Any:
     return whole
 
 
-def _wanted(whole: Any, plans: Sequence[Plan], where: str) -> Any:
+def _wanted(whole: Any, plans: Sequence[FactoryPlan], where: str) -> Any:
     """The copies that satisfy a condition."""
     from pyspark.sql import functions as sql
 
@@ -134,7 +143,7 @@ def _wanted(whole: Any, plans: Sequence[Plan], where: str) -> Any:
     return flat.where(to_spark_sql(parse_filter(where), flat.schema)).select("source", "key")
 
 
-def _objects(linked: Any, most: int | None) -> list[tuple[Copy, ...]]:
+def _objects(linked: Any, most: int | None) -> list[tuple[ObjectCopy, ...]]:
     from pyspark.sql import functions as sql
 
     each = sql.struct("source", "key", "values", "quality")
@@ -144,11 +153,13 @@ def _objects(linked: Any, most: int | None) -> list[tuple[Copy, ...]]:
     return [tuple(sorted(map(_copy, row["copies"]), key=lambda c: (c.source, c.key))) for row in rows]
 
 
-def _copy(text: str) -> Copy:
-    return msgspec.json.decode(text, type=Copy)
+def _copy(text: str) -> ObjectCopy:
+    return msgspec.json.decode(text, type=ObjectCopy)
 
 
-def adopt(spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | None = None) -> int:
+def adopt(
+    spark: Any, plan: FactoryPlan, offered: Sequence[ValueProposal], *, file: Path | None = None
+) -> int:
     """Take proposals over: new versions of the rows as one more file of the table. How many rows.
 
     A row is a microsecond newer than the one that it replaces: what was adopted is not fresh because of it.
@@ -162,7 +173,7 @@ def adopt(spark: Any, plan: Plan, offered: Sequence[Proposal], *, file: Path | N
     for each in mine:
         changes.setdefault(each.key, {})[each.property] = each.value
     new = spark.createDataFrame(list(changes.items()), "_object string, _new map<string,string>")
-    rows = State(spark, plan).current().join(sql.broadcast(new), "_object")
+    rows = FactoryState(spark, plan).current().join(sql.broadcast(new), "_object")
     columns = {plan.column(name): name for name in plan.properties}
     held = [name for name in rows.columns if not name.startswith("_")]
     chosen = [

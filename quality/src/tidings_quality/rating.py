@@ -22,7 +22,7 @@ import msgspec
 
 from tidings.errors import InputError
 from tidings.model.decoding import UNREADABLE
-from tidings_quality.broker import Copy, Trust
+from tidings_quality.broker import ObjectCopy, Trust
 from tidings_quality.spark.measures import ACCURACY, similarity
 
 PATIENCE = 10.0  # observations that a newcomer has credit for; more make trust slower to move
@@ -36,12 +36,12 @@ class Observation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     borne_out: float
 
 
-class Report(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class RatingReport(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     id: str
     observations: tuple[Observation, ...]
 
 
-class Standing(msgspec.Struct, frozen=True):
+class SourceRating(msgspec.Struct, frozen=True):
     """Trust and rank of a source."""
 
     source: str
@@ -70,13 +70,13 @@ class Ratings:
         kept, newline, torn = whole.rpartition(b"\n")
         for number, line in enumerate(kept.splitlines(), 1):
             try:
-                self._count_in(msgspec.json.decode(line, type=Report))
+                self._count_in(msgspec.json.decode(line, type=RatingReport))
             except UNREADABLE as error:
                 raise InputError(f"{file}:{number} is no report: {error}") from None
         if torn:  # a report that a crash cut off was not acknowledged
             file.write_bytes(kept + newline)
 
-    def report(self, report: Report) -> bool:
+    def report(self, report: RatingReport) -> bool:
         """Take a report in; False when it was known."""
         for each in report.observations:
             if not (0 <= each.declared <= 1 and 0 <= each.borne_out <= 1):
@@ -90,7 +90,7 @@ class Ratings:
         self._count_in(report)
         return True
 
-    def _count_in(self, report: Report) -> None:
+    def _count_in(self, report: RatingReport) -> None:
         self._seen.add(report.id)
         for each in report.observations:
             over = max(0.0, each.declared - each.borne_out)
@@ -107,15 +107,15 @@ class Ratings:
     def table(self) -> dict[str, float]:
         return {source: self.trust(source) for source in self._count}
 
-    def standings(self) -> list[Standing]:
+    def standings(self) -> list[SourceRating]:
         order = sorted(self._count, key=lambda source: (-self.trust(source), source))
         return [
-            Standing(s, self.trust(s), rank, self._count[s], self._overstated[s] / self._count[s])
+            SourceRating(s, self.trust(s), rank, self._count[s], self._overstated[s] / self._count[s])
             for rank, s in enumerate(order, 1)
         ]
 
 
-def observe(copies: Sequence[Copy], trust: Trust) -> list[Observation]:
+def observe(copies: Sequence[ObjectCopy], trust: Trust) -> list[Observation]:
     """Observations of sources by the copies of one object: one for each value that declares its accuracy."""
     found: list[Observation] = []
     for copy in copies:
@@ -128,7 +128,7 @@ def observe(copies: Sequence[Copy], trust: Trust) -> list[Observation]:
     return found
 
 
-def _borne_out(value: str, property: str, others: Iterable[Copy], trust: Trust) -> float | None:
+def _borne_out(value: str, property: str, others: Iterable[ObjectCopy], trust: Trust) -> float | None:
     """The likeness to what others hold, each weighed by its trust and declared accuracy; None: no other copy."""
     weights, agreed = 0.0, 0.0
     for other in others:

@@ -21,7 +21,7 @@ import msgspec
 
 from tidings.errors import InputError, RefusedError, UnreachableError
 from tidings.model.decoding import UNREADABLE
-from tidings_quality.rating import Observation, Ratings, Report
+from tidings_quality.rating import Observation, RatingReport, Ratings
 
 MOST_BYTES = 32 * 2**20  # of a report
 
@@ -45,7 +45,7 @@ def rating_app(ratings: Ratings, *, token: str = "") -> Any:
         if token and not hmac.compare_digest(shown.encode(), token.encode()):
             return JSONResponse({"error": "the token is missing or wrong"}, 401)
         try:
-            report = msgspec.json.decode(await whole_body(request, MOST_BYTES), type=Report)
+            report = msgspec.json.decode(await whole_body(request, MOST_BYTES), type=RatingReport)
             return JSONResponse({"new": ratings.report(report)})
         except Problem as problem:
             return JSONResponse({"error": str(problem)}, problem.status)
@@ -98,7 +98,7 @@ class RatingClient:
 
     def report(self, observations: Sequence[Observation], id: str | None = None) -> bool:
         """Tell what was observed; False when the service knew it. The same id may be sent again."""
-        body = msgspec.json.encode(Report(id or uuid4().hex, tuple(observations)))
+        body = msgspec.json.encode(RatingReport(id or uuid4().hex, tuple(observations)))
         return bool(self._call("POST", "/reports", body)["new"])
 
     def _call(self, method: str, path: str, body: bytes | None = None) -> dict[str, Any]:

@@ -9,7 +9,7 @@ names the figure that shows them and not what is in it.
 from __future__ import annotations
 
 from tidings_quality.model import DataObject, Level
-from tidings_quality.schema import DataClass, Holding, Organisation, Schema
+from tidings_quality.schema import ClassHolding, DataClass, OrganisationSchema, Schema
 
 ENTERPRISE = "Enterprise"
 HOLDER = "Enterprise/Holder"
@@ -27,15 +27,15 @@ def running_example() -> Schema:
             ),
         ),
         organisations=(
-            Organisation("INPS", (
-                Holding(ENTERPRISE, "Business", {"BusinessCode": "Code", "BusinessName": "EntName"}),
-                Holding(HOLDER, "Owner", {"OwnerName": "Name", "OwnerAddress": "Address", "OwnerCode": "FiscalCode"}),
+            OrganisationSchema("INPS", (
+                ClassHolding(ENTERPRISE, "Business", {"BusinessCode": "Code", "BusinessName": "EntName"}),
+                ClassHolding(HOLDER, "Owner", {"OwnerName": "Name", "OwnerAddress": "Address", "OwnerCode": "FiscalCode"}),
             )),
-            Organisation("INAIL", (
-                Holding(ENTERPRISE, "Firm", {"FirmCode": "Code", "FirmName": "EntName"}),
-                Holding(HOLDER, "Employer", {"FullName": "Name", "Residence": "Address", "TaxCode": "FiscalCode"}),
+            OrganisationSchema("INAIL", (
+                ClassHolding(ENTERPRISE, "Firm", {"FirmCode": "Code", "FirmName": "EntName"}),
+                ClassHolding(HOLDER, "Employer", {"FullName": "Name", "Residence": "Address", "TaxCode": "FiscalCode"}),
             )),
-            Organisation("CoC", (Holding(ENTERPRISE), Holding(HOLDER))),
+            OrganisationSchema("CoC", (ClassHolding(ENTERPRISE), ClassHolding(HOLDER))),
         ),
     ).check()  # fmt: skip
 

@@ -35,7 +35,7 @@ class DataClass(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
 KINDS = ("string", "number", "boolean", "timestamp")
 
 
-class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class ClassHolding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """A class that an organisation holds, in its own words."""
 
     data_class: str = msgspec.field(name="class")  # path in the global schema
@@ -47,11 +47,11 @@ class Holding(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
         return self.local or self.data_class.rpartition("/")[2]
 
 
-class Organisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class OrganisationSchema(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """One member of the cooperation."""
 
     name: str
-    holds: tuple[Holding, ...] = ()
+    holds: tuple[ClassHolding, ...] = ()
     capability: int = 2  # to how many others it can send at a time: its fan-out in diffusion trees
     url: str = ""  # where its service answers
 
@@ -60,14 +60,14 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
     """Classes and organisations: what every member of the cooperation knows."""
 
     classes: tuple[DataClass, ...]
-    organisations: tuple[Organisation, ...] = ()
+    organisations: tuple[OrganisationSchema, ...] = ()
 
     @cached_property
     def by_path(self) -> dict[str, DataClass]:
         return dict(_paths("", self.classes))
 
     @cached_property
-    def by_name(self) -> dict[str, Organisation]:
+    def by_name(self) -> dict[str, OrganisationSchema]:
         return {one.name: one for one in self.organisations}
 
     def data_class(self, path: str) -> DataClass:
@@ -76,7 +76,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
             raise InputError(f"no class {path!r} in the schema", hint=f"there are {', '.join(self.by_path)}")
         return found
 
-    def organisation(self, name: str) -> Organisation:
+    def organisation(self, name: str) -> OrganisationSchema:
         found = self.by_name.get(name)
         if found is None:
             raise InputError(f"no organisation {name!r}", hint=f"there are {', '.join(self.by_name)}")
@@ -91,7 +91,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
             and any(is_within(held.data_class, data_class) for held in one.holds)
         )
 
-    def holding(self, organisation: str, data_class: str) -> Holding:
+    def holding(self, organisation: str, data_class: str) -> ClassHolding:
         """Holding of a class at an organisation."""
         for held in self.organisation(organisation).holds:
             if held.data_class == data_class:
@@ -152,7 +152,7 @@ def _check_class(path: str, found: DataClass) -> None:
             raise InputError(f"a property of {path} cannot be called {name!r}")
 
 
-def _check_organisation(schema: Schema, organisation: Organisation) -> None:
+def _check_organisation(schema: Schema, organisation: OrganisationSchema) -> None:
     if organisation.capability < 1:
         raise InputError(
             f"{organisation.name} has a capability of {organisation.capability}", hint="1 or more"

@@ -26,9 +26,9 @@ import msgspec
 
 from tidings.errors import TidingsError
 from tidings.runtime import tls
-from tidings_quality.bells import Bells
-from tidings_quality.interface import Dispatcher, dispatcher_of
-from tidings_quality.organisation import DISPATCH, SEND, TELL, ChangeSub, Organisation
+from tidings_quality.bells import Notifier
+from tidings_quality.interface import UserDispatcher, dispatcher_of
+from tidings_quality.organisation import DISPATCH, SEND, TELL, ChangeSub, OrganisationService
 from tidings_quality.state import Sending, unpacked
 
 log = logging.getLogger("tidings_quality")
@@ -44,10 +44,10 @@ TOLD = "told"  # rings when a producer has confirmed a change
 BACK = "back"  # rings when another organisation speaks to us: it can be reached again
 
 
-class Outgoing:
+class OutgoingWorkers:
     """The workers of one organisation."""
 
-    def __init__(self, organisation: Organisation, bells: Bells) -> None:
+    def __init__(self, organisation: OrganisationService, bells: Notifier) -> None:
         self._organisation = organisation
         self._state = organisation.state
         self._bells = bells
@@ -176,7 +176,7 @@ class Outgoing:
 
     # -- our users ------------------------------------------------------------------------------
 
-    async def _dispatch_all(self, id: str, dispatcher: Dispatcher) -> None:
+    async def _dispatch_all(self, id: str, dispatcher: UserDispatcher) -> None:
         pause = FIRST_PAUSE
         try:
             while any(one.id == id for one in self._organisation.subscriptions()):

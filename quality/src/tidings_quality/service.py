@@ -29,15 +29,15 @@ from tidings.gateway.problems import Problem, answering, unrouted, whole_body
 from tidings.gateway.serving import Serving
 from tidings.model.decoding import UNREADABLE
 from tidings.runtime import tls
-from tidings_quality.bells import Bells
-from tidings_quality.interface import Asked
+from tidings_quality.bells import Notifier
+from tidings_quality.interface import UserRequest
 from tidings_quality.model import QualityChange
-from tidings_quality.organisation import DISPATCH, ChangeSub, Notification, Organisation
+from tidings_quality.organisation import DISPATCH, ChangeSub, OrganisationService, QualityNotification
 from tidings_quality.routing.trees import Branch
 from tidings_quality.schema import write_schema
-from tidings_quality.sending import BACK, TOLD, WHO, Outgoing
+from tidings_quality.sending import BACK, TOLD, WHO, OutgoingWorkers
 from tidings_quality.settings import OrganisationSettings
-from tidings_quality.state import State, unpacked
+from tidings_quality.state import OrganisationState, unpacked
 
 T = TypeVar("T")
 
@@ -46,28 +46,28 @@ MOST_SECONDS = 60.0  # that a reader may wait
 MOST_NOTIFICATIONS = 1000  # in one answer
 
 
-class _Told(msgspec.Struct):
+class _ChangeBody(msgspec.Struct):
     event: msgspec.Raw
     below: tuple[Branch, ...] = ()
 
 
-class _Notify(msgspec.Struct):
-    notifications: tuple[_Told, ...]
+class _NotifyBody(msgspec.Struct):
+    notifications: tuple[_ChangeBody, ...]
 
 
-class _Ack(msgspec.Struct):
+class _AckBody(msgspec.Struct):
     upto: int
 
 
-class Service:
+class OrganisationServer:
     """One organisation, serving."""
 
     def __init__(self, settings: OrganisationSettings) -> None:
         self.settings = settings.check()
-        self._state = State(settings.state or None, remember=settings.remember)
-        self.organisation = Organisation(settings, self._state)
-        self._bells = Bells()
-        self._outgoing = Outgoing(self.organisation, self._bells)
+        self._state = OrganisationState(settings.state or None, remember=settings.remember)
+        self.organisation = OrganisationService(settings, self._state)
+        self._bells = Notifier()
+        self._outgoing = OutgoingWorkers(self.organisation, self._bells)
         self.app = Starlette(routes=self._routes(), exception_handlers={HTTPException: unrouted})
         self._serving = Serving(self.app, settings.listen, tls.listening(settings.tls))
 
@@ -104,8 +104,8 @@ class Service:
 
     async def notify(self, request: Request) -> Response:
         sender = self._peer(request)
-        told = await _body(request, _Notify)
-        events = [Notification(unpacked(bytes(one.event)), one.below) for one in told.notifications]
+        told = await _body(request, _NotifyBody)
+        events = [QualityNotification(unpacked(bytes(one.event)), one.below) for one in told.notifications]
         return JSONResponse({"new": self.organisation.notified(sender, events)})
 
     async def change_sub(self, request: Request) -> Response:
@@ -125,7 +125,7 @@ class Service:
 
     async def subscribe(self, request: Request) -> Response:
         self._local(request)
-        one, resumed = self.organisation.subscribe(await _body(request, Asked))
+        one, resumed = self.organisation.subscribe(await _body(request, UserRequest))
         pending = await self._settled(one.id, _seconds(request, 5.0))
         status = HTTPStatus.OK if resumed else HTTPStatus.CREATED
         said = {"resumed": resumed, "pending": pending, "refused": self.organisation.refusals(one.id)}
@@ -169,7 +169,7 @@ class Service:
     async def acknowledge(self, request: Request) -> Response:
         self._local(request)
         one = self.organisation.subscription(request.path_params["id"])
-        self._state.acknowledge(one.id, (await _body(request, _Ack)).upto)
+        self._state.acknowledge(one.id, (await _body(request, _AckBody)).upto)
         return Response(status_code=HTTPStatus.NO_CONTENT)
 
     async def tables(self, request: Request) -> Response:

@@ -30,7 +30,7 @@ from tidings_quality.schema import Schema, read_schema
 from tidings_quality.state import REMEMBER
 
 
-class Peer(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
+class PeerOrganisation(msgspec.Struct, frozen=True, forbid_unknown_fields=True):
     """Another organisation, and what it may hear of us."""
 
     url: str
@@ -50,7 +50,7 @@ class OrganisationSettings(msgspec.Struct, frozen=True, forbid_unknown_fields=Tr
     reduce: str = "covering"  # covering, union or identical
     remember: int = REMEMBER  # identities of events
     confirm_seconds: float = 60.0  # between asking producers whether they still know what they were told
-    peers: dict[str, Peer] = {}
+    peers: dict[str, PeerOrganisation] = {}
     tls: TlsSettings = TlsSettings()  # certificate and key to show, authority to trust
     plain: bool = False  # True: tokens may cross the network unencrypted, since another layer encrypts them
 

@@ -60,7 +60,7 @@ class Sending(msgspec.Struct, frozen=True):
     below: tuple[Branch, ...] = ()
 
 
-class State:
+class OrganisationState:
     def __init__(self, path: Path | str | None = None, *, remember: int = REMEMBER) -> None:
         self._remember = remember
         try:

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING, Any
 
 from tidings.errors import UnreachableError
 from tidings_quality.model import QualityChange, quality_attribute
-from tidings_quality.spark.factory import Step
-from tidings_quality.spark.settings import Plan
+from tidings_quality.spark.factory import FactoryStep
+from tidings_quality.spark.settings import FactoryPlan
 
 if TYPE_CHECKING:
     from tidings_quality.client import OrganisationClient
@@ -29,11 +29,11 @@ PAUSE_SECONDS = 0.5
 
 
 def teller(
-    client: OrganisationClient, plan: Plan, *, patience_seconds: float = PATIENCE_SECONDS
-) -> Callable[[Step], int]:
+    client: OrganisationClient, plan: FactoryPlan, *, patience_seconds: float = PATIENCE_SECONDS
+) -> Callable[[FactoryStep], int]:
     """Tells the steps of a factory to a service; how many changes were new to it."""
 
-    def tell(step: Step) -> int:
+    def tell(step: FactoryStep) -> int:
         changes = changes_of(step, plan)
         new = 0
         while some := list(islice(changes, AT_ONCE)):
@@ -54,7 +54,7 @@ def _published(client: OrganisationClient, changes: list[QualityChange], patienc
             time.sleep(PAUSE_SECONDS)
 
 
-def changes_of(step: Step, plan: Plan) -> Iterator[QualityChange]:
+def changes_of(step: FactoryStep, plan: FactoryPlan) -> Iterator[QualityChange]:
     """The changes of a step, in the order of objects, properties and dimensions."""
     ordered = step.changes().orderBy("object", "property", "dimension")
     for row in ordered.toLocalIterator():

@@ -11,7 +11,7 @@ import pytest
 
 from tidings.gateway.serving import Serving
 from tidings_quality.generate import plan_text
-from tidings_quality.rating import Observation, Ratings, Report
+from tidings_quality.rating import Observation, RatingReport, Ratings
 from tidings_quality.rating_service import rating_app
 
 Run = Callable[..., Any]
@@ -54,7 +54,7 @@ def test_query_says_what_is_wrong_before_it_starts_spark(
 
 def test_rate_prints_who_is_believed(tidings: Run) -> None:
     ratings = Ratings()
-    ratings.report(Report("r", (Observation("INAIL", 1.0, 0.2), Observation("CoC", 0.9, 1.0))))
+    ratings.report(RatingReport("r", (Observation("INAIL", 1.0, 0.2), Observation("CoC", 0.9, 1.0))))
 
     async def served() -> tuple[Any, Any]:
         serving = Serving(rating_app(ratings), "127.0.0.1:0")

@@ -10,13 +10,13 @@ from collections import Counter
 import pytest
 
 from tidings.model.event import Event
-from tidings_quality.interface import Asked
+from tidings_quality.interface import UserRequest
 from tidings_quality.model import change_of
-from tidings_quality.organisation import Notification, Organisation, SubChanged
+from tidings_quality.organisation import OrganisationService, QualityNotification, SubChanged
 from tidings_quality.routing.trees import Branch
 from tidings_quality.running_example import running_example
-from tidings_quality.settings import OrganisationSettings, Peer
-from tidings_quality.state import State, unpacked
+from tidings_quality.settings import OrganisationSettings, PeerOrganisation
+from tidings_quality.state import OrganisationState, unpacked
 from tidings_quality.subscription import QualitySubscription
 
 from ..papers._quality import S1, S2, S3, S4, e1, e2
@@ -31,13 +31,13 @@ class Cooperation:
         self.carried: Counter[tuple[str, str, str]] = Counter()  # what, from, to
         self.organisations = {name: self._organisation(name) for name in NAMES}
 
-    def _organisation(self, name: str) -> Organisation:
-        peers = {other: Peer("http://127.0.0.1:1") for other in NAMES if other != name}
+    def _organisation(self, name: str) -> OrganisationService:
+        peers = {other: PeerOrganisation("http://127.0.0.1:1") for other in NAMES if other != name}
         settings = OrganisationSettings(name=name, schema=running_example(), peers=peers)
-        return Organisation(settings.check(), State())
+        return OrganisationService(settings.check(), OrganisationState())
 
     def subscribe(self, name: str, user: str, wanted: QualitySubscription) -> None:
-        self.organisations[name].subscribe(Asked(wanted.text, user, "s"))
+        self.organisations[name].subscribe(UserRequest(wanted.text, user, "s"))
         self._carry_subscriptions(name)
 
     def unsubscribe(self, name: str, user: str) -> None:
@@ -65,7 +65,7 @@ class Cooperation:
                 for target in self.organisations:
                     for one in sender.state.sendings(target):
                         self.organisations[target].notified(
-                            name, [Notification(unpacked(one.event), one.below)]
+                            name, [QualityNotification(unpacked(one.event), one.below)]
                         )
                         sender.state.sent([one.place])
                         self.carried["notify", name, target] += 1
@@ -132,7 +132,7 @@ def test_vir5_7_sources_are_told_to_no_other_producer() -> None:
 
 def test_vir5_7_an_event_that_comes_twice_is_heard_once(figure: Cooperation) -> None:
     figure.publish(e1())
-    again = [Notification(e1(), (Branch("INAIL"),))]
+    again = [QualityNotification(e1(), (Branch("INAIL"),))]
     assert figure.organisations["INPS"].notified("CoC", again) == 0
     figure._carry_events()
     assert figure.heard("INPS") == {"U11": 1, "U12": 1, "U13": 1}
@@ -148,7 +148,7 @@ def test_vir5_8_a_producer_with_room_for_one_sends_through_the_first(figure: Coo
         for one in coc.settings.schema.organisations
     ]
     schema = type(coc.settings.schema)(coc.settings.schema.classes, tuple(slow))
-    narrow = Organisation(
+    narrow = OrganisationService(
         OrganisationSettings(name="CoC", schema=schema, peers=coc.settings.peers), coc.state
     )
     assert narrow.tree(e1()) == (Branch("INAIL", (Branch("INPS"),)),)

@@ -9,7 +9,7 @@ import sys
 
 from tidings.pipeline import session
 from tidings_quality.client import OrganisationClient
-from tidings_quality.spark.factory import Factory, Step, files_of
+from tidings_quality.spark.factory import Factory, FactoryStep, files_of
 from tidings_quality.spark.settings import read_plan
 from tidings_quality.telling import teller
 
@@ -21,7 +21,7 @@ def main(file: str, url: str) -> None:
     with OrganisationClient(url) as client:
         tell = teller(client, plan)
 
-        def hear(step: Step) -> None:
+        def hear(step: FactoryStep) -> None:
             print("published", step.number, flush=True)
             tell(step)
             print("told", step.number, flush=True)

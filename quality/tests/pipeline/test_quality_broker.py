@@ -14,26 +14,28 @@ from hypothesis import strategies as st
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
-from tidings_quality.broker import Copy, choose, parse_requirements, take_the_offer
+from tidings_quality.broker import ObjectCopy, choose, parse_requirements, take_the_offer
 from tidings_quality.generate import LOCAL, NOW, number_of, population, write_organisation
 from tidings_quality.querying import adopt, ask
 from tidings_quality.spark.factory import Factory, files_of
-from tidings_quality.spark.linkage import Pair, entities
-from tidings_quality.spark.settings import Plan, read_plan
+from tidings_quality.spark.linkage import LinkedPair, entities
+from tidings_quality.spark.settings import FactoryPlan, read_plan
 
 NOW_MICROS = int(NOW.timestamp()) * 10**6
 
 copies_of_three = st.tuples(st.sampled_from("abc"), st.sampled_from("123"))
 drawn_pairs = st.lists(
-    st.builds(Pair, st.sampled_from([0.8, 0.9, 1.0]), copies_of_three, copies_of_three), max_size=9
+    st.builds(LinkedPair, st.sampled_from([0.8, 0.9, 1.0]), copies_of_three, copies_of_three), max_size=9
 )
 
 
 @given(drawn_pairs, st.randoms())
 def test_an_entity_has_one_copy_of_a_source_and_the_order_of_pairs_does_not_matter(
-    found: list[Pair], rng: Any
+    found: list[LinkedPair], rng: Any
 ) -> None:
-    found = [Pair(likeness, *sorted([one, other])) for likeness, one, other in found if one[0] != other[0]]
+    found = [
+        LinkedPair(likeness, *sorted([one, other])) for likeness, one, other in found if one[0] != other[0]
+    ]
     named = entities(found)
     shuffled = list(found)
     rng.shuffle(shuffled)
@@ -48,12 +50,12 @@ def test_an_entity_has_one_copy_of_a_source_and_the_order_of_pairs_does_not_matt
         assert named[first.one] == named[first.other]  # the likest pair is always linked
 
 
-def evaluate(spark: Any, plan: Plan) -> None:
+def evaluate(spark: Any, plan: FactoryPlan) -> None:
     factory = Factory(spark, plan, now=lambda: NOW_MICROS)
     factory.stream(files_of(spark, plan), once=True).awaitTermination()
 
 
-def means(objects: tuple[tuple[Copy, ...], ...]) -> dict[str, float]:
+def means(objects: tuple[tuple[ObjectCopy, ...], ...]) -> dict[str, float]:
     held: dict[str, list[float]] = defaultdict(list)
     for copies in objects:
         for copy in copies:
@@ -100,7 +102,7 @@ def test_vir5_4_three_organisations_are_asked_and_become_better(spark: Any, tmp_
     assert all(after[source] > before[source] for source in after)
 
 
-def check_links(objects: tuple[tuple[Copy, ...], ...]) -> None:
+def check_links(objects: tuple[tuple[ObjectCopy, ...], ...]) -> None:
     """Against the numbers of the people, which linkage does not know.
 
     Some copies have no code, and another address than the others: those nobody can find.

@@ -32,8 +32,8 @@ from tidings_quality.client import OrganisationClient
 from tidings_quality.generate import Dirt, append_rows, arrow_of, held_by, plan_text, population, truth_for
 from tidings_quality.running_example import running_example
 from tidings_quality.schema import write_schema
-from tidings_quality.spark.factory import Factory, Step, files_of
-from tidings_quality.spark.settings import Plan, read_plan
+from tidings_quality.spark.factory import Factory, FactoryStep, files_of
+from tidings_quality.spark.settings import FactoryPlan, read_plan
 from tidings_quality.telling import teller
 
 pytestmark = pytest.mark.spark
@@ -90,7 +90,7 @@ def services(folder: Path) -> Iterator[Services]:
         made.close()
 
 
-def put_data(folder: Path, people: int) -> tuple[Plan, list[dict[str, Any]]]:
+def put_data(folder: Path, people: int) -> tuple[FactoryPlan, list[dict[str, Any]]]:
     """CoC's table, clean; its rows."""
     import pyarrow as pa
     import pyarrow.parquet as pq
@@ -127,7 +127,9 @@ class Ended(Exception):
     """The factory ends here."""
 
 
-def run(spark: Any, plan: Plan, tell: Callable[[Step], Any], now: Callable[[], int] | None = None) -> bool:
+def run(
+    spark: Any, plan: FactoryPlan, tell: Callable[[FactoryStep], Any], now: Callable[[], int] | None = None
+) -> bool:
     """Evaluate what came; False when it ended in the middle."""
     factory = Factory(spark, plan) if now is None else Factory(spark, plan, now=now)
     query = factory.stream(files_of(spark, plan, files_per_step=1), tell=tell, once=True)
@@ -153,7 +155,7 @@ def test_a_dirty_row_is_heard_of_once_wherever_the_factory_or_a_service_ends(
             def ends(*_: Any) -> int:
                 raise Ended
 
-            def ends_after(step: Step) -> None:
+            def ends_after(step: FactoryStep) -> None:
                 tell(step)
                 raise Ended
 
@@ -196,7 +198,7 @@ def test_twelve_kills_of_drivers_and_services(tmp_path: Path) -> None:
         assert heard(running, len(owed)) == owed
 
 
-def child(running: Services, plan: Plan, kill_at: str | None) -> None:
+def child(running: Services, plan: FactoryPlan, kill_at: str | None) -> None:
     """A driver of its own, killed with its Java when it says a word; without one it has to end well."""
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path), "PYTHONUNBUFFERED": "1"}
     file = str(Path(plan.table).parent / "factory.toml")

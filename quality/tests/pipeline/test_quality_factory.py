@@ -18,9 +18,16 @@ import pyarrow.parquet as pq  # noqa: E402
 
 from tidings.errors import InputError  # noqa: E402
 from tidings_quality.model import QUALITY_COLUMNS  # noqa: E402
-from tidings_quality.spark.factory import Factory, Step, files_of, quality_rows  # noqa: E402
+from tidings_quality.spark.factory import Factory, FactoryStep, files_of, quality_rows  # noqa: E402
 from tidings_quality.spark.plain import Quality, evaluate_plain  # noqa: E402
-from tidings_quality.spark.settings import Dependency, Domain, Plan, Property, Reference, Rule  # noqa: E402
+from tidings_quality.spark.settings import (  # noqa: E402
+    ColumnDomain,
+    Dependency,
+    FactoryPlan,
+    MeasuredProperty,
+    QualityRule,
+    Reference,
+)
 
 pytestmark = pytest.mark.spark
 
@@ -36,18 +43,18 @@ CHECKS = {
 }
 
 
-def plan_of(folder: Path, **changes: Any) -> Plan:
-    plan = Plan(
+def plan_of(folder: Path, **changes: Any) -> FactoryPlan:
+    plan = FactoryPlan(
         organisation="INPS", data_class="Enterprise/Holder", key="id", updated="updated",
         table=str(folder / "table"), state=str(folder / "state"),
         properties={
-            "Name": Property(column="name", inapplicable="kind = 'none'", missing=("", "n/a"), volatility="100 days",
+            "Name": MeasuredProperty(column="name", inapplicable="kind = 'none'", missing=("", "n/a"), volatility="100 days",
                              reference=Reference(table=str(folder / "right"), key="id", column="name")),
-            "City": Property(column="city", parts=("city", "zip"), domain=Domain(values=CITIES), volatility="10 days"),
+            "City": MeasuredProperty(column="city", parts=("city", "zip"), domain=ColumnDomain(values=CITIES), volatility="10 days"),
         },
         rules={
-            "digits": Rule(of=("City",), check="zip RLIKE '^[0-9]+$'"),
-            "apart": Rule(of=("Name", "City"), check="name <> city"),
+            "digits": QualityRule(of=("City",), check="zip RLIKE '^[0-9]+$'"),
+            "apart": QualityRule(of=("Name", "City"), check="name <> city"),
         },
         dependencies={
             "zip-city": Dependency(of=("City",), determining=("zip",), determined=("city",)),
@@ -84,7 +91,7 @@ def frame(spark: Any, rows: list[dict[str, Any]]) -> Any:
     return spark.createDataFrame([tuple(row[name] for name in COLUMNS) for row in rows], SCHEMA)
 
 
-def oracle(plan: Plan, rows: list[dict[str, Any]], now: int = NOW_MICROS) -> dict[str, Quality]:
+def oracle(plan: FactoryPlan, rows: list[dict[str, Any]], now: int = NOW_MICROS) -> dict[str, Quality]:
     return evaluate_plain(plan, rows, now, checks=CHECKS, references={"Name": REFERENCE})
 
 
@@ -97,7 +104,7 @@ def current(factory: Factory) -> dict[str, Quality]:
     return {row["_object"]: row["_quality"] for row in factory.state.current().collect()}
 
 
-def told(step: Step) -> dict[tuple[str, str], tuple[float | None, float]]:
+def told(step: FactoryStep) -> dict[tuple[str, str], tuple[float | None, float]]:
     rows = step.changes().collect()
     found = {
         (row["object"], f"{row['property']}.{row['dimension']}"): (row["before"], row["value"])
@@ -164,8 +171,8 @@ def person(key: int, *, days: float = 0.0, **values: Any) -> dict[str, Any]:
     return {"id": str(key), **held, "updated": NOW - timedelta(days=20 - days)}
 
 
-def run(factory: Factory) -> list[Step]:
-    steps: list[Step] = []
+def run(factory: Factory) -> list[FactoryStep]:
+    steps: list[FactoryStep] = []
     changes = files_of(factory.spark, factory.plan, files_per_step=1)
     query = factory.stream(changes, tell=steps.append, once=True)
     query.awaitTermination()
@@ -178,7 +185,7 @@ def test_vir5_3_a_stream_tells_each_change_once_and_nothing_when_nothing_changed
     put_reference(tmp_path)
     pq.write_table(pa.table({"town": [*CITIES, CITIES[0], None]}), tmp_path / "towns")
     plan = plan_of(tmp_path)
-    domain = Domain(table=str(tmp_path / "towns"), column="town")  # the same values, in a table
+    domain = ColumnDomain(table=str(tmp_path / "towns"), column="town")  # the same values, in a table
     city = msgspec.structs.replace(plan.properties["City"], domain=domain)
     tabled = msgspec.structs.replace(plan, properties={**plan.properties, "City": city})
     factory = Factory(spark, tabled, now=lambda: NOW_MICROS)
@@ -250,13 +257,13 @@ def test_changes_of_a_whole_table_that_were_not_told_are_told_before_the_next(
     spark: Any, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("tidings_quality.spark.factory.COMPACT_EVERY", 1)
-    plan = Plan(
+    plan = FactoryPlan(
         organisation="INPS", data_class="Enterprise", key="id", state=str(tmp_path / "state"),
-        properties={"Name": Property(column="name")}, announce_new=True,
+        properties={"Name": MeasuredProperty(column="name")}, announce_new=True,
     )  # fmt: skip
     factory = Factory(spark, plan)
 
-    def fails(step: Step) -> None:
+    def fails(step: FactoryStep) -> None:
         raise ConnectionError(step.version)
 
     with pytest.raises(ConnectionError, match="snapshots-0"):

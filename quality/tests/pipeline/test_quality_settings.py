@@ -8,12 +8,12 @@ import pytest
 
 from tidings.errors import SettingsError
 from tidings_quality.generate import LOCAL, plan_text
-from tidings_quality.spark.settings import Plan, Property, read_plan
+from tidings_quality.spark.settings import FactoryPlan, MeasuredProperty, read_plan
 
 HEAD = 'organisation = "INPS"\nclass = "Enterprise"\nkey = "id"\n'
 
 
-def read(folder: Path, text: str) -> Plan:
+def read(folder: Path, text: str) -> FactoryPlan:
     file = folder / "factory.toml"
     file.write_text(text)
     return read_plan(file)
@@ -75,4 +75,4 @@ def test_times_are_read() -> None:
         ("2 years", 730 * day),
         ("3seconds", 3 * 10**6),
     ):
-        assert Property(volatility=text).volatility_micros == micros
+        assert MeasuredProperty(volatility=text).volatility_micros == micros

@@ -13,12 +13,12 @@ import msgspec
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from tidings_quality.interface import Asked
+from tidings_quality.interface import UserRequest
 from tidings_quality.model import QualityChange
-from tidings_quality.organisation import Notification, Organisation, SubChanged
+from tidings_quality.organisation import OrganisationService, QualityNotification, SubChanged
 from tidings_quality.running_example import HOLDER, running_example
-from tidings_quality.settings import OrganisationSettings, Peer
-from tidings_quality.state import State, unpacked
+from tidings_quality.settings import OrganisationSettings, PeerOrganisation
+from tidings_quality.state import OrganisationState, unpacked
 
 NAMES = ("INPS", "INAIL", "CoC")
 READERS = (("INPS", "a", 0.5), ("INPS", "b", 1.0), ("INAIL", "a", 0.7), ("CoC", "a", 1.0))
@@ -28,7 +28,7 @@ class Crash(Exception):
     pass
 
 
-class Fragile(State):
+class Fragile(OrganisationState):
     """A state whose process can end just before or just after the next transaction is kept.
 
     It lives in memory: what a transaction left is what the next process finds."""
@@ -61,13 +61,13 @@ class Play:
         self.number = dict.fromkeys(self.heard, 0)
         for name, user, least in READERS:
             self.organisations[name].subscribe(
-                Asked(f"ON Enterprise WHERE name.accuracy <= {least}", user, "s")
+                UserRequest(f"ON Enterprise WHERE name.accuracy <= {least}", user, "s")
             )
         self._agree()
 
-    def _opened(self, name: str, state: State) -> Organisation:
-        peers = {other: Peer("http://127.0.0.1:1") for other in NAMES if other != name}
-        return Organisation(OrganisationSettings(name=name, schema=self.schema, peers=peers), state)
+    def _opened(self, name: str, state: OrganisationState) -> OrganisationService:
+        peers = {other: PeerOrganisation("http://127.0.0.1:1") for other in NAMES if other != name}
+        return OrganisationService(OrganisationSettings(name=name, schema=self.schema, peers=peers), state)
 
     def _agree(self) -> None:
         for name, consumer in self.organisations.items():
@@ -101,7 +101,7 @@ class Play:
         batch = self.organisations[sender].state.sendings(target)
         if not batch or sender == target:
             return
-        told = [Notification(unpacked(one.event), one.below) for one in batch]
+        told = [QualityNotification(unpacked(one.event), one.below) for one in batch]
         taken = False
         with self.dying(target, when):
             self.organisations[target].notified(sender, told)

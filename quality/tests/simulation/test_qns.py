@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.simulation.experiment import Experiment, Outcome, run_experiment
-from tidings.simulation.topology import Overlay
+from tidings.simulation.experiment import Experiment, ExperimentOutcome, run_experiment
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.workloads import Plan
 from tidings.simulation.world import World
 from tidings.testing.seeds import EVERYTHING, HARMLESS
@@ -19,7 +19,7 @@ ORGANISATIONS = ("CoC", "INAIL", "INPS")
 
 
 def world_of(brokers: tuple[str, ...] = ORGANISATIONS, **options: Any) -> World:
-    world = World("qns", Overlay(brokers, ()), options=options)
+    world = World("qns", OverlayGraph(brokers, ()), options=options)
     for broker in brokers:
         world.add_client(f"user of {broker}", broker)
     world.run(1.0)
@@ -111,7 +111,7 @@ def test_every_reduction_tells_the_same_events(reduce: str) -> None:
     assert {broker: len(world.heard(f"user of {broker}")) for broker in expected} == dict(expected)
 
 
-def outcome_of(seed: int, kinds: tuple[str, ...] = EVERYTHING) -> Outcome:
+def outcome_of(seed: int, kinds: tuple[str, ...] = EVERYTHING) -> ExperimentOutcome:
     plan = Plan(subscriptions=7, events=50, rate=2.5, churn=0.15, publishers=3, leave=True)
     return run_experiment(
         Experiment(

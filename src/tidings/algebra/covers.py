@@ -15,7 +15,7 @@ from collections.abc import Sequence
 
 from tidings.algebra import region as rg
 from tidings.algebra.express import conjunction_of, distinct
-from tidings.algebra.gaps import Search, grid_of
+from tidings.algebra.gaps import GapSearch, grid_of
 from tidings.algebra.region import Region, region_of, regions_of
 from tidings.errors import FilterError, FilterLimitError
 from tidings.model.constraint import Constraint, Equals, Exists, Missing, NotOneOf, OneOf, TopicIs
@@ -81,7 +81,7 @@ def decide_within_union(small: Region, larges: tuple[Region, ...]) -> bool | Non
     if len(larges) < 2:
         return None if unknown else small.is_empty
     grid = grid_of(small, larges)
-    search = Search(grid, UNION_BUDGET)
+    search = GapSearch(grid, UNION_BUDGET)
     gap = search.run()
     if gap is not None and gap.certain and small.is_empty is False:
         return False

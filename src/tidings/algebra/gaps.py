@@ -30,7 +30,7 @@ from tidings.model.value import Kind, Value
 _ALL_PAIRS = 512  # cells of one attribute up to which every pair is compared for needless ones
 
 
-class Cell(NamedTuple):
+class GapCell(NamedTuple):
     """A part of one attribute's domain, and the regions that hold all or some of it."""
 
     full: int
@@ -38,7 +38,7 @@ class Cell(NamedTuple):
     domain: Domain | None  # None: not a set of plain values (a lineage, a residual)
     certain: bool = True  # surely not empty, and no region missing in `full` holds all of it
 
-    def makes_needless(self, other: Cell) -> bool:
+    def makes_needless(self, other: GapCell) -> bool:
         return (
             self.full & ~other.full == 0
             and self.touch & ~other.touch == 0
@@ -50,17 +50,17 @@ class Cell(NamedTuple):
 class Gap:
     """A block that no single region holds."""
 
-    cells: tuple[Cell, ...]
+    cells: tuple[GapCell, ...]
     certain: bool
 
 
 @dataclass(frozen=True)
-class Grid:
+class GapGrid:
     """The cells of a small region under a union of large ones, attribute by attribute."""
 
     small: Region
     names: tuple[str, ...]
-    levels: tuple[tuple[Cell, ...], ...]
+    levels: tuple[tuple[GapCell, ...], ...]
     regions: int
 
     @property
@@ -85,7 +85,7 @@ class Grid:
         return {name: dm.some_value(domain) for name, domain in domains.items()}
 
 
-def grid_of(small: Region, larges: Sequence[Region]) -> Grid:
+def grid_of(small: Region, larges: Sequence[Region]) -> GapGrid:
     """The grid of a region that is not empty; regions that do not touch it are left out."""
     inner = small.tight
     near = [large for large in larges if _touches(inner, large)]
@@ -96,9 +96,9 @@ def grid_of(small: Region, larges: Sequence[Region]) -> Grid:
     everyone = (1 << len(near)) - 1
     met = sum(1 << i for i, large in enumerate(near) if large.residuals <= inner.residuals)
     if met != everyone:
-        levels.append(("", (Cell(met, everyone, None, certain=False),)))
+        levels.append(("", (GapCell(met, everyone, None, certain=False),)))
     levels.sort(key=lambda level: len(level[1]))  # the longest is scanned last
-    return Grid(inner, tuple(name for name, _ in levels), tuple(cells for _, cells in levels), len(near))
+    return GapGrid(inner, tuple(name for name, _ in levels), tuple(cells for _, cells in levels), len(near))
 
 
 def _touches(inner: Region, large: Region) -> bool:
@@ -107,14 +107,14 @@ def _touches(inner: Region, large: Region) -> bool:
     return not any(dm.decide_disjoint(inner.domain(name), domain) for name, domain in large.domains.items())
 
 
-def _level(name: str, inner: Region, near: list[Region]) -> Iterator[Cell]:
+def _level(name: str, inner: Region, near: list[Region]) -> Iterator[GapCell]:
     cells = _cells(inner.domain(name), [large.domain(name) for large in near])
     if name != TYPE or all(large.lineage == ANY_LINEAGE for large in near):
         return cells
     return (_typed(cell, inner, near) for cell in cells)
 
 
-def _typed(cell: Cell, inner: Region, near: list[Region]) -> Cell:
+def _typed(cell: GapCell, inner: Region, near: list[Region]) -> GapCell:
     """A cell of types, together with the lineages that its types can have."""
     assert cell.domain is not None
     lineage = Region({TYPE: cell.domain}, inner.lineage).tight.lineage
@@ -124,21 +124,21 @@ def _typed(cell: Cell, inner: Region, near: list[Region]) -> Cell:
             full &= ~(1 << i)
         if lineage.intersection(large.lineage).is_empty:
             touch &= ~(1 << i)
-    return Cell(full, touch, None, cell.certain)
+    return GapCell(full, touch, None, cell.certain)
 
 
-def _cells(small: Domain, larges: list[Domain]) -> Iterator[Cell]:
+def _cells(small: Domain, larges: list[Domain]) -> Iterator[GapCell]:
     """The cells of one attribute, in order."""
     if small.absent:
         bits = sum(1 << i for i, large in enumerate(larges) if large.absent)
-        yield Cell(bits, bits, ABSENT)
+        yield GapCell(bits, bits, ABSENT)
     for kind in Kind:
         for interval, bits in _pieces(kind, small, larges):
             piece = dm.of_kind(kind, (interval,))
             if kind is Kind.STRING:
                 yield from _string_cell(piece._replace(patterns=small.patterns), bits, larges)
             else:
-                yield Cell(bits, bits, piece)
+                yield GapCell(bits, bits, piece)
 
 
 def _pieces(kind: Kind, small: Domain, larges: list[Domain]) -> Iterator[tuple[Interval, int]]:
@@ -161,7 +161,7 @@ def _pieces(kind: Kind, small: Domain, larges: list[Domain]) -> Iterator[tuple[I
             low = stop
 
 
-def _string_cell(piece: Domain, bits: int, larges: list[Domain]) -> Iterator[Cell]:
+def _string_cell(piece: Domain, bits: int, larges: list[Domain]) -> Iterator[GapCell]:
     """A piece of strings, where patterns may hold only a part of it."""
     empty = dm.decide_empty(piece)
     if empty:
@@ -176,12 +176,12 @@ def _string_cell(piece: Domain, bits: int, larges: list[Domain]) -> Iterator[Cel
                 full &= ~(1 << i)
             if dm.decide_disjoint(piece, large):
                 touch &= ~(1 << i)
-    yield Cell(full, touch, piece, certain=known)
+    yield GapCell(full, touch, piece, certain=known)
 
 
-def _needed(cells: list[Cell]) -> tuple[Cell, ...]:
+def _needed(cells: list[GapCell]) -> tuple[GapCell, ...]:
     """The cells without the needless ones: first against neighbours, then, when few, all pairs."""
-    kept: list[Cell] = []
+    kept: list[GapCell] = []
     for cell in cells:
         if kept and kept[-1].makes_needless(cell):
             continue
@@ -190,17 +190,17 @@ def _needed(cells: list[Cell]) -> tuple[Cell, ...]:
         kept.append(cell)
     if len(kept) > _ALL_PAIRS:
         return tuple(kept)
-    least: list[Cell] = []
+    least: list[GapCell] = []
     for cell in sorted(kept, key=lambda c: (c.full.bit_count(), c.touch.bit_count(), not c.certain)):
         if not any(other.makes_needless(cell) for other in least):
             least.append(cell)
     return tuple(least)
 
 
-class Search:
+class GapSearch:
     """A depth-first search for a gap, with a budget of steps."""
 
-    def __init__(self, grid: Grid, budget: int) -> None:
+    def __init__(self, grid: GapGrid, budget: int) -> None:
         self._levels = grid.levels
         self._everyone = (1 << grid.regions) - 1
         self._done: set[tuple[int, int, int]] = set()
@@ -215,7 +215,7 @@ class Search:
         """A gap, a certain one if there is; None: no gap, unless the budget is exhausted."""
         return self._descend(0, self._everyone, self._everyone, ()) or self._doubtful
 
-    def _descend(self, level: int, full: int, touch: int, chosen: tuple[Cell, ...]) -> Gap | None:
+    def _descend(self, level: int, full: int, touch: int, chosen: tuple[GapCell, ...]) -> Gap | None:
         if full == 0:
             return self._settle(chosen, touch)
         if level == len(self._levels) or (level, full, touch) in self._done:
@@ -230,7 +230,7 @@ class Search:
         self._done.add((level, full, touch))
         return None
 
-    def _settle(self, chosen: tuple[Cell, ...], touch: int) -> Gap | None:
+    def _settle(self, chosen: tuple[GapCell, ...], touch: int) -> Gap | None:
         """Fill the block up so that few regions touch it; keep a doubtful gap for later."""
         for level in self._levels[len(chosen) :]:
             cell = min(level, key=lambda c: (touch & c.touch).bit_count())
@@ -242,7 +242,7 @@ class Search:
         return None
 
 
-def random_gap(grid: Grid, trials: int, rng: Random) -> Gap | None:
+def random_gap(grid: GapGrid, trials: int, rng: Random) -> Gap | None:
     """Draw blocks at random until one is a gap, at most `trials` times."""
     everyone = (1 << grid.regions) - 1
     for _ in range(trials):

@@ -85,7 +85,7 @@ def regexp_prefix(pattern: str) -> str:
     return pattern[1:place]
 
 
-class _Machine(NamedTuple):
+class _PatternMachine(NamedTuple):
     """Tokens in a row; a state is the set of places reached, as bits, and what was read at first."""
 
     tokens: tuple[str, ...]
@@ -125,7 +125,7 @@ class _Machine(NamedTuple):
 
 
 @lru_cache(maxsize=4096)
-def _machine(pattern: Pattern) -> _Machine:
+def _machine(pattern: Pattern) -> _PatternMachine:
     if pattern.kind == TOPIC:
         return _topic_machine(pattern)
     tokens: list[str] = []
@@ -133,10 +133,10 @@ def _machine(pattern: Pattern) -> _Machine:
         if place:
             tokens.append(_MANY)
         tokens.extend(_ONE if ch is None else ch for ch in part)
-    return _Machine(tuple(tokens), 1 << len(tokens), False, pattern.negated)
+    return _PatternMachine(tuple(tokens), 1 << len(tokens), False, pattern.negated)
 
 
-def _topic_machine(pattern: Pattern) -> _Machine:
+def _topic_machine(pattern: Pattern) -> _PatternMachine:
     levels = pattern.text.split("/")
     below = levels[-1] == "#"
     tokens: list[str] = []
@@ -148,10 +148,10 @@ def _topic_machine(pattern: Pattern) -> _Machine:
     if below:  # the topic itself, or anything below it
         tokens += ["/", _MANY]
         accepting |= 1 << len(tokens)
-    return _Machine(tuple(tokens), accepting, True, pattern.negated)
+    return _PatternMachine(tuple(tokens), accepting, True, pattern.negated)
 
 
-class _Bounds(NamedTuple):
+class _TextBounds(NamedTuple):
     """Follows how the text read so far compares with each bound of the intervals."""
 
     intervals: Intervals
@@ -187,7 +187,7 @@ def _walk(intervals: Intervals, patterns: tuple[Pattern, ...], wanted: int) -> t
     """Accepted strings, shortest first, and whether the whole product was walked."""
     machines = tuple(_machine(pattern) for pattern in patterns)
     edges = {cut[1] for interval in intervals for cut in interval if cut not in (BOTTOM, TOP)}
-    bounds = _Bounds(intervals, tuple(sorted(edges)))
+    bounds = _TextBounds(intervals, tuple(sorted(edges)))
     letters = _letters(machines, bounds)
     begin = (bounds.start(), tuple(machine.start() for machine in machines))
     seen, queue, found = {begin}, deque([("", begin)]), []
@@ -212,7 +212,7 @@ def _walk(intervals: Intervals, patterns: tuple[Pattern, ...], wanted: int) -> t
     return found, True
 
 
-def _letters(machines: tuple[_Machine, ...], bounds: _Bounds) -> list[str]:
+def _letters(machines: tuple[_PatternMachine, ...], bounds: _TextBounds) -> list[str]:
     """Each character that is named somewhere, and one for each gap between them."""
     named = {token for machine in machines for token in machine.tokens if len(token) == 1}
     named.update(ch for bound in bounds.bounds for ch in bound)

@@ -20,7 +20,7 @@ from dataclasses import dataclass, field
 from random import Random
 
 from tidings.algebra import region as rg
-from tidings.algebra.gaps import Gap, Grid, Search, grid_of, random_gap
+from tidings.algebra.gaps import Gap, GapGrid, GapSearch, grid_of, random_gap
 from tidings.algebra.region import Region, regions_of
 from tidings.model.filter import Filter
 from tidings.model.value import Value
@@ -72,7 +72,7 @@ def _region_covered(
     if small.is_empty or any(rg.decide_within(small, large) for large in larges):
         return Verdict(True, exact=True)
     grid = grid_of(small, larges)
-    search = Search(grid, budget)
+    search = GapSearch(grid, budget)
     gap = search.run()
     if gap is not None:
         return _not_covered(small, grid, gap)
@@ -81,11 +81,11 @@ def _region_covered(
     return Verdict(False, exact=False) if rng is None else _sampled(small, grid, rng, error, max_trials)
 
 
-def _not_covered(small: Region, grid: Grid, gap: Gap) -> Verdict:
+def _not_covered(small: Region, grid: GapGrid, gap: Gap) -> Verdict:
     return Verdict(False, gap.certain and small.is_empty is False, witness=grid.witness(gap))
 
 
-def _sampled(small: Region, grid: Grid, rng: Random, error: float, max_trials: int) -> Verdict:
+def _sampled(small: Region, grid: GapGrid, rng: Random, error: float, max_trials: int) -> Verdict:
     trials = min(max_trials, trials_for(grid.blocks, error))
     gap = random_gap(grid, trials, rng)
     if gap is not None:

@@ -15,7 +15,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from datetime import datetime
 from typing import Any
 
-from tidings.archive.state import File, Stats
+from tidings.archive.state import ArchiveFile, Stats
 from tidings.model.constraint import (
     Constraint,
     Equals,
@@ -41,7 +41,7 @@ def may_hold(filters: Iterable[Filter], bounds: Bounds) -> bool:
     return any(_may_meet(part, bounds) for filter in filters for part in filter.conjunctions)
 
 
-def file_may_hold(file: File, filters: Sequence[Filter]) -> bool:
+def file_may_hold(file: ArchiveFile, filters: Sequence[Filter]) -> bool:
     """May one of the filters accept an event of this file?"""
     return bool(file.odd) or may_hold(filters, lambda name: file.stats.get(name, NOTHING))
 

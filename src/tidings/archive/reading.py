@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.archive.pruning import file_may_hold, row_groups
-from tidings.archive.state import Archive, State, opened
+from tidings.archive.state import Archive, ArchiveState, opened
 from tidings.errors import CorruptionError
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
@@ -23,7 +23,7 @@ from tidings.model.filter import Filter
 _decode = msgspec.msgpack.Decoder(Event).decode
 
 
-class Found(NamedTuple):
+class ArchivedEvent(NamedTuple):
     """An event as the archive holds it."""
 
     log: str
@@ -32,7 +32,7 @@ class Found(NamedTuple):
     event: Event
 
 
-class Piece(NamedTuple):
+class ArchivePiece(NamedTuple):
     """Row groups of a file, for one reader. It can travel to another process."""
 
     place: str
@@ -42,12 +42,16 @@ class Piece(NamedTuple):
 
 
 def pieces(
-    archive: Archive, state: State, filters: Sequence[Filter], *, after: Mapping[str, int] | None = None
-) -> list[Piece]:
+    archive: Archive,
+    state: ArchiveState,
+    filters: Sequence[Filter],
+    *,
+    after: Mapping[str, int] | None = None,
+) -> list[ArchivePiece]:
     """The pieces to read for these filters, in the order of the logs."""
     import pyarrow.parquet as parquet
 
-    found: list[Piece] = []
+    found: list[ArchivePiece] = []
     for file in state.files:
         if file.last <= (after or {}).get(file.log, 0) or not file_may_hold(file, filters):
             continue
@@ -56,18 +60,18 @@ def pieces(
         groups = row_groups(metadata, filters, has_odd=bool(file.odd))
         if groups:
             rows = sum(metadata.row_group(number).num_rows for number in groups)
-            found.append(Piece(str(place), file.log, tuple(groups), rows))
+            found.append(ArchivePiece(str(place), file.log, tuple(groups), rows))
     return found
 
 
 def events(
     archive: Archive,
-    state: State,
+    state: ArchiveState,
     filter: Filter,
     *,
     after: Mapping[str, int] | None = None,
     upto: Mapping[str, int] | None = None,
-) -> Iterator[Found]:
+) -> Iterator[ArchivedEvent]:
     """Events that the filter accepts beyond `after`, up to `upto` (default: the offsets of the state)."""
     begins = after or {}
     ends = state.places if upto is None else upto
@@ -76,20 +80,20 @@ def events(
         for batch in batches(piece, ["_offset", "_accepted", "_event"]):
             for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if begin < offset <= end and accepts(filter, event := _decode(raw)):
-                    yield Found(piece.log, offset, accepted.timestamp(), event)
+                    yield ArchivedEvent(piece.log, offset, accepted.timestamp(), event)
 
 
-class Page(NamedTuple):
+class ArchivePage(NamedTuple):
     """A part of what a filter accepts, and where to go on."""
 
-    found: list[Found]
+    found: list[ArchivedEvent]
     after: dict[str, int]
     is_last: bool
 
 
 def page(
     archive: Archive,
-    state: State,
+    state: ArchiveState,
     filter: Filter,
     *,
     after: Mapping[str, int],
@@ -97,16 +101,16 @@ def page(
     limit: int,
     most_rows: int,
     most_bytes: int,
-) -> Page:
+) -> ArchivePage:
     """At most so many events and bytes, but always one event, from at most so many rows (and the rest of a row
     group)."""
     place, looked, size = dict(after), 0, 0
-    found: list[Found] = []
+    found: list[ArchivedEvent] = []
     for piece in pieces(archive, state, [filter], after=place):
         begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
         for batch in batches(piece, ["_offset", "_accepted", "_event"]):
             if len(found) >= limit or looked >= most_rows:
-                return Page(found, place, False)
+                return ArchivePage(found, place, False)
             looked += len(batch)
             for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if offset > end:
@@ -114,15 +118,15 @@ def page(
                 if offset > begin and accepts(filter, event := _decode(raw)):
                     size += len(raw)
                     if found and size > most_bytes:
-                        return Page(found, place, False)
-                    found.append(Found(piece.log, offset, accepted.timestamp(), event))
+                        return ArchivePage(found, place, False)
+                    found.append(ArchivedEvent(piece.log, offset, accepted.timestamp(), event))
                     if len(found) >= limit:
-                        return Page(found, {**place, piece.log: offset}, False)
+                        return ArchivePage(found, {**place, piece.log: offset}, False)
                 place[piece.log] = max(place.get(piece.log, 0), offset)
-    return Page(found, {**place, **upto}, True)
+    return ArchivePage(found, {**place, **upto}, True)
 
 
-def batches(piece: Piece, columns: list[str] | None = None) -> Iterator[Any]:
+def batches(piece: ArchivePiece, columns: list[str] | None = None) -> Iterator[Any]:
     """The rows of a piece as Arrow batches."""
     import pyarrow.parquet as parquet
 

@@ -44,7 +44,7 @@ class Stats(msgspec.Struct, array_like=True, frozen=True):
     has_nulls: bool = True
 
 
-class File(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveFile(msgspec.Struct, frozen=True, kw_only=True):
     path: str  # below the archive
     log: str
     first: int  # offsets
@@ -55,13 +55,13 @@ class File(msgspec.Struct, frozen=True, kw_only=True):
     stats: dict[str, Stats] = {}
 
 
-class State(msgspec.Struct, frozen=True, kw_only=True):
+class ArchiveState(msgspec.Struct, frozen=True, kw_only=True):
     version: int = VERSION
     number: int = 0
     policy: str | None = None  # the filter of what is archived beside what lives forever
     places: dict[str, int] = {}  # by log: everything up to here that belongs in the archive is in it
     columns: dict[str, str] = {}  # of attributes: bool, int, float, str, time
-    files: tuple[File, ...] = ()
+    files: tuple[ArchiveFile, ...] = ()
     added: tuple[str, ...] = ()  # by the last change: to be moved into place
     removed: tuple[str, ...] = ()  # by the last change: to be deleted
 
@@ -76,14 +76,14 @@ class Archive:
     def exists(self) -> bool:
         return (self.path / STATES).is_dir()
 
-    def state(self) -> State:
+    def state(self) -> ArchiveState:
         """The newest state; an empty one when there is none."""
         numbers = self._numbers()
         if not numbers:
-            return State()
+            return ArchiveState()
         place = self._place(numbers[-1])
         try:
-            state = msgspec.json.decode(place.read_bytes(), type=State)
+            state = msgspec.json.decode(place.read_bytes(), type=ArchiveState)
         except (OSError, *UNREADABLE) as error:
             raise CorruptionError(
                 f"{place} is no state of an archive: {error}",
@@ -96,7 +96,7 @@ class Archive:
             )
         return state
 
-    def checked(self) -> State:
+    def checked(self) -> ArchiveState:
         """The newest state; all its files are present and complete, and no other Parquet file lies beside them."""
         state = self.state()
         named = {file.path for file in state.files}
@@ -112,7 +112,7 @@ class Archive:
                 )
         return state
 
-    def find(self, file: File, state: State) -> Path:
+    def find(self, file: ArchiveFile, state: ArchiveState) -> Path:
         """Path of a file: at its final location, or still staged."""
         places = [self.path / file.path]
         if file.path in state.added:
@@ -156,7 +156,7 @@ class Archive:
                 left.unlink()  # of a change that no state names
             yield
 
-    def publish(self, state: State) -> None:
+    def publish(self, state: ArchiveState) -> None:
         """Make this the newest state, and put its files where they belong."""
         draft = self.path / STAGED / f"state-{state.number}.json"
         draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
@@ -167,7 +167,7 @@ class Archive:
         for number in self._numbers()[:-KEPT]:
             self._place(number).unlink()
 
-    def _finish(self, state: State) -> None:
+    def _finish(self, state: ArchiveState) -> None:
         for own in state.added:
             staged = self.path / STAGED / Path(own).name
             if staged.exists():

@@ -30,7 +30,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from tidings.archive.state import STAGED, Archive, File, State, Stats
+from tidings.archive.state import STAGED, Archive, ArchiveFile, ArchiveState, Stats
 from tidings.errors import InputError
 from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
@@ -46,7 +46,7 @@ KINDS: dict[type, str] = {bool: "bool", int: "int", float: "float", str: "str", 
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class Entry(NamedTuple):
+class ArchiveEntry(NamedTuple):
     """An event of a log, on its way into the archive."""
 
     offset: int
@@ -59,7 +59,7 @@ def belongs(event: Event, policy: Filter | None) -> bool:
     return event.lifetime == FOREVER or (policy is not None and accepts(policy, event))
 
 
-class Writer:
+class ArchiveWriter:
     """Writes to an archive; inside `archive.locked()`."""
 
     def __init__(self, archive: Archive, *, policy: str | None = None) -> None:
@@ -73,13 +73,13 @@ class Writer:
         self._policy_text = policy
         self._policy = None if policy is None else parse_filter(policy)
 
-    def append(self, log: str, entries: Iterable[Entry], upto: int) -> State:
+    def append(self, log: str, entries: Iterable[ArchiveEntry], upto: int) -> ArchiveState:
         """Add what belongs in the archive of these entries of a log, which reach up to this place."""
         before = self.state.places.get(log, 0)
         chosen = [entry for entry in entries if entry.offset > before and belongs(entry.event, self._policy)]
         columns = dict(self.state.columns)
         _widen(columns, chosen)
-        days: dict[str, list[Entry]] = {}
+        days: dict[str, list[ArchiveEntry]] = {}
         for entry in chosen:
             days.setdefault(datetime.fromtimestamp(entry.accepted, UTC).date().isoformat(), []).append(entry)
         number = self.state.number + 1
@@ -89,8 +89,8 @@ class Writer:
         )
 
     def _write(
-        self, log: str, day: str, entries: list[Entry], columns: Mapping[str, str], number: int
-    ) -> File:
+        self, log: str, day: str, entries: list[ArchiveEntry], columns: Mapping[str, str], number: int
+    ) -> ArchiveFile:
         table = table_of(entries, columns)
         return write_table(self.archive, table, log, day, number)
 
@@ -99,12 +99,12 @@ class Writer:
         *,
         columns: Mapping[str, str],
         places: Mapping[str, int],
-        adds: Iterable[File],
-        removes: Iterable[File],
-    ) -> State:
+        adds: Iterable[ArchiveFile],
+        removes: Iterable[ArchiveFile],
+    ) -> ArchiveState:
         adds, gone = list(adds), {file.path for file in removes}
         kept = [file for file in self.state.files if file.path not in gone]
-        self.state = State(
+        self.state = ArchiveState(
             number=self.state.number + 1,
             policy=self._policy_text,
             places=dict(places),
@@ -120,8 +120,8 @@ class Writer:
         """Join small files that are neighbours in a log and a day; how many went."""
         from pyarrow import concat_tables
 
-        removes: list[File] = []
-        adds: list[File] = []
+        removes: list[ArchiveFile] = []
+        adds: list[ArchiveFile] = []
         number = self.state.number + 1
         for group in _groups(self.state.files, small_rows):
             tables = [read_table(self.archive, file, self.state) for file in group]
@@ -135,10 +135,10 @@ class Writer:
         return len(removes)
 
 
-def _groups(files: Iterable[File], small_rows: int) -> list[list[File]]:
+def _groups(files: Iterable[ArchiveFile], small_rows: int) -> list[list[ArchiveFile]]:
     """Runs of small files of one folder that together make one file of a good size."""
-    groups: list[list[File]] = []
-    run: list[File] = []
+    groups: list[list[ArchiveFile]] = []
+    run: list[ArchiveFile] = []
     for file in sorted(files, key=lambda file: (str(Path(file.path).parent), file.first)):
         same = bool(run) and Path(run[0].path).parent == Path(file.path).parent
         if file.rows < small_rows and same and sum(f.rows for f in run) < small_rows:
@@ -153,7 +153,7 @@ def _groups(files: Iterable[File], small_rows: int) -> list[list[File]]:
 # -- tables ----------------------------------------------------------------------------------------
 
 
-def _widen(columns: dict[str, str], entries: Iterable[Entry]) -> None:
+def _widen(columns: dict[str, str], entries: Iterable[ArchiveEntry]) -> None:
     """Columns for attributes that are new; integers give way to floats."""
     for entry in entries:
         for name, value in _attributes(entry.event):
@@ -198,7 +198,7 @@ def schema_of(columns: Mapping[str, str]) -> Any:
     return pa.schema([*own, *((name, arrow_kind(kind)) for name, kind in columns.items())])
 
 
-def table_of(entries: list[Entry], columns: Mapping[str, str]) -> Any:
+def table_of(entries: list[ArchiveEntry], columns: Mapping[str, str]) -> Any:
     """The rows of these entries, in the order of the log."""
     import pyarrow as pa
 
@@ -244,7 +244,7 @@ def evened(table: Any, columns: Mapping[str, str]) -> Any:
     return pa.table(arrays, schema=schema)
 
 
-def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -> File:
+def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -> ArchiveFile:
     """Stage a file; the state that names it comes after."""
     import pyarrow.parquet as parquet
 
@@ -265,7 +265,7 @@ def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -
     )
     with place.open("rb") as written:
         os.fsync(written.fileno())
-    return File(
+    return ArchiveFile(
         path=f"log={quote(log, safe='')}/date={day}/{name}",
         log=log,
         first=first,
@@ -309,7 +309,9 @@ def _plain(value: Any) -> Any:
     return value
 
 
-def read_table(archive: Archive, file: File, state: State, columns: list[str] | None = None) -> Any:
+def read_table(
+    archive: Archive, file: ArchiveFile, state: ArchiveState, columns: list[str] | None = None
+) -> Any:
     """A complete file. A damaged file raises an error and is never served."""
     import pyarrow as pa
     import pyarrow.parquet as parquet

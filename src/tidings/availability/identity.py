@@ -30,7 +30,7 @@ from typing import TypeVar
 import msgspec
 
 from tidings.availability.records import Delete, Entry, Put, Record
-from tidings.availability.shares import Shares
+from tidings.availability.shares import BoundedShares
 from tidings.availability.window import DedupWindow
 from tidings.model.event import TENANT_MARK
 
@@ -42,7 +42,7 @@ GAP = 128  # bytes of a gap in memory
 GIVEN_UP = 16  # incarnations that one publish gives up at most; a table that was loaded over its bound shrinks slowly
 
 
-class Seen(StrEnum):
+class IdentityStatus(StrEnum):
     """Status of an identity: new, seen or stale."""
 
     NEW = "new"
@@ -50,7 +50,7 @@ class Seen(StrEnum):
     STALE = "stale"  # too old to tell
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class IdentityBounds(msgspec.Struct, frozen=True):
     """Bounds of the memory for identities."""
 
     gaps: int = 256  # runs of missing numbers per incarnation; past it, the oldest run becomes stale
@@ -60,7 +60,7 @@ class Bounds(msgspec.Struct, frozen=True):
     foreign_seconds: float = 3600.0  # they are remembered so long after the log forgot the event
 
 
-DEFAULT_BOUNDS = Bounds()
+DEFAULT_BOUNDS = IdentityBounds()
 PublisherOf = Callable[[str], str]  # maps a source to the publisher that owns its ids in the table
 ONE_PUBLISHER: PublisherOf = lambda source: ""  # noqa: E731 - where publishers have no principals
 
@@ -74,10 +74,10 @@ class Numbers(msgspec.Struct, array_like=True):
     floor: int = 0
     gaps: list[tuple[int, int]] = []  # runs of missing numbers (first, last), ascending, above `floor`
 
-    def look(self, sequence: int) -> Seen:
+    def look(self, sequence: int) -> IdentityStatus:
         if sequence > self.high or self._gap(sequence) is not None:
-            return Seen.NEW
-        return Seen.STALE if sequence <= self.floor else Seen.SEEN
+            return IdentityStatus.NEW
+        return IdentityStatus.STALE if sequence <= self.floor else IdentityStatus.SEEN
 
     def take(self, sequence: int, now: float, max_gaps: int) -> None:
         """This number was published."""
@@ -102,10 +102,12 @@ class Numbers(msgspec.Struct, array_like=True):
 class Identities:
     """Identities of the events that were published to one broker."""
 
-    def __init__(self, bounds: Bounds = DEFAULT_BOUNDS, publisher_of: PublisherOf = ONE_PUBLISHER) -> None:
+    def __init__(
+        self, bounds: IdentityBounds = DEFAULT_BOUNDS, publisher_of: PublisherOf = ONE_PUBLISHER
+    ) -> None:
         self._bounds = bounds
         self._numbered: OrderedDict[tuple[str, str], Numbers] = OrderedDict()  # silent for longest first
-        self._shares = Shares[tuple[str, str]]()  # of those, by publisher
+        self._shares = BoundedShares[tuple[str, str]]()  # of those, by publisher
         self._gone: dict[tuple[str, str], None] = {}  # given up, with a row that may still be on the disk
         self._publisher_of = publisher_of
         self._foreign = DedupWindow(
@@ -118,22 +120,22 @@ class Identities:
             None  # the incarnation that published last: its place is the last one
         )
 
-    def look(self, source: str, id: str, sequence: int | None, now: float) -> Seen:
+    def look(self, source: str, id: str, sequence: int | None, now: float) -> IdentityStatus:
         """Was this published before? `sequence` is the publisher's own number, or None for a foreign id. The source
         of a foreign id is that of the event's identity, with its tenant."""
         if sequence is not None:
             return self.look_number(source, _incarnation(id, sequence), sequence)
         incarnation, _, number = id.rpartition("-")
         own = source.rpartition(TENANT_MARK)[2]  # incarnations are drawn, so two tenants never share one
-        known = self.look_number(own, incarnation, int(number)) if number.isdecimal() else Seen.NEW
-        if known is not Seen.NEW:
+        known = self.look_number(own, incarnation, int(number)) if number.isdecimal() else IdentityStatus.NEW
+        if known is not IdentityStatus.NEW:
             return known  # an id of ours that its publisher gives again
-        return Seen.SEEN if self._foreign.has(_key(source, id), now) else Seen.NEW
+        return IdentityStatus.SEEN if self._foreign.has(_key(source, id), now) else IdentityStatus.NEW
 
-    def look_number(self, source: str, incarnation: str, sequence: int) -> Seen:
+    def look_number(self, source: str, incarnation: str, sequence: int) -> IdentityStatus:
         """The same by what the id of a numbered event is made of."""
         numbers = self._numbered.get((source, incarnation))
-        return Seen.NEW if numbers is None else numbers.look(sequence)
+        return IdentityStatus.NEW if numbers is None else numbers.look(sequence)
 
     def remember(self, source: str, id: str, sequence: int | None, now: float) -> list[Record]:
         """Record an accepted event that no log holds; returns the rows to persist."""
@@ -146,7 +148,10 @@ class Identities:
     def forgotten(self, entry: Entry, now: float) -> list[Record]:
         """The log forgets this event: a foreign id is remembered from now on. The rows to persist."""
         incarnation, _, number = entry.id.rpartition("-")
-        if number.isdecimal() and self.look_number(entry.source, incarnation, int(number)) is not Seen.NEW:
+        if (
+            number.isdecimal()
+            and self.look_number(entry.source, incarnation, int(number)) is not IdentityStatus.NEW
+        ):
             return []
         return self._foreign.add(_key(*entry.identity), now)
 
@@ -275,7 +280,7 @@ class Identities:
     def restore(
         cls,
         tables: Mapping[str, Mapping[str, bytes]],
-        bounds: Bounds = DEFAULT_BOUNDS,
+        bounds: IdentityBounds = DEFAULT_BOUNDS,
         publisher_of: PublisherOf = ONE_PUBLISHER,
     ) -> Identities:
         """From the rows that `remember` gave, after a restart."""

@@ -63,7 +63,7 @@ class LogProgress(msgspec.Struct, array_like=True):
         return at < len(self.owed) and self.owed[at] == offset
 
 
-class Progress:
+class SubscriptionProgress:
     """Progress in all the logs of a subscription."""
 
     def __init__(self, logs: Mapping[str, LogProgress] | None = None) -> None:
@@ -89,7 +89,7 @@ class Progress:
         return msgspec.msgpack.encode(dict(sorted(self.logs.items())))
 
     @classmethod
-    def decode(cls, data: bytes) -> Progress:
+    def decode(cls, data: bytes) -> SubscriptionProgress:
         return cls(msgspec.msgpack.decode(data, type=dict[str, LogProgress]))
 
     def check(self) -> None:

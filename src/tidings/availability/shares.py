@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 N = TypeVar("N", bound=Hashable)
 
 
-class _Share(Generic[N]):
+class _OwnerShare(Generic[N]):
     __slots__ = ("names", "owner", "weight")
 
     def __init__(self, owner: str) -> None:
@@ -24,20 +24,20 @@ class _Share(Generic[N]):
         self.weight = 0
 
 
-class Shares(Generic[N]):
+class BoundedShares(Generic[N]):
     """Entries by owner, and how heavy they are."""
 
     def __init__(self) -> None:
-        self._shares: dict[str, _Share[N]] = {}
-        self._share_of: dict[N, _Share[N]] = {}
-        self._by_weight: dict[int, dict[str, _Share[N]]] = {}
+        self._shares: dict[str, _OwnerShare[N]] = {}
+        self._share_of: dict[N, _OwnerShare[N]] = {}
+        self._by_weight: dict[int, dict[str, _OwnerShare[N]]] = {}
         self._heaviest = 0  # the greatest weight of a share
         self.weight = 0  # of all entries
 
     def add(self, name: N, owner: str, weight: int) -> None:
         share = self._shares.get(owner)
         if share is None:
-            share = self._shares[owner] = _Share(owner)
+            share = self._shares[owner] = _OwnerShare(owner)
         self._share_of[name] = share
         share.names[name] = weight
         self._weigh(share, weight)
@@ -71,7 +71,7 @@ class Shares(Generic[N]):
                 return first
         return None
 
-    def _weigh(self, share: _Share[N], more: int) -> None:
+    def _weigh(self, share: _OwnerShare[N], more: int) -> None:
         self._leave(share)
         share.weight += more
         self.weight += more
@@ -81,7 +81,7 @@ class Shares(Generic[N]):
         while self._heaviest and self._heaviest not in self._by_weight:
             self._heaviest -= 1
 
-    def _leave(self, share: _Share[N]) -> None:
+    def _leave(self, share: _OwnerShare[N]) -> None:
         """Out of those of its weight, which is about to change."""
         if share.weight:
             alike = self._by_weight[share.weight]

@@ -28,7 +28,7 @@ Accepts = Callable[[Filter, Event], bool]
 Parse = Callable[[str, str], Filter]  # text and dialect
 
 
-class Span(msgspec.Struct, frozen=True):
+class DeliveredRange(msgspec.Struct, frozen=True):
     """Delivered: events that `filter` accepts in `log` from offset `start` up to, not including, `stop`."""
 
     filter: Filter
@@ -36,7 +36,7 @@ class Span(msgspec.Struct, frozen=True):
     start: int
     stop: int
 
-    def joins(self, other: Span) -> bool:
+    def joins(self, other: DeliveredRange) -> bool:
         """Same filter, same log, and no gap between them."""
         return (
             self.log == other.log
@@ -46,18 +46,18 @@ class Span(msgspec.Struct, frozen=True):
         )
 
 
-class _Row(msgspec.Struct, array_like=True):
+class _DeliveredRangeRow(msgspec.Struct, array_like=True):
     spans: list[tuple[str, str, str, int, int]]  # text, dialect, log, start, stop
     ended_at: float | None
     given_up: int
 
 
-class Told:
+class DeliveredRanges:
     """The memory of one subscription."""
 
     def __init__(self, *, max_spans: int = MAX_SPANS) -> None:
         self._max_spans = max_spans
-        self.spans: list[Span] = []
+        self.spans: list[DeliveredRange] = []
         self.ended_at: float | None = None  # None: the subscription lives
         self.given_up = 0
 
@@ -65,13 +65,13 @@ class Told:
         """Record that every event that this filter accepts there was delivered."""
         if start >= stop:
             return
-        new = Span(filter, log, start, stop)
+        new = DeliveredRange(filter, log, start, stop)
         joined = [span for span in self.spans if span.joins(new)]
         if joined:
             self.spans = [span for span in self.spans if not span.joins(new)]
             start = min(start, *(span.start for span in joined))
             stop = max(stop, *(span.stop for span in joined))
-        self.spans.append(Span(filter, log, start, stop))
+        self.spans.append(DeliveredRange(filter, log, start, stop))
         if len(self.spans) > self._max_spans:
             self.spans.remove(min(self.spans, key=lambda span: span.stop))
             self.given_up += 1
@@ -98,14 +98,15 @@ class Told:
 
     def encode(self) -> bytes:
         spans = [(s.filter.text, s.filter.dialect, s.log, s.start, s.stop) for s in self.spans]
-        return msgspec.msgpack.encode(_Row(spans, self.ended_at, self.given_up))
+        return msgspec.msgpack.encode(_DeliveredRangeRow(spans, self.ended_at, self.given_up))
 
     @classmethod
-    def decode(cls, data: bytes, parse: Parse, *, max_spans: int = MAX_SPANS) -> Told:
-        row = msgspec.msgpack.decode(data, type=_Row)
+    def decode(cls, data: bytes, parse: Parse, *, max_spans: int = MAX_SPANS) -> DeliveredRanges:
+        row = msgspec.msgpack.decode(data, type=_DeliveredRangeRow)
         told = cls(max_spans=max_spans)
         told.spans = [
-            Span(parse(text, dialect), log, start, stop) for text, dialect, log, start, stop in row.spans
+            DeliveredRange(parse(text, dialect), log, start, stop)
+            for text, dialect, log, start, stop in row.spans
         ]
         told.ended_at, told.given_up = row.ended_at, row.given_up
         return told

@@ -33,16 +33,16 @@ T_DIFF = SILENCE / 2  # and every subscription of the acts lasts longer than thi
 KILL_AFTER = 60  # acknowledged events; then the child is ended in mid-stream
 
 
-class Person(NamedTuple):
+class DemoPerson(NamedTuple):
     name: str
     filter: str
     wants: Callable[[dict[str, Any]], bool]  # the same condition in plain Python
 
 
 PEOPLE = (
-    Person("ann", IBM_FALLS, lambda q: q["StockName"] == "IBM" and q["change"] < -3),
-    Person("bob", M_RISES, lambda q: q["StockName"].startswith("M") and q["change"] >= 1),
-    Person("eve", "TRUE", lambda q: True),
+    DemoPerson("ann", IBM_FALLS, lambda q: q["StockName"] == "IBM" and q["change"] < -3),
+    DemoPerson("bob", M_RISES, lambda q: q["StockName"].startswith("M") and q["change"] >= 1),
+    DemoPerson("eve", "TRUE", lambda q: True),
 )
 QUOTES: tuple[dict[str, Any], ...] = (
     {"StockName": "IBM", "change": -4.5},

@@ -20,7 +20,7 @@ WIDE_HELP = "The wide world: the seed draws system, sizes, limits, clocks, disks
 
 def run_wide(seeds: Iterable[int], system: str | None, as_json: bool) -> None:
     """Run seeds one after the other; ends with 1 when a promise is broken."""
-    from tidings.runtime.gate import Gate
+    from tidings.runtime.gate import ClientIngress
     from tidings.simulation.wide.drawing import SYSTEMS
     from tidings.simulation.wide.running import run_seed
 
@@ -28,7 +28,7 @@ def run_wide(seeds: Iterable[int], system: str | None, as_json: bool) -> None:
         raise SettingsError(f"the wide world has no {system}", hint=f"it has: {', '.join(SYSTEMS)}")
     outcomes = []
     for seed in seeds:
-        outcome = run_seed(seed, Gate, system=system)
+        outcome = run_seed(seed, ClientIngress, system=system)
         outcomes.append(outcome)
         if not as_json:
             _show(outcome)

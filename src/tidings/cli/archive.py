@@ -13,7 +13,7 @@ from tidings.cli.output import print_json
 from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
-    from tidings.pipeline.broker.archiving import Progress
+    from tidings.pipeline.broker.archiving import ArchivingProgress
 
 Folder = Annotated[Path, typer.Argument(metavar="ARCHIVE", help="The archive's folder.")]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -63,7 +63,7 @@ def run(
     """
     from tidings.pipeline.broker.archiving import Archiver
 
-    def tell(step: Progress) -> None:
+    def tell(step: ArchivingProgress) -> None:
         if as_json:
             print_json(step._asdict())
         else:
@@ -109,9 +109,9 @@ def show(folder: Folder, as_json: Json = False) -> None:
 def compact(folder: Folder, as_json: Json = False) -> None:
     """Join small files that are neighbours."""
     from tidings.archive.state import Archive
-    from tidings.archive.writing import Writer
+    from tidings.archive.writing import ArchiveWriter
 
     archive = Archive(folder)
     with archive.locked():
-        gone = Writer(archive, policy=archive.state().policy).compact()
+        gone = ArchiveWriter(archive, policy=archive.state().policy).compact()
     print_json({"joined": gone}) if as_json else print(f"{gone} files were joined")

@@ -11,7 +11,7 @@ from tidings.cli.output import print_json
 from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
-    from tidings.runtime.authority import Made
+    from tidings.runtime.authority import IssuedCertificate
 
 Folder = Annotated[Path, typer.Argument(metavar="DIR", help="The authority's folder.")]
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -82,7 +82,7 @@ def revoke(
     print("name that file in tls.revoked of every broker, and send each SIGHUP: open connections are closed")
 
 
-def _say(made: Made, as_json: bool) -> None:
+def _say(made: IssuedCertificate, as_json: bool) -> None:
     if as_json:
         print_json({"certificate": str(made.certificate), "key": str(made.key)})
     else:

@@ -13,7 +13,7 @@ import typer
 from tidings.cli.output import Exit, console, errors, print_json, say
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import require
-from tidings.history.report import Report, Verdict
+from tidings.history.report import CheckReport, PropertyVerdict
 
 MARKS = {True: "[green]holds[/]", False: "[red]broken[/]", None: "[dim]-[/]"}
 
@@ -67,7 +67,7 @@ def check(
         raise typer.Exit(Exit.NO)
 
 
-def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
+def _judged(history: list[str], spark: bool, **settings: Any) -> CheckReport:
     from tidings.matching.engine import MatchingEngine
 
     if spark:
@@ -83,7 +83,7 @@ def _judged(history: list[str], spark: bool, **settings: Any) -> Report:
     return judged(history[0], matcher=MatchingEngine, **settings)
 
 
-def _show(history: str, report: Report) -> None:
+def _show(history: str, report: CheckReport) -> None:
     from rich.markup import escape
     from rich.table import Table
 
@@ -98,7 +98,7 @@ def _show(history: str, report: Report) -> None:
     console().print(escape(_summary(history, report)), style="bold red" if report.broken else "bold green")
 
 
-def _why(verdict: Verdict) -> str:
+def _why(verdict: PropertyVerdict) -> str:
     if verdict.counterexample is None:
         return verdict.reason or ""
     run = verdict.counterexample.run
@@ -107,7 +107,7 @@ def _why(verdict: Verdict) -> str:
     return f"{first} ({more:,} more like it.)" if more else first
 
 
-def _summary(history: str, report: Report) -> str:
+def _summary(history: str, report: CheckReport) -> str:
     judged = sum(verdict.holds is not None for verdict in report.verdicts.values())
     if report.broken:
         return f"{history} breaks {len(report.broken)} of the {judged} properties judged: {', '.join(report.broken)}."

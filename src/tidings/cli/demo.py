@@ -15,7 +15,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli.output import Exit, console, print_json, say_error
-from tidings.cli.stage import Claim, Stage
+from tidings.cli.stage import DemoClaim, Stage
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError
 
@@ -85,5 +85,5 @@ def finish(stage: Stage, seconds: float, as_json: bool) -> None:
         raise typer.Exit(Exit.NO)
 
 
-def _claim(claim: Claim) -> dict[str, Any]:
+def _claim(claim: DemoClaim) -> dict[str, Any]:
     return {"claim": claim.text, "holds": claim.holds}

@@ -28,14 +28,14 @@ SHOWN_DOUBTS = 10  # of all filters together; a file may have very many subscrip
 UPKEEP = 1 << 20  # steps of the matcher's upkeep at once, when all subscriptions are in
 
 
-class Wanted(NamedTuple):
+class MatchRequest(NamedTuple):
     """Loaded subscriptions: a matcher, and the id of the subscription behind each handle."""
 
     matcher: Matcher
     ids: dict[int, Any]
 
 
-class Line(NamedTuple):
+class InputLine(NamedTuple):
     """One event as it was read."""
 
     text: str
@@ -103,16 +103,18 @@ def match(
         wanted = _subscriptions(str(subscriptions), dialect.value, doubts)
     doubts.warn()
     sources = [*(files or []), *(events or [])] or [STDIN]
-    run = _Run(wanted, as_json=as_json, count=count, invert=invert, plain=bool(where))
+    run = _MatchRun(wanted, as_json=as_json, count=count, invert=invert, plain=bool(where))
     for name in sources:
         run.file(name)
     run.finish()
 
 
-class _Run:
+class _MatchRun:
     """One pass over the events, in batches, printing as it goes."""
 
-    def __init__(self, wanted: Wanted, *, as_json: bool, count: bool, invert: bool, plain: bool) -> None:
+    def __init__(
+        self, wanted: MatchRequest, *, as_json: bool, count: bool, invert: bool, plain: bool
+    ) -> None:
         self.wanted = wanted
         self.as_json = as_json
         self.quiet = count
@@ -127,21 +129,21 @@ class _Run:
                 self._match(list(self._read(name, batch)))
                 advance(len(batch))
 
-    def _read(self, name: str, batch: Sequence[tuple[int, str]]) -> Iterator[Line]:
+    def _read(self, name: str, batch: Sequence[tuple[int, str]]) -> Iterator[InputLine]:
         for number, text in batch:
             if not text.strip():
                 continue
             where = f"{'standard input' if name == STDIN else name}, line {number + 1}"
             try:
                 given = json_object(text, where)
-                yield Line(text, event_id(given, number), event_of(given, number))
+                yield InputLine(text, event_id(given, number), event_of(given, number))
             except InputError as error:
                 self.broken += 1
                 if not error.message.startswith(where):
                     say_error(where)
                 show_error(error)
 
-    def _match(self, batch: Sequence[Line]) -> None:
+    def _match(self, batch: Sequence[InputLine]) -> None:
         offsets, handles = self.wanted.matcher.match_batch([line.event for line in batch])
         for place, line in enumerate(batch):
             hits = handles[offsets[place] : offsets[place + 1]]
@@ -150,7 +152,7 @@ class _Run:
                 self._print(line, hits)
         sys.stdout.flush()
 
-    def _print(self, line: Line, hits: Sequence[int]) -> None:
+    def _print(self, line: InputLine, hits: Sequence[int]) -> None:
         if self.quiet:
             return
         ids = [self.wanted.ids[int(handle)] for handle in hits]
@@ -204,7 +206,7 @@ class _Doubts:
             say(f"warning: {self._more} more about these filters; --strict ends at the first")
 
 
-def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> Wanted:
+def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> MatchRequest:
     from tidings.language import parse_filter
 
     matcher = _matcher()
@@ -214,10 +216,10 @@ def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> Wanted:
         if text not in filters[:place]:
             doubts.about(filter, text if len(filters) > 1 else "")
         ids[matcher.add(filter)] = text
-    return Wanted(matcher, ids)
+    return MatchRequest(matcher, ids)
 
 
-def _subscriptions(name: str, dialect: str, doubts: _Doubts) -> Wanted:
+def _subscriptions(name: str, dialect: str, doubts: _Doubts) -> MatchRequest:
     """All subscriptions of a file; one that is wrong ends the run before anything is matched."""
     from tidings.language import parse_filter
 
@@ -243,7 +245,7 @@ def _subscriptions(name: str, dialect: str, doubts: _Doubts) -> Wanted:
             advance(1)
         while matcher.maintain(UPKEEP):
             advance(0)
-    return Wanted(matcher, ids)
+    return MatchRequest(matcher, ids)
 
 
 def _placed(error: FilterError, where: str) -> TidingsError:

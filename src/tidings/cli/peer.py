@@ -69,12 +69,12 @@ def peer(
         raise typer.BadParameter(f"--reliability is {wanted}: give a number between 0 and 1")
     options = {"gossip": {"wanted": wanted}, "tables": {"wanted": wanted}}
     broker = PeerBroker(listen=listen, join=join or [], options=options)
-    run = _Run(broker, tuple(topic or ()), publish, count, wait, as_json=as_json)
+    run = _PeerRun(broker, tuple(topic or ()), publish, count, wait, as_json=as_json)
     if not asyncio.run(run.go(Bus(broker, "peer"))):
         raise typer.Exit(Exit.NO)
 
 
-class _Run:
+class _PeerRun:
     def __init__(
         self, broker: PeerBroker, topics: tuple[str, ...], source: str | None, count: int | None,
         wait: float | None, *, as_json: bool,

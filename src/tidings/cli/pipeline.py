@@ -65,19 +65,19 @@ def run(
     flow = _read(file, set_)
     hears: list[Callable[[BatchMetrics], None]] = [_printer(as_json)]
     if metrics is not None:
-        from tidings.pipeline.flow_metrics import Lines
+        from tidings.pipeline.flow_metrics import JsonLinesMetrics
 
-        hears.append(Lines(metrics))
+        hears.append(JsonLinesMetrics(metrics))
     with _prometheus(metrics_port) as serving:
         _run(flow, [*hears, *serving], once=once or not (continuous or flow.schedules))
 
 
 def _run(flow: Flow, hears: list[Callable[[BatchMetrics], None]], *, once: bool) -> None:
     require("pyspark", "a flow that runs")
-    from tidings.pipeline.flow_run import Running
+    from tidings.pipeline.flow_run import RunningFlow
     from tidings.pipeline.session import session
 
-    running = Running(flow, session(quick=once), hears=hears)
+    running = RunningFlow(flow, session(quick=once), hears=hears)
     with _stopped_by(running.stop):
         say(f"The flow {flow.name} runs{' once' if once else '; stop it with Ctrl-C'}.")
         running.start(once=once).wait()
@@ -100,9 +100,9 @@ def _prometheus(port: int | None) -> Iterator[list[Any]]:
     if port is None:
         yield []
         return
-    from tidings.pipeline.flow_metrics import Prometheus
+    from tidings.pipeline.flow_metrics import PrometheusMetrics
 
-    serving = Prometheus(port)
+    serving = PrometheusMetrics(port)
     say(f"Metrics: http://127.0.0.1:{serving.port}/metrics")
     try:
         yield [serving]

@@ -23,14 +23,14 @@ from tidings.cli.output import Exit, print_json, say, say_error, show_error
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import EventError, InputError, SettingsError, TidingsError
 from tidings.model.event import Event
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 
 MEANT = "events in files are given by --file FILE, and a filter is for `tidings sub --where`"
 IN_FLIGHT = 256  # publishes that wait for their acknowledgement at once
 MISSPELT = {"true": "true", "false": "false", "null": "null", "none": "null"}  # words of JSON, in lower case
 
 
-class Draft(NamedTuple):
+class CommandEvent(NamedTuple):
     """One event to publish: its attributes, and the options that it gives itself."""
 
     attributes: dict[str, Any]
@@ -93,8 +93,8 @@ def pub(
         "lifetime": _seconds(lifetime),
         "id": id,
     }
-    if mode not in list(Mode):
-        raise SettingsError(f"--mode is {mode!r}", hint=f"one of {', '.join(map(repr, map(str, Mode)))}")
+    if mode not in list(AckMode):
+        raise SettingsError(f"--mode is {mode!r}", hint=f"one of {', '.join(map(repr, map(str, AckMode)))}")
     publisher = _Publisher(options, as_json=as_json)
     events = iter([_typed(attributes)]) if attributes else _read(files or [STDIN], publisher)
     remote.run(publisher.run(remote.bus(broker, name, timeout=timeout), events))
@@ -110,7 +110,7 @@ def _seconds(text: str) -> float:
         raise typer.BadParameter(f"--lifetime is {text!r}: give seconds, or forever") from None
 
 
-def _typed(words: list[str]) -> list[Draft]:
+def _typed(words: list[str]) -> list[CommandEvent]:
     """One event from NAME=VALUE words."""
     given: dict[str, Any] = {}
     for word in words:
@@ -138,7 +138,7 @@ def _value(name: str, text: str) -> Any:
         return text
 
 
-def _read(files: list[str], publisher: _Publisher) -> Iterator[list[Draft]]:
+def _read(files: list[str], publisher: _Publisher) -> Iterator[list[CommandEvent]]:
     """As many events at once as are there: a line that is typed or piped is published at once."""
     for file in files:
         name = "standard input" if file == STDIN else file
@@ -146,7 +146,7 @@ def _read(files: list[str], publisher: _Publisher) -> Iterator[list[Draft]]:
             yield list(_drafts(batch, name, publisher))
 
 
-def _drafts(batch: list[tuple[int, str]], name: str, publisher: _Publisher) -> Iterator[Draft]:
+def _drafts(batch: list[tuple[int, str]], name: str, publisher: _Publisher) -> Iterator[CommandEvent]:
     for number, text in batch:
         if text.strip():
             try:
@@ -165,7 +165,7 @@ class _Publisher:
         self._last_id = ""
         self._failed = 0
 
-    async def run(self, bus: tidings.Bus, events: Iterator[list[Draft]]) -> None:
+    async def run(self, bus: tidings.Bus, events: Iterator[list[CommandEvent]]) -> None:
         async with bus:
             waiting: deque[asyncio.Task[tidings.Receipt]] = deque()
             try:
@@ -211,7 +211,7 @@ class _Publisher:
             raise typer.Exit(Exit.BAD_INPUT)
 
 
-def _draft(given: dict[str, Any], event: Event) -> Draft:
+def _draft(given: dict[str, Any], event: Event) -> CommandEvent:
     """The draft of an object's event; it has only the options that the object gives itself."""
     own = {
         "topic": event.topic,
@@ -225,10 +225,10 @@ def _draft(given: dict[str, Any], event: Event) -> Draft:
         "id": event.id if given.get("id") is not None else None,
         "source": event.source if given.get("source") is not None else None,
     }
-    return Draft(event.attributes, {name: value for name, value in own.items() if value is not None})
+    return CommandEvent(event.attributes, {name: value for name, value in own.items() if value is not None})
 
 
-async def _without_blocking(events: Iterator[list[Draft]]) -> AsyncIterator[Draft]:
+async def _without_blocking(events: Iterator[list[CommandEvent]]) -> AsyncIterator[CommandEvent]:
     """Lines are read in a thread, so that acknowledgements are received while standard input is silent."""
     loop = asyncio.get_running_loop()
     while (batch := await loop.run_in_executor(None, next, events, None)) is not None:

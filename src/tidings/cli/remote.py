@@ -71,7 +71,7 @@ def _tell_who_waits() -> None:
             say(f"waiting for the broker at {broker}{why}; Ctrl-C gives up")
 
 
-class _Said(logging.Handler):
+class _LastWarning(logging.Handler):
     """Shows on standard error why a connection was lost. The first one has `WORD_AFTER` seconds."""
 
     def emit(self, record: logging.LogRecord) -> None:
@@ -81,7 +81,7 @@ class _Said(logging.Handler):
 
 async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
     word = asyncio.get_running_loop().call_later(WORD_AFTER, _tell_who_waits)
-    log, handler = logging.getLogger("tidings.client"), _Said()
+    log, handler = logging.getLogger("tidings.client"), _LastWarning()
     log.addHandler(handler)
     log.setLevel(logging.INFO)  # that it is connected again is said too
     log.propagate = False

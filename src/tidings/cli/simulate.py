@@ -16,7 +16,7 @@ from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:
-    from tidings.simulation.experiment import Experiment, Outcome
+    from tidings.simulation.experiment import Experiment, ExperimentOutcome
 
 Rate = Annotated[float, typer.Option(min=0.0, max=1.0)]
 
@@ -130,7 +130,7 @@ def _options(pairs: Iterable[str]) -> dict[str, Any]:
     return options
 
 
-def _run(experiment: Experiment, record: Path | None) -> Outcome:
+def _run(experiment: Experiment, record: Path | None) -> ExperimentOutcome:
     from tidings.simulation.experiment import run_experiment
 
     done = 0
@@ -152,7 +152,7 @@ def _run(experiment: Experiment, record: Path | None) -> Outcome:
             recorder.close()
 
 
-def _plain(outcome: Outcome) -> dict[str, Any]:
+def _plain(outcome: ExperimentOutcome) -> dict[str, Any]:
     return {
         "handled": outcome.handled,
         "published": outcome.published,
@@ -166,7 +166,7 @@ def _plain(outcome: Outcome) -> dict[str, Any]:
     }
 
 
-def _show(system: str, outcome: Outcome, record: Path | None) -> None:
+def _show(system: str, outcome: ExperimentOutcome, record: Path | None) -> None:
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)

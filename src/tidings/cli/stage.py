@@ -12,7 +12,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
 
-class Claim(NamedTuple):
+class DemoClaim(NamedTuple):
     """A claim and whether it holds."""
 
     text: str
@@ -25,7 +25,7 @@ class Stage:
         self._console = console
         self._silent = silent
         self._acts = 0
-        self.claims: list[Claim] = []
+        self.claims: list[DemoClaim] = []
 
     def act(self, title: str, *story: str) -> None:
         """Open an act: its number, its title, and what is about to be shown."""
@@ -53,7 +53,7 @@ class Stage:
 
     def claim(self, text: str, holds: bool, short: str = "") -> None:
         """Note a claim, and show whether it holds."""
-        self.claims.append(Claim(text, holds, short))
+        self.claims.append(DemoClaim(text, holds, short))
         if not self._silent:
             mark, style = ("proved", "green") if holds else ("NOT SO", "bold red")
             self._console.print(f"[{style}]{mark}[/]  ", end="")

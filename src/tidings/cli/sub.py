@@ -89,7 +89,7 @@ def sub(
         warn_of(doubts_of(made))
     bus = remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
-    listening = _Listening(options, wanted, count=count, wait=wait, shown=shown)
+    listening = _SubscribeRun(options, wanted, count=count, wait=wait, shown=shown)
     found = remote.run(listening.end(bus) if end else listening.run(bus))
     if not found:
         raise typer.Exit(Exit.NO)
@@ -99,7 +99,7 @@ def _any_of(filters: list[str]) -> str | None:
     return filters[0] if len(filters) == 1 else " OR ".join(f"({text})" for text in filters) or None
 
 
-class _Listening:
+class _SubscribeRun:
     def __init__(
         self,
         options: dict[str, Any],

@@ -82,13 +82,13 @@ def may(
     """
     from tidings.errors import RefusedError
     from tidings.language import parse_filter, print_filter
-    from tidings.security.principal import Means, Principal
+    from tidings.security.principal import Principal, ProofMethod
     from tidings.security.rules import Action
 
     if action not in tuple(Action):
         raise typer.BadParameter(f"no action is called {action!r}: publish, subscribe or observe")
     users = _users(file)
-    principal = users.complete(Principal(name, Means.SCRAM))
+    principal = users.complete(Principal(name, ProofMethod.SCRAM))
     try:
         right = users.permissions.right(principal, Action(action)).narrowed(parse_filter(filter))
         allowed = print_filter(right)

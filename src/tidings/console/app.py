@@ -20,13 +20,13 @@ from starlette.routing import Route
 
 from tidings._version import __version__
 from tidings.console import pages
-from tidings.console.asking import Asking
+from tidings.console.asking import ConsoleQueries
 from tidings.console.bodies import read_object
-from tidings.console.sessions import Sessions, Visitor
-from tidings.console.watch import Viewer, Watches
+from tidings.console.sessions import ConsoleSessions, Visitor
+from tidings.console.watch import NetworkWatches, Viewer
 from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering
-from tidings.gateway.proving import Prover
+from tidings.gateway.proving import GatewayAuthenticator
 from tidings.gateway.serving import Serving
 from tidings.runtime.service import Service
 from tidings.security.rules import Action
@@ -49,16 +49,16 @@ Send = Callable[[Message], Awaitable[None]]
 Receive = Callable[[], Awaitable[Message]]
 
 
-class Console:
+class ConsoleApp:
     """The application; `app` is what a server serves."""
 
-    def __init__(self, service: Service, prover: Prover) -> None:
+    def __init__(self, service: Service, prover: GatewayAuthenticator) -> None:
         self._service = service
         self._guard = service.secured.guard
         settings = service.settings
-        self._sessions = Sessions(prover, service.server.clock.now)
-        self._watches = Watches(service)
-        self._asking = Asking(service, self._watches)
+        self._sessions = ConsoleSessions(prover, service.server.clock.now)
+        self._watches = NetworkWatches(service)
+        self._asking = ConsoleQueries(service, self._watches)
         addresses = Addresses(settings.console.listen, settings.gateway.hosts)
         self.app = _with_headers(addressed(Starlette(routes=self._routes()), addresses))
 
@@ -149,11 +149,11 @@ class Console:
         await self._watches.close()
 
 
-class ConsoleDoor:
+class ConsoleListener:
     """The console with its server."""
 
-    def __init__(self, service: Service, prover: Prover, tls: ssl.SSLContext | None) -> None:
-        self._console = Console(service, prover)
+    def __init__(self, service: Service, prover: GatewayAuthenticator, tls: ssl.SSLContext | None) -> None:
+        self._console = ConsoleApp(service, prover)
         listen = service.settings.console.listen
         server = service.server
         self._serving = Serving(

@@ -1,6 +1,6 @@
 """Requests of pages beside the live stream: subscriptions, filters, the path of an event, and why not.
 
-Each question is put to the brokers in the visitor's name (`Network`, `Desks`), so each visitor sees only permitted data.
+Each question is put to the brokers in the visitor's name (`BrokerNetwork`, `HttpSessions`), so each visitor sees only permitted data.
 """
 
 from __future__ import annotations
@@ -18,9 +18,9 @@ from tidings.console.bodies import read_object, text_of
 from tidings.console.reports import Reports
 from tidings.console.sessions import Visitor
 from tidings.console.verdict import Verdicts
-from tidings.console.watch import Watches
+from tidings.console.watch import NetworkWatches
 from tidings.errors import InputError, RefusedError
-from tidings.gateway.desks import Desks
+from tidings.gateway.desks import HttpSessions
 from tidings.language import parse_filter
 from tidings.matching.explain import explain
 from tidings.model.event import FOREVER, Event, make_event
@@ -34,12 +34,12 @@ OPTIONS = ("topic", "type", "id", "key")
 Ask = Callable[[Request, Visitor], Awaitable[Response]]
 
 
-class Asking:
-    def __init__(self, service: Service, watches: Watches) -> None:
+class ConsoleQueries:
+    def __init__(self, service: Service, watches: NetworkWatches) -> None:
         self._server = service.server
         self._guard = service.secured.guard
         self._watches = watches
-        self._desks = Desks(service.server)
+        self._desks = HttpSessions(service.server)
         self._reports = Reports(service.settings.console)
         self._verdicts = Verdicts(service, watches)
 

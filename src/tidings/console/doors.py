@@ -23,12 +23,12 @@ def _console(service: Service, gateways: Gateways) -> list[tuple[str, Gateway]]:
     if not service.settings.console.listen:
         return []
     try:
-        from tidings.console.app import ConsoleDoor
+        from tidings.console.app import ConsoleListener
     except ImportError as error:
         raise MissingDependencyError(
             f"the console needs {error.name}", hint="pip install 'tidings[console]'"
         ) from None
-    return [("console", ConsoleDoor(service, gateways.prover, tls.listening(service.settings.tls)))]
+    return [("console", ConsoleListener(service, gateways.prover, tls.listening(service.settings.tls)))]
 
 
 if __name__ == "__main__":  # one broker of a development cluster, with its console

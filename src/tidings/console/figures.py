@@ -31,7 +31,7 @@ PARTS = {"p50": 0.5, "p99": 0.99}
 BEYOND = 10.0  # seconds: what is slower than the last bucket is shown as this
 
 
-class Change(msgspec.Struct, frozen=True):
+class OverlayChange(msgspec.Struct, frozen=True):
     """A change of the overlay between two polls."""
 
     time: float
@@ -131,27 +131,37 @@ def changes(
     before: Mapping[str, Figures],
     now: float,
     known: Mapping[str, Figures] | None = None,
-) -> list[Change]:
+) -> list[OverlayChange]:
     """Changes of the overlay that an operator should see. `known`: the last answer of each
     broker, since a poll may miss a broker that is just swapping a link."""
     if not before:
         return []
     here = {name for name, one in brokers.items() if "problem" not in one}
     there = {name for name, one in before.items() if "problem" not in one}
-    up = [Change(now, "broker-up", (name,), f"{name} is here") for name in sorted(here - there)]
-    down = [Change(now, "broker-down", (name,), f"{name} does not answer") for name in sorted(there - here)]
+    up = [OverlayChange(now, "broker-up", (name,), f"{name} is here") for name in sorted(here - there)]
+    down = [
+        OverlayChange(now, "broker-down", (name,), f"{name} does not answer") for name in sorted(there - here)
+    ]
     links, were = set(links_of(brokers)), set(links_of(before))
-    made = [Change(now, "link-up", pair, f"{pair[0]} and {pair[1]} linked") for pair in sorted(links - were)]
-    cut = [Change(now, "link-down", pair, f"{pair[0]} and {pair[1]} parted") for pair in sorted(were - links)]
+    made = [
+        OverlayChange(now, "link-up", pair, f"{pair[0]} and {pair[1]} linked")
+        for pair in sorted(links - were)
+    ]
+    cut = [
+        OverlayChange(now, "link-down", pair, f"{pair[0]} and {pair[1]} parted")
+        for pair in sorted(were - links)
+    ]
     return [*down, *up, *_swaps(brokers, before if known is None else known, now), *made, *cut]
 
 
-def _swaps(brokers: Mapping[str, Figures], before: Mapping[str, Figures], now: float) -> Iterator[Change]:
+def _swaps(
+    brokers: Mapping[str, Figures], before: Mapping[str, Figures], now: float
+) -> Iterator[OverlayChange]:
     for name, one in sorted(brokers.items()):
         done = int(rate(one, before.get(name), "swaps done", 1.0))
         if done:
             word = "a link" if done == 1 else f"{done} links"
-            yield Change(now, "swap", (name,), f"{name} swapped {word}")
+            yield OverlayChange(now, "swap", (name,), f"{name} swapped {word}")
 
 
 def link_rates(activities: Mapping[str, Figures], seconds: Mapping[str, float]) -> list[dict[str, Any]]:

@@ -30,7 +30,7 @@ Answer = dict[str, Any]
 Answers = dict[str, Answer]
 
 
-class Network:
+class BrokerNetwork:
     """Queries of one visitor to the brokers. `close` ends its links."""
 
     def __init__(self, service: Service, visitor: Visitor) -> None:

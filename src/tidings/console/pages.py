@@ -29,7 +29,7 @@ TYPES = {
 SMALL = 1_000  # bytes that are not worth packing
 
 
-class File(NamedTuple):
+class StaticFile(NamedTuple):
     content: bytes
     packed: bytes
     media: str
@@ -37,7 +37,7 @@ class File(NamedTuple):
 
 
 @cache
-def table() -> dict[str, File]:
+def table() -> dict[str, StaticFile]:
     """By path, as a browser asks for it."""
     found = dict(_read(files("tidings.console") / "static", ""))
     for name, folder in load_all("tidings.console", ()):
@@ -49,8 +49,8 @@ def table() -> dict[str, File]:
     return found | {"/": found["/index.html"]}
 
 
-def _read(folder: Traversable, path: str) -> list[tuple[str, File]]:
-    found: list[tuple[str, File]] = []
+def _read(folder: Traversable, path: str) -> list[tuple[str, StaticFile]]:
+    found: list[tuple[str, StaticFile]] = []
     for entry in folder.iterdir():
         place = f"{path}/{entry.name}"
         if entry.is_dir():
@@ -61,7 +61,7 @@ def _read(folder: Traversable, path: str) -> list[tuple[str, File]]:
                 content = entry.read_bytes()
                 digest = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
                 found.append(
-                    (place, File(content, gzip.compress(content, 6, mtime=0), TYPES[suffix], digest))
+                    (place, StaticFile(content, gzip.compress(content, 6, mtime=0), TYPES[suffix], digest))
                 )
     return found
 

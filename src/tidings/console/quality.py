@@ -20,7 +20,7 @@ MOST_CHANGES = 50
 Report = Mapping[str, Any]
 
 
-class _Mean:
+class _RunningMean:
     def __init__(self) -> None:
         self.sum, self.count = 0.0, 0
 
@@ -32,10 +32,10 @@ class _Mean:
         return round(self.sum / self.count, 4)
 
 
-class _Organisation:
+class _OrganisationReport:
     def __init__(self, name: str) -> None:
         self.name = name
-        self.means: dict[str, dict[str, _Mean]] = {}
+        self.means: dict[str, dict[str, _RunningMean]] = {}
         self.objects: set[str] = set()
         self.most = 0  # objects that one row speaks of
         self.time = 0.0
@@ -57,7 +57,7 @@ class _Organisation:
 
 def organisations(files: Iterable[tuple[list[Report], float]]) -> tuple[list[dict[str, Any]], int]:
     """By name; and how many rows could not be read. Each file comes with the time when it was written."""
-    found: dict[str, _Organisation] = {}
+    found: dict[str, _OrganisationReport] = {}
     strange = 0
     for reports, written in files:
         changes: list[dict[str, Any]] = []
@@ -76,7 +76,7 @@ def _change(report: Report) -> str:
 
 
 def _read(
-    found: dict[str, _Organisation], report: Report, changes: list[dict[str, Any]], written: float
+    found: dict[str, _OrganisationReport], report: Report, changes: list[dict[str, Any]], written: float
 ) -> int:
     """Take a report or a row; returns how many rows could not be read."""
     rows = report.get("qualities", report.get("rows"))
@@ -84,7 +84,7 @@ def _read(
     if not isinstance(rows, list):
         return int(not _take(found, report, name, written))
     if isinstance(name, str):
-        found[name] = _Organisation(name)
+        found[name] = _OrganisationReport(name)
     strange = sum(not _take(found, row, name, written) for row in rows)
     if isinstance(name, str):
         found[name].changes = list(changes)
@@ -92,7 +92,7 @@ def _read(
     return strange
 
 
-def _take(found: dict[str, _Organisation], row: Any, owner: Any, written: float) -> bool:
+def _take(found: dict[str, _OrganisationReport], row: Any, owner: Any, written: float) -> bool:
     if not isinstance(row, Mapping):
         return False
     name = row.get("organisation", row.get("source", owner))
@@ -102,11 +102,11 @@ def _take(found: dict[str, _Organisation], row: Any, owner: Any, written: float)
         return False
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return False
-    one = found.setdefault(str(name), _Organisation(str(name)))
+    one = found.setdefault(str(name), _OrganisationReport(str(name)))
     place = f"{row['class']}: {property}" if isinstance(row.get("class"), str) else str(property)
     count = row.get("objects", 1)
     count = count if type(count) is int and count > 0 else 1
-    one.means.setdefault(place, {}).setdefault(str(dimension), _Mean()).add(float(value), count)
+    one.means.setdefault(place, {}).setdefault(str(dimension), _RunningMean()).add(float(value), count)
     if isinstance(row.get("object"), str):
         one.objects.add(row["object"])
     elif count > 1:

@@ -3,7 +3,7 @@
 Rules
 - A browser authenticates once, by a name and a password or by a token. The credentials stay in
   this process; the browser holds a random session id, in a cookie that no script can read.
-- Every request is proved anew through the `Prover`, so that a user who is taken away is away here too.
+- Every request is proved anew through the `GatewayAuthenticator`, so that a user who is taken away is away here too.
 - A development broker admits visitors without credentials, from this machine.
 - A request that changes state has to come from our own page (its header says so, which no other page
   can make a browser say). Its host and its origin were checked before (`gateway/origins.py`).
@@ -24,7 +24,7 @@ from starlette.responses import Response
 from tidings.errors import InputError, RefusedError
 from tidings.gateway.http import principal_of, where_of
 from tidings.gateway.problems import Problem
-from tidings.gateway.proving import Prover
+from tidings.gateway.proving import GatewayAuthenticator
 from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
 from tidings.security.doors import Credentials, NoCredentials
@@ -37,7 +37,7 @@ MOST_OF_ONE = 20  # of one principal; then its longest idle one ends
 LONGEST_SECRET = 16_384  # characters of a password or a token
 
 
-class Secret(msgspec.Struct, frozen=True):
+class SessionSecret(msgspec.Struct, frozen=True):
     """Credentials of a browser."""
 
     name: str = ""
@@ -50,11 +50,11 @@ class Secret(msgspec.Struct, frozen=True):
         return PasswordCredentials(self.name, self.password) if self.name else NoCredentials()
 
 
-NOTHING = Secret()
+NOTHING = SessionSecret()
 
 
-class _Session(msgspec.Struct):
-    secret: Secret
+class _ConsoleSession(msgspec.Struct):
+    secret: SessionSecret
     seen_at: float
     owner: Any
 
@@ -63,13 +63,13 @@ class Visitor(msgspec.Struct, frozen=True):
     """The visitor behind a request, with the credentials for other brokers."""
 
     principal: Any
-    secret: Secret = NOTHING
+    secret: SessionSecret = NOTHING
 
 
-class Sessions:
-    def __init__(self, prover: Prover, now: Callable[[], float]) -> None:
+class ConsoleSessions:
+    def __init__(self, prover: GatewayAuthenticator, now: Callable[[], float]) -> None:
         self._prover, self._now = prover, now
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _ConsoleSession] = {}
 
     async def visitor(self, request: Request) -> Visitor:
         """Raises `Problem`: 401 for who is not known, 403 for a request that is not from our page."""
@@ -99,7 +99,7 @@ class Sessions:
         owner = getattr(principal, "owner", principal)
         self._tidy(owner)
         name = secrets.token_urlsafe(32)
-        self._sessions[name] = _Session(secret, self._now(), owner)
+        self._sessions[name] = _ConsoleSession(secret, self._now(), owner)
         is_tls = request.url.scheme == "https"
         answer.set_cookie(_cookie(request), name, httponly=True, samesite="strict", secure=is_tls, path="/")
         return Visitor(principal, secret)
@@ -109,13 +109,13 @@ class Sessions:
         self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
         answer.delete_cookie(_cookie(request), path="/", httponly=True, samesite="strict")
 
-    async def _proved(self, secret: Secret, request: Request) -> Any:
+    async def _proved(self, secret: SessionSecret, request: Request) -> Any:
         where = where_of(request)
         if secret.token:
             return await self._prover.token(secret.token, where)
         return await self._prover.password(secret.name, secret.password, where)
 
-    def _find(self, request: Request) -> _Session | None:
+    def _find(self, request: Request) -> _ConsoleSession | None:
         session = self._sessions.get(request.cookies.get(_cookie(request), ""))
         return session if session and self._now() - session.seen_at < IDLE_SECONDS else None
 
@@ -153,9 +153,9 @@ def _cookie(request: Request) -> str:
     return f"{COOKIE}_{server[1]}"
 
 
-def _read(said: dict[str, Any]) -> Secret:
+def _read(said: dict[str, Any]) -> SessionSecret:
     try:
-        secret = msgspec.convert(said, Secret)
+        secret = msgspec.convert(said, SessionSecret)
     except msgspec.ValidationError as error:
         raise InputError(f"sign in by `name` and `password`, or by `token`: {error}") from None
     if not secret.token and not secret.name:

@@ -14,14 +14,14 @@ import msgspec
 from starlette.requests import Request
 from starlette.responses import Response
 
-from tidings.console.network import Answers, Network
+from tidings.console.network import Answers, BrokerNetwork
 from tidings.console.sessions import Visitor
-from tidings.console.watch import Watches
+from tidings.console.watch import NetworkWatches
 from tidings.history.check import check
 from tidings.history.jsonlines import from_lines
 from tidings.history.properties import PROPERTIES
 from tidings.history.schema import PUB, Row
-from tidings.history.window import Window, judged
+from tidings.history.window import HistoryWindow, judged
 from tidings.runtime.service import Service
 from tidings.systems import find_system
 
@@ -34,20 +34,20 @@ DESCRIBED = 1_000
 MOST_VISITORS = 8  # visitors with histories kept here
 
 
-class _Known:
+class _BrokerHistory:
     """The known part of one broker's history."""
 
     def __init__(self, began: float, seconds: float) -> None:
         self.began, self.after = began, 0
-        self.window = Window(seconds, MOST_KEPT)
+        self.window = HistoryWindow(seconds, MOST_KEPT)
 
 
 class Verdicts:
-    def __init__(self, service: Service, watches: Watches) -> None:
+    def __init__(self, service: Service, watches: NetworkWatches) -> None:
         self._contract = find_system(service.settings.system).contract
         self._now = service.server.clock.now
         self._watches = watches
-        self._known: dict[Visitor, dict[str, _Known]] = {}
+        self._known: dict[Visitor, dict[str, _BrokerHistory]] = {}
         self._turn = asyncio.Lock()
 
     async def answer(self, request: Request, visitor: Visitor) -> Response:
@@ -65,7 +65,7 @@ class Verdicts:
         told |= {"missing": missing, "recorded": sorted(known), "behind": len(behind)}
         return Response(msgspec.json.encode(told), media_type="application/json")
 
-    async def _learn(self, network: Network, known: dict[str, _Known]) -> list[str]:
+    async def _learn(self, network: BrokerNetwork, known: dict[str, _BrokerHistory]) -> list[str]:
         """Fetch new rows from every broker; returns the brokers that record no history."""
         missing: set[str] = set()
         for _ in range(MOST_TURNS):
@@ -79,7 +79,7 @@ class Verdicts:
             del known[name]
         return sorted(missing)
 
-    def _judge(self, known: dict[str, _Known], behind: set[str], now: float) -> dict[str, Any]:
+    def _judge(self, known: dict[str, _BrokerHistory], behind: set[str], now: float) -> dict[str, Any]:
         seconds = min((one.window.seconds for one in known.values()), default=0.0)
         rows: list[Row] = []
         for one in known.values():
@@ -111,7 +111,7 @@ class Verdicts:
         }
 
 
-def _take(known: dict[str, _Known], name: str, told: dict[str, Any], missing: set[str]) -> bool:
+def _take(known: dict[str, _BrokerHistory], name: str, told: dict[str, Any], missing: set[str]) -> bool:
     """True: there is more to ask for."""
     if "problem" in told or not told.get("seconds"):
         missing.add(name)
@@ -119,10 +119,10 @@ def _take(known: dict[str, _Known], name: str, told: dict[str, Any], missing: se
         return False
     one = known.get(name)
     if one is not None and one.began != told["began"]:
-        known[name] = _Known(told["began"], told["seconds"])
+        known[name] = _BrokerHistory(told["began"], told["seconds"])
         return True  # another life of the broker: ask from its beginning
     if one is None:
-        one = known[name] = _Known(told["began"], told["seconds"])
+        one = known[name] = _BrokerHistory(told["began"], told["seconds"])
     for row in from_lines(bytes(told["rows"])):
         one.window.add(row)
     one.after = told["upto"]
@@ -137,7 +137,7 @@ def _start(rows: list[Row], since: float) -> tuple[float, bool]:
     return max(since, times[-MOST_ROWS]), True
 
 
-async def _behind(network: Network) -> set[str]:
+async def _behind(network: BrokerNetwork) -> set[str]:
     answers: Answers = await network.ask("subscriptions", lambda name: {"limit": DESCRIBED})
     return {
         row["subscription"]

@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings.console import figures
-from tidings.console.network import Answers, Network
+from tidings.console.network import Answers, BrokerNetwork
 from tidings.console.sessions import Visitor
 from tidings.runtime.service import Service
 
@@ -54,9 +54,9 @@ class Viewer:
         return await self._queue.get()
 
 
-class Watch:
+class NetworkWatch:
     def __init__(self, service: Service, visitor: Visitor) -> None:
-        self.network = Network(service, visitor)
+        self.network = BrokerNetwork(service, visitor)
         self.visitor = visitor
         self._now = service.server.clock.now
         self._every = max(service.settings.console.look_seconds, 0.1)
@@ -73,7 +73,7 @@ class Watch:
         self._deliveries: deque[tuple[float, float, dict[str, int]]] = deque()  # time, span, by subscription
         self.ways: dict[str, Counter[str]] = {}  # by broker: how events came, since the watch began
         self.totals: deque[dict[str, Any]] = deque(maxlen=KEPT_TICKS)
-        self.changes: deque[figures.Change] = deque(maxlen=KEPT_CHANGES)
+        self.changes: deque[figures.OverlayChange] = deque(maxlen=KEPT_CHANGES)
         self.attributes: set[str] = set()  # names that events had, for completion
         self.topics: set[str] = set()
         self.last: dict[str, Any] = {}
@@ -238,20 +238,20 @@ def sse(name: str, value: Any) -> bytes:
     return b"event: " + name.encode() + b"\ndata: " + msgspec.json.encode(value, enc_hook=str) + b"\n\n"
 
 
-class Watches:
+class NetworkWatches:
     """The watch of each visitor, made at the first request."""
 
     def __init__(self, service: Service) -> None:
         self._service = service
-        self._watches: dict[Visitor, Watch] = {}
+        self._watches: dict[Visitor, NetworkWatch] = {}
 
-    async def of(self, visitor: Visitor) -> Watch:
+    async def of(self, visitor: Visitor) -> NetworkWatch:
         for other, watch in list(self._watches.items()):
             if watch.is_over and other != visitor:
                 del self._watches[other]
                 await watch.close()
         if visitor not in self._watches:
-            self._watches[visitor] = Watch(self._service, visitor)
+            self._watches[visitor] = NetworkWatch(self._service, visitor)
         return self._watches[visitor]
 
     def end_streams(self) -> None:

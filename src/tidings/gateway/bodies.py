@@ -29,25 +29,25 @@ ATTRIBUTE_TOKENS = (
 OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
 
 
-class Draft(msgspec.Struct):
+class RequestedEvent(msgspec.Struct):
     """A publish request: an event, or attributes with options as `Bus.publish` takes them."""
 
     what: Any
     options: dict[str, Any] = {}
 
 
-def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[Draft]:
+def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[RequestedEvent]:
     """The publishes that a request asks for. Raises `EventError` or `Problem`."""
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == STRUCTURED_TYPE:
         _check_crowd(body)
-        return [Draft(from_structured(body))]
+        return [RequestedEvent(from_structured(body))]
     if media == BATCH_TYPE:
-        return [Draft(event) for event in _batch(body)]
+        return [RequestedEvent(event) for event in _batch(body)]
     if any(name.startswith("ce-") for name in headers):
-        return [Draft(from_binary(headers, body))]
+        return [RequestedEvent(from_binary(headers, body))]
     if media in ("application/json", ""):
-        return [Draft(_attributes(body), _options(query))]
+        return [RequestedEvent(_attributes(body), _options(query))]
     raise Problem(
         HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
         f"events are not read from {media!r}",

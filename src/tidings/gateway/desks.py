@@ -8,17 +8,17 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidings.runtime.bus import Bus
-from tidings.runtime.guests import Guests, Host
+from tidings.runtime.guests import LocalClientHost, LocalClients
 
 IDLE_SECONDS = 60.0
 
 
-class Desk:
+class HttpSession:
     """One principal's session. `guests` gives further clients of the principal."""
 
-    def __init__(self, host: Host, principal: Any) -> None:
+    def __init__(self, host: LocalClientHost, principal: Any) -> None:
         self.principal = principal
-        self.guests = Guests(host, principal)
+        self.guests = LocalClients(host, principal)
         self.bus = self.guests.bus(client_name(principal, "http"))
         self.users = 0
         self.idle_since = 0.0
@@ -32,21 +32,21 @@ def client_name(principal: Any, name: str) -> str:
     return f"{getattr(principal, 'name', principal)}/{name}"
 
 
-class Desks:
+class HttpSessions:
     """Opened for a client's first request, closed when the client was idle for a while."""
 
-    def __init__(self, host: Host) -> None:
+    def __init__(self, host: LocalClientHost) -> None:
         self._host = host
-        self._desks: dict[Any, Desk] = {}
+        self._desks: dict[Any, HttpSession] = {}
         self._opening = asyncio.Lock()
 
     @asynccontextmanager
-    async def of(self, principal: Any) -> AsyncIterator[Desk]:
+    async def of(self, principal: Any) -> AsyncIterator[HttpSession]:
         async with self._opening:
             await self._tidy()
             desk = self._desks.get(principal)
             if desk is None or desk.bus.state == "refused":  # its session has ended; who uses it closes it
-                desk = Desk(self._host, principal)
+                desk = HttpSession(self._host, principal)
                 await desk.bus.open()
                 self._desks[principal] = desk
         desk.users += 1

@@ -12,7 +12,7 @@ from typing import Protocol
 from tidings.errors import SettingsError, needing
 from tidings.extensions import blaming, call, offered
 from tidings.gateway.origins import Addresses
-from tidings.gateway.proving import Prover
+from tidings.gateway.proving import GatewayAuthenticator
 from tidings.runtime import tls
 from tidings.runtime.service import Service
 
@@ -37,7 +37,7 @@ class Gateways:
         self._service = service
         self._open: list[tuple[str, Gateway]] = []
         guard = service.secured.guard
-        self.prover = Prover(
+        self.prover = GatewayAuthenticator(
             service.secured.authenticator,
             service.server.clock.now,
             lambda: guard.version,
@@ -65,26 +65,26 @@ class Gateways:
         chosen: list[tuple[str, Gateway]] = []
         if settings.gateway.http:
             with needing("the HTTP gateway"):
-                from tidings.gateway.http import HttpDoor
+                from tidings.gateway.http import HttpListener
             chosen.append(
-                ("http", HttpDoor(server, self.prover, folder, settings.gateway, listening, limits))
+                ("http", HttpListener(server, self.prover, folder, settings.gateway, listening, limits))
             )
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             with needing("the MQTT gateway"):
-                from tidings.gateway.mqtt.door import MqttDoor
+                from tidings.gateway.mqtt.door import MqttListener
 
             scope = self._service.secured.guard.group_scope
-            door = MqttDoor(
+            door = MqttListener(
                 server, self.prover, scope, settings.gateway.mqtt, folder, listening, limits.client
             )
             chosen.append(("mqtt", door))
             if settings.gateway.mqtt_websocket:
                 with needing("the MQTT gateway over WebSocket"):
-                    from tidings.gateway.mqtt.websocket import MqttSocketDoor
+                    from tidings.gateway.mqtt.websocket import MqttWebSocketListener
 
                 given = settings.gateway
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
-                chosen.append(("mqtt over websocket", MqttSocketDoor(server, door, where, listening)))
+                chosen.append(("mqtt over websocket", MqttWebSocketListener(server, door, where, listening)))
         for name, table in settings.gateway.extensions.items():
             if name not in offered(GROUP, OWN):
                 known = ", ".join(offered(GROUP, OWN)) or "none"

@@ -31,20 +31,20 @@ from starlette.routing import Route, WebSocketRoute
 
 from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
-from tidings.gateway.bodies import MOST_BYTES, Draft, read_drafts
-from tidings.gateway.desks import Desk, Desks
+from tidings.gateway.bodies import MOST_BYTES, RequestedEvent, read_drafts
+from tidings.gateway.desks import HttpSession, HttpSessions
 from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering, json_object, status_of, told, unrouted, whole_body
-from tidings.gateway.proving import Prover, Where
+from tidings.gateway.proving import ConnectionOrigin, GatewayAuthenticator
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
-from tidings.gateway.subscriptions import Subscriptions
+from tidings.gateway.subscriptions import WebhookSubscriptions
 from tidings.language import parse_filter
 from tidings.matching.explain import explain
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.runtime.guests import Host, charge
+from tidings.runtime.guests import LocalClientHost, charge
 from tidings.runtime.settings import GatewaySettings
 from tidings.security.attempts import TooManyAttempts
 
@@ -56,12 +56,16 @@ class HttpGateway:
     """The application; `app` is what a server serves."""
 
     def __init__(
-        self, host: Host, prover: Prover, subscriptions: Subscriptions, addresses: Addresses | None = None
+        self,
+        host: LocalClientHost,
+        prover: GatewayAuthenticator,
+        subscriptions: WebhookSubscriptions,
+        addresses: Addresses | None = None,
     ) -> None:
         self._host = host
         self._prover = prover
         self._subscriptions = subscriptions
-        self.desks = Desks(host)
+        self.desks = HttpSessions(host)
         self._streams = streams = Streams(self.desk)
         routes = [
             Route("/events", answering(self.publish), methods=["POST"]),
@@ -94,7 +98,7 @@ class HttpGateway:
         return await principal_of(self._prover, request)
 
     @asynccontextmanager
-    async def desk(self, request: HTTPConnection) -> AsyncIterator[Desk]:
+    async def desk(self, request: HTTPConnection) -> AsyncIterator[HttpSession]:
         async with self.desks.of(await self.principal(request)) as desk:
             yield desk
 
@@ -201,19 +205,19 @@ def _for_pages(app: Any, origins: tuple[str, ...]) -> Any:
     )
 
 
-class HttpDoor:
+class HttpListener:
     """The gateway with its server."""
 
     def __init__(
         self,
-        host: Host,
-        prover: Prover,
+        host: LocalClientHost,
+        prover: GatewayAuthenticator,
         folder: Path | None,
         settings: GatewaySettings,
         tls: ssl.SSLContext | None,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
-        self._subscriptions = Subscriptions(host, folder, settings.webhooks, prover.refreshed, limits)
+        self._subscriptions = WebhookSubscriptions(host, folder, settings.webhooks, prover.refreshed, limits)
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
         self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
         self._serving = Serving(
@@ -234,7 +238,7 @@ class HttpDoor:
         await self._gateway.close()
 
 
-async def principal_of(prover: Prover, request: HTTPConnection) -> Any:
+async def principal_of(prover: GatewayAuthenticator, request: HTTPConnection) -> Any:
     """Principal of a request, by its headers. Raises `Problem` (401)."""
     where = where_of(request)
     scheme, _, rest = request.headers.get("authorization", "").partition(" ")
@@ -258,14 +262,14 @@ async def principal_of(prover: Prover, request: HTTPConnection) -> Any:
         ) from None
 
 
-async def _published(desk: Desk, draft: Draft) -> dict[str, Any]:
+async def _published(desk: HttpSession, draft: RequestedEvent) -> dict[str, Any]:
     receipt = await desk.bus.publish(draft.what, **draft.options)
     where = receipt.position
     position = None if where is None else {"log": where.log, "offset": where.offset}
     return {"source": receipt.source, "id": receipt.id, "position": position}
 
 
-async def _published_or_told(desk: Desk, draft: Draft) -> dict[str, Any]:
+async def _published_or_told(desk: HttpSession, draft: RequestedEvent) -> dict[str, Any]:
     """Of a batch: one that is refused does not stop the others."""
     try:
         return await _published(desk, draft)
@@ -273,13 +277,13 @@ async def _published_or_told(desk: Desk, draft: Draft) -> dict[str, Any]:
         return {"status": int(status_of(error)), **told(error)}
 
 
-def where_of(request: HTTPConnection) -> Where:
+def where_of(request: HTTPConnection) -> ConnectionOrigin:
     host = request.client.host if request.client is not None else ""
     try:
         is_loopback = ipaddress.ip_address(host).is_loopback
     except ValueError:
         is_loopback = False
-    return Where(host, is_loopback, request.url.scheme in ("https", "wss"))
+    return ConnectionOrigin(host, is_loopback, request.url.scheme in ("https", "wss"))
 
 
 def _basic(text: str) -> tuple[str, str]:

@@ -72,7 +72,7 @@ def _name(host: str) -> str:
 
 
 def _place(origin: str) -> str:
-    """The part of an origin that a page of ours has in common with `Host`."""
+    """The part of an origin that a page of ours has in common with `LocalClientHost`."""
     try:
         return urlsplit(origin).netloc.lower()
     except ValueError:

@@ -23,7 +23,14 @@ from tidings.errors import RefusedError
 from tidings.runtime.sessions import until_of
 from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
-from tidings.security.doors import CLIENT, Asked, Authenticator, Credentials, NoCredentials, Proved
+from tidings.security.doors import (
+    CLIENT,
+    AuthenticationRequest,
+    AuthenticationResult,
+    Authenticator,
+    Credentials,
+    NoCredentials,
+)
 
 REMEMBERED_SECONDS = 600.0
 MOST_REMEMBERED = 10_000
@@ -34,7 +41,7 @@ THREADS = 2
 MOST_WAITING = 256  # for a thread; one is done in some 50 ms
 
 
-class _Known:
+class _CachedProof:
     """A proof that counts for a while."""
 
     def __init__(self, principal: Any, key: Any, version: int) -> None:
@@ -44,7 +51,7 @@ class _Known:
         self.ends_at = 0.0
 
 
-class Where(msgspec.Struct, frozen=True):
+class ConnectionOrigin(msgspec.Struct, frozen=True):
     """Facts known of a connection."""
 
     peer: str
@@ -52,7 +59,7 @@ class Where(msgspec.Struct, frozen=True):
     is_tls: bool
 
 
-class Prover:
+class GatewayAuthenticator:
     """Proves principals to gateways. `version` is that of the rules: when it grows, all is asked anew."""
 
     def __init__(
@@ -71,20 +78,20 @@ class Prover:
         self._clock = clock
         self._version = version
         self._key = secrets.token_bytes(32)
-        self._known: dict[bytes, _Known] = {}
+        self._known: dict[bytes, _CachedProof] = {}
 
-    async def password(self, name: str, password: str, where: Where) -> Any:
+    async def password(self, name: str, password: str, where: ConnectionOrigin) -> Any:
         """The principal. Raises `RefusedError`."""
         return await self._proved(PasswordCredentials(name, password), name, f"{name}\0{password}", where)
 
-    async def token(self, token: str, where: Where) -> Any:
+    async def token(self, token: str, where: ConnectionOrigin) -> Any:
         return await self._proved(TokenCredentials(lambda: token), "", token, where)
 
-    async def nobody(self, name: str, where: Where) -> Any:
+    async def nobody(self, name: str, where: ConnectionOrigin) -> Any:
         """A client without credentials: admitted by a development broker alone."""
         return self._converse(NoCredentials(), name, where)
 
-    async def _proved(self, credentials: Credentials, name: str, secret: str, where: Where) -> Any:
+    async def _proved(self, credentials: Credentials, name: str, secret: str, where: ConnectionOrigin) -> Any:
         said = f"{credentials.mechanism}\0{where.is_tls or where.is_loopback}\0{secret}"
         digest = hmac.digest(self._key, said.encode(errors="surrogatepass"), hashlib.sha256)
         known = self._known.get(digest)
@@ -100,11 +107,11 @@ class Prover:
             raise RefusedError("the users file was read again meanwhile", hint="try again")
         if len(self._known) >= MOST_REMEMBERED:
             self._known.clear()
-        known = self._known[digest] = _Known(principal, self._key_of(principal), version)
+        known = self._known[digest] = _CachedProof(principal, self._key_of(principal), version)
         self._used(known)
         return principal
 
-    def _still(self, known: _Known) -> bool:
+    def _still(self, known: _CachedProof) -> bool:
         """Does the proof count now? After a reload: with the principal as it stands then. Raises `RefusedError`."""
         if known.ends_at <= self._clock():
             return False
@@ -116,11 +123,11 @@ class Prover:
         self._used(known)
         return True
 
-    def _used(self, known: _Known) -> None:
+    def _used(self, known: _CachedProof) -> None:
         until, ends_at = until_of(known.principal), self._clock() + REMEMBERED_SECONDS
         known.ends_at = ends_at if until is None else min(until, ends_at)
 
-    async def _hashed(self, credentials: Credentials, name: str, where: Where) -> Any:
+    async def _hashed(self, credentials: Credentials, name: str, where: ConnectionOrigin) -> Any:
         if self._waiting >= MOST_WAITING:
             raise TooManyAttempts(1.0)
         self._waiting += 1
@@ -134,8 +141,8 @@ class Prover:
     def close(self) -> None:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
-    def _converse(self, credentials: Credentials, name: str, where: Where) -> Any:
-        asked = Asked(
+    def _converse(self, credentials: Credentials, name: str, where: ConnectionOrigin) -> Any:
+        asked = AuthenticationRequest(
             CLIENT,
             name,
             credentials.mechanism,
@@ -148,7 +155,7 @@ class Prover:
         said = credentials.first()
         for _ in range(8):
             answer = conversation.step(said)
-            if isinstance(answer, Proved):
+            if isinstance(answer, AuthenticationResult):
                 return answer.principal
             said = credentials.answer(answer)
         raise RefusedError("the proof does not end")

@@ -21,7 +21,7 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from tidings.errors import SettingsError
-from tidings.runtime.admission import Admission, Listener, Visit, admission_settings
+from tidings.runtime.admission import Admission, AdmittedConnection, SocketListener, admission_settings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import port_of
 
@@ -29,17 +29,17 @@ AMBIGUOUS = b"Content-Length and Transfer-Encoding in one request\n"
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 
 
-class _Quiet(uvicorn.Server):
+class _QuietServer(uvicorn.Server):
     @contextmanager
     def capture_signals(self) -> Iterator[None]:
         """Signals are the broker's."""
         yield
 
 
-class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
+class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     """One connection, within bounds of time."""
 
-    visit: Visit
+    visit: AdmittedConnection
     seconds: float  # for the head of a request
     _timer: asyncio.TimerHandle | None = None
     ws_protocol_class: Any
@@ -124,7 +124,7 @@ class _Http(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
             self.transport.close()
 
 
-class _Unambiguous:
+class _UnambiguousRequest:
     """An ASGI application that requires one length of each request: with two, a proxy and the broker could
     disagree about where the next request begins, so such a request is refused and ends its connection."""
 
@@ -156,12 +156,12 @@ class Serving:
     ) -> None:
         self._network = network or NetworkSettings()
         self._admission = Admission(admission_settings(self._network)) if admission is None else admission
-        self._listener: Listener | None = None
+        self._listener: SocketListener | None = None
         self._app = app
         self._setting = setting  # that said where, for who has to change it
         self._listen = listen
         self._tls = tls
-        self._server: _Quiet | None = None
+        self._server: _QuietServer | None = None
         self._task: asyncio.Task[None] | None = None
         self.address = ""
 
@@ -169,7 +169,7 @@ class Serving:
         bound = bind(self._listen, self._setting)
         host, port = bound.getsockname()[:2]
         config = uvicorn.Config(
-            _Unambiguous(self._app),
+            _UnambiguousRequest(self._app),
             log_config=None,
             access_log=False,
             lifespan="off",
@@ -180,7 +180,7 @@ class Serving:
             timeout_keep_alive=max(1, round(self._network.idle_seconds)),
         )
         config.load()
-        self._server = server = _Quiet(config)
+        self._server = server = _QuietServer(config)
         self._task = asyncio.create_task(server.serve(sockets=[]), name="tidings http")
         while not self._server.started and not self._task.done():
             await asyncio.sleep(0.005)
@@ -188,12 +188,12 @@ class Serving:
             self._task.result()
         seconds = self._network.request_seconds
 
-        def connection(visit: Visit) -> asyncio.Protocol:
-            made = _Http(config=config, server_state=server.server_state, app_state={})
+        def connection(visit: AdmittedConnection) -> asyncio.Protocol:
+            made = _BoundedHttp(config=config, server_state=server.server_state, app_state={})
             made.visit, made.seconds = visit, seconds
             return made
 
-        self._listener = Listener(
+        self._listener = SocketListener(
             bound,
             connection,
             self._admission,

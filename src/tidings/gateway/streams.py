@@ -37,7 +37,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidings.errors import InputError, RefusedError, TidingsError
-from tidings.gateway.desks import Desk
+from tidings.gateway.desks import HttpSession
 from tidings.gateway.problems import Problem, told
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.cloudevents import from_mapping, to_structured
@@ -59,10 +59,10 @@ FULL_SHARE = (
 QUIET_SHARE = 64  # a silent one at this part: to a principal short of memory a broker sends no more ahead
 CREDIT = 64  # unacknowledged events of one subscription of a socket
 
-OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[Desk]]
+OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[HttpSession]]
 
 
-class Endings:
+class StreamEndings:
     """The ends of streams and sockets, each in a task of its own that no cancellation of its request reaches."""
 
     def __init__(self) -> None:
@@ -83,7 +83,7 @@ class Endings:
 class Streams:
     def __init__(self, desk: OpenDesk) -> None:
         self._desk = desk
-        self._endings = Endings()
+        self._endings = StreamEndings()
 
     async def close(self) -> None:
         await self._endings.close()
@@ -111,18 +111,18 @@ class Streams:
         token = StreamToken(since, limits.token_logs)
         events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
         opened.push_async_callback(events.aclose)
-        return _Stream(events, lambda: self._endings.run(opened.aclose()))
+        return _EventStreamResponse(events, lambda: self._endings.run(opened.aclose()))
 
     async def socket(self, socket: WebSocket) -> None:
         try:
             async with self._desk(socket) as desk:
                 await socket.accept()
-                await _Talk(socket, desk, self._endings).run()
+                await _SocketConversation(socket, desk, self._endings).run()
         except (Problem, TidingsError) as error:
             await socket.close(code=1008, reason=str(error)[:120])
 
 
-class _Stream(StreamingResponse):
+class _EventStreamResponse(StreamingResponse):
     """The bytes of a stream, until it ends or its client stops reading; then `end` closes everything. It is called
     outside of the response's own scope, which is cancelled when the client leaves, often before the first byte."""
 
@@ -226,7 +226,7 @@ def _count(name: str, value: Any, most: int) -> int:
     return int(text)
 
 
-class _Subscription:
+class _SocketSubscription:
     """One subscription of a socket."""
 
     def __init__(self, bus: Bus | None, listener: Listener[Any], is_manual: bool, credit: int) -> None:
@@ -252,16 +252,16 @@ class _Subscription:
             self.credit.release()
 
 
-class _Talk:
+class _SocketConversation:
     """One socket's conversation."""
 
-    def __init__(self, socket: WebSocket, desk: Desk, endings: Endings) -> None:
+    def __init__(self, socket: WebSocket, desk: HttpSession, endings: StreamEndings) -> None:
         self._longest = desk.guests.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._desk = desk
         self._endings = endings
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
-        self._subscriptions: dict[str, _Subscription] = {}  # by ref
+        self._subscriptions: dict[str, _SocketSubscription] = {}  # by ref
         self._sending = asyncio.Lock()
         self._large = desk.guests.limits.encoded_bytes
         self._does = {
@@ -306,7 +306,7 @@ class _Talk:
                 opened.push_async_callback(self._stop, subscription)
 
     @staticmethod
-    async def _stop(subscription: _Subscription) -> None:
+    async def _stop(subscription: _SocketSubscription) -> None:
         if subscription.task is not None:
             subscription.task.cancel()
             await asyncio.gather(subscription.task, return_exceptions=True)
@@ -355,19 +355,19 @@ class _Talk:
             if bus is not None:
                 await self._endings.run(bus.close())
             raise
-        subscription = self._subscriptions[ref] = _Subscription(bus, listener, is_manual, credit)
+        subscription = self._subscriptions[ref] = _SocketSubscription(bus, listener, is_manual, credit)
         await self._say({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
         pump = self._pump_manual if is_manual else self._pump
         subscription.task = asyncio.create_task(pump(ref, subscription))
 
-    async def _pump(self, ref: str, subscription: _Subscription) -> None:
+    async def _pump(self, ref: str, subscription: _SocketSubscription) -> None:
         try:
             async for event in subscription.listener:
                 await self._say_event(ref, event, event.position)
         except (WebSocketDisconnect, RuntimeError, TidingsError) as error:
             del error  # the connection or the subscription is over
 
-    async def _pump_manual(self, ref: str, subscription: _Subscription) -> None:
+    async def _pump_manual(self, ref: str, subscription: _SocketSubscription) -> None:
         try:
             while True:
                 await subscription.credit.acquire()
@@ -388,7 +388,7 @@ class _Talk:
             if len(body) >= self._large:
                 await asyncio.sleep(0)
 
-    def _subscribed(self, said: dict[str, Any]) -> _Subscription:
+    def _subscribed(self, said: dict[str, Any]) -> _SocketSubscription:
         ref = str(said.get("ref"))
         if ref not in self._subscriptions:
             raise InputError(f"no subscription is called {ref!r} here")

@@ -30,12 +30,12 @@ from tidings.errors import InputError, RefusedError, StoreError
 from tidings.gateway.desks import client_name
 from tidings.gateway.dialects import read_filters, warnings_of
 from tidings.gateway.problems import Problem
-from tidings.gateway.webhooks import Credential, Sink, Webhook
+from tidings.gateway.webhooks import Credential, Sink, WebhookWorker
 from tidings.model.decoding import UNREADABLE
 from tidings.model.filter import Filter
-from tidings.protocol.client_bounds import NAME, Checked, Encoded, Text, check_message, declare
+from tidings.protocol.client_bounds import NAME, CheckedBound, EncodedBound, TextBound, check_message, declare
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.runtime.guests import Guests, Host
+from tidings.runtime.guests import LocalClientHost, LocalClients
 from tidings.security.principal import Principal
 
 FILE = "webhooks.json"
@@ -54,7 +54,7 @@ SETTINGS = ("mode", "secret", "headers", "max_deliveries")
 MOST_OF_ONE = 1000  # subscriptions of one principal
 
 
-class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
+class StoredWebhookSubscription(msgspec.Struct, kw_only=True, omit_defaults=True):
     """One subscription as the file holds it."""
 
     id: str
@@ -70,21 +70,21 @@ class Kept(msgspec.Struct, kw_only=True, omit_defaults=True):
 
 
 declare(
-    Kept,
+    StoredWebhookSubscription,
     {
-        "id": NAME, "owner": Checked("authentication"), "sink": Text("sink"), "source": NAME, "types": Encoded("config"),
-        "config": Encoded("config"), "filters": Encoded("filter"), "protocol": NAME,
-        "protocolsettings": Encoded("config"), "sinkcredential": Encoded("config"),
+        "id": NAME, "owner": CheckedBound("authentication"), "sink": TextBound("sink"), "source": NAME, "types": EncodedBound("config"),
+        "config": EncodedBound("config"), "filters": EncodedBound("filter"), "protocol": NAME,
+        "protocolsettings": EncodedBound("config"), "sinkcredential": EncodedBound("config"),
     },
 )  # fmt: skip
 
 
-class Subscriptions:
+class WebhookSubscriptions:
     """All of them, with the workers that deliver."""
 
     def __init__(
         self,
-        host: Host,
+        host: LocalClientHost,
         folder: Path | None,
         allowed: tuple[str, ...],
         refreshed: Callable[[Any], Any] = lambda principal: principal,  # as it stands now; raises
@@ -95,8 +95,8 @@ class Subscriptions:
         self._refreshed = refreshed
         self._file = None if folder is None else folder / FILE
         self._allowed = allowed
-        self._kept: dict[str, Kept] = {}
-        self._webhooks: dict[str, Webhook] = {}
+        self._kept: dict[str, StoredWebhookSubscription] = {}
+        self._webhooks: dict[str, WebhookWorker] = {}
         self._writing = asyncio.Lock()
         self._changing: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()  # by id
 
@@ -105,7 +105,7 @@ class Subscriptions:
         if self._file is None or not self._file.exists():
             return
         try:
-            listed = msgspec.json.decode(self._file.read_bytes(), type=list[Kept])
+            listed = msgspec.json.decode(self._file.read_bytes(), type=list[StoredWebhookSubscription])
         except (OSError, *UNREADABLE) as error:
             raise StoreError(
                 f"{self._file} cannot be read: {error}", hint="restore it, or move it away to begin without"
@@ -170,7 +170,7 @@ class Subscriptions:
     def _change(self, id: str) -> asyncio.Lock:
         return self._changing.setdefault(id, asyncio.Lock())
 
-    def _find(self, principal: Any, id: str) -> Kept:
+    def _find(self, principal: Any, id: str) -> StoredWebhookSubscription:
         kept = self._kept.get(id)
         if kept is None or not _is_of(kept, principal):
             raise Problem(HTTPStatus.NOT_FOUND, f"no subscription of yours has the id {id!r}")
@@ -178,12 +178,14 @@ class Subscriptions:
 
     # -- reading and showing ----------------------------------------------------------------------
 
-    def _read(self, asked: dict[str, Any], id: str, principal: Any) -> Kept:
+    def _read(self, asked: dict[str, Any], id: str, principal: Any) -> StoredWebhookSubscription:
         for name in asked:
             if name not in FIELDS:
                 raise InputError(f"a subscription has no {name!r}", hint=f"it may have {', '.join(FIELDS)}")
         try:
-            kept = msgspec.convert({**asked, "id": id, "owner": msgspec.to_builtins(principal)}, Kept)
+            kept = msgspec.convert(
+                {**asked, "id": id, "owner": msgspec.to_builtins(principal)}, StoredWebhookSubscription
+            )
         except msgspec.ValidationError as error:
             raise InputError(f"the subscription is not well formed: {error}") from None
         try:
@@ -215,7 +217,7 @@ class Subscriptions:
                 hint="the operator allows hosts in gateway.webhooks",
             )
 
-    def _show(self, kept: Kept) -> dict[str, Any]:
+    def _show(self, kept: StoredWebhookSubscription) -> dict[str, Any]:
         shown: dict[str, Any] = msgspec.to_builtins(kept)
         for secret in ("owner", "sinkcredential"):
             shown.pop(secret, None)
@@ -235,7 +237,7 @@ class Subscriptions:
     # -- delivering, and the file -----------------------------------------------------------------
 
     @staticmethod
-    async def _start_for(webhook: Webhook, before: Webhook | None) -> None:
+    async def _start_for(webhook: WebhookWorker, before: WebhookWorker | None) -> None:
         """Start it in the place of another one, which goes on when it is refused."""
         if before is not None:
             before.hold()
@@ -246,7 +248,7 @@ class Subscriptions:
                 before.release()
             raise
 
-    def _webhook(self, kept: Kept) -> Webhook:
+    def _webhook(self, kept: StoredWebhookSubscription) -> WebhookWorker:
         settings = kept.protocolsettings
         sink = Sink(
             address=kept.sink,
@@ -256,9 +258,9 @@ class Subscriptions:
             credential=Credential.read(kept.sinkcredential),
         )
         name = client_name(kept.owner, f"webhook/{kept.id}")
-        return Webhook(
+        return WebhookWorker(
             name,
-            lambda: Guests(self._host, self._refreshed(kept.owner)).bus(name),
+            lambda: LocalClients(self._host, self._refreshed(kept.owner)).bus(name),
             filter_of(kept),
             sink,
             max_deliveries=settings.get("max_deliveries", 5),
@@ -273,11 +275,11 @@ class Subscriptions:
             await asyncio.to_thread(replace_file, self._file, written)
 
 
-def _is_of(kept: Kept, principal: Any) -> bool:
+def _is_of(kept: StoredWebhookSubscription, principal: Any) -> bool:
     return bool(kept.owner.owner == principal.owner)
 
 
-def filter_of(kept: Kept) -> Filter:
+def filter_of(kept: StoredWebhookSubscription) -> Filter:
     """The filter that `source`, `types` and `filters` form together."""
     parts = list(kept.filters)
     if kept.source is not None:

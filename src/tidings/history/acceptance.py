@@ -44,7 +44,7 @@ def event_of(
     return Event(source=source, id=event, attributes=own, topic=topic, type=type, time=time)
 
 
-class Matcher(Protocol):
+class AcceptanceMatcher(Protocol):
     """The part of a matcher that a check needs: two of the six methods of `tidings.matching.matcher`."""
 
     def add(self, filter: Filter, /) -> int: ...
@@ -52,12 +52,14 @@ class Matcher(Protocol):
     def match(self, event: Event, /) -> Sequence[int]: ...
 
 
-class Index(Protocol):
+class AcceptanceIndex(Protocol):
     def accepting(self, event: Event) -> list[int]:
         """The numbers of the filters that accept the event, in rising order."""
 
 
-def index_of(filters: Iterable[tuple[str, str]], matcher: Callable[[], Matcher] | None) -> Index:
+def index_of(
+    filters: Iterable[tuple[str, str]], matcher: Callable[[], AcceptanceMatcher] | None
+) -> AcceptanceIndex:
     """The filters, numbered from 0 in the given order, behind the matcher if there is one."""
     return FilterIndex(filters) if matcher is None else MatcherIndex(filters, matcher())
 
@@ -65,7 +67,7 @@ def index_of(filters: Iterable[tuple[str, str]], matcher: Callable[[], Matcher] 
 class MatcherIndex:
     """Filters behind a matcher; its handles become our numbers."""
 
-    def __init__(self, filters: Iterable[tuple[str, str]], matcher: Matcher) -> None:
+    def __init__(self, filters: Iterable[tuple[str, str]], matcher: AcceptanceMatcher) -> None:
         self._matcher = matcher
         self._numbers = {matcher.add(filter_of(*each)): number for number, each in enumerate(filters)}
 

@@ -11,16 +11,16 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from pathlib import Path
 
 from tidings.errors import HistoryError
-from tidings.history.acceptance import Matcher
+from tidings.history.acceptance import AcceptanceMatcher
 from tidings.history.contracts import Contract, contract_of
 from tidings.history.facts import facts_of
 from tidings.history.files import read_history
 from tidings.history.plain import PlainEngine
 from tidings.history.properties import Property, known_properties
-from tidings.history.relations import Engine, Table
-from tidings.history.report import Report, Verdict
+from tidings.history.relations import RelationEngine, Table
+from tidings.history.report import CheckReport, PropertyVerdict
 from tidings.history.schema import Row
-from tidings.history.tables import Settings, Tables
+from tidings.history.tables import CheckSettings, Tables
 
 
 def check(
@@ -30,8 +30,8 @@ def check(
     t_diff: float | None = None,
     contract: Contract | str = "Tidings",
     until: float | None = None,
-    matcher: Callable[[], Matcher] | None = None,
-) -> Report:
+    matcher: Callable[[], AcceptanceMatcher] | None = None,
+) -> CheckReport:
     """Judge a history (rows, or a file) by the properties that the contract promises.
 
     `t_sub` and `t_diff` are seconds: until a subscription is known at all brokers, and until an
@@ -51,21 +51,21 @@ def check(
 
 
 def check_tables(
-    engine: Engine,
+    engine: RelationEngine,
     *,
     t_sub: float | None = None,
     t_diff: float | None = None,
     contract: Contract | str = "Tidings",
     until: float | None = None,
-    matcher: Callable[[], Matcher] | None = None,
-) -> Report:
+    matcher: Callable[[], AcceptanceMatcher] | None = None,
+) -> CheckReport:
     """The same on the tables of an engine."""
     promised = contract_of(contract)
-    settings = Settings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
+    settings = CheckSettings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
     tables = Tables(engine, settings, matcher)
     reasons = {name: _not_judged(each, tables, promised) for name, each in known_properties().items()}
     planned = _planned([each for name, each in known_properties().items() if reasons[name] is None], tables)
-    return Report(
+    return CheckReport(
         promised.system,
         {name: _verdict(name, reason, planned, engine) for name, reason in reasons.items()},
     )
@@ -85,12 +85,12 @@ def _planned(wanted: Iterable[Property], tables: Tables) -> dict[str, Sequence[T
 
 
 def _verdict(
-    name: str, reason: str | None, planned: Mapping[str, Sequence[Table]], engine: Engine
-) -> Verdict:
+    name: str, reason: str | None, planned: Mapping[str, Sequence[Table]], engine: RelationEngine
+) -> PropertyVerdict:
     if reason is not None:
-        return Verdict(name, None, reason=reason)
+        return PropertyVerdict(name, None, reason=reason)
     found = engine.found(*planned[name])
-    return Verdict(name, found.count == 0, found.count, found.first)
+    return PropertyVerdict(name, found.count == 0, found.count, found.first)
 
 
 def _seconds(name: str, value: float | None) -> float | None:

@@ -48,7 +48,7 @@ class Operation(msgspec.Struct, frozen=True, gc=False, array_like=True):
     broker: str
 
 
-class Publishing(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PublishAttempt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """One try to publish an event."""
 
     run: str
@@ -79,7 +79,7 @@ class Notice(msgspec.Struct, frozen=True, gc=False, array_like=True):
     sequence: int | None
 
 
-class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ReceiptFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event reached a broker or peer."""
 
     run: str
@@ -89,7 +89,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time: float
 
 
-class Arrival(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ArrivalFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """From this time on a broker can deliver the event."""
 
     run: str
@@ -99,7 +99,7 @@ class Arrival(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time: float
 
 
-class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class LossFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event was dropped by a named policy, or became a dead letter."""
 
     run: str
@@ -110,7 +110,7 @@ class Loss(msgspec.Struct, frozen=True, gc=False, array_like=True):
     reason: str
 
 
-class Install(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class ViewFact(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A process installed a view of its group."""
 
     run: str
@@ -121,8 +121,16 @@ class Install(msgspec.Struct, frozen=True, gc=False, array_like=True):
     members: tuple[str, ...]
 
 
-Fact: TypeAlias = Operation | Publishing | Notice | Receipt | Arrival | Loss | Install
-FACTS: Final[tuple[type[Fact], ...]] = (Operation, Publishing, Notice, Receipt, Arrival, Loss, Install)
+Fact: TypeAlias = Operation | PublishAttempt | Notice | ReceiptFact | ArrivalFact | LossFact | ViewFact
+FACTS: Final[tuple[type[Fact], ...]] = (
+    Operation,
+    PublishAttempt,
+    Notice,
+    ReceiptFact,
+    ArrivalFact,
+    LossFact,
+    ViewFact,
+)
 
 
 def fact_of(row: Row) -> Fact | None:
@@ -161,11 +169,11 @@ def _operation(row: Row) -> Operation:
     )
 
 
-def _publishing(row: Row) -> Publishing:
+def _publishing(row: Row) -> PublishAttempt:
     lifetime = row.lifetime or 0.0
     if not lifetime >= 0:
         raise HistoryError(f"its lifetime is {lifetime!r}", hint="seconds, 0, or forever")
-    return Publishing(
+    return PublishAttempt(
         intern(row.run),
         _source(row),
         _event(row),
@@ -195,27 +203,27 @@ def _notice(row: Row) -> Notice:
     )
 
 
-def _receipt(row: Row) -> Receipt:
-    return Receipt(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
+def _receipt(row: Row) -> ReceiptFact:
+    return ReceiptFact(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
 
 
-def _arrival(row: Row) -> Arrival:
-    return Arrival(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
+def _arrival(row: Row) -> ArrivalFact:
+    return ArrivalFact(intern(row.run), intern(row.process), _source(row), _event(row), row.time)
 
 
-def _loss(row: Row) -> Loss:
+def _loss(row: Row) -> LossFact:
     if not row.reason:
         raise HistoryError("it has no reason", hint="name the policy or bound that dropped the event")
-    return Loss(
+    return LossFact(
         intern(row.run), intern(row.process), _subscription(row), _source(row), _event(row), row.reason
     )
 
 
-def _install(row: Row) -> Install:
+def _install(row: Row) -> ViewFact:
     if row.view is None or row.members is None:
         raise HistoryError("it has no view number or no members")
     members = tuple(sorted(row.members))
-    return Install(row.run, row.topic or "", row.process, row.time, row.view, members)
+    return ViewFact(row.run, row.topic or "", row.process, row.time, row.view, members)
 
 
 def _subscription(row: Row) -> str:

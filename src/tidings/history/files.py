@@ -20,7 +20,7 @@ _JSON_LINES: Final = (".jsonl", ".ndjson")
 _PARQUET: Final = (".parquet",)
 
 
-class _BatchWriter(Protocol):
+class _RowBatchWriter(Protocol):
     def write_batch(self, rows: Iterable[Row]) -> None: ...
 
     def close(self) -> None: ...
@@ -96,7 +96,7 @@ def read_history(path: Path | str) -> Iterator[Row]:
     return read_json_lines(path)
 
 
-def _writer_for(path: Path) -> _BatchWriter:
+def _writer_for(path: Path) -> _RowBatchWriter:
     ending = _ending(path)
     try:
         if ending in _PARQUET:

@@ -27,7 +27,7 @@ from tidings.history.facts import Operation
 from tidings.history.schema import CRASH, REFUSED, SUB, UNKNOWN, USUB
 
 
-class Pair(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SubscriptionPair(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A `sub` and its end. No `sub`: an end without a beginning. No `end`: open until the last."""
 
     sub: Operation | None
@@ -57,20 +57,20 @@ class Interval(msgspec.Struct, frozen=True, gc=False, array_like=True):
 _Open = dict[str, list[tuple[Operation, float | None]]]  # subscription -> open subs, their doubtful ends
 
 
-def pair_up(operations: Iterable[Operation], *, resuming: bool = True) -> list[Pair]:
+def pair_up(operations: Iterable[Operation], *, resuming: bool = True) -> list[SubscriptionPair]:
     """The pairs of one process.
 
     A `sub` of an id that is still open ends the old one when `resuming`; otherwise both are open,
     and a `usub` belongs to the latest."""
     acted = sorted((o for o in operations if o.outcome != REFUSED), key=attrgetter("time"))
     still_open: _Open = {}
-    pairs: list[Pair] = []
+    pairs: list[SubscriptionPair] = []
     for _, instant in groupby(acted, key=attrgetter("time")):
         for operation in _sensible(list(instant), still_open):
             pairs.extend(_ended_by(operation, still_open, resuming))
             if operation.op == SUB:
                 still_open.setdefault(operation.subscription, []).append((operation, None))
-    pairs.extend(Pair(sub, None, doubt) for subs in still_open.values() for sub, doubt in subs)
+    pairs.extend(SubscriptionPair(sub, None, doubt) for subs in still_open.values() for sub, doubt in subs)
     return pairs
 
 
@@ -90,25 +90,27 @@ def _sensible(instant: list[Operation], still_open: _Open) -> list[Operation]:
     return sorted(instant, key=rank)
 
 
-def _ended_by(operation: Operation, still_open: _Open, resuming: bool) -> Iterator[Pair]:
+def _ended_by(operation: Operation, still_open: _Open, resuming: bool) -> Iterator[SubscriptionPair]:
     name = operation.subscription
     if operation.op == CRASH:
-        yield from (Pair(sub, operation, doubt) for subs in still_open.values() for sub, doubt in subs)
+        yield from (
+            SubscriptionPair(sub, operation, doubt) for subs in still_open.values() for sub, doubt in subs
+        )
         still_open.clear()
         return
     subs = still_open.get(name)
     if operation.op == SUB:
         if subs and resuming:
-            yield Pair(subs[0][0], operation, subs[0][1])
+            yield SubscriptionPair(subs[0][0], operation, subs[0][1])
             del still_open[name]
     elif not subs:
-        yield Pair(None, operation)
+        yield SubscriptionPair(None, operation)
     elif operation.outcome == UNKNOWN:
         sub, doubt = subs[-1]
         subs[-1] = (sub, operation.time if doubt is None else doubt)
     else:
         sub, doubt = subs.pop()
-        yield Pair(sub, operation, doubt)
+        yield SubscriptionPair(sub, operation, doubt)
         if not subs:
             del still_open[name]
 
@@ -124,23 +126,23 @@ def intervals_of(operations: Sequence[Operation]) -> Iterator[Interval]:
         yield interval
 
 
-def _begin(pair: Pair) -> Operation:
+def _begin(pair: SubscriptionPair) -> Operation:
     assert pair.sub is not None
     return pair.sub
 
 
-def _end_time(pair: Pair) -> float:
+def _end_time(pair: SubscriptionPair) -> float:
     return math.inf if pair.end is None else pair.end.time
 
 
-def _stands_on(pair: Pair) -> bool:
+def _stands_on(pair: SubscriptionPair) -> bool:
     """Does the subscription outlive this interval? Not past a plain or doubtful `usub`."""
     if pair.doubtful_end is not None or pair.end is None:
         return False
     return pair.end.op in (SUB, CRASH) or pair.end.detach
 
 
-def _interval(sub: Operation, pair: Pair, before: tuple[Interval, bool] | None) -> Interval:
+def _interval(sub: Operation, pair: SubscriptionPair, before: tuple[Interval, bool] | None) -> Interval:
     filter, dialect = sub.filter, sub.dialect
     if filter is None and before is not None:
         filter, dialect = before[0].filter, before[0].dialect

@@ -15,14 +15,14 @@ from typing import TypeAlias
 import msgspec
 
 from tidings.history import acceptance
-from tidings.history.acceptance import Matcher
-from tidings.history.facts import Arrival, Loss
+from tidings.history.acceptance import AcceptanceMatcher
+from tidings.history.facts import ArrivalFact, LossFact
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
-from tidings.history.told import Told
+from tidings.history.told import JudgedNotification
 
 
-class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class OwedDelivery(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A filter that was surely on accepts an event that was surely published."""
 
     run: str
@@ -45,10 +45,12 @@ class Claim(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return (self.published, self.sequence)
 
 
-class ClaimIndex:
+class OwedIndex:
     """The intervals of one run by their filter."""
 
-    def __init__(self, intervals: Iterable[Interval], matcher: Callable[[], Matcher] | None) -> None:
+    def __init__(
+        self, intervals: Iterable[Interval], matcher: Callable[[], AcceptanceMatcher] | None
+    ) -> None:
         by_filter: dict[tuple[str, str], list[Interval]] = {}
         for interval in intervals:
             by_filter.setdefault((interval.filter, interval.dialect), []).append(interval)
@@ -56,19 +58,21 @@ class ClaimIndex:
         self.intervals = list(by_filter.values())
 
 
-Index: TypeAlias = dict[str, ClaimIndex]
+Index: TypeAlias = dict[str, OwedIndex]
 
 
-def index_of(intervals: Iterable[Interval], *, matcher: Callable[[], Matcher] | None = None) -> Index:
+def index_of(
+    intervals: Iterable[Interval], *, matcher: Callable[[], AcceptanceMatcher] | None = None
+) -> Index:
     """For each run an index of the intervals that may be owed events."""
     runs: dict[str, list[Interval]] = {}
     for interval in intervals:
         if interval.sure:
             runs.setdefault(interval.run, []).append(interval)
-    return {run: ClaimIndex(own, matcher) for run, own in runs.items()}
+    return {run: OwedIndex(own, matcher) for run, own in runs.items()}
 
 
-def claims_on(index: Index, publication: Publication) -> Iterator[Claim]:
+def claims_on(index: Index, publication: Publication) -> Iterator[OwedDelivery]:
     """The intervals that may be owed this event."""
     own = index.get(publication.run)
     if own is None or math.isinf(publication.promised):
@@ -81,8 +85,8 @@ def claims_on(index: Index, publication: Publication) -> Iterator[Claim]:
                 yield _claim(publication, interval)
 
 
-def _claim(publication: Publication, interval: Interval) -> Claim:
-    return Claim(
+def _claim(publication: Publication, interval: Interval) -> OwedDelivery:
+    return OwedDelivery(
         publication.run,
         interval.process,
         interval.subscription,
@@ -100,7 +104,7 @@ def _claim(publication: Publication, interval: Interval) -> Claim:
     )
 
 
-def arrived(claims: Sequence[Claim], arrivals: Sequence[Arrival]) -> Iterator[Claim]:
+def arrived(claims: Sequence[OwedDelivery], arrivals: Sequence[ArrivalFact]) -> Iterator[OwedDelivery]:
     """The claims of one event at one broker: available once it has reached that broker."""
     at = min((each.time for each in arrivals), default=-math.inf)
     for claim in claims:
@@ -115,17 +119,17 @@ class Unsettled(msgspec.Struct, frozen=True, gc=False, array_like=True):
     subscription: str
     source: str
     event: str
-    claims: tuple[Claim, ...]  # by their start
+    claims: tuple[OwedDelivery, ...]  # by their start
     told_anyway: bool  # there is a notification, but outside the intervals or before its time
 
 
-def not_lost(claims: Sequence[Claim], losses: Sequence[Loss]) -> Iterator[Claim]:
+def not_lost(claims: Sequence[OwedDelivery], losses: Sequence[LossFact]) -> Iterator[OwedDelivery]:
     """The claims of one subscription on one event, unless it was lost for a reason."""
     if not losses:
         yield from claims
 
 
-def unsettled(claims: Sequence[Claim], told: Sequence[Told]) -> Iterator[Unsettled]:
+def unsettled(claims: Sequence[OwedDelivery], told: Sequence[JudgedNotification]) -> Iterator[Unsettled]:
     """The claims of one hearer on one event, unless they are settled."""
     if any(each.counts for each in told):
         return

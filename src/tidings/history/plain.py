@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Mapping
 from operator import attrgetter
 from typing import Any, TypeVar
 
-from tidings.history.relations import Columns, Found, Table, Violation
+from tidings.history.relations import Columns, PropertyViolations, Table, Violation
 
 R = TypeVar("R")
 
@@ -66,9 +66,9 @@ class PlainEngine:
     def keep(self, table: Table) -> None:
         """A list is kept as long as it has readers."""
 
-    def found(self, *tables: Table) -> Found:
+    def found(self, *tables: Table) -> PropertyViolations:
         violations = [violation for table in tables for violation in table]
-        return Found(len(violations), first_of(violations))
+        return PropertyViolations(len(violations), first_of(violations))
 
 
 def first_of(violations: Iterable[Violation]) -> Violation | None:

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 
 from tidings.history.acceptance import event_of
-from tidings.history.facts import Publishing
+from tidings.history.facts import PublishAttempt
 from tidings.history.schema import OK, REFUSED
 from tidings.model.event import Event
 
@@ -49,7 +49,7 @@ class Publication(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return (self.published, -1 if self.sequence is None else self.sequence)
 
 
-class Keyed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class KeyedPublication(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """An event that takes the place of older ones of its key."""
 
     run: str
@@ -60,7 +60,7 @@ class Keyed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     sequence: int
 
 
-class Superseded(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class SupersededPublication(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A later event of the same key took this one's place."""
 
     run: str
@@ -69,7 +69,7 @@ class Superseded(msgspec.Struct, frozen=True, gc=False, array_like=True):
     time: float
 
 
-def published(tries: Sequence[Publishing]) -> Iterator[Publication]:
+def published(tries: Sequence[PublishAttempt]) -> Iterator[Publication]:
     """One publication from all tries to publish that event."""
     taken = [each for each in tries if each.outcome != REFUSED]
     first = min(taken or tries, key=lambda each: each.time)
@@ -91,10 +91,10 @@ def published(tries: Sequence[Publishing]) -> Iterator[Publication]:
     )
 
 
-def keyed(publication: Publication) -> Iterator[Keyed]:
+def keyed(publication: Publication) -> Iterator[KeyedPublication]:
     """The publication again, when it has a key and was not refused."""
     if publication.key is not None and not publication.refused:
-        yield Keyed(
+        yield KeyedPublication(
             publication.run,
             publication.key,
             publication.source,
@@ -104,14 +104,16 @@ def keyed(publication: Publication) -> Iterator[Keyed]:
         )
 
 
-def superseded(of_one_key: Sequence[Keyed]) -> Iterator[Superseded]:
+def superseded(of_one_key: Sequence[KeyedPublication]) -> Iterator[SupersededPublication]:
     """Each event of a key ends when the next event of that key is published."""
     in_order = sorted(of_one_key, key=attrgetter("published", "sequence", "source", "event"))
     for older, newer in pairwise(in_order):
-        yield Superseded(older.run, older.source, older.event, newer.published)
+        yield SupersededPublication(older.run, older.source, older.event, newer.published)
 
 
-def ended(publications: Sequence[Publication], losers: Sequence[Superseded]) -> Iterator[Publication]:
+def ended(
+    publications: Sequence[Publication], losers: Sequence[SupersededPublication]
+) -> Iterator[Publication]:
     """The publication with its end."""
     for each in publications:
         end = min((loser.time for loser in losers), default=math.inf)

@@ -35,14 +35,14 @@ class Violation(msgspec.Struct, frozen=True, order=True, array_like=True):
     facts: dict[str, Any] = {}
 
 
-class Found(msgspec.Struct, frozen=True):
+class PropertyViolations(msgspec.Struct, frozen=True):
     """The violations of one property."""
 
     count: int
     first: Violation | None
 
 
-class Engine(Protocol):
+class RelationEngine(Protocol):
     def facts(self, kind: type[Any]) -> Table:
         """The facts of that kind (see `facts.py`)."""
 
@@ -82,5 +82,5 @@ class Engine(Protocol):
     def keep(self, table: Table) -> None:
         """The table will be asked for again after the next answer; an engine may store it."""
 
-    def found(self, *tables: Table) -> Found:
+    def found(self, *tables: Table) -> PropertyViolations:
         """Number of violations in the tables, and the first."""

@@ -9,7 +9,7 @@ import msgspec
 from tidings.history.relations import Violation
 
 
-class Verdict(msgspec.Struct, frozen=True):
+class PropertyVerdict(msgspec.Struct, frozen=True):
     """`holds` is None when the property was not judged; `reason` says why."""
 
     name: str
@@ -31,9 +31,9 @@ class Verdict(msgspec.Struct, frozen=True):
         }
 
 
-class Report(msgspec.Struct, frozen=True):
+class CheckReport(msgspec.Struct, frozen=True):
     contract: str
-    verdicts: dict[str, Verdict]
+    verdicts: dict[str, PropertyVerdict]
 
     @property
     def holds(self) -> bool:
@@ -50,7 +50,7 @@ class Report(msgspec.Struct, frozen=True):
         found = [each.counterexample for each in self.verdicts.values() if each.counterexample is not None]
         return min(found, key=lambda each: each.time).story if found else None
 
-    def __getitem__(self, name: str) -> Verdict:
+    def __getitem__(self, name: str) -> PropertyVerdict:
         return self.verdicts[name]
 
     def to_json(self) -> dict[str, Any]:

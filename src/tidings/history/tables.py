@@ -12,16 +12,24 @@ from functools import cached_property, partial
 import msgspec
 
 from tidings.history import owed, publications, told
-from tidings.history.acceptance import Matcher
-from tidings.history.facts import Arrival, Install, Loss, Notice, Operation, Publishing, Receipt
+from tidings.history.acceptance import AcceptanceMatcher
+from tidings.history.facts import (
+    ArrivalFact,
+    LossFact,
+    Notice,
+    Operation,
+    PublishAttempt,
+    ReceiptFact,
+    ViewFact,
+)
 from tidings.history.intervals import Interval, intervals_of
-from tidings.history.relations import Columns, Engine, Table
+from tidings.history.relations import Columns, RelationEngine, Table
 
 EVENT: Columns = ("run", "source", "event")
 PROCESS: Columns = ("run", "process")
 
 
-class Settings(msgspec.Struct, frozen=True):
+class CheckSettings(msgspec.Struct, frozen=True):
     """Parameters of a check."""
 
     t_sub: float | None = None  # seconds until a subscription is known everywhere
@@ -30,7 +38,7 @@ class Settings(msgspec.Struct, frozen=True):
     until: float | None = None  # the recording ends here: what was due later is not judged
 
 
-class Bounds(msgspec.Struct, frozen=True):
+class DelayBounds(msgspec.Struct, frozen=True):
     """T_sub and T_diff for each run: as given, or the largest delay seen there."""
 
     t_sub: float | None
@@ -47,7 +55,10 @@ class Bounds(msgspec.Struct, frozen=True):
 
 class Tables:
     def __init__(
-        self, engine: Engine, settings: Settings, matcher: Callable[[], Matcher] | None = None
+        self,
+        engine: RelationEngine,
+        settings: CheckSettings,
+        matcher: Callable[[], AcceptanceMatcher] | None = None,
     ) -> None:
         self.engine = engine
         self.settings = settings
@@ -68,15 +79,15 @@ class Tables:
 
     @cached_property
     def receipts(self) -> Table:
-        return self.engine.facts(Receipt)
+        return self.engine.facts(ReceiptFact)
 
     @cached_property
     def losses(self) -> Table:
-        return self.engine.facts(Loss)
+        return self.engine.facts(LossFact)
 
     @cached_property
     def installs(self) -> Table:
-        return self.engine.facts(Install)
+        return self.engine.facts(ViewFact)
 
     @cached_property
     def intervals(self) -> Table:
@@ -85,56 +96,60 @@ class Tables:
     @cached_property
     def publications(self) -> Table:
         group = self.engine.group
-        tries = self.engine.facts(Publishing)
+        tries = self.engine.facts(PublishAttempt)
         found = group(publications.published, (tries, EVENT), output=publications.Publication)
-        keyed = self.engine.each(publications.keyed, found, output=publications.Keyed)
+        keyed = self.engine.each(publications.keyed, found, output=publications.KeyedPublication)
         if self.engine.is_empty(keyed):
             return found
-        losers = group(publications.superseded, (keyed, ("run", "key")), output=publications.Superseded)
+        losers = group(
+            publications.superseded, (keyed, ("run", "key")), output=publications.SupersededPublication
+        )
         return group(publications.ended, (found, EVENT), (losers, EVENT), output=publications.Publication)
 
     @cached_property
     def told(self) -> Table:
         group = self.engine.group
         by_process = (self.notices, PROCESS), (self.intervals, PROCESS)
-        placed = group(told.placed, *by_process, output=told.Placed, apart=True)
-        return group(told.told, (placed, EVENT), (self.publications, EVENT), output=told.Told)
+        placed = group(told.placed, *by_process, output=told.PlacedNotification, apart=True)
+        return group(told.told, (placed, EVENT), (self.publications, EVENT), output=told.JudgedNotification)
 
     @cached_property
     def claims(self) -> Table:
         prepare = partial(owed.index_of, matcher=self.matcher)
         claims = self.engine.probe(
-            owed.claims_on, self.publications, self.intervals, prepare, output=owed.Claim
+            owed.claims_on, self.publications, self.intervals, prepare, output=owed.OwedDelivery
         )
-        arrivals = self.engine.facts(Arrival)
+        arrivals = self.engine.facts(ArrivalFact)
         if self.engine.is_empty(arrivals):
             return claims
         place: Columns = ("run", "broker", "source", "event")
-        return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.Claim)
+        return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.OwedDelivery)
 
     @cached_property
     def unsettled(self) -> Table:
         claims = self.claims
         if not self.engine.is_empty(self.losses):
             key: Columns = ("run", "subscription", "source", "event")
-            claims = self.engine.group(owed.not_lost, (claims, key), (self.losses, key), output=owed.Claim)
+            claims = self.engine.group(
+                owed.not_lost, (claims, key), (self.losses, key), output=owed.OwedDelivery
+            )
         by_hearer = (claims, self.hearer), (self.told, self.hearer)
         return self.engine.group(owed.unsettled, *by_hearer, output=owed.Unsettled)
 
     @cached_property
     def reached(self) -> Table:
         by_process = (self.receipts, PROCESS), (self.intervals, PROCESS)
-        return self.engine.group(told.reached, *by_process, output=told.Reached, apart=True)
+        return self.engine.group(told.reached, *by_process, output=told.JudgedReceipt, apart=True)
 
     @cached_property
-    def bounds(self) -> Bounds:
+    def bounds(self) -> DelayBounds:
         t_sub, t_diff = self.settings.t_sub, self.settings.t_diff
         seen: Mapping[str, float] = {}
         if t_sub is None or t_diff is None:
             self.engine.keep(self.unsettled)  # judged as soon as the bounds are known
             seen = self.engine.largest(self.told, delay_of)
-        return Bounds(t_sub, t_diff, dict(seen))
+        return DelayBounds(t_sub, t_diff, dict(seen))
 
 
-def delay_of(each: told.Told) -> float | None:
+def delay_of(each: told.JudgedNotification) -> float | None:
     return each.delay

@@ -8,14 +8,14 @@ from collections.abc import Iterator, Sequence
 import msgspec
 
 from tidings.history.acceptance import accepts_event
-from tidings.history.facts import Notice, Receipt
+from tidings.history.facts import Notice, ReceiptFact
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
 
 Filters = tuple[tuple[str, str], ...]  # (text, dialect) of each
 
 
-class Placed(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class PlacedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A notification and the interval of its subscription that it fell in, or the nearest one."""
 
     run: str
@@ -33,7 +33,7 @@ class Placed(msgspec.Struct, frozen=True, gc=False, array_like=True):
     filters: Filters  # in force at that time
 
 
-class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A notification with all that the properties ask of it."""
 
     run: str
@@ -76,17 +76,17 @@ class Told(msgspec.Struct, frozen=True, gc=False, array_like=True):
         return self.time - max(self.published, self.start)
 
 
-def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[Placed]:
+def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[PlacedNotification]:
     """The notifications of one process beside its intervals."""
-    lanes: dict[str, _Lane] = {}
+    lanes: dict[str, _IntervalLane] = {}
     for interval in sorted(intervals, key=lambda each: (each.start, each.end)):
-        lanes.setdefault(interval.subscription, _Lane()).add(interval)
+        lanes.setdefault(interval.subscription, _IntervalLane()).add(interval)
     for notice in notices:
         lane = lanes.get(notice.subscription)
         yield _placed(notice, None, ()) if lane is None else _placed(notice, *lane.at(notice.time))
 
 
-class _Lane:
+class _IntervalLane:
     """The intervals of one subscription in one process: one after the other, at most touching."""
 
     def __init__(self) -> None:
@@ -108,8 +108,8 @@ class _Lane:
         return (interval, earlier + filters) if held else (before, earlier)
 
 
-def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Placed:
-    return Placed(
+def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> PlacedNotification:
+    return PlacedNotification(
         notice.run,
         notice.process,
         notice.subscription,
@@ -126,7 +126,9 @@ def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Plac
     )
 
 
-def told(of_one_event: Sequence[Placed], publications: Sequence[Publication]) -> Iterator[Told]:
+def told(
+    of_one_event: Sequence[PlacedNotification], publications: Sequence[Publication]
+) -> Iterator[JudgedNotification]:
     """The notifications of one event beside its publication."""
     publication = publications[0] if publications else None
     content = None if publication is None else publication.content()
@@ -140,12 +142,14 @@ def told(of_one_event: Sequence[Placed], publications: Sequence[Publication]) ->
         yield _told(each, publication, accepted)
 
 
-def _told(each: Placed, publication: Publication | None, accepted: bool | None) -> Told:
+def _told(
+    each: PlacedNotification, publication: Publication | None, accepted: bool | None
+) -> JudgedNotification:
     sequence = each.sequence
     if sequence is None and publication is not None:
         sequence = publication.sequence
     lawful = each.inside and accepted is not False
-    return Told(
+    return JudgedNotification(
         each.run,
         each.process,
         each.subscription,
@@ -165,7 +169,7 @@ def _told(each: Placed, publication: Publication | None, accepted: bool | None) 
     )
 
 
-class Reached(msgspec.Struct, frozen=True, gc=False, array_like=True):
+class JudgedReceipt(msgspec.Struct, frozen=True, gc=False, array_like=True):
     """A receipt with the filters that its process had in force."""
 
     run: str
@@ -176,11 +180,11 @@ class Reached(msgspec.Struct, frozen=True, gc=False, array_like=True):
     filters: Filters
 
 
-def reached(receipts: Sequence[Receipt], intervals: Sequence[Interval]) -> Iterator[Reached]:
+def reached(receipts: Sequence[ReceiptFact], intervals: Sequence[Interval]) -> Iterator[JudgedReceipt]:
     """The receipts of one process beside its intervals."""
     for receipt in receipts:
         filters = {(each.filter, each.dialect) for each in intervals if each.contains(receipt.time)}
-        yield Reached(
+        yield JudgedReceipt(
             receipt.run,
             receipt.process,
             receipt.source,

@@ -21,7 +21,7 @@ from tidings.history.schema import DETACH, NTFY, PUB, SUB, USUB, Row
 CLOCKS_SECONDS = 0.25  # by which the clocks of two brokers may differ
 
 
-class Window:
+class HistoryWindow:
     def __init__(self, seconds: float, most: int) -> None:
         self.seconds = seconds
         self._most = most

@@ -56,7 +56,7 @@ _CURLY = dict.fromkeys("\u2018\u2019\u201a\u201b\u00b4\u2032", "'") | dict.fromk
 )
 
 
-class Tokens(NamedTuple):
+class TokenLists(NamedTuple):
     """Parallel lists: kind (a keyword or sign is its own kind), value, and place in the text."""
 
     kinds: list[str]
@@ -64,7 +64,7 @@ class Tokens(NamedTuple):
     offsets: list[int]
 
 
-def tokenise(text: str) -> Tokens:
+def tokenise(text: str) -> TokenLists:
     """The tokens of a text, the last one of kind END."""
     kinds: list[str] = []
     values: list[str] = []
@@ -82,7 +82,7 @@ def tokenise(text: str) -> Tokens:
         kinds.append(_KINDS.get(value) or _kind(kind, value))
     if not kinds or kinds[-1] != END:
         raise _lexical_error(text, place)
-    return Tokens(kinds, values, offsets)
+    return TokenLists(kinds, values, offsets)
 
 
 def _kind(kind: str, value: str) -> str:

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Sequence
 from difflib import get_close_matches
 
 from tidings.errors import FilterError, FilterSyntaxError, UnknownFunctionError
-from tidings.language.lexer import END, NAME, NUMBER, Tokens
+from tidings.language.lexer import END, NAME, NUMBER, TokenLists
 from tidings.model.filter import CESQL, TIDINGS
 
 _LONGEST_WORD = 40
@@ -41,7 +41,7 @@ def check_call(text: str, offset: int, name: str, count: int) -> None:
         raise UnknownFunctionError(problem, text=text, offset=offset, hint=f"it takes {function.counts}")
 
 
-def _habit(tokens: Tokens, place: int) -> tuple[int, str] | None:
+def _habit(tokens: TokenLists, place: int) -> tuple[int, str] | None:
     """A habit from another language that explains the token at `place`: its start, and what to write."""
     kinds, values, _ = tokens
     word = values[0].upper() if kinds[0] == NAME else ""
@@ -58,7 +58,7 @@ def _habit(tokens: Tokens, place: int) -> tuple[int, str] | None:
 
 
 def unexpected(
-    text: str, tokens: Tokens, place: int, expected: tuple[str, ...], words: Sequence[str]
+    text: str, tokens: TokenLists, place: int, expected: tuple[str, ...], words: Sequence[str]
 ) -> FilterSyntaxError:
     """The error for the token at `place`; `words` are the keywords that could stand there."""
     kinds, values, offsets = tokens

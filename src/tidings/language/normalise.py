@@ -51,16 +51,16 @@ from tidings.model.expression import (
 from tidings.model.filter import CESQL, TIDINGS, Conjunction, Filter
 
 
-class _Box(msgspec.Struct):
+class _PartialConjunction(msgspec.Struct):
     """A conjunction in the making: canonical constraints by attribute, and residuals."""
 
     constraints: dict[str, Constraints] = {}
     residuals: tuple[Expression, ...] = ()
 
 
-Boxes: TypeAlias = list[_Box]  # a disjunction
+Boxes: TypeAlias = list[_PartialConjunction]  # a disjunction
 
-_ALWAYS: Boxes = [_Box()]
+_ALWAYS: Boxes = [_PartialConjunction()]
 _NEVER: Boxes = []
 
 
@@ -116,9 +116,9 @@ def conjunction(constraints: list[Constraint]) -> tuple[Conjunction, ...]:
     if len({c.attribute for c in constraints}) == len(constraints):
         constraints.sort(key=_attribute_of)
         return (Conjunction(tuple(constraints)),)
-    box: _Box | None = _Box()
+    box: _PartialConjunction | None = _PartialConjunction()
     for constraint in constraints:
-        box = _both(box, _Box({constraint.attribute: (constraint,)})) if box else None
+        box = _both(box, _PartialConjunction({constraint.attribute: (constraint,)})) if box else None
     return conjunctions_of([box] if box else [])
 
 
@@ -139,7 +139,7 @@ def conjunctions_of(boxes: Boxes) -> tuple[Conjunction, ...]:
     return tuple(found[key] for key in sorted(found))
 
 
-def _both(one: _Box, other: _Box) -> _Box | None:
+def _both(one: _PartialConjunction, other: _PartialConjunction) -> _PartialConjunction | None:
     """Both boxes at once; None when they contradict each other."""
     if len(one.constraints) < len(other.constraints):
         one, other = other, one
@@ -152,10 +152,10 @@ def _both(one: _Box, other: _Box) -> _Box | None:
                 return None
             wanted = both
         constraints[name] = wanted
-    return _Box(constraints, _union(one.residuals, other.residuals))
+    return _PartialConjunction(constraints, _union(one.residuals, other.residuals))
 
 
-def _all_of_single(boxes: Boxes) -> _Box | None:
+def _all_of_single(boxes: Boxes) -> _PartialConjunction | None:
     """All of these boxes at once, in one pass; None when they contradict each other."""
     if len(boxes) <= 1:
         return boxes[0] if boxes else _ALWAYS[0]
@@ -170,10 +170,10 @@ def _all_of_single(boxes: Boxes) -> _Box | None:
             constraints[name] = both
         for residual in box.residuals:
             residuals[msgspec.msgpack.encode(residual)] = residual
-    return _Box(constraints, tuple(residuals[key] for key in sorted(residuals)))
+    return _PartialConjunction(constraints, tuple(residuals[key] for key in sorted(residuals)))
 
 
-def _size(box: _Box) -> int:
+def _size(box: _PartialConjunction) -> int:
     return len(box.constraints) + len(box.residuals) + 1
 
 
@@ -335,11 +335,11 @@ def _chain(node: And | Or | Xor) -> list[Expression]:
 
 
 def _one(constraint: Constraint | None) -> Boxes:
-    return _NEVER if constraint is None else [_Box({constraint.attribute: (constraint,)})]
+    return _NEVER if constraint is None else [_PartialConjunction({constraint.attribute: (constraint,)})]
 
 
 def _residual(expression: Expression) -> Boxes:
-    return [_Box({}, (expression,))]
+    return [_PartialConjunction({}, (expression,))]
 
 
 def _computed_topic(name: str, op: str) -> Boxes:
@@ -375,7 +375,7 @@ def _merged(boxes: Boxes) -> Boxes:
     return rest
 
 
-def _listed(box: _Box) -> tuple[str, tuple[Any, ...]] | None:
+def _listed(box: _PartialConjunction) -> tuple[str, tuple[Any, ...]] | None:
     if len(box.constraints) != 1 or box.residuals:
         return None
     ((name, constraints),) = box.constraints.items()

@@ -114,7 +114,7 @@ def _weights(node: e.Expression, weight: int = 0) -> Iterator[tuple[str, int]]:
     for field in node.__struct_fields__:
         held = getattr(node, field)
         for part in held if isinstance(held, tuple) else (held,):
-            if isinstance(part, e.Node):
+            if isinstance(part, e.ExpressionNode):
                 yield from _weights(cast(e.Expression, part), weight)
 
 

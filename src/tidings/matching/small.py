@@ -26,14 +26,14 @@ from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 
 Place: TypeAlias = tuple[str, Any]  # the kind of entry point, and its key
-Bucket: TypeAlias = dict[tuple[int, int], "_Entry"]  # (handle, number of the conjunction)
+Bucket: TypeAlias = dict[tuple[int, int], "_CandidateTest"]  # (handle, number of the conjunction)
 
 VALUE, NAME, START, LEVEL, PRESENT = "value", "name", "start", "level", "present"
 _RANK = {VALUE: 0, NAME: 1, START: 2, LEVEL: 3, PRESENT: 4}
 _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 
 
-class _Entry:
+class _CandidateTest:
     """Remaining tests of one conjunction, once an event has reached its entry point."""
 
     __slots__ = ("constraints", "handle", "residuals", "weighted")
@@ -51,7 +51,7 @@ class _Entry:
         self.residuals = residuals
 
 
-class _Attribute:
+class _AttributeIndex:
     """The entry points of one attribute, by kind."""
 
     __slots__ = ("has_texts", "lengths", "levels", "names", "present", "starts", "values")
@@ -117,7 +117,7 @@ class SmallMatcher:
 
     def __init__(self) -> None:
         self._handles = Handles()
-        self._attributes: dict[str, _Attribute] = {}
+        self._attributes: dict[str, _AttributeIndex] = {}
         self._everywhere: Bucket = {}
         self._filed: dict[int, list[tuple[str | None, Place, tuple[int, int]]]] = {}
 
@@ -141,14 +141,14 @@ class SmallMatcher:
             (constraint, places) for constraint in conjunction.constraints if (places := _places(constraint))
         ]
         if not choices:
-            self._everywhere[key] = _Entry(key[0], conjunction.constraints, residuals, weighted)
+            self._everywhere[key] = _CandidateTest(key[0], conjunction.constraints, residuals, weighted)
             filed.append((None, (PRESENT, None), key))
             return
         chosen, places = min(choices, key=self._cost)
         sure = places[0][0] in _SURE
         rest = [c for c in conjunction.constraints if not (sure and c is chosen)]
-        entry = _Entry(key[0], rest, residuals, weighted)
-        index = self._attributes.setdefault(chosen.attribute, _Attribute())
+        entry = _CandidateTest(key[0], rest, residuals, weighted)
+        index = self._attributes.setdefault(chosen.attribute, _AttributeIndex())
         for place in places:
             index.bucket(place)[key] = entry
             filed.append((chosen.attribute, place, key))

@@ -90,7 +90,7 @@ def from_binary(headers: Mapping[str, str], body: bytes) -> Event:
     return _event(_read_message((headers, body)))
 
 
-class _Parts(NamedTuple):
+class _CloudEventParts(NamedTuple):
     """Members common to both modes."""
 
     context: dict[str, Any]  # context attributes and extensions
@@ -98,36 +98,36 @@ class _Parts(NamedTuple):
     content_type: str | None
 
 
-class _Mode(NamedTuple):
-    write: Callable[[_Parts], Any]
-    read: Callable[[Any], _Parts]
+class _ContentMode(NamedTuple):
+    write: Callable[[_CloudEventParts], Any]
+    read: Callable[[Any], _CloudEventParts]
     textual: bool  # context attributes lose their kind: headers are text
 
 
 # Writing
 
 
-def _written(event: Event, mode: _Mode) -> Any:
+def _written(event: Event, mode: _ContentMode) -> Any:
     """The foreign way if that reads back, else ours."""
     if event.payload is None:
         return mode.write(_own_attributes(event))
     for extensions in _foreign_extensions(event):
         kinds = _lost_kinds(extensions) if mode.textual else {}
         context = _context(event, _meta(event) | ({"extensions": kinds} if kinds else {})) | extensions
-        written = mode.write(_Parts(context, event.payload, event.content_type))
+        written = mode.write(_CloudEventParts(context, event.payload, event.content_type))
         if _reads_back(event, mode.read(written)):
             return written
     marked, kinds = _marked(event.attributes)
     meta = _meta(event) | {"form": "payload", "attributes": marked} | ({"kinds": kinds} if kinds else {})
-    return mode.write(_Parts(_context(event, meta), event.payload, event.content_type))
+    return mode.write(_CloudEventParts(_context(event, meta), event.payload, event.content_type))
 
 
-def _own_attributes(event: Event) -> _Parts:
+def _own_attributes(event: Event) -> _CloudEventParts:
     marked, kinds = _marked(event.attributes)
     meta = _meta(event) | {"form": "attributes"} | ({"kinds": kinds} if kinds else {})
     if event.content_type is not None:
         meta["content_type"] = event.content_type
-    return _Parts(_context(event, meta), msgspec.json.encode(marked), "application/json")
+    return _CloudEventParts(_context(event, meta), msgspec.json.encode(marked), "application/json")
 
 
 def _meta(event: Event) -> dict[str, Any]:
@@ -188,7 +188,7 @@ def _lost_kinds(extensions: dict[str, Any]) -> dict[str, str]:
     return {name: type(value).__name__ for name, value in extensions.items() if type(value) is not str}
 
 
-def _reads_back(event: Event, parts: _Parts) -> bool:
+def _reads_back(event: Event, parts: _CloudEventParts) -> bool:
     try:
         read = _event(parts)
     except EventError:  # its data has more members than attributes may be, say
@@ -205,7 +205,7 @@ def _same(one: Any, other: Any) -> bool:
     return bool(one == other)
 
 
-def _document(parts: _Parts) -> bytes:
+def _document(parts: _CloudEventParts) -> bytes:
     document = dict(parts.context)
     if parts.content_type is not None:
         document["datacontenttype"] = parts.content_type
@@ -235,7 +235,7 @@ def _text(payload: bytes) -> str | None:
         return None
 
 
-def _message(parts: _Parts) -> tuple[dict[str, str], bytes]:
+def _message(parts: _CloudEventParts) -> tuple[dict[str, str], bytes]:
     headers = {f"ce-{name}": quote(_header_text(v), safe=_HEADER_SAFE) for name, v in parts.context.items()}
     if parts.content_type is not None:
         headers["content-type"] = parts.content_type
@@ -251,7 +251,7 @@ def _header_text(value: Any) -> str:
 # Reading
 
 
-def _read_document(document: bytes | str) -> _Parts:
+def _read_document(document: bytes | str) -> _CloudEventParts:
     try:
         raw = msgspec.json.decode(document, type=dict[str, msgspec.Raw])
         context = {name: msgspec.json.decode(value) for name, value in raw.items() if name != "data"}
@@ -266,11 +266,11 @@ def _read_document(document: bytes | str) -> _Parts:
     if encoded is not None and data is not None:
         raise EventError("the CloudEvent has both data and data_base64", hint="give one of them")
     if encoded is not None:
-        return _Parts(context, _unbase64(encoded), content_type)
+        return _CloudEventParts(context, _unbase64(encoded), content_type)
     payload = b"" if data is None or bytes(data) == b"null" else bytes(data)
     if payload.startswith(b'"') and not _is_json(content_type):
         payload = msgspec.json.decode(payload, type=str).encode()
-    return _Parts(context, payload, content_type)
+    return _CloudEventParts(context, payload, content_type)
 
 
 def _unbase64(encoded: Any) -> bytes:
@@ -280,7 +280,7 @@ def _unbase64(encoded: Any) -> bytes:
         raise EventError("data_base64 is not base64 text") from None
 
 
-def _read_message(message: tuple[Mapping[str, str], bytes]) -> _Parts:
+def _read_message(message: tuple[Mapping[str, str], bytes]) -> _CloudEventParts:
     headers, body = message
     context: dict[str, Any] = {}
     content_type = None
@@ -290,7 +290,7 @@ def _read_message(message: tuple[Mapping[str, str], bytes]) -> _Parts:
             content_type = value
         elif folded.startswith("ce-"):
             context[folded.removeprefix("ce-")] = _unquoted(folded, value)
-    return _Parts(context, bytes(body), content_type)
+    return _CloudEventParts(context, bytes(body), content_type)
 
 
 def _unquoted(name: str, value: str) -> str:
@@ -300,11 +300,11 @@ def _unquoted(name: str, value: str) -> str:
         raise EventError(f"header {name} holds percent signs that are no UTF-8") from None
 
 
-_STRUCTURED = _Mode(_document, _read_document, textual=False)
-_BINARY = _Mode(_message, _read_message, textual=True)
+_STRUCTURED = _ContentMode(_document, _read_document, textual=False)
+_BINARY = _ContentMode(_message, _read_message, textual=True)
 
 
-def _event(parts: _Parts) -> Event:
+def _event(parts: _CloudEventParts) -> Event:
     context = dict(parts.context)
     if context.pop("specversion", None) != "1.0":
         raise EventError(
@@ -350,7 +350,7 @@ def _moment(text: Any) -> datetime:
     return moment
 
 
-class _Meta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
+class _CloudEventMeta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=True):
     """The extension `tidings`."""
 
     form: Literal["attributes", "payload"] | None = None  # None: a foreign event
@@ -370,7 +370,7 @@ def _read_meta(context: dict[str, Any]) -> dict[str, Any]:
     if not isinstance(written, str):
         return {}
     try:
-        known = msgspec.json.decode(written, type=_Meta)
+        known = msgspec.json.decode(written, type=_CloudEventMeta)
     except UNREADABLE:
         return {}
     del context[OURS]
@@ -392,7 +392,7 @@ def _topic(context: dict[str, Any]) -> str | None:
     return topic
 
 
-def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _Parts) -> dict[str, Any]:
+def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _CloudEventParts) -> dict[str, Any]:
     """Members and extensions in one mapping; members with a name that is taken go under `data`."""
     kinds = meta.get("extensions", {})
     check_number(len(extensions))

@@ -33,7 +33,7 @@ MAX_NESTING = 16
 CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
-class _View:
+class _AttributeView:
     """The attributes of an event that filters see: flat names to values, NULLs left out. Made at the first access;
     afterwards the event's own dictionary answers, without a call."""
 
@@ -57,8 +57,8 @@ class _View:
         return view
 
 
-class _Size:
-    """Bytes of the encoded event, measured at the first look, as `_View`."""
+class _EncodedSize:
+    """Bytes of the encoded event, measured at the first look, as `_AttributeView`."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> int:
         size = event.__dict__["size"] = len(msgspec.msgpack.encode(event))
@@ -66,7 +66,7 @@ class _Size:
 
 
 class _Identity:
-    """Source and id of the event, with its tenant before them, made at the first look, as `_View`."""
+    """Source and id of the event, with its tenant before them, made at the first look, as `_AttributeView`."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> tuple[str, str]:
         if TENANT in event.attributes:
@@ -111,8 +111,8 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
         self.__dict__["_position"] = position
         return self
 
-    view = _View()
-    size = _Size()
+    view = _AttributeView()
+    size = _EncodedSize()
     identity = _Identity()  # sources of two tenants may have one name
 
     def get(self, name: str) -> Value | None:

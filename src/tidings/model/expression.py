@@ -10,99 +10,99 @@ from typing import Any, TypeAlias
 import msgspec
 
 
-class Node(msgspec.Struct, frozen=True, gc=False):
+class ExpressionNode(msgspec.Struct, frozen=True, gc=False):
     """The base of all of them."""
 
 
-class Literal(Node, frozen=True, tag="lit"):
+class Literal(ExpressionNode, frozen=True, tag="lit"):
     value: Any  # a Value; Any, since msgspec takes no union of str and datetime
 
 
-class Attribute(Node, frozen=True, tag="attr"):
+class Attribute(ExpressionNode, frozen=True, tag="attr"):
     name: str  # dotted
 
 
-class Not(Node, frozen=True, tag="not"):
+class Not(ExpressionNode, frozen=True, tag="not"):
     operand: Expression
 
 
-class Negate(Node, frozen=True, tag="neg"):
+class Negate(ExpressionNode, frozen=True, tag="neg"):
     operand: Expression
 
 
-class And(Node, frozen=True, tag="and"):
+class And(ExpressionNode, frozen=True, tag="and"):
     left: Expression
     right: Expression
 
 
-class Or(Node, frozen=True, tag="or"):
+class Or(ExpressionNode, frozen=True, tag="or"):
     left: Expression
     right: Expression
 
 
-class Xor(Node, frozen=True, tag="xor"):
+class Xor(ExpressionNode, frozen=True, tag="xor"):
     left: Expression
     right: Expression
 
 
-class Compare(Node, frozen=True, tag="cmp"):
+class Compare(ExpressionNode, frozen=True, tag="cmp"):
     op: str  # = != < <= > >=   (<> is read as !=)
     left: Expression
     right: Expression
 
 
-class Arithmetic(Node, frozen=True, tag="math"):
+class Arithmetic(ExpressionNode, frozen=True, tag="math"):
     op: str  # + - * / %
     left: Expression
     right: Expression
 
 
-class In(Node, frozen=True, tag="in"):
+class In(ExpressionNode, frozen=True, tag="in"):
     operand: Expression
     items: tuple[Expression, ...]
     negated: bool = False
 
 
-class Between(Node, frozen=True, tag="between"):
+class Between(ExpressionNode, frozen=True, tag="between"):
     operand: Expression
     low: Expression
     high: Expression
     negated: bool = False
 
 
-class LikeTest(Node, frozen=True, tag="like"):
+class LikeTest(ExpressionNode, frozen=True, tag="like"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class RegexpTest(Node, frozen=True, tag="regexp"):
+class RegexpTest(ExpressionNode, frozen=True, tag="regexp"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class TopicTest(Node, frozen=True, tag="topic"):
+class TopicTest(ExpressionNode, frozen=True, tag="topic"):
     operand: Expression
     pattern: str
     negated: bool = False
 
 
-class ExistsTest(Node, frozen=True, tag="exists"):
+class ExistsTest(ExpressionNode, frozen=True, tag="exists"):
     name: str
 
 
-class NullTest(Node, frozen=True, tag="null"):
+class NullTest(ExpressionNode, frozen=True, tag="null"):
     operand: Expression
     negated: bool = False
 
 
-class TypeTest(Node, frozen=True, tag="isa"):
+class TypeTest(ExpressionNode, frozen=True, tag="isa"):
     name: str
     negated: bool = False
 
 
-class Call(Node, frozen=True, tag="call"):
+class Call(ExpressionNode, frozen=True, tag="call"):
     function: str  # upper case
     arguments: tuple[Expression, ...]
 

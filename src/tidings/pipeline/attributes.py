@@ -35,7 +35,7 @@ AS_TEXT = ("id", "source")
 LINEAGE_TYPE = "array<string>"
 
 
-class Leaf(NamedTuple):
+class ColumnLeaf(NamedTuple):
     """A column that is no struct, or a member of one."""
 
     column: Any  # of Spark
@@ -43,7 +43,7 @@ class Leaf(NamedTuple):
     top: int | None  # its number when it is a whole column
 
 
-class Plan(NamedTuple):
+class ColumnPlan(NamedTuple):
     """Columns sent to Python: the kept columns first, then attributes that are not among them."""
 
     frame: Any
@@ -54,7 +54,7 @@ class Plan(NamedTuple):
 
 def plan(
     events: Any, about: About, *, keep: Sequence[str] | None = None, casts: Mapping[str, str] | None = None
-) -> Plan:
+) -> ColumnPlan:
     """Choose the columns that matching needs."""
     fields = list(events.schema.fields)
     numbered = events.toDF(*(f"c{n}" for n in range(len(fields))))
@@ -72,7 +72,7 @@ def plan(
             columns.append(leaf.column)
     named = [column.alias(f"p{n}") for n, column in enumerate(columns)]
     notes = tuple(_notes(about, leaves, dict(casts or {})))
-    return Plan(numbered.select(*named), tuple(fields[n] for n in kept), tuple(attributes), notes)
+    return ColumnPlan(numbered.select(*named), tuple(fields[n] for n in kept), tuple(attributes), notes)
 
 
 def value_columns(events: Any, casts: Mapping[str, str]) -> dict[str, str]:
@@ -99,8 +99,8 @@ def _kept(fields: list[Any], keep: Sequence[str] | None) -> list[int]:
     return [numbers[name] for name in dict.fromkeys(keep)]
 
 
-def _leaves_by_name(frame: Any, fields: list[Any]) -> dict[str, list[Leaf]]:
-    found: dict[str, list[Leaf]] = {}
+def _leaves_by_name(frame: Any, fields: list[Any]) -> dict[str, list[ColumnLeaf]]:
+    found: dict[str, list[ColumnLeaf]] = {}
     for number, field in enumerate(fields):
         column = frame[f"c{number}"]
         for name, leaf in _leaves(column, field.name, field.dataType, number):
@@ -108,10 +108,10 @@ def _leaves_by_name(frame: Any, fields: list[Any]) -> dict[str, list[Leaf]]:
     return found
 
 
-def _leaves(column: Any, name: str, kind: Any, top: int | None) -> Iterator[tuple[str, Leaf]]:
+def _leaves(column: Any, name: str, kind: Any, top: int | None) -> Iterator[tuple[str, ColumnLeaf]]:
     members = getattr(kind, "fields", None)
     if members is None:
-        yield name, Leaf(column, simple_type(kind), top)
+        yield name, ColumnLeaf(column, simple_type(kind), top)
         return
     if len({member.name.lower() for member in members}) < len(members):
         column = column.cast(_numbered(kind))  # Spark cannot tell names apart that differ in case only
@@ -145,8 +145,8 @@ def wanted_names(about: About, leaves: Iterable[str]) -> list[str]:
 
 
 def _chosen(
-    wanted: list[str], leaves: dict[str, list[Leaf]], casts: dict[str, str]
-) -> Iterator[tuple[str, Leaf]]:
+    wanted: list[str], leaves: dict[str, list[ColumnLeaf]], casts: dict[str, str]
+) -> Iterator[tuple[str, ColumnLeaf]]:
     unknown = sorted(set(casts) - set(leaves))
     if unknown:
         raise SettingsError(f"casts names {unknown[0]!r}, which is no column", hint=_near(unknown[0], leaves))
@@ -166,11 +166,11 @@ def _chosen(
         yield from _types(leaves)
 
 
-def _value(name: str, leaf: Leaf, cast: str | None) -> Leaf:
+def _value(name: str, leaf: ColumnLeaf, cast: str | None) -> ColumnLeaf:
     if cast is not None:
-        leaf = Leaf(leaf.column.cast(cast), cast.strip().lower(), None)
+        leaf = ColumnLeaf(leaf.column.cast(cast), cast.strip().lower(), None)
     if name in AS_TEXT:
-        return leaf if leaf.type == "string" else Leaf(leaf.column.cast("string"), "string", None)
+        return leaf if leaf.type == "string" else ColumnLeaf(leaf.column.cast("string"), "string", None)
     expected = OWN.get(name)
     if expected is not None and leaf.type != expected:
         raise InputError(
@@ -191,7 +191,7 @@ def _suggested(kind: str) -> str:
     return "timestamp" if kind.startswith(("date", "timestamp")) else "string"
 
 
-def _types(leaves: dict[str, list[Leaf]]) -> Iterator[tuple[str, Leaf]]:
+def _types(leaves: dict[str, list[ColumnLeaf]]) -> Iterator[tuple[str, ColumnLeaf]]:
     """The type's own name and its lineage, from whichever of the two is there."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -204,16 +204,16 @@ def _types(leaves: dict[str, list[Leaf]]) -> Iterator[tuple[str, Leaf]]:
         yield LINEAGE, lineage[0]
         first = F.get(lineage[0].column, 0)
         column = F.coalesce(own[0].column, first) if own else first
-        yield "type", Leaf(column, "string", None)
+        yield "type", ColumnLeaf(column, "string", None)
     elif own:
         text = _value("type", own[0], None)
         if text.type != "string":
             raise InputError(f"the column 'type' is of type {text.type}", hint="make it a string")
         yield "type", text
-        yield LINEAGE, Leaf(F.when(text.column.isNotNull(), F.array(text.column)), LINEAGE_TYPE, None)
+        yield LINEAGE, ColumnLeaf(F.when(text.column.isNotNull(), F.array(text.column)), LINEAGE_TYPE, None)
 
 
-def _notes(about: About, leaves: dict[str, list[Leaf]], casts: dict[str, str]) -> Iterator[str]:
+def _notes(about: About, leaves: dict[str, list[ColumnLeaf]], casts: dict[str, str]) -> Iterator[str]:
     """Legal input that looks like a mistake."""
     for name in about.attributes:
         if name == LINEAGE or name == "type":

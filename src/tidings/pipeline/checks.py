@@ -23,30 +23,30 @@ from uuid import uuid4
 import msgspec
 
 from tidings.errors import HistoryError
-from tidings.history.acceptance import Matcher
+from tidings.history.acceptance import AcceptanceMatcher
 from tidings.history.check import check_tables
 from tidings.history.contracts import Contract, contract_of
-from tidings.history.facts import Notice, Receipt
+from tidings.history.facts import Notice, ReceiptFact
 from tidings.history.intervals import Interval
 from tidings.history.plain import first_of
-from tidings.history.publications import Keyed
-from tidings.history.relations import Columns, Found, Violation
-from tidings.history.report import Report
-from tidings.history.tables import EVENT, PROCESS, Settings
+from tidings.history.publications import KeyedPublication
+from tidings.history.relations import Columns, PropertyViolations, Violation
+from tidings.history.report import CheckReport
+from tidings.history.tables import EVENT, PROCESS, CheckSettings
 from tidings.pipeline import history_bucket as bucket
 from tidings.pipeline.history_plan import (
     NOWHERE,
-    Node,
-    Places,
-    Stage,
-    Wanted,
+    PlanNode,
+    PlanPlaces,
+    PlanRequest,
+    PlanStage,
     is_of_streams,
     is_small,
     stages_for,
 )
 from tidings.pipeline.history_rows import History, spark_errors
 from tidings.pipeline.history_sieve import COVERED, Only, Sieved, sieve
-from tidings.pipeline.history_sieving import Asked
+from tidings.pipeline.history_sieving import SieveRequest
 
 SIEVED_FROM = 200_000  # rows: below, judging all of them is as fast
 BUCKET_ROWS = 150_000  # rows that a worker holds at once; some 1.5 KB each while it judges them
@@ -60,11 +60,11 @@ def check_on_spark(
     t_diff: float | None = None,
     contract: Contract | str = "Tidings",
     until: float | None = None,
-    matcher: Callable[[], Matcher] | None = None,
+    matcher: Callable[[], AcceptanceMatcher] | None = None,
     bucket_rows: int = BUCKET_ROWS,
     sieving: bool | None = None,
     say: Callable[[str], None] | None = None,
-) -> Report:
+) -> CheckReport:
     """Judge one history in Parquet (files, directories, globs) as `tidings.history.check` does.
 
     `sieving` says whether to look for suspects first; by default large histories are sieved."""
@@ -76,7 +76,7 @@ def check_on_spark(
     history = History(spark, paths)
     if say is not None:
         say(f"{history.rows:,} rows in {len(history.files):,} files")
-    settings = Settings(t_sub, t_diff, promised.hearer, until)
+    settings = CheckSettings(t_sub, t_diff, promised.hearer, until)
     engine = SparkEngine(history, promised, settings, bucket_rows=bucket_rows, sieving=sieving, say=say)
     try:
         return check_tables(
@@ -87,13 +87,13 @@ def check_on_spark(
 
 
 class SparkEngine:
-    """The operations of `relations.py` over DataFrames. A table is a `Node`: how to make it."""
+    """The operations of `relations.py` over DataFrames. A table is a `PlanNode`: how to make it."""
 
     def __init__(
         self,
         history: History,
         contract: Contract,
-        settings: Settings,
+        settings: CheckSettings,
         *,
         bucket_rows: int = BUCKET_ROWS,
         sieving: bool | None = None,
@@ -102,82 +102,82 @@ class SparkEngine:
         self._history = history
         self._contract, self._settings = contract, settings
         wanted = history.rows >= SIEVED_FROM if sieving is None else sieving
-        self._sieving = wanted and (contract.properties <= COVERED or not history.count([Receipt]))
+        self._sieving = wanted and (contract.properties <= COVERED or not history.count([ReceiptFact]))
         self._sieved: Sieved | None = None
         self._spark = history.spark
         self._bucket_rows = bucket_rows
         self._say = say or (lambda words: None)
-        self._places = Places((EVENT, ("run", contract.hearer, "source"), PROCESS))
+        self._places = PlanPlaces((EVENT, ("run", contract.hearer, "source"), PROCESS))
         self._nodes = 0
-        self._facts: dict[type[Any], Node] = {}
-        self._probes: list[Node] = []
-        self._intervals: list[Node] = []
-        self._wanted = Wanted()
-        self._answers: dict[int, Found] = {}
+        self._facts: dict[type[Any], PlanNode] = {}
+        self._probes: list[PlanNode] = []
+        self._intervals: list[PlanNode] = []
+        self._wanted = PlanRequest()
+        self._answers: dict[int, PropertyViolations] = {}
         self._stored: dict[int, Any] = {}  # node id -> DataFrame of its records
         self._held: dict[int, list[bytes]] = {}
         self._check = uuid4().hex
 
-    # Interface of `relations.Engine`
+    # Interface of `relations.RelationEngine`
 
-    def facts(self, kind: type[Any]) -> Node:
+    def facts(self, kind: type[Any]) -> PlanNode:
         if kind not in self._facts:
             self._facts[kind] = self._node(kind, "facts")
         return self._facts[kind]
 
-    def is_empty(self, table: Node) -> bool:
+    def is_empty(self, table: PlanNode) -> bool:
         """Known from the first scan: facts are counted, and without a key no event is superseded."""
         if table.how == "facts":
             return self._history.count([table.output]) == 0
-        if table.output is Keyed:
+        if table.output is KeyedPublication:
             return self._history.keys == 0
         raise AssertionError(f"nobody asked before whether {table.output.__name__} is empty")
 
-    def each(self, make: Callable[[Any], Iterable[Any]], table: Node, *, output: type[Any]) -> Node:
+    def each(self, make: Callable[[Any], Iterable[Any]], table: PlanNode, *, output: type[Any]) -> PlanNode:
         return self._node(output, "each", make, ((table, ()),))
 
     def group(
         self,
         make: Callable[..., Iterable[Any]],
-        left: tuple[Node, Columns],
-        *rights: tuple[Node, Columns],
+        left: tuple[PlanNode, Columns],
+        *rights: tuple[PlanNode, Columns],
         output: type[Any],
         apart: bool = False,
-    ) -> Node:
+    ) -> PlanNode:
         return self._node(output, "group", make, (left, *rights), apart=apart)
 
     def probe(
         self,
         make: Callable[[Any, Any], Iterable[Any]],
-        stream: Node,
-        held: Node,
+        stream: PlanNode,
+        held: PlanNode,
         prepare: Callable[[Iterable[Any]], Any],
         *,
         output: type[Any],
-    ) -> Node:
+    ) -> PlanNode:
         node = self._node(output, "probe", make, ((stream, ()), (held, ())), prepare=prepare)
         self._probes.append(node)
         return node
 
-    def keep(self, table: Node) -> None:
+    def keep(self, table: PlanNode) -> None:
         self._wanted.kept.append(table)
 
-    def largest(self, table: Node, value: Callable[[Any], float | None]) -> dict[str, float]:
+    def largest(self, table: PlanNode, value: Callable[[Any], float | None]) -> dict[str, float]:
         self._wanted.largest.append((table, value))
         largest = self._run().get(table.id, {})
         for run, seen in self._sieved.seen.items() if self._sieved is not None else ():
             largest[run] = max(seen, largest.get(run, seen))
         return largest
 
-    def found(self, *tables: Node) -> Found:
+    def found(self, *tables: PlanNode) -> PropertyViolations:
         if any(table.id not in self._answers for table in tables):
             self._run()
         found = [self._answers[table.id] for table in tables]
         firsts = [each.first for each in found if each.first is not None]
-        return Found(sum(each.count for each in found), first_of(firsts))
+        return PropertyViolations(sum(each.count for each in found), first_of(firsts))
 
-    def _node(self, output: type[Any], how: str, *parts: Any, **more: Any) -> Node:
-        node = Node(self._nodes, output, how, *parts, **more)
+    def _node(self, output: type[Any], how: str, *parts: Any, **more: Any) -> PlanNode:
+        node = PlanNode(self._nodes, output, how, *parts, **more)
         self._nodes += 1
         if output is Interval:
             self._intervals.append(node)
@@ -189,7 +189,7 @@ class SparkEngine:
 
     def _run(self) -> dict[int, dict[str, float]]:
         """Answer all that was asked for so far, in as few passes as it takes."""
-        wanted, self._wanted = self._wanted, Wanted()
+        wanted, self._wanted = self._wanted, PlanRequest()
         small = [node for node in wanted.answers if is_small(node)]
         stages = stages_for(wanted, self._places)
         missing = {n for stage in stages for n in stage.held() if n.id not in self._held}
@@ -205,10 +205,10 @@ class SparkEngine:
             self._say(f"judging in {len(stages)} passes: {', '.join(map(_name, stages))}")
         largest = self._results(self._frames(stages), keeping=wanted.kept)
         for node in asked:
-            self._answers.setdefault(node.id, Found(0, None))
+            self._answers.setdefault(node.id, PropertyViolations(0, None))
         return largest
 
-    def _suspected(self, wanted: Wanted) -> Wanted:
+    def _suspected(self, wanted: PlanRequest) -> PlanRequest:
         """Sieve, once; the other passes read only the suspects' rows, and do not run without suspects."""
         if self._sieved is None:
             self._say("looking for suspects")
@@ -220,10 +220,10 @@ class SparkEngine:
                     node.make = Only(node.make, self._sieved.suspects)
         return wanted if self._sieved.suspects != frozenset() else wanted.without(is_of_streams)
 
-    def _asked(self) -> Asked:
+    def _asked(self) -> SieveRequest:
         promised, times = self._contract.properties, self._settings
         intervals = next(node for node in self._intervals if node.id in self._held)
-        return Asked(
+        return SieveRequest(
             check=self._check,
             hearer=times.hearer,
             t_sub=times.t_sub,
@@ -235,25 +235,25 @@ class SparkEngine:
             held=self._spark.sparkContext.broadcast(self._held[intervals.id]),
         )
 
-    def _hold(self, nodes: list[Node], answers: list[Node]) -> None:
+    def _hold(self, nodes: list[PlanNode], answers: list[PlanNode]) -> None:
         """Make small tables and keep them here, to be sent to every worker."""
         self._say("reading the subscriptions")
         for node in nodes:
             self._held[node.id] = []
-        stages = stages_for(Wanted(answers=answers, kept=nodes), self._places)
+        stages = stages_for(PlanRequest(answers=answers, kept=nodes), self._places)
         for row in self._collected(self._frames(stages)):
             if row["tag"] >= bucket.KEPT:
                 self._held[row["tag"] - bucket.KEPT].append(bytes(row["data"]))
 
-    def _frames(self, stages: list[Stage]) -> list[Any]:
+    def _frames(self, stages: list[PlanStage]) -> list[Any]:
         """A DataFrame for each stage that no other one reads: it carries the answers of those before."""
-        frames: dict[Stage, Any] = {}
-        carried: set[Stage] = set()
+        frames: dict[PlanStage, Any] = {}
+        carried: set[PlanStage] = set()
         for stage in stages:
             frames[stage] = self._frame(stage, frames, carried)
         return [frame for stage, frame in frames.items() if stage not in carried]
 
-    def _frame(self, stage: Stage, frames: dict[Stage, Any], carried: set[Stage]) -> Any:
+    def _frame(self, stage: PlanStage, frames: dict[PlanStage, Any], carried: set[PlanStage]) -> Any:
         from pyspark.sql import functions as sql
 
         parts = [
@@ -274,7 +274,7 @@ class SparkEngine:
         orders = bucket.Orders.of(stage, self._check, self._broadcast(stage))
         return frame.drop("place").mapInArrow(lambda batches: bucket.judged(orders, batches), bucket.OUTPUT)
 
-    def _arriving(self, stage: Stage, origin: Stage, frame: Any, carried: bool) -> Any:
+    def _arriving(self, stage: PlanStage, origin: PlanStage, frame: Any, carried: bool) -> Any:
         """Input of this stage from an earlier one, and (once) the answers that travel through."""
         from pyspark.sql import functions as sql
 
@@ -288,16 +288,16 @@ class SparkEngine:
             "place", sql.when(record, place).otherwise(sql.xxhash64("data"))
         )
 
-    def _buckets(self, stage: Stage, kinds: list[type[Any]]) -> int:
+    def _buckets(self, stage: PlanStage, kinds: list[type[Any]]) -> int:
         rows = self._history.size(kinds) + len(stage.arriving) * self._history.size([Notice])
         cores: int = self._spark.sparkContext.defaultParallelism
         return max(cores, ceil(rows / self._bucket_rows))
 
-    def _broadcast(self, stage: Stage) -> Any:
+    def _broadcast(self, stage: PlanStage) -> Any:
         held = {node.id: self._held[node.id] for node in stage.held()}
         return self._spark.sparkContext.broadcast(held) if held else None
 
-    def _results(self, frames: list[Any], *, keeping: list[Node]) -> dict[int, dict[str, float]]:
+    def _results(self, frames: list[Any], *, keeping: list[PlanNode]) -> dict[int, dict[str, float]]:
         """Run the passes: answers and largest values come here, what is kept stays on the disks."""
         from pyspark import StorageLevel
         from pyspark.sql import functions as sql
@@ -327,5 +327,5 @@ class SparkEngine:
         return rows
 
 
-def _name(stage: Stage) -> str:
+def _name(stage: PlanStage) -> str:
     return "by " + ", ".join(stage.home) if stage.home else "of what was kept"

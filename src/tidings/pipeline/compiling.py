@@ -42,7 +42,7 @@ class Compiled(NamedTuple):
     folded: frozenset[str]  # the same of dialect cesql, which ignores the case of names; in lower case
 
 
-class Reading:
+class SubscriptionReader:
     """Reads rows of subscriptions, keeps what is wrong with them and which attributes they ask for."""
 
     def __init__(self) -> None:
@@ -101,7 +101,7 @@ def compile_rows(rows: Any, *, sample: Iterable[Event] = ()) -> Compiled:
     from tidings.matching.engine import columnar_matcher
 
     check_columns(rows.schema)
-    reading = Reading()
+    reading = SubscriptionReader()
     ids, texts = rows.column("id"), rows.column("filter")
     dialects = rows.column("dialect").to_pylist() if "dialect" in rows.schema.names else [None] * len(rows)
     matcher = columnar_matcher()

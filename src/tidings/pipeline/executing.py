@@ -24,7 +24,7 @@ PAIRS_AT_ONCE = 250_000  # rows of an answer, when there is one for each pair
 OPEN_MOST = 3  # versions that a worker keeps open
 
 
-class Place(NamedTuple):
+class VersionFiles(NamedTuple):
     """Location of the files of a version, for a worker."""
 
     folder: str  # empty: Spark carried them here, under names that begin with `prefix`
@@ -51,10 +51,10 @@ class Job(NamedTuple):
     id_type: str  # Arrow's name
 
 
-class Opened:
+class OpenVersion:
     """A version, mapped, with its names."""
 
-    def __init__(self, place: Place) -> None:
+    def __init__(self, place: VersionFiles) -> None:
         import pyarrow as pa
 
         from tidings.matching.engine import columnar_matcher
@@ -81,7 +81,7 @@ class Opened:
         return self.ids.take(pa.array(handles))
 
 
-class Nothing(Opened):
+class Nothing(OpenVersion):
     """Matcher without subscriptions: rows are checked all the same, and none matches."""
 
     def __init__(self, job: Job) -> None:
@@ -100,21 +100,21 @@ def _one(column: Any) -> Any:
     return column.chunk(0) if column.num_chunks else column.combine_chunks()
 
 
-_open: dict[Place, Opened] = {}
+_open: dict[VersionFiles, OpenVersion] = {}
 
 
-def opened(place: Place, *, most: int = OPEN_MOST) -> Opened:
+def opened(place: VersionFiles, *, most: int = OPEN_MOST) -> OpenVersion:
     """The version at that place; the worker keeps `most` open."""
     found = _open.pop(place, None)
     if found is None:
         while len(_open) >= most:
             del _open[next(iter(_open))]
-        found = Opened(place)
+        found = OpenVersion(place)
     _open[place] = found  # the last used comes last
     return found
 
 
-def matching_with(place: Place, job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def matching_with(place: VersionFiles, job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that `mapInArrow` runs."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -126,7 +126,7 @@ def matching_with(place: Place, job: Job) -> Callable[[Iterator[Any]], Iterator[
     return run
 
 
-def answers(batch: Any, held: Opened, job: Job) -> Iterator[Any]:
+def answers(batch: Any, held: OpenVersion, job: Job) -> Iterator[Any]:
     """The answers of one batch."""
     for start in range(0, batch.num_rows, SLICE):
         piece = batch.slice(start, SLICE)
@@ -141,7 +141,7 @@ def answers(batch: Any, held: Opened, job: Job) -> Iterator[Any]:
 Piece = tuple[Any, Any, Any, str | None]
 
 
-def _matched(piece: Any, held: Opened, job: Job) -> Iterator[Piece]:
+def _matched(piece: Any, held: OpenVersion, job: Job) -> Iterator[Piece]:
     """(rows, offsets, handles, None) of rows that can be matched; (row, -, -, problem) of others."""
     import pyarrow as pa
 
@@ -186,7 +186,9 @@ def events_of(piece: Any, job: Job) -> Any:
     return pa.RecordBatch.from_arrays(columns, names=names)
 
 
-def _lists(kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: Opened, job: Job) -> Any:
+def _lists(
+    kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: OpenVersion, job: Job
+) -> Any:
     import pyarrow as pa
 
     rows = len(offsets) - 1
@@ -195,7 +197,7 @@ def _lists(kept: list[Any], offsets: Any, handles: Any, problem: str | None, hel
 
 
 def _pairs(
-    kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: Opened, job: Job
+    kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: OpenVersion, job: Job
 ) -> Iterator[Any]:
     import pyarrow as pa
 

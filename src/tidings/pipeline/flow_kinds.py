@@ -1,7 +1,7 @@
 """Kinds of sources, tables of subscriptions and sinks of a flow: registries, open to more.
 
 A kind is its settings (a msgspec Struct: unknown keys and wrong types are told with their place in
-the file), which of them are paths, and functions that open it. `KINDS["sources"]["mine"] = Kind(…)`
+the file), which of them are paths, and functions that open it. `KINDS["sources"]["mine"] = FlowKind(…)`
 adds one; a flow that names it can then be read, checked, explained and run like any other.
 
 - A source opens as a streaming DataFrame. If text may be malformed, the column `CORRUPT` holds
@@ -29,7 +29,7 @@ CORRUPT: Final = "_corrupt"
 Rows = Literal["matched", "problems", "all"]
 
 
-class Size(NamedTuple):
+class InputSize(NamedTuple):
     """Size of the input, as far as it is known without Spark."""
 
     files: int
@@ -37,14 +37,14 @@ class Size(NamedTuple):
     rows: int | None
 
 
-class Kind(NamedTuple):
+class FlowKind(NamedTuple):
     """One kind of source, subscriptions or sink."""
 
     settings: type[Any]
     open: Callable[..., Any]  # sources: (spark, settings); sinks: (spark, settings, checkpoint)
     says: Callable[[Any], str]  # what it is, in a few words
     paths: tuple[str, ...] = ("path",)
-    size: Callable[[Any], Size | None] = lambda settings: None
+    size: Callable[[Any], InputSize | None] = lambda settings: None
     once: bool = True  # of a sink: exactly once, also after a crash
 
 
@@ -57,7 +57,7 @@ class FileSource(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     header: bool = True  # of CSV
 
 
-class Subscribers(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class FileSubscriptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Parquet with the columns id, filter and perhaps subscriber and dialect, or a compiled table."""
 
     path: str
@@ -126,13 +126,13 @@ def local_files(path: str, *endings: str) -> list[Path]:
     return [f for f in found if f.is_file() and not f.name.startswith(hidden) and f.suffix in endings]
 
 
-def size_of(path: str, *endings: str) -> Size | None:
+def size_of(path: str, *endings: str) -> InputSize | None:
     """Files, bytes and, of Parquet, rows; None where this machine cannot look."""
     if "://" in path:
         return None
     files = local_files(path, *endings)
     rows = _rows(files) if endings == (".parquet",) else None
-    return Size(len(files), sum(file.stat().st_size for file in files), rows)
+    return InputSize(len(files), sum(file.stat().st_size for file in files), rows)
 
 
 def _rows(files: list[Path]) -> int | None:
@@ -159,7 +159,7 @@ class JsonSink(ParquetSink):
         self._files.rename(staged, self.place(batch))
 
 
-class Console:
+class ConsoleWriter:
     """Prints rows as JSON lines. A batch that is replayed after a crash is printed again."""
 
     def __init__(self, settings: ConsoleSink) -> None:
@@ -182,17 +182,17 @@ def _open_json_sink(spark: Any, settings: FileSink, checkpoint: str) -> Any:
 
 
 def _open_console(spark: Any, settings: ConsoleSink, checkpoint: str) -> Any:  # noqa: ARG001
-    return Console(settings)
+    return ConsoleWriter(settings)
 
 
-def _open_subscribers(spark: Any, settings: Subscribers) -> Any:
-    from tidings.pipeline.streaming import Subscriptions
+def _open_subscribers(spark: Any, settings: FileSubscriptions) -> Any:
+    from tidings.pipeline.streaming import StreamSubscriptions
 
-    return Subscriptions(spark, settings.path, settings.compiled)
+    return StreamSubscriptions(spark, settings.path, settings.compiled)
 
 
-def _source(format: str, *endings: str) -> Kind:
-    return Kind(
+def _source(format: str, *endings: str) -> FlowKind:
+    return FlowKind(
         FileSource,
         _open_files(format),
         lambda settings: f"{format} files in {settings.path}",
@@ -200,26 +200,28 @@ def _source(format: str, *endings: str) -> Kind:
     )
 
 
-KINDS: Final[dict[str, dict[str, Kind]]] = {
+KINDS: Final[dict[str, dict[str, FlowKind]]] = {
     "sources": {
         "parquet": _source("parquet", ".parquet"),
         "json": _source("json", ".json", ".jsonl", ".ndjson"),
         "csv": _source("csv", ".csv"),
     },
     "subscriptions": {
-        "parquet": Kind(
-            Subscribers,
+        "parquet": FlowKind(
+            FileSubscriptions,
             _open_subscribers,
             lambda settings: f"Parquet in {settings.path}",
             size=lambda settings: size_of(settings.path, ".parquet"),
         ),
     },
     "sinks": {
-        "parquet": Kind(FileSink, _open_parquet_sink, lambda s: f"Parquet in {s.path} ({s.rows} rows)"),
-        "json": Kind(FileSink, _open_json_sink, lambda s: f"JSON lines in {s.path} ({s.rows} rows)"),
-        "console": Kind(ConsoleSink, _open_console, lambda s: f"the console ({s.rows} rows)", (), once=False),
+        "parquet": FlowKind(FileSink, _open_parquet_sink, lambda s: f"Parquet in {s.path} ({s.rows} rows)"),
+        "json": FlowKind(FileSink, _open_json_sink, lambda s: f"JSON lines in {s.path} ({s.rows} rows)"),
+        "console": FlowKind(
+            ConsoleSink, _open_console, lambda s: f"the console ({s.rows} rows)", (), once=False
+        ),
     },
 }
 
-for _table, _kind in broker_kinds(Kind).items():
+for _table, _kind in broker_kinds(FlowKind).items():
     KINDS[_table]["broker"] = _kind

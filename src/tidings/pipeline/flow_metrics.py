@@ -34,7 +34,7 @@ class BatchMetrics(msgspec.Struct, kw_only=True):
 Hears = Callable[[BatchMetrics], None]
 
 
-class Lines:
+class JsonLinesMetrics:
     """Appends each batch to a file of JSON lines."""
 
     def __init__(self, path: Path) -> None:
@@ -54,7 +54,7 @@ def as_json(batch: BatchMetrics) -> dict[str, Any]:
     return found
 
 
-class Prometheus:
+class PrometheusMetrics:
     """Counters by flow and match, served under `/metrics` on a port of this machine."""
 
     def __init__(self, port: int, *, address: str = "127.0.0.1") -> None:

@@ -9,15 +9,15 @@ from collections.abc import Iterator
 from html import escape
 from typing import Any, Final, NamedTuple
 
-from tidings.pipeline.flow_kinds import KINDS, Size
-from tidings.pipeline.flows import Flow, Part
+from tidings.pipeline.flow_kinds import KINDS, InputSize
+from tidings.pipeline.flows import Flow, FlowPart
 from tidings.pipeline.sizing import BYTES_EACH
 
 FORMATS: Final = ("text", "mermaid", "svg")
 _MB: Final = 2**20
 
 
-class Box(NamedTuple):
+class PictureBox(NamedTuple):
     """One thing of the flow, in its column of the picture."""
 
     id: str
@@ -25,17 +25,21 @@ class Box(NamedTuple):
     lines: tuple[str, ...]
 
 
-def boxes(flow: Flow) -> list[Box]:
+def boxes(flow: Flow) -> list[PictureBox]:
     found = [
-        Box(f"source-{name}", 0, _part("source", name, "sources", part))
+        PictureBox(f"source-{name}", 0, _part("source", name, "sources", part))
         for name, part in flow.sources.items()
     ]
     found += [
-        Box(f"subscriptions-{name}", 0, _part("subscriptions", name, "subscriptions", part))
+        PictureBox(f"subscriptions-{name}", 0, _part("subscriptions", name, "subscriptions", part))
         for name, part in flow.subscriptions.items()
     ]
-    found += [Box(f"match-{name}", 1, ("match " + name, *_strategy(flow, name))) for name in flow.matches]
-    found += [Box(f"sink-{name}", 2, _part("sink", name, "sinks", part)) for name, part in flow.sinks.items()]
+    found += [
+        PictureBox(f"match-{name}", 1, ("match " + name, *_strategy(flow, name))) for name in flow.matches
+    ]
+    found += [
+        PictureBox(f"sink-{name}", 2, _part("sink", name, "sinks", part)) for name, part in flow.sinks.items()
+    ]
     return found
 
 
@@ -47,7 +51,7 @@ def arrows(flow: Flow) -> Iterator[tuple[str, str]]:
         yield f"match-{sink.of}", f"sink-{name}"
 
 
-def _part(word: str, name: str, table: str, part: Part) -> tuple[str, ...]:
+def _part(word: str, name: str, table: str, part: FlowPart) -> tuple[str, ...]:
     kind = KINDS[table][part.kind]
     lines = [f"{word} {name}", kind.says(part.settings)]
     size = kind.size(part.settings)
@@ -58,7 +62,7 @@ def _part(word: str, name: str, table: str, part: Part) -> tuple[str, ...]:
     return tuple(lines)
 
 
-def _size(size: Size | None) -> str:
+def _size(size: InputSize | None) -> str:
     if size is None:
         return "size not known here"
     rows = "" if size.rows is None else f"{size.rows:,} rows, "
@@ -92,7 +96,7 @@ def as_text(flow: Flow) -> str:
     return "\n".join(lines)
 
 
-def _told(box: Box, lead: str) -> list[str]:
+def _told(box: PictureBox, lead: str) -> list[str]:
     return [lead + box.lines[0], *(" " * len(lead) + "  " + line for line in box.lines[1:])]
 
 
@@ -131,7 +135,7 @@ def as_svg(flow: Flow) -> str:
     return "\n".join(parts)
 
 
-def _box(box: Box, x: int, y: int, height: int) -> str:
+def _box(box: PictureBox, x: int, y: int, height: int) -> str:
     texts = "".join(
         f'<text x="{x + _PAD}" y="{y + _PAD + _LINE * (number + 1) - 5}"{weight}>{escape(_short(line))}</text>'
         for number, line in enumerate(box.lines)

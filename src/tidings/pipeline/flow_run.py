@@ -19,7 +19,7 @@ from typing import Any
 from tidings.errors import InputError, TidingsError
 from tidings.pipeline.flow_kinds import CORRUPT, KINDS, first_line
 from tidings.pipeline.flow_metrics import BatchMetrics, Hears
-from tidings.pipeline.flows import Flow, Match
+from tidings.pipeline.flows import Flow, MatchStep
 from tidings.pipeline.matching import PROBLEM, Options
 from tidings.pipeline.streaming import match_batch_of_stream
 
@@ -27,7 +27,7 @@ POLL_SECONDS = 0.1  # between two looks at whether to stop
 COMMIT_SECONDS = 10.0  # for Spark to write down that a batch is done, before it is stopped
 
 
-class Running:
+class RunningFlow:
     """A flow that runs. `wait` returns when all its queries have ended; `stop` ends them."""
 
     def __init__(self, flow: Flow, spark: Any, *, hears: Sequence[Hears] = ()) -> None:
@@ -36,7 +36,7 @@ class Running:
         self._queries: list[Any] = []
         self._stopping = threading.Event()
 
-    def start(self, *, once: bool) -> Running:
+    def start(self, *, once: bool) -> RunningFlow:
         for name, match in self.matches.items():
             self._queries.append(match.start(once=once, every=self.flow.every(name)))
         return self
@@ -190,7 +190,7 @@ def _rows(whole: Any, rows: str) -> Any:
     return whole.where(problem) if rows == "problems" else whole.where(~problem).drop(PROBLEM)
 
 
-def _options(match: Match) -> Options:
+def _options(match: MatchStep) -> Options:
     keep = None if match.keep is None else tuple(match.keep)
     return Options(match.output, keep, match.casts, True, match.unmatched)
 
@@ -209,7 +209,7 @@ def _told(flow: Flow, match: str, error: Any) -> TidingsError:
 def check_flow(flow: Flow, spark: Any) -> list[str]:
     """Open everything without running it; what is worth a look, a line each. Errors are raised."""
     notes: list[str] = []
-    for name, match in Running(flow, spark).matches.items():
+    for name, match in RunningFlow(flow, spark).matches.items():
         about = match.version.about
         notes.append(f"{name}: {about.subscriptions:,} subscriptions, {about.rejected:,} rejected")
         notes.extend(f"{name}: {note}" for note in match.notes())

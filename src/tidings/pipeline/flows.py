@@ -27,7 +27,7 @@ _NAME: Final = re.compile(r"[A-Za-z0-9_-]+")
 _DURATION: Final = re.compile(r"(\d+(?:\.\d+)?) ?(milliseconds?|seconds?|minutes?|hours?|days?)")
 
 
-class Match(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class MatchStep(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Events of a source against a table of subscriptions."""
 
     events: str
@@ -45,7 +45,7 @@ class Schedule(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     every: str
 
 
-class Part(msgspec.Struct):
+class FlowPart(msgspec.Struct):
     """A source, a table of subscriptions or a sink: its kind and that kind's own settings."""
 
     kind: str
@@ -57,14 +57,14 @@ class Flow(msgspec.Struct, kw_only=True):
     name: str
     file: Path
     checkpoint: str
-    sources: dict[str, Part]
-    subscriptions: dict[str, Part]
-    matches: dict[str, Match]
-    sinks: dict[str, Part]
+    sources: dict[str, FlowPart]
+    subscriptions: dict[str, FlowPart]
+    matches: dict[str, MatchStep]
+    sinks: dict[str, FlowPart]
     schedules: dict[str, Schedule] = {}
     parameters: dict[str, str] = {}
 
-    def sinks_of(self, match: str) -> dict[str, Part]:
+    def sinks_of(self, match: str) -> dict[str, FlowPart]:
         return {name: sink for name, sink in self.sinks.items() if sink.of == match}
 
     def every(self, match: str) -> str | None:
@@ -83,10 +83,10 @@ def read_flow(file: Path | str, parameters: Mapping[str, str] | None = None) -> 
         text = file.read_text()
     except UnicodeDecodeError:
         raise SettingsError(f"{file}: not a text", hint="a flow is a TOML file in UTF-8") from None
-    return _Reader(file, text, dict(parameters or {})).flow()
+    return _FlowReader(file, text, dict(parameters or {})).flow()
 
 
-class _Reader:
+class _FlowReader:
     def __init__(self, file: Path, text: str, given: dict[str, str]) -> None:
         self._file, self._text, self._given = file, text, given
 
@@ -107,7 +107,7 @@ class _Reader:
             checkpoint=self._path(whole["checkpoint"]),
             sources=self._parts(tables["sources"], "sources"),
             subscriptions=self._parts(tables["subscriptions"], "subscriptions"),
-            matches=self._all(tables["matches"], "matches", Match),
+            matches=self._all(tables["matches"], "matches", MatchStep),
             sinks=self._parts(tables["sinks"], "sinks"),
             schedules=self._all(tables["schedules"], "schedules", Schedule),
             parameters=parameters,
@@ -152,11 +152,11 @@ class _Reader:
                 raise self._wrong((name, each), None, "a name is made of letters, digits, - and _")
         return found
 
-    def _parts(self, table: dict[str, dict[str, Any]], name: str) -> dict[str, Part]:
+    def _parts(self, table: dict[str, dict[str, Any]], name: str) -> dict[str, FlowPart]:
         from tidings.pipeline.flow_kinds import KINDS
 
         kinds = KINDS[name]
-        parts: dict[str, Part] = {}
+        parts: dict[str, FlowPart] = {}
         for own, values in table.items():
             path = (name, own)
             kind = values.pop("kind", None)
@@ -168,7 +168,7 @@ class _Reader:
             settings = self._one(values, path, kinds[kind].settings)
             for key in kinds[kind].paths:
                 setattr(settings, key, self._path(getattr(settings, key)))
-            parts[own] = Part(kind, settings, of)
+            parts[own] = FlowPart(kind, settings, of)
         return parts
 
     def _all(self, table: dict[str, dict[str, Any]], name: str, shape: type[Any]) -> dict[str, Any]:

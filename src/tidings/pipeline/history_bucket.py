@@ -20,9 +20,9 @@ from tidings.errors import HistoryError
 from tidings.history.facts import Notice, fact_of
 from tidings.history.parquet import row_of
 from tidings.history.plain import PlainEngine, first_of, grouped
-from tidings.history.relations import Columns, Found, Violation
+from tidings.history.relations import Columns, PropertyViolations, Violation
 from tidings.history.schema import REDELIVERY
-from tidings.pipeline.history_plan import Home, Node, Stage
+from tidings.pipeline.history_plan import Home, PlanNode, PlanStage
 from tidings.pipeline.history_rows import row_values
 
 RAW, ANSWER, LARGEST, PROBLEM = -1, -2, -3, -4  # tags; from KEPT on a kept table's, else what travels
@@ -38,22 +38,22 @@ class Orders:
     """Orders of a stage for its workers; sent once for each stage."""
 
     check: str  # names the check that this belongs to: what is held is prepared once for each
-    answers: list[Node]
-    leaving: list[tuple[int, Node, Home]]
-    kept: list[Node]
-    largest: list[tuple[Node, Callable[[Any], float | None]]]
-    arriving: dict[int, Node]  # tag -> origin of the records
+    answers: list[PlanNode]
+    leaving: list[tuple[int, PlanNode, Home]]
+    kept: list[PlanNode]
+    largest: list[tuple[PlanNode, Callable[[Any], float | None]]]
+    arriving: dict[int, PlanNode]  # tag -> origin of the records
     held: Any = None  # a broadcast of {node id: encoded records}
 
     @classmethod
-    def of(cls, stage: Stage, check: str, held: Any) -> Orders:
+    def of(cls, stage: PlanStage, check: str, held: Any) -> Orders:
         arriving = {tag: node for tag, (node, _) in stage.arriving.items()}
         arriving |= {KEPT + node.id: node for node in stage.made_here() if node.stored}
         return cls(check, stage.answers, stage.leaving, stage.kept, stage.largest, arriving, held)
 
 
 @dataclass
-class Bucket:
+class RecordBucket:
     """The records that came."""
 
     facts: dict[type[Any], list[Any]] = field(default_factory=dict)
@@ -61,7 +61,7 @@ class Bucket:
     passing: list[Any] = field(default_factory=list)  # batches that only travel through
 
 
-class _Held:
+class _CheckState:
     """State of this process for the present check: prepared by the first bucket."""
 
     def __init__(self) -> None:
@@ -76,7 +76,7 @@ class _Held:
         return self.things[what]
 
 
-_HELD = _Held()
+_HELD = _CheckState()
 
 
 def judged(orders: Orders, batches: Iterable[Any]) -> Iterator[Any]:
@@ -93,7 +93,7 @@ def judged(orders: Orders, batches: Iterable[Any]) -> Iterator[Any]:
     yield from _batches(rows)
 
 
-def _rows(orders: Orders, bucket: Bucket) -> Iterator[tuple[int, tuple[str, ...], bytes]]:
+def _rows(orders: Orders, bucket: RecordBucket) -> Iterator[tuple[int, tuple[str, ...], bytes]]:
     """Everything that leaves, made before the first of it is sent, so that errors are whole."""
     making = _Making(orders, bucket)
     for node in orders.answers:
@@ -111,7 +111,7 @@ def _rows(orders: Orders, bucket: Bucket) -> Iterator[tuple[int, tuple[str, ...]
 class _Making:
     """The tables of one bucket, each made when it is first asked for."""
 
-    def __init__(self, orders: Orders, bucket: Bucket) -> None:
+    def __init__(self, orders: Orders, bucket: RecordBucket) -> None:
         self._orders = orders
         self._bucket = bucket
         self._tables: dict[int, list[Any]] = dict(bucket.tables)
@@ -127,18 +127,18 @@ class _Making:
             for record in self.table(node):
                 yield tag, tuple([str(getattr(record, name)) for name in home]), _encode(record)
 
-    def answer(self, node: Node) -> None:
+    def answer(self, node: PlanNode) -> None:
         violations = self.table(node)
         if violations:
             found = (node.id, len(violations), first_of(violations))
             self.small.append((ANSWER, (), _encode(found)))
 
-    def table(self, node: Node) -> list[Any]:
+    def table(self, node: PlanNode) -> list[Any]:
         if node.id not in self._tables:
             self._tables[node.id] = self._made(node)
         return self._tables[node.id]
 
-    def _made(self, node: Node) -> list[Any]:
+    def _made(self, node: PlanNode) -> list[Any]:
         if node in self._came:
             return []  # this bucket received none of its records
         if node.how == "facts":
@@ -153,7 +153,7 @@ class _Making:
         index = self._index(node) if records else None
         return [made for record in records for made in node.make(index, record)]
 
-    def _grouped(self, node: Node, groups: dict[Any, list[Any]]) -> list[Any]:
+    def _grouped(self, node: PlanNode, groups: dict[Any, list[Any]]) -> list[Any]:
         assert node.make is not None
         held = node.held
         others = [
@@ -165,19 +165,19 @@ class _Making:
             made.extend(node.make(records, *[other.get(key, ()) for other in others]))
         return made
 
-    def _index(self, node: Node) -> Any:
+    def _index(self, node: PlanNode) -> Any:
         held, _ = node.inputs[1]
         assert node.prepare is not None
         prepare = node.prepare
         return self._hold(("index", node.id), lambda: prepare(self._held_records(held)))
 
-    def _held_groups(self, node: Node, columns: Columns) -> dict[Any, list[Any]]:
+    def _held_groups(self, node: PlanNode, columns: Columns) -> dict[Any, list[Any]]:
         found: dict[Any, list[Any]] = self._hold(
             ("groups", node.id, columns), lambda: grouped(self._held_records(node), columns)
         )
         return found
 
-    def _held_records(self, node: Node) -> list[Any]:
+    def _held_records(self, node: PlanNode) -> list[Any]:
         def decoded() -> list[Any]:
             decode = msgspec.msgpack.Decoder(node.output).decode
             return [decode(each) for each in self._orders.held.value[node.id]]
@@ -189,8 +189,8 @@ class _Making:
         return _HELD.get(self._orders.check, what, make)
 
 
-def _read(orders: Orders, batches: Iterable[Any]) -> Bucket:
-    bucket = Bucket()
+def _read(orders: Orders, batches: Iterable[Any]) -> RecordBucket:
+    bucket = RecordBucket()
     decoders = {
         tag: (node.id, msgspec.msgpack.Decoder(node.output).decode) for tag, node in orders.arriving.items()
     }
@@ -203,7 +203,10 @@ def _read(orders: Orders, batches: Iterable[Any]) -> Bucket:
 
 
 def _read_records(
-    batch: Any, tags: list[int], decoders: Mapping[int, tuple[int, Callable[[bytes], Any]]], bucket: Bucket
+    batch: Any,
+    tags: list[int],
+    decoders: Mapping[int, tuple[int, Callable[[bytes], Any]]],
+    bucket: RecordBucket,
 ) -> None:
     others = [number for number, tag in enumerate(tags) if tag != RAW]
     if not others:
@@ -304,15 +307,15 @@ def _batch(rows: list[tuple[int, tuple[str, ...], bytes]]) -> Any:
     return pa.RecordBatch.from_arrays([tags, *keys, data], ["tag", "k0", "k1", "k2", "data"])
 
 
-def merged(answers: Iterable[bytes]) -> dict[int, Found]:
+def merged(answers: Iterable[bytes]) -> dict[int, PropertyViolations]:
     """The answers of all buckets as one for each table of violations."""
     decode = msgspec.msgpack.Decoder(tuple[int, int, Violation]).decode
-    found: dict[int, Found] = {}
+    found: dict[int, PropertyViolations] = {}
     for data in answers:
         node, count, first = decode(data)
         old = found.get(node)
         if old is None or old.first is None:
-            found[node] = Found(count, first)
+            found[node] = PropertyViolations(count, first)
         else:
-            found[node] = Found(old.count + count, first_of((old.first, first)))
+            found[node] = PropertyViolations(old.count + count, first_of((old.first, first)))
     return found

@@ -19,8 +19,8 @@ from tidings.pipeline.history_sieving import (
     OPEN,
     SAID,
     TOLD,
-    Asked,
     Findings,
+    SieveRequest,
     Suspect,
     lanes_for,
     one,
@@ -28,7 +28,7 @@ from tidings.pipeline.history_sieving import (
 )
 
 
-def streamed(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
+def streamed(asked: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
     """The body of the pass."""
     import pyarrow as pa
     import pyarrow.compute as pc
@@ -44,7 +44,7 @@ def streamed(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
     yield said(found if len(found.suspects) <= MOST else Findings(gave_up=f"more than {MOST:,} suspects"))
 
 
-def _stream_suspects(asked: Asked, rows: Any) -> Iterator[Suspect]:
+def _stream_suspects(asked: SieveRequest, rows: Any) -> Iterator[Suspect]:
     if not rows.num_rows:
         return
     coded = one(rows.column("source")).dictionary_encode()

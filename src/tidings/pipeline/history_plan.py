@@ -13,7 +13,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass, field
 from typing import Any, Final
 
-from tidings.history.facts import Notice, Operation, Publishing
+from tidings.history.facts import Notice, Operation, PublishAttempt
 from tidings.history.relations import Columns
 
 Home = Columns
@@ -22,20 +22,20 @@ NOWHERE: Final[Home] = ()  # a table that was stored, or floats: any part of it 
 
 
 @dataclass(eq=False)
-class Node:
+class PlanNode:
     """A table that can be made; `make` and `prepare` are the property's own functions."""
 
     id: int
     output: type[Any]
     how: str  # facts, each, group, probe
     make: Callable[..., Any] | None = None
-    inputs: tuple[tuple[Node, Columns], ...] = ()
+    inputs: tuple[tuple[PlanNode, Columns], ...] = ()
     apart: bool = False
     prepare: Callable[[Iterable[Any]], Any] | None = None
     stored: bool = False  # made by an earlier pass
 
     @property
-    def held(self) -> tuple[Node, ...]:
+    def held(self) -> tuple[PlanNode, ...]:
         """The inputs that are everywhere: of a probe its table, of a group apart its rights."""
         rights = tuple(node for node, _ in self.inputs[1:])
         if self.how == "probe":
@@ -43,33 +43,33 @@ class Node:
         return rights if self.how == "group" and self.apart and all(map(is_small, rights)) else ()
 
     @property
-    def moving(self) -> tuple[Node, ...]:
+    def moving(self) -> tuple[PlanNode, ...]:
         """The inputs with records that must be in the same bucket as this node's."""
         held = set(self.held)
         return tuple(node for node, _ in self.inputs if node not in held)
 
 
-def is_small(node: Node) -> bool:
+def is_small(node: PlanNode) -> bool:
     """Made of subscribers' operations alone: few beside the notifications, so kept everywhere."""
     if node.how == "facts":
         return node.output is Operation
     return all(is_small(each) for each, _ in node.inputs)
 
 
-def is_of_streams(node: Node) -> bool:
+def is_of_streams(node: PlanNode) -> bool:
     """Made of notifications or publications: what a sieve can set aside."""
     if node.how == "facts":
-        return node.output in (Notice, Publishing)
+        return node.output in (Notice, PublishAttempt)
     return any(is_of_streams(each) for each, _ in node.inputs)
 
 
-class Places:
+class PlanPlaces:
     """Stage that makes each table."""
 
     def __init__(self, homes: Iterable[Home]) -> None:
         self._homes = tuple(homes)
 
-    def home(self, node: Node) -> Home:
+    def home(self, node: PlanNode) -> Home:
         if node.stored or node.how == "facts":
             return NOWHERE
         if node.how == "group" and not node.held:
@@ -80,7 +80,7 @@ class Places:
         """The first of our homes that keeps the records of such a key together, or one of its own."""
         return next((home for home in self._homes if set(home) <= set(key)), key)
 
-    def level(self, node: Node) -> int:
+    def level(self, node: PlanNode) -> int:
         """Number of moves behind it."""
         if node.stored:
             return 0
@@ -91,25 +91,27 @@ class Places:
 
 
 @dataclass(eq=False)
-class Stage:
+class PlanStage:
     """One pass: records come into the buckets of a home, tables are made, some leave."""
 
     home: Home
     level: int
     number: int
-    answers: list[Node] = field(default_factory=list)  # violations: only their number and the first leave
-    leaving: list[tuple[int, Node, Home]] = field(default_factory=list)  # tag, what, to which home
-    kept: list[Node] = field(default_factory=list)  # stored for a later question
-    largest: list[tuple[Node, Callable[[Any], float | None]]] = field(default_factory=list)
-    arriving: dict[int, tuple[Node, Stage]] = field(default_factory=dict)  # tag -> what, and from where
+    answers: list[PlanNode] = field(default_factory=list)  # violations: only their number and the first leave
+    leaving: list[tuple[int, PlanNode, Home]] = field(default_factory=list)  # tag, what, to which home
+    kept: list[PlanNode] = field(default_factory=list)  # stored for a later question
+    largest: list[tuple[PlanNode, Callable[[Any], float | None]]] = field(default_factory=list)
+    arriving: dict[int, tuple[PlanNode, PlanStage]] = field(
+        default_factory=dict
+    )  # tag -> what, and from where
 
-    def wanted(self) -> list[Node]:
+    def wanted(self) -> list[PlanNode]:
         roots = [*self.answers, *self.kept, *(node for _, node, _ in self.leaving)]
         return roots + [node for node, _ in self.largest]
 
-    def made_here(self) -> Iterator[Node]:
+    def made_here(self) -> Iterator[PlanNode]:
         """Every table that this stage makes or reads, held ones left out."""
-        seen: set[Node] = set()
+        seen: set[PlanNode] = set()
         came = self.came()
         open_nodes = self.wanted()
         while open_nodes:
@@ -120,44 +122,44 @@ class Stage:
                 if node not in came and not node.stored:
                     open_nodes.extend(node.moving)
 
-    def came(self) -> set[Node]:
+    def came(self) -> set[PlanNode]:
         return {node for node, _ in self.arriving.values()}
 
-    def origins(self) -> list[Stage]:
+    def origins(self) -> list[PlanStage]:
         return sorted({origin for _, origin in self.arriving.values()}, key=lambda stage: stage.number)
 
     def facts(self) -> list[type[Any]]:
         here = [node for node in self.made_here() if node.how == "facts" and not node.stored]
         return sorted({node.output for node in here}, key=lambda kind: kind.__name__)
 
-    def held(self) -> list[Node]:
+    def held(self) -> list[PlanNode]:
         made = [node for node in self.made_here() if node not in self.came() and not node.stored]
         found = {each for node in made for each in node.held}
         return sorted(found, key=lambda node: node.id)
 
 
 @dataclass
-class Wanted:
+class PlanRequest:
     """Questions for one run over the history."""
 
-    answers: list[Node] = field(default_factory=list)
-    kept: list[Node] = field(default_factory=list)
-    largest: list[tuple[Node, Callable[[Any], float | None]]] = field(default_factory=list)
+    answers: list[PlanNode] = field(default_factory=list)
+    kept: list[PlanNode] = field(default_factory=list)
+    largest: list[tuple[PlanNode, Callable[[Any], float | None]]] = field(default_factory=list)
 
-    def roots(self) -> list[Node]:
+    def roots(self) -> list[PlanNode]:
         return [*self.answers, *self.kept, *(node for node, _ in self.largest)]
 
-    def without(self, these: Callable[[Node], bool]) -> Wanted:
-        return Wanted(
+    def without(self, these: Callable[[PlanNode], bool]) -> PlanRequest:
+        return PlanRequest(
             [node for node in self.answers if not these(node)],
             [node for node in self.kept if not these(node)],
             [(node, value) for node, value in self.largest if not these(node)],
         )
 
 
-def stages_for(wanted: Wanted, places: Places) -> list[Stage]:
+def stages_for(wanted: PlanRequest, places: PlanPlaces) -> list[PlanStage]:
     """The passes, earlier ones first. Answers are found in the last pass of their home."""
-    stages: dict[tuple[Home, int], Stage] = {}
+    stages: dict[tuple[Home, int], PlanStage] = {}
     roots = wanted.roots()
     for node in roots:
         _stage_of(node, places, stages)
@@ -175,12 +177,14 @@ def stages_for(wanted: Wanted, places: Places) -> list[Stage]:
     return sorted(used, key=lambda stage: stage.level)
 
 
-def _stage_of(node: Node, places: Places, stages: dict[tuple[Home, int], Stage]) -> Stage:
+def _stage_of(node: PlanNode, places: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]) -> PlanStage:
     at = places.home(node), places.level(node)
-    return stages.setdefault(at, Stage(*at, number=len(stages)))
+    return stages.setdefault(at, PlanStage(*at, number=len(stages)))
 
 
-def _need(node: Node, stage: Stage, places: Places, stages: dict[tuple[Home, int], Stage]) -> None:
+def _need(
+    node: PlanNode, stage: PlanStage, places: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]
+) -> None:
     """See to it that all that the node is made of is in this stage, or arrives there."""
     for each in node.moving if not node.stored else ():
         home = places.home(each)

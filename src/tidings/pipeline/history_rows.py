@@ -19,14 +19,14 @@ from typing import Any, Final
 
 from tidings.errors import HistoryError
 from tidings.history.facts import (
-    Arrival,
+    ArrivalFact,
     Fact,
-    Install,
-    Loss,
+    LossFact,
     Notice,
     Operation,
-    Publishing,
-    Receipt,
+    PublishAttempt,
+    ReceiptFact,
+    ViewFact,
     fact_of,
 )
 from tidings.history.parquet import arrow_schema, checked_schema, parts_of, read_footer, row_of
@@ -34,27 +34,27 @@ from tidings.history.schema import COLUMNS, OPS, OUTCOMES, VERSION
 
 KINDS: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Operation: ("sub", "usub", "crash"),
-    Publishing: ("pub",),
+    PublishAttempt: ("pub",),
     Notice: ("ntfy",),
-    Receipt: ("recv",),
-    Arrival: ("avail",),
-    Loss: ("drop", "dead"),
-    Install: ("view",),
+    ReceiptFact: ("recv",),
+    ArrivalFact: ("avail",),
+    LossFact: ("drop", "dead"),
+    ViewFact: ("view",),
 }
 # Columns of a row of each kind beside run, time, process and op: in the open, or packed.
 OPEN: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Operation: ("subscription",),
-    Publishing: ("source", "event", "sequence"),
+    PublishAttempt: ("source", "event", "sequence"),
     Notice: ("subscription", "source", "event", "sequence", "reason"),
-    Receipt: ("source", "event"),
-    Arrival: ("source", "event"),
-    Loss: ("subscription", "source", "event", "reason"),
-    Install: (),
+    ReceiptFact: ("source", "event"),
+    ArrivalFact: ("source", "event"),
+    LossFact: ("subscription", "source", "event", "reason"),
+    ViewFact: (),
 }
 PACKED: Final[Mapping[type[Fact], tuple[str, ...]]] = {
     Operation: ("filter", "dialect", "outcome", "reason", "broker"),
-    Publishing: ("attributes", "topic", "type", "lifetime", "key", "expires", "outcome"),
-    Install: ("topic", "view", "members"),
+    PublishAttempt: ("attributes", "topic", "type", "lifetime", "key", "expires", "outcome"),
+    ViewFact: ("topic", "view", "members"),
 }
 ALWAYS: Final = ("run", "time", "process", "op")
 _OF_EVENTS: Final = ("pub", "ntfy", "recv", "avail", "drop", "dead")

@@ -20,14 +20,14 @@ from typing import Any, NamedTuple
 import msgspec
 import numpy as np
 
-from tidings.history.facts import Loss, Notice, Publishing
+from tidings.history.facts import LossFact, Notice, PublishAttempt
 from tidings.history.properties import PROPERTIES
 from tidings.history.tables import EVENT
 from tidings.pipeline import history_sieving as sieving
 from tidings.pipeline.history_lanes import Claims, Lane, Lanes
 from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import History, spark_errors
-from tidings.pipeline.history_sieving import Asked, Doubt, Findings, Suspect
+from tidings.pipeline.history_sieving import Doubt, Findings, SieveRequest, Suspect
 
 MOST_SUSPECTS = 3_000
 BUCKET_ROWS = 400_000  # rows that a worker sieves at once; some 500 bytes each
@@ -43,10 +43,10 @@ class Sieved(NamedTuple):
     words: str
 
 
-def sieve(history: History, asked: Asked, bucket_rows: int = BUCKET_ROWS) -> Sieved:
+def sieve(history: History, asked: SieveRequest, bucket_rows: int = BUCKET_ROWS) -> Sieved:
     """Look through the history in two passes; `asked.held` holds the intervals."""
     spark = history.spark
-    kinds = [Publishing, Notice] + ([Loss] if history.count([Loss]) else [])
+    kinds = [PublishAttempt, Notice] + ([LossFact] if history.count([LossFact]) else [])
     cores: int = spark.sparkContext.defaultParallelism
     buckets = max(cores, -(-history.count(kinds) // bucket_rows))
     rows = history.narrow(kinds, EVENT).repartition(buckets, "place")
@@ -60,7 +60,7 @@ def sieve(history: History, asked: Asked, bucket_rows: int = BUCKET_ROWS) -> Sie
     return _together(found, sieving.lanes_for(asked), asked)
 
 
-def _together(found: list[Findings], lanes: Lanes, asked: Asked) -> Sieved:
+def _together(found: list[Findings], lanes: Lanes, asked: SieveRequest) -> Sieved:
     gave_up = sorted(each.gave_up for each in found if each.gave_up)
     if gave_up:
         return Sieved(None, {}, f"everything is judged row by row: {gave_up[0]}")
@@ -76,7 +76,7 @@ def _together(found: list[Findings], lanes: Lanes, asked: Asked) -> Sieved:
     return Sieved(spread, seen, f"{len(spread):,} streams are suspicious")
 
 
-def _debtors(doubts: list[Doubt], seen: dict[str, float], lanes: Lanes, asked: Asked) -> set[Suspect]:
+def _debtors(doubts: list[Doubt], seen: dict[str, float], lanes: Lanes, asked: SieveRequest) -> set[Suspect]:
     """Claims in doubt that are debts, were the largest delays those seen so far."""
     suspects: set[Suspect] = set()
     for run in {lanes.names[doubt[0]][0] for doubt in doubts}:

@@ -41,7 +41,7 @@ Doubt = tuple[int, str, float, float, float, float]  # interval, source, publish
 
 
 @dataclass
-class Asked:
+class SieveRequest:
     """Targets of the sieve."""
 
     check: str
@@ -68,21 +68,21 @@ class Findings(msgspec.Struct, array_like=True):
     gave_up: str = ""
 
 
-class _Kept:
+class _SieveState:
     """The lanes of the check that this process works on."""
 
     check = ""
     lanes: Lanes | None = None
 
 
-def lanes_for(asked: Asked) -> Lanes:
-    if _Kept.lanes is None or _Kept.check != asked.check:
+def lanes_for(asked: SieveRequest) -> Lanes:
+    if _SieveState.lanes is None or _SieveState.check != asked.check:
         decode = msgspec.msgpack.Decoder(Interval).decode
-        _Kept.lanes, _Kept.check = Lanes(map(decode, asked.held.value), asked.hearer), asked.check
-    return _Kept.lanes
+        _SieveState.lanes, _SieveState.check = Lanes(map(decode, asked.held.value), asked.hearer), asked.check
+    return _SieveState.lanes
 
 
-def sieved(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
+def sieved(asked: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
     """The body of the first pass."""
     import pyarrow as pa
 
@@ -90,12 +90,12 @@ def sieved(asked: Asked, batches: Iterable[Any]) -> Iterator[Any]:
     if not held:
         return
     try:
-        yield from Bucket(asked, pa.Table.from_batches(held)).judged()
+        yield from RowBucket(asked, pa.Table.from_batches(held)).judged()
     except TidingsError as error:
         yield said(Findings(gave_up=str(error)))
 
 
-class Events(NamedTuple):
+class BucketEvents(NamedTuple):
     """The publications of a bucket, an entry for each event."""
 
     place: Any  # sorted
@@ -109,10 +109,10 @@ class Events(NamedTuple):
     run: Numbers  # -1: that run has no subscription
 
 
-class Bucket:
+class RowBucket:
     """The rows of some events, all of each."""
 
-    def __init__(self, asked: Asked, table: Any) -> None:
+    def __init__(self, asked: SieveRequest, table: Any) -> None:
         import pyarrow.compute as pc
 
         self.asked = asked
@@ -146,7 +146,7 @@ class Bucket:
             found.append(event * lanes.filters + np.asarray(matches.handles, np.int64))
         return np.concatenate(found)
 
-    def _told(self) -> Told:
+    def _told(self) -> BucketNotifications:
         """The notifications without an error by themselves; the others are suspects."""
         lanes, events = self.lanes, self.events
         time = _floats(self.told.column("time"))
@@ -160,19 +160,19 @@ class Bucket:
         good[good] = _among(event[good] * lanes.filters + lanes.filter[interval[good]], self.matches)
         self._suspect(np.flatnonzero(~good))
         rows = np.flatnonzero(good)
-        told = Told(rows, event[rows], interval[rows], time[rows], _again(self.told)[rows])
+        told = BucketNotifications(rows, event[rows], interval[rows], time[rows], _again(self.told)[rows])
         self._doubled(told)
         self._delays(told)
         return told
 
-    def _doubled(self, told: Told) -> None:
+    def _doubled(self, told: BucketNotifications) -> None:
         once = np.flatnonzero(~told.again)
         key = told.event[once] * self.lanes.hearers + self.lanes.hearer[told.interval[once]]
         order = np.argsort(key, kind="stable")
         equal = np.flatnonzero(key[order][1:] == key[order][:-1])
         self._suspect(told.rows[once[order[np.union1d(equal, equal + 1)]]])
 
-    def _delays(self, told: Told) -> None:
+    def _delays(self, told: BucketNotifications) -> None:
         once = ~told.again
         begun = np.maximum(self.events.published[told.event], self.lanes.start[told.interval])[once]
         delay, run = told.time[once] - begun, self.lanes.run[told.interval[once]]
@@ -192,7 +192,7 @@ class Bucket:
                 own = process if subscription is None else subscription
                 self.found.suspects.append((run or "", process, own, source or ""))
 
-    def _unsettled(self, told: Told) -> Claims | None:
+    def _unsettled(self, told: BucketNotifications) -> Claims | None:
         """The claims on the bucket's events that no notification and no loss settles."""
         if not (self.asked.late or self.asked.gaps) or not len(self.matches):
             return None
@@ -255,7 +255,7 @@ class Bucket:
             claims.ends, claims.published, sequence,
         )  # fmt: skip
 
-    def _streamed(self, told: Told) -> Any:
+    def _streamed(self, told: BucketNotifications) -> Any:
         """Input of the second pass from the notifications."""
         import pyarrow as pa
 
@@ -269,7 +269,7 @@ class Bucket:
         )  # fmt: skip
 
 
-class Told(NamedTuple):
+class BucketNotifications(NamedTuple):
     rows: Any  # numbers of rows among the notifications
     event: Numbers
     interval: Numbers
@@ -277,7 +277,7 @@ class Told(NamedTuple):
     again: Flags  # a redelivery
 
 
-def claims_of(lanes: Lanes, events: Events, event: Numbers, interval: Numbers) -> Claims:
+def claims_of(lanes: Lanes, events: BucketEvents, event: Numbers, interval: Numbers) -> Claims:
     return Claims(
         event, interval,
         events.published[event], events.lifetime[event], events.ends[event], events.promised[event],
@@ -290,12 +290,12 @@ def in_doubt(claims: Claims, t_sub: float, t_diff: float, until: float) -> Flags
     return is_due(claims, t_sub, t_diff, until) | is_owed(claims, t_sub, t_diff, until)
 
 
-def _events(tries: Any, lanes: Lanes) -> Events:
+def _events(tries: Any, lanes: Lanes) -> BucketEvents:
     """One publication from all tries: as `publications.published`."""
     more = tries.column("more").combine_chunks() if tries.num_rows else None
     if more is None:
         none, nothing = np.zeros(0), np.zeros(0, np.int64)
-        return Events(nothing, nothing, none, none, np.zeros(0, bool), nothing, none, none, nothing)
+        return BucketEvents(nothing, nothing, none, none, np.zeros(0, bool), nothing, none, none, nothing)
     fields = {more.type[i].name: member for i, member in enumerate(more.flatten())}
     outcome = fields["outcome"].to_pylist()
     refused = np.array([each == REFUSED for each in outcome], bool)
@@ -307,7 +307,7 @@ def _events(tries: Any, lanes: Lanes) -> Events:
     _check_same(tries, np.repeat(first, np.diff(np.r_[begins, len(order)])), tries, order)
     promised = np.minimum.reduceat(np.where(fine, time, np.inf)[order], begins)
     runs = [lanes.runs.get(run or "", -1) for run in tries.column("run").to_pylist()]
-    return Events(
+    return BucketEvents(
         place[first], first, time[first], promised, refused[first],
         _integers(tries.column("sequence"), -1)[first],
         _floats(fields["lifetime"], 0.0)[first], _floats(fields["expires"], np.inf)[first],
@@ -315,7 +315,7 @@ def _events(tries: Any, lanes: Lanes) -> Events:
     )  # fmt: skip
 
 
-def _contents(tries: Any, events: Events) -> Iterator[tuple[int, list[Any]]]:
+def _contents(tries: Any, events: BucketEvents) -> Iterator[tuple[int, list[Any]]]:
     """The events as filters see them, some at a time, with the number of the first."""
     import pyarrow as pa
 
@@ -333,7 +333,7 @@ def _content(source: str | None, id: str, text: str | None, topic: str | None, t
     return event_of(source or "", id, attributes, topic, tuple(type or ()))
 
 
-def _at_events(rows: Any, tries: Any, events: Events) -> tuple[Numbers, Flags]:
+def _at_events(rows: Any, tries: Any, events: BucketEvents) -> tuple[Numbers, Flags]:
     """For each row its event's number, and whether it was ever published."""
     place = _integers(rows.column("place"))
     at = np.searchsorted(events.place, place)

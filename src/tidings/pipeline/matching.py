@@ -24,9 +24,9 @@ from typing import Any, Literal, NamedTuple
 from tidings.errors import InputError, SettingsError
 from tidings.model.event import RESERVED, Event
 from tidings.pipeline import parts
-from tidings.pipeline.attributes import KINDS, Plan, plan, simple_type
+from tidings.pipeline.attributes import KINDS, ColumnPlan, plan, simple_type
 from tidings.pipeline.compiling import Rejected, check_names
-from tidings.pipeline.executing import Job, Place, matching_with
+from tidings.pipeline.executing import Job, VersionFiles, matching_with
 from tidings.pipeline.sizing import BYTES_EACH, Decision, choose
 from tidings.pipeline.tables import FILES, About, Table, Version, spark_frame
 
@@ -168,13 +168,13 @@ def written_by_workers(
     lists, compression = options.output == "lists", parts.codec(frame.sparkSession)
 
     def written(folder: str) -> Any:
-        part = parts.Part(folder, tuple(schema.names), lists, options.unmatched, compression)
+        part = parts.OutputPart(folder, tuple(schema.names), lists, options.unmatched, compression)
         return frame.mapInArrow(parts.writing(run, part), parts.COUNTS)
 
     return written
 
 
-def job_of(planned: Plan, about: About, options: Options) -> Job:
+def job_of(planned: ColumnPlan, about: About, options: Options) -> Job:
     """Orders for the workers."""
     pairs = options.output == "pairs"
     return Job(
@@ -191,7 +191,7 @@ def job_of(planned: Plan, about: About, options: Options) -> Job:
 
 def finished(
     whole: Any,
-    planned: Plan,
+    planned: ColumnPlan,
     rejected: list[Rejected],
     decision: Decision,
     options: Options,
@@ -214,7 +214,7 @@ def finished(
     )  # fmt: skip
 
 
-def rejects_frame(whole: Any, planned: Plan, rejected: list[Rejected], options: Options) -> Any:
+def rejects_frame(whole: Any, planned: ColumnPlan, rejected: list[Rejected], options: Options) -> Any:
     """The rejects as a DataFrame: subscriptions, and the bad rows of a batch."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -227,7 +227,7 @@ def rejects_frame(whole: Any, planned: Plan, rejected: list[Rejected], options: 
     )
 
 
-def bad_rows_of(whole: Any, planned: Plan) -> Any:
+def bad_rows_of(whole: Any, planned: ColumnPlan) -> Any:
     """The rows that could not be matched: id when there is one, reason, and the kept columns as JSON."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -244,7 +244,7 @@ def bad_rows_of(whole: Any, planned: Plan) -> Any:
     )
 
 
-def answer_schema(planned: Plan, about: About, job: Job) -> Any:
+def answer_schema(planned: ColumnPlan, about: About, job: Job) -> Any:
     """The columns of the answer; the kept ones have their own names."""
     from pyspark.sql.types import LongType, StringType, StructField, StructType, _parse_datatype_string
 
@@ -265,14 +265,14 @@ def answer_schema(planned: Plan, about: About, job: Job) -> Any:
     return StructType([*(StructField(f.name, f.dataType) for f in planned.kept), *fields])
 
 
-def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[Place, str]:
+def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[VersionFiles, str]:
     """Location of the files for workers, and a line that says why there."""
     if spark.sparkContext.master.startswith("local"):
-        return Place(
+        return VersionFiles(
             str(version.folder.resolve())
         ), "mapped from the folder: all processes are on this machine"
     if shared:
-        return Place(
+        return VersionFiles(
             str(version.folder.resolve())
         ), "mapped from the folder, which all machines are said to see"
     prefix = f"tidings-{version.folder.parent.name}-{version.number}-"
@@ -281,7 +281,7 @@ def place_for(spark: Any, version: Version, *, shared: bool) -> tuple[Place, str
         if not carried.exists():
             os.link(version.folder / name, carried)
             spark.sparkContext.addFile(str(carried))
-    return Place(
+    return VersionFiles(
         "", prefix
     ), "carried to each machine by Spark, once, and mapped there: no shared folder was given"
 

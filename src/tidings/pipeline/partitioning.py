@@ -18,10 +18,10 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import msgspec
 
 from tidings.algebra.cells import GridCells
-from tidings.pipeline.attributes import Plan, plan, value_columns
-from tidings.pipeline.compiling import Reading, Rejected, compile_rows
+from tidings.pipeline.attributes import ColumnPlan, plan, value_columns
+from tidings.pipeline.compiling import Rejected, SubscriptionReader, compile_rows
 from tidings.pipeline.cutting import cell_sql, choose_cells
-from tidings.pipeline.executing import Job, Nothing, Place, answers, opened
+from tidings.pipeline.executing import Job, Nothing, VersionFiles, answers, opened
 from tidings.pipeline.sizing import Decision
 from tidings.pipeline.tables import FILES, About, write_version
 
@@ -35,11 +35,11 @@ CELL, ORDER, REASON = "cell", "order", "reason"
 ROWS = "cell int, order bigint, id {id}, subscriber string, filter string, dialect string, reason string"
 
 
-class Cut(NamedTuple):
+class PartitionedTable(NamedTuple):
     """A table in cells."""
 
     cells: GridCells
-    places: dict[int, Place]
+    places: dict[int, VersionFiles]
     about: About  # of all cells together
     rejected: list[Rejected]
 
@@ -74,10 +74,12 @@ def _some_filters(rows: Any) -> Iterator[Any]:
 
     some = collected(rows.limit(SAMPLED))
     dialects = some.column("dialect").to_pylist() if "dialect" in some.schema.names else [None] * len(some)
-    yield from Reading().filters(some.column("id").to_pylist(), some.column("filter").to_pylist(), dialects)
+    yield from SubscriptionReader().filters(
+        some.column("id").to_pylist(), some.column("filter").to_pylist(), dialects
+    )
 
 
-def sent_to_cells(planned: Plan, cells: GridCells) -> Any:
+def sent_to_cells(planned: ColumnPlan, cells: GridCells) -> Any:
     """The events with their cell in a last column, each in the partition of its cell."""
     from pyspark.sql import functions as F  # noqa: N812
 
@@ -87,7 +89,7 @@ def sent_to_cells(planned: Plan, cells: GridCells) -> Any:
     return numbered.repartitionById(cells.count, F.col(CELL))
 
 
-def matching_cells(places: dict[int, Place], job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def matching_cells(places: dict[int, VersionFiles], job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that `mapInArrow` runs on events that know their cell."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -106,7 +108,7 @@ def matching_cells(places: dict[int, Place], job: Job) -> Callable[[Iterator[Any
 # -- building
 
 
-def cut_table(rows: Any, cells: GridCells, folder: Path, *, shared: bool) -> Cut:
+def cut_table(rows: Any, cells: GridCells, folder: Path, *, shared: bool) -> PartitionedTable:
     """Compile the table of each cell into `folder`."""
     folder.mkdir(parents=True, exist_ok=True)
     assigned = _assigned(rows, cells).persist()
@@ -123,7 +125,7 @@ def cut_table(rows: Any, cells: GridCells, folder: Path, *, shared: bool) -> Cut
     places = {}
     for number in abouts:
         places[number] = _place(rows.sparkSession, folder / f"cell-{number:05d}", number, shared=shared)
-    return Cut(cells, places, _together(abouts, rows, len(rejected)), rejected)
+    return PartitionedTable(cells, places, _together(abouts, rows, len(rejected)), rejected)
 
 
 def _assigned(rows: Any, cells: GridCells) -> Any:
@@ -170,7 +172,7 @@ def _cells_of(cells: GridCells, id: Any, text: Any, dialect: Any, again: bool) -
     """The cells of a subscription, or why it cannot be one."""
     if again:
         return "its id was in the table before"
-    reading = Reading()
+    reading = SubscriptionReader()
     found = list(reading.filters([id], [text], [dialect]))
     return cells.assign(found[0]) if found else reading.rejected[0].reason
 
@@ -220,14 +222,14 @@ def _built_by_driver(good: Any, count: int, folder: Path) -> dict[int, About]:
     return abouts
 
 
-def _place(spark: Any, folder: Path, number: int, *, shared: bool) -> Place:
+def _place(spark: Any, folder: Path, number: int, *, shared: bool) -> VersionFiles:
     if shared:
-        return Place(str(folder.resolve()))
+        return VersionFiles(str(folder.resolve()))
     prefix = f"tidings-{folder.parent.parent.name}-cell-{number}-"
     for name in FILES:
         os.link(folder / name, folder / f"{prefix}{name}")
         spark.sparkContext.addFile(str(folder / f"{prefix}{name}"))
-    return Place("", prefix)
+    return VersionFiles("", prefix)
 
 
 def _together(abouts: dict[int, About], rows: Any, rejected: int) -> About:

@@ -23,7 +23,7 @@ PLAIN = frozenset(("boolean", "tinyint", "smallint", "int", "bigint", "float", "
                    "date", "timestamp", "timestamp_ntz"))  # fmt: skip
 
 
-class Part(NamedTuple):
+class OutputPart(NamedTuple):
     """Options for writing the answers of a job to a file."""
 
     folder: str
@@ -34,14 +34,14 @@ class Part(NamedTuple):
 
 
 def writing(
-    run: Callable[[Iterator[Any]], Iterator[Any]], part: Part
+    run: Callable[[Iterator[Any]], Iterator[Any]], part: OutputPart
 ) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that `mapInArrow` runs: `run`, and its answers into a file."""
 
     def write(batches: Iterator[Any]) -> Iterator[Any]:
         import pyarrow as pa
 
-        file = _File(part)
+        file = _PartFile(part)
         try:
             for batch in run(batches):
                 file.add(batch)
@@ -55,10 +55,10 @@ def writing(
     return write
 
 
-class _File:
+class _PartFile:
     """One file, and what is in it."""
 
-    def __init__(self, part: Part) -> None:
+    def __init__(self, part: OutputPart) -> None:
         self._part = part
         self._waiting: list[Any] = []
         self._waiting_rows = 0

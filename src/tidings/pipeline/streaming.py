@@ -46,7 +46,7 @@ class Batch(NamedTuple):
     seconds: float
 
 
-class Subscriptions:
+class StreamSubscriptions:
     """The table that a stream is matched with, as it stands at each batch.
 
     Compiled tables are kept in the folder, or beside the checkpoint, so that versions go on
@@ -134,7 +134,7 @@ def match_stream(
     if once and every is not None:
         raise SettingsError("a query runs once or every so often, not both")
     spark = spark_frame(events, "events").sparkSession
-    held = Subscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
+    held = StreamSubscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
     held.current()  # report errors of the subscriptions before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
     options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)
@@ -153,7 +153,9 @@ def match_stream(
     return writer.start()
 
 
-def _publish(frame: Any, number: int, held: Subscriptions, sink: ParquetSink, options: Options) -> Batch:
+def _publish(
+    frame: Any, number: int, held: StreamSubscriptions, sink: ParquetSink, options: Options
+) -> Batch:
     began = time.monotonic()
     version = held.current()
     if sink.is_published(number):

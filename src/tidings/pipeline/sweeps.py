@@ -50,7 +50,7 @@ class Done(NamedTuple):
     again: bool = False  # it was finished before: not run now
 
 
-class Answer(NamedTuple):
+class PointResult(NamedTuple):
     """A worker's result for one point."""
 
     place: int
@@ -59,7 +59,7 @@ class Answer(NamedTuple):
     seconds: float
 
 
-Launch = Callable[[str, list[Task]], list[Answer]]  # runs a pack somewhere and waits for it
+Launch = Callable[[str, list[Task]], list[PointResult]]  # runs a pack somewhere and waits for it
 
 
 def sweep(
@@ -78,7 +78,7 @@ def sweep(
     """
     name = _name(function)
     texts = [json.dumps(list(point)) for point in points]
-    store = _Store(folder, name)
+    store = _PointStore(folder, name)
     found = {place: done for place, text in enumerate(texts) if (done := store.done(text)) is not None}
     tell = progress or (lambda count: None)
     tell(len(found))
@@ -117,22 +117,22 @@ def _name(function: Callable[..., Any]) -> str:
 # The workers' side
 
 
-def run_pack(name: str, pack: list[Task]) -> list[Answer]:
+def run_pack(name: str, pack: list[Task]) -> list[PointResult]:
     """Run the points of a pack, here; what goes wrong with one is its answer."""
     module, _, function = name.partition(":")
     run = getattr(import_module(module), function)
     return [_run_one(run, place, text) for place, text in pack]
 
 
-def _run_one(run: Callable[..., Any], place: int, text: str) -> Answer:
+def _run_one(run: Callable[..., Any], place: int, text: str) -> PointResult:
     began = time.monotonic()
     try:
         result = json.dumps(run(*json.loads(text)))
     except Exception as error:  # any error belongs to this point
         where = traceback.extract_tb(error.__traceback__)[-1]
         problem = f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno} of {Path(where.filename).name})"
-        return Answer(place, None, problem, time.monotonic() - began)
-    return Answer(place, result, None, time.monotonic() - began)
+        return PointResult(place, None, problem, time.monotonic() - began)
+    return PointResult(place, result, None, time.monotonic() - began)
 
 
 def simulate_point(experiment: str, seed: int) -> dict[str, Any]:
@@ -156,12 +156,12 @@ def simulate_point(experiment: str, seed: int) -> dict[str, Any]:
 # The driver's side
 
 
-def _answers(launch: Launch, name: str, left: list[Task], slots: int) -> Iterator[Answer]:
+def _answers(launch: Launch, name: str, left: list[Task], slots: int) -> Iterator[PointResult]:
     """Every slot has a pack under way until no point is left."""
     waiting = list(reversed(left))
     spent, finished = 0.0, 0
     with ThreadPoolExecutor(slots, thread_name_prefix="sweep") as threads:
-        running: set[Future[list[Answer]]] = set()
+        running: set[Future[list[PointResult]]] = set()
         try:
             while waiting or running:
                 while waiting and len(running) < slots:
@@ -188,9 +188,9 @@ def _launcher(spark: Any, processes: int | None) -> Iterator[tuple[Launch, int]]
     if spark is not None:
         context = spark.sparkContext
 
-        def on_spark(name: str, pack: list[Task]) -> list[Answer]:
+        def on_spark(name: str, pack: list[Task]) -> list[PointResult]:
             collected = context.parallelize([pack], 1).flatMap(lambda tasks: run_pack(name, tasks)).collect()
-            return [Answer(*each) for each in collected]
+            return [PointResult(*each) for each in collected]
 
         yield on_spark, context.defaultParallelism
         return
@@ -202,7 +202,7 @@ def _launcher(spark: Any, processes: int | None) -> Iterator[tuple[Launch, int]]
         yield (lambda name, pack: pool.submit(run_pack, name, pack).result()), slots
 
 
-class _Store:
+class _PointStore:
     """The finished points of one function, as Parquet files in a folder."""
 
     def __init__(self, folder: Path | None, name: str) -> None:
@@ -219,7 +219,7 @@ class _Store:
             return None
         return Done(tuple(json.loads(text)), json.loads(row["result"]), None, row["seconds"], True)
 
-    def add(self, text: str, answer: Answer) -> None:
+    def add(self, text: str, answer: PointResult) -> None:
         row = (self._key(text), self._name, text, answer.result, answer.error, answer.seconds)
         self._rows.append(row)
         if time.monotonic() - self._flushed > FLUSH_SECONDS:
@@ -235,7 +235,7 @@ class _Store:
         return blake2b(f"{program()}\n{self._name}\n{text}".encode(), digest_size=16).hexdigest()
 
 
-def _done(text: str, answer: Answer) -> Done:
+def _done(text: str, answer: PointResult) -> Done:
     result = None if answer.result is None else json.loads(answer.result)
     return Done(tuple(json.loads(text)), result, answer.error, answer.seconds)
 

@@ -5,7 +5,7 @@ Rules
   event is bounded when it is published (`ResourceLimits.event_bytes`), so every message fits a frame.
 - A message that carries a sequence names the field (`Message.cut_field`); the node cuts it when it is sent
   (`Divider`). `Message.in_parts` says how the parts follow one another.
-- An answer to a request is one bounded page that says how far it goes (`Page`). A short page is never the end: the
+- An answer to a request is one bounded page that says how far it goes (`PageBuilder`). A short page is never the end: the
   end is said, and `read_upto` derives it from a read of the disk.
 """
 
@@ -60,7 +60,7 @@ def cut(items: Sequence[T], limits: ResourceLimits, sizes: Sequence[int] | None 
     return slices
 
 
-class Page(Generic[T]):
+class PageBuilder(Generic[T]):
     """A page that is being filled: bounded by a count and by `batch_bytes`; it always takes one item."""
 
     __slots__ = ("_bytes", "_left", "is_full", "items", "size")

@@ -27,12 +27,17 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.client_publishing import PublishingClient
-from tidings.protocol.heard import Heard
+from tidings.protocol.heard import ClientDedupWindow
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.lines import EMPTY, own
-from tidings.protocol.listening import Link, Listening, Phase, Taken
+from tidings.protocol.listening import (
+    BrokerLinkState,
+    ClientSubscription,
+    SubscriptionPhase,
+    UncommittedDelivery,
+)
 from tidings.protocol.publishing import stage_refusal
-from tidings.protocol.tokens import Tokens
+from tidings.protocol.tokens import ResumeTokens
 
 OVER = ("closed", "the subscription has ended")
 
@@ -46,12 +51,12 @@ class Client(PublishingClient):
     ) -> None:  # fmt: skip
         super().__init__(name, broker, rng=rng, incarnation=incarnation, recording=recording, limits=limits)
         self._rng = rng
-        self._listenings: dict[int, Listening] = {}  # by ref
-        self._leaving: dict[int, Listening] = {}  # by ref: those that wait for the answer to it ...
-        self._held_back: dict[int, Listening] = {}  # ... and those that wait for one of their name
-        self._last_ref, self._tokens = 0, Tokens(limits.remembered_copies)
+        self._listenings: dict[int, ClientSubscription] = {}  # by ref
+        self._leaving: dict[int, ClientSubscription] = {}  # by ref: those that wait for the answer to it ...
+        self._held_back: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
+        self._last_ref, self._tokens = 0, ResumeTokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
-        self._known_again = Heard(most, limits.remembered_copies)
+        self._known_again = ClientDedupWindow(most, limits.remembered_copies)
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._asked: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._on_input: dict[type, Callable[[Any, float], None]] = {
@@ -115,7 +120,7 @@ class Client(PublishingClient):
         """Handle messages that came together; deliveries to one subscription that follow one another are a batch."""
         handlers = self._on_message
         batch: list[msg.Deliver] = []
-        for message in messages if self._link is not Link.DOWN else ():
+        for message in messages if self._link is not BrokerLinkState.DOWN else ():
             kind = type(message)
             if kind is msg.Deliver or kind is msg.DeliverAll:
                 if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
@@ -135,12 +140,12 @@ class Client(PublishingClient):
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
         self.broker = input.peer
-        self._link = Link.GREETING
+        self._link = BrokerLinkState.GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
-        self._link = Link.UP
+        self._link = BrokerLinkState.UP
         if (came := self._places.arrive(message.log)) is not None:
             self._send(came)
         self._log = message.log
@@ -148,9 +153,9 @@ class Client(PublishingClient):
         self._line = deque(each for each in self._line if not self._is_too_large(each))
         for advertise in self._advertising.again():
             self._send(advertise)
-        self._out.extend(fx.Answer(call) for call in self._advertising.waiting())
+        self._out.extend(fx.CallResult(call) for call in self._advertising.waiting())
         for listening in self._listenings.values():
-            if listening.phase is not Phase.ENDED:
+            if listening.phase is not SubscriptionPhase.ENDED:
                 self._open(listening)
         for publishing in list(self._in_flight.values()):
             if self._is_too_large(publishing):
@@ -164,22 +169,22 @@ class Client(PublishingClient):
         self._send_line()
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
-        self._link = Link.DOWN
+        self._link = BrokerLinkState.DOWN
         for publishing in self._in_flight.values():
             self._record_publish(publishing, UNKNOWN)
         for listening in list(self._listenings.values()):
             listening.forget_link()
             self._interrupt(listening, now)
-            if listening.phase is Phase.LEAVING and not listening.must_end:
+            if listening.phase is SubscriptionPhase.LEAVING and not listening.must_end:
                 self._over(listening, now)
 
-    def _interrupt(self, listening: Listening, now: float) -> None:
+    def _interrupt(self, listening: ClientSubscription, now: float) -> None:
         """With its link a transient subscription ends at the broker; it begins again on the next one."""
-        if listening.phase is Phase.OPEN and not listening.options.durable:
+        if listening.phase is SubscriptionPhase.OPEN and not listening.options.durable:
             self._record_leave(listening, now)
 
     def _send(self, message: msg.Message) -> None:
-        if self._link is Link.UP:
+        if self._link is BrokerLinkState.UP:
             self._out.append(fx.Send(self.broker, message))
 
     # -- advertising and questions --------------------------------------------------------
@@ -188,14 +193,14 @@ class Client(PublishingClient):
         self._send(self._advertising.advertise(input))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        if (message := self._advertising.unadvertise(input, is_up=self._link is Link.UP)) is None:
-            self._out.append(fx.Answer(input.call))
+        if (message := self._advertising.unadvertise(input, is_up=self._link is BrokerLinkState.UP)) is None:
+            self._out.append(fx.CallResult(input.call))
         else:
             self._send(message)
 
     def _advertised(self, message: msg.Advertised, now: float) -> None:
         if self._advertising.is_answered(message.call):
-            self._out.append(fx.Answer(message.call))
+            self._out.append(fx.CallResult(message.call))
 
     def _ask(self, input: ins.ClientAsk, now: float) -> None:
         if (failed := stage_refusal(input, self._event_bytes)) is not None:
@@ -206,14 +211,14 @@ class Client(PublishingClient):
 
     def _answered(self, message: msg.LogRead | msg.Staged | msg.Committed | msg.LogHeld, now: float) -> None:
         if self._asked.pop(message.call, None) is not None:
-            self._out.append(fx.Answer(message.call, message))
+            self._out.append(fx.CallResult(message.call, message))
 
     # -- subscribing ---------------------------------------------------------------------
 
     def _subscribe(self, input: ins.ClientSubscribe, now: float) -> None:
         self._last_ref += 1
         name = input.name or input.options.group or f"~{self._rng.getrandbits(64):016x}"
-        listening = Listening(
+        listening = ClientSubscription(
             self._last_ref,
             input.call,
             SubscriptionId(self.name, name),
@@ -229,9 +234,9 @@ class Client(PublishingClient):
         self._listenings[listening.ref] = listening
         self._open(listening)
 
-    def _open(self, listening: Listening) -> None:
+    def _open(self, listening: ClientSubscription) -> None:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
-        if self._link is not Link.UP:
+        if self._link is not BrokerLinkState.UP:
             return
         listening.waits = self._is_being_left(listening)
         if listening.waits:
@@ -242,17 +247,19 @@ class Client(PublishingClient):
         if listening.home not in ("", self._log):
             self._send(msg.Home(listening.ref, listening.home))
         self._send(listening.asked(call))
-        if listening.phase is Phase.LEAVING:
+        if listening.phase is SubscriptionPhase.LEAVING:
             self._send(msg.Unsubscribe(call, listening.ref, end=True))
 
-    def _is_being_left(self, listening: Listening) -> bool:
+    def _is_being_left(self, listening: ClientSubscription) -> bool:
         """Does an earlier one of its name wait for the answer to its leaving?"""
         return any(
-            other.phase is Phase.LEAVING and other.ref < listening.ref and other.is_namesake(listening)
+            other.phase is SubscriptionPhase.LEAVING
+            and other.ref < listening.ref
+            and other.is_namesake(listening)
             for other in self._leaving.values()
         )
 
-    def _open_waiting(self, left: Listening) -> None:
+    def _open_waiting(self, left: ClientSubscription) -> None:
         """The name is free: send the next subscribe that waits for it."""
         for listening in list(self._held_back.values()):
             if listening.waits and listening.is_namesake(left):
@@ -271,11 +278,13 @@ class Client(PublishingClient):
             self._record_subscribe(listening, now, OK)
         if listening.call is not None:
             call, listening.call = listening.call, None
-            self._out.append(fx.Answer(call, fx.Opened(listening.ref, listening.id, message.resumed)))
-        if listening.phase is Phase.OPEN:
+            self._out.append(
+                fx.CallResult(call, fx.SubscriptionOpened(listening.ref, listening.id, message.resumed))
+            )
+        if listening.phase is SubscriptionPhase.OPEN:
             self._hand_over(listening, now)
 
-    def _record_subscribe(self, listening: Listening, now: float, outcome: Outcome) -> None:
+    def _record_subscribe(self, listening: ClientSubscription, now: float, outcome: Outcome) -> None:
         if self._recording:
             row = sub_row(now, self.name, listening.id, listening.filter, outcome=outcome, broker=self.broker)
             self._out.append(fx.Record(row))
@@ -284,13 +293,17 @@ class Client(PublishingClient):
 
     def _take(self, input: ins.ClientTake, now: float) -> None:
         listening = self._listenings.get(input.ref)
-        if listening is None or listening.phase is Phase.LEAVING or listening.phase is Phase.ENDED:
+        if (
+            listening is None
+            or listening.phase is SubscriptionPhase.LEAVING
+            or listening.phase is SubscriptionPhase.ENDED
+        ):
             ending = listening.ending if listening is not None and listening.ending else OVER
-            self._out.append(fx.Failed(input.call, *ending))
+            self._out.append(fx.CallFailed(input.call, *ending))
             return
         if input.commits and listening.taken:
             tags = listening.commit(None)
-            if self._link is Link.UP:
+            if self._link is BrokerLinkState.UP:
                 self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
         listening.waiting += ((input.call, input.most),)
         listening.wanted += input.most
@@ -302,7 +315,7 @@ class Client(PublishingClient):
     def _deliver(self, batch: list[msg.Deliver], now: float) -> None:
         """Deliveries to one subscription, in order."""
         listening = self._listenings.get(batch[0].ref)
-        if listening is None or (listening.phase is not Phase.OPEN and not listening.hears):
+        if listening is None or (listening.phase is not SubscriptionPhase.OPEN and not listening.hears):
             return
         may_be_known = self._known_again.knows_unlogged
         for deliver in batch:
@@ -316,7 +329,9 @@ class Client(PublishingClient):
         elif listening.granted or listening.window or listening.waiting:
             self._grant(listening)
 
-    def _unknown(self, listening: Listening, batch: list[msg.Deliver], now: float) -> list[msg.Deliver]:
+    def _unknown(
+        self, listening: ClientSubscription, batch: list[msg.Deliver], now: float
+    ) -> list[msg.Deliver]:
         """The last deliveries of the batch that were not delivered before. Those before a copy of one of themselves are
         passed on first: then the copy is known."""
         new: dict[tuple[str, str], msg.Deliver] = {}
@@ -329,9 +344,9 @@ class Client(PublishingClient):
                 new[identity] = deliver
         return list(new.values())
 
-    def _pass_on(self, listening: Listening, batch: list[msg.Deliver], now: float) -> None:
+    def _pass_on(self, listening: ClientSubscription, batch: list[msg.Deliver], now: float) -> None:
         """Hand deliveries over that can go straight to the application; the others wait."""
-        hears = listening.phase is not Phase.OPENING and not listening.is_fenced
+        hears = listening.phase is not SubscriptionPhase.OPENING and not listening.is_fenced
         if hears and not listening.buffer and not listening.skipped:
             if listening.auto and batch:
                 self._notify(listening, batch, None, now)
@@ -343,7 +358,7 @@ class Client(PublishingClient):
         for deliver in batch:
             listening.queue_up(deliver)
 
-    def _is_known(self, listening: Listening, deliver: msg.Deliver) -> bool:
+    def _is_known(self, listening: ClientSubscription, deliver: msg.Deliver) -> bool:
         """Was this delivered before? Then it is acknowledged again, or stays in the application's hands."""
         if listening.was_committed(deliver):
             self._send(msg.Ack(deliver.ref, (deliver.tag,)))
@@ -353,9 +368,9 @@ class Client(PublishingClient):
             return listening.held_again(deliver)
         return True
 
-    def _hand_over(self, listening: Listening, now: float) -> None:
+    def _hand_over(self, listening: ClientSubscription, now: float) -> None:
         """Hand received events to waiting takes, and grant more credit."""
-        if listening.phase is not Phase.OPENING and not listening.is_fenced:
+        if listening.phase is not SubscriptionPhase.OPENING and not listening.is_fenced:
             buffer = listening.buffer
             while buffer and (listening.waiting or listening.auto):
                 batch: list[msg.Deliver] = []
@@ -372,7 +387,7 @@ class Client(PublishingClient):
                 listening.buffer = EMPTY
         self._grant(listening)
 
-    def _grant(self, listening: Listening) -> None:
+    def _grant(self, listening: ClientSubscription) -> None:
         """Grant the broker credit for what the application waits for (or, below 0, take credit back): for each take that
         waits, and with a window by half windows."""
         granted, window = listening.granted, listening.window
@@ -381,14 +396,14 @@ class Client(PublishingClient):
         amount = listening.wanted - granted
         if window:
             amount += max(window - len(listening.buffer), 0)
-        if amount and listening.phase is not Phase.LEAVING:
+        if amount and listening.phase is not SubscriptionPhase.LEAVING:
             listening.granted += amount
-            if self._link is Link.UP:
+            if self._link is BrokerLinkState.UP:
                 self._out.append(fx.Send(self.broker, msg.Credit(listening.ref, amount)))
 
     def _set_window(self, input: ins.ClientWindow, now: float) -> None:
         listening = self._listenings.get(input.ref)
-        if listening is not None and listening.phase is Phase.OPEN:
+        if listening is not None and listening.phase is SubscriptionPhase.OPEN:
             listening.window = input.window
             self._hand_over(listening, now)
 
@@ -397,22 +412,22 @@ class Client(PublishingClient):
         if listening is not None:
             listening.skipped, listening.policy = input.upto, input.policy
 
-    def _pass_over(self, listening: Listening, deliver: msg.Deliver) -> None:
+    def _pass_over(self, listening: ClientSubscription, deliver: msg.Deliver) -> None:
         if deliver.position is not None:
             listening.advance(deliver.position)
         self._send(msg.Ack(listening.ref, (deliver.tag,)))
 
     def _notify(
-        self, listening: Listening, batch: Sequence[msg.Deliver], call: int | None, now: float
+        self, listening: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         """Hand deliveries to the application: as the answer of a take, or pushed."""
         id, is_noted = listening.id, self._known_again.notes_unlogged
-        taken: list[Taken] = []
+        taken: list[UncommittedDelivery] = []
         notifications: list[Notification] = []
         for deliver in batch:
             position = deliver.position
             is_noted = is_noted or position is not None
-            taken.append(Taken(deliver, call, deliver.tag))
+            taken.append(UncommittedDelivery(deliver, call, deliver.tag))
             notifications.append(Notification(id, deliver.event, position, deliver.attempt))
         if is_noted:
             self._known_again.note(listening, batch)
@@ -440,12 +455,12 @@ class Client(PublishingClient):
         listening = self._listenings.get(input.ref)
         if listening is None:
             return
-        if not listening.stop_waiting(input.call) and listening.phase is Phase.OPEN:
+        if not listening.stop_waiting(input.call) and listening.phase is SubscriptionPhase.OPEN:
             self._put_back(listening, input.call)
-        if listening.phase is Phase.OPEN:
+        if listening.phase is SubscriptionPhase.OPEN:
             self._hand_over(listening, now)
 
-    def _put_back(self, listening: Listening, call: int) -> None:
+    def _put_back(self, listening: ClientSubscription, call: int) -> None:
         """The application was cancelled before it saw what was handed over."""
         batch = listening.untake(call)
         if batch and listening.options.group is None:
@@ -470,7 +485,7 @@ class Client(PublishingClient):
         if listening is not None:
             self._commit(listening, input.tag)
 
-    def _commit(self, listening: Listening, tag: int | None) -> None:
+    def _commit(self, listening: ClientSubscription, tag: int | None) -> None:
         tags = listening.commit(tag) if listening.taken else ()
         if tags:
             self._send(msg.Ack(listening.ref, tags))
@@ -480,7 +495,7 @@ class Client(PublishingClient):
         tags = () if listening is None else listening.give_back(input.tags)
         if tags:
             self._send(msg.Nack(input.ref, tags))
-        if tags and listening is not None and listening.window and self._link is Link.UP:
+        if tags and listening is not None and listening.window and self._link is BrokerLinkState.UP:
             # Events sent ahead follow the returned ones in order, so they wait until those are redelivered.
             listening.granted += len(tags)
             listening.fence, listening.is_fenced = listening.fence + 1, True
@@ -495,18 +510,18 @@ class Client(PublishingClient):
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:
         listening = self._listenings.get(input.ref)
-        if listening is None or listening.phase is Phase.ENDED:
+        if listening is None or listening.phase is SubscriptionPhase.ENDED:
             self._listenings.pop(input.ref, None)
-            self._out.append(fx.Answer(input.call))
+            self._out.append(fx.CallResult(input.call))
             return
         if input.commit:
             self._commit(listening, None)
         listening.leaving_calls += (input.call,)
         self._stop(listening, input.call, end=input.end, now=now)
 
-    def _stop(self, listening: Listening, call: int, *, end: bool, now: float) -> None:
+    def _stop(self, listening: ClientSubscription, call: int, *, end: bool, now: float) -> None:
         """Ask the broker to stop, once; no further event is handed over."""
-        if listening.phase is Phase.LEAVING:
+        if listening.phase is SubscriptionPhase.LEAVING:
             return
         listening.step("leave")
         self._leaving[listening.ref] = listening
@@ -515,7 +530,7 @@ class Client(PublishingClient):
         if listening.waits:  # the broker never heard of it
             if not listening.must_end:
                 self._over(listening, now)
-        elif self._link is Link.UP:
+        elif self._link is BrokerLinkState.UP:
             ends = end or not listening.options.durable
             self._send(msg.Unsubscribe(call, listening.ref, ends, takes_rest=listening.auto))
         elif not listening.must_end:
@@ -523,10 +538,10 @@ class Client(PublishingClient):
 
     def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
         listening = self._listenings.get(message.ref)
-        if listening is not None and listening.phase is Phase.LEAVING:
+        if listening is not None and listening.phase is SubscriptionPhase.LEAVING:
             self._over(listening, now)
 
-    def _over(self, listening: Listening, now: float) -> None:
+    def _over(self, listening: ClientSubscription, now: float) -> None:
         """The subscription has ended, or is detached, as the application wanted."""
         listening.step("Unsubscribed")
         self._tokens.leave(listening)
@@ -537,12 +552,12 @@ class Client(PublishingClient):
         self._leaving.pop(listening.ref, None)
         self._held_back.pop(listening.ref, None)
         for call in listening.leaving_calls:
-            self._out.append(fx.Answer(call))
+            self._out.append(fx.CallResult(call))
         self._open_waiting(listening)
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         listening = self._listenings.get(message.ref)
-        if listening is not None and listening.phase is Phase.LEAVING:
+        if listening is not None and listening.phase is SubscriptionPhase.LEAVING:
             self._over(listening, now)
         elif listening is not None and listening.call is not None:  # the answer to its opening
             self._refused(msg.Refused(listening.call, message.code, message.reason), now)
@@ -551,7 +566,7 @@ class Client(PublishingClient):
 
     def _refused(self, message: msg.Refused, now: float) -> None:
         if self._asked.pop(message.call, None) is not None or self._advertising.is_refused(message.call):
-            self._out.append(fx.Failed(message.call, message.code, message.reason))
+            self._out.append(fx.CallFailed(message.call, message.code, message.reason))
             return
         publishing = self._in_flight.pop(message.call, None)
         if publishing is not None:
@@ -562,29 +577,29 @@ class Client(PublishingClient):
             return
         for listening in list(self._listenings.values()):
             leaving = (*listening.leaving_calls, -listening.ref)
-            if listening.phase is Phase.LEAVING and message.call in leaving:
+            if listening.phase is SubscriptionPhase.LEAVING and message.call in leaving:
                 self._over(listening, now)
             elif listening.call == message.call:
                 self._record_subscribe(listening, now, UNKNOWN if message.code == OVER[0] else REFUSED)
                 del self._listenings[listening.ref]
-                self._out.append(fx.Failed(message.call, message.code, message.reason))
+                self._out.append(fx.CallFailed(message.call, message.code, message.reason))
             elif message.call == -listening.ref and listening.step("Refused"):
                 self._broken(listening, message.code, message.reason, now)
 
-    def _broken(self, listening: Listening, code: str, reason: str, now: float) -> None:
+    def _broken(self, listening: ClientSubscription, code: str, reason: str, now: float) -> None:
         """The broker ended the subscription; waiting takes fail with its reason."""
         listening.ending = (code, reason)
         listening.buffer = EMPTY
         self._tokens.leave(listening)  # the next one of this name goes on from here
         self._record_leave(listening, now)
         self._fail_waiting(listening, listening.ending)
-        self._out.append(fx.Ended(listening.ref, code, reason))
+        self._out.append(fx.SubscriptionEnded(listening.ref, code, reason))
 
-    def _fail_waiting(self, listening: Listening, ending: tuple[str, str]) -> None:
+    def _fail_waiting(self, listening: ClientSubscription, ending: tuple[str, str]) -> None:
         while listening.waiting:
-            self._out.append(fx.Failed(listening.next_waiting(), *ending))
+            self._out.append(fx.CallFailed(listening.next_waiting(), *ending))
 
-    def _record_leave(self, listening: Listening, now: float) -> None:
+    def _record_leave(self, listening: ClientSubscription, now: float) -> None:
         was_on, listening.is_on = listening.is_on, False
         if self._recording and was_on:
             detach = listening.options.durable and not listening.must_end and listening.ending is None

@@ -31,7 +31,7 @@ from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 WIDEST = (1 << 63) - 1  # of a number that identifies a call, an event or a position
 
 
-class Bound(ABC):
+class FieldBound(ABC):
     """Bound of one field. `limit` names the field of `ClientLimits` that it takes its value from."""
 
     def __init__(self, limit: str = "", *, low: float = 0) -> None:
@@ -50,7 +50,7 @@ class Bound(ABC):
         return RefusedError(f"{what}; at most {self.most(limits)}{named}", hint="ask for less")
 
 
-class Number(Bound):
+class NumberBound(FieldBound):
     """A whole number or seconds, between `low` and the limit; None is allowed where the field allows it."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -60,14 +60,14 @@ class Number(Bound):
             raise self._refuse(f"is {value}", limits)
 
 
-class Either(Number):
+class EitherBound(NumberBound):
     """A number that may be negative, within the limit both ways."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
         super().check(abs(value), limits)
 
 
-class Endless(Bound):
+class EndlessBound(FieldBound):
     """Seconds of a lifetime, up to forever: any number but a negative one. It allocates no memory; the bytes that it
     keeps are in a quota."""
 
@@ -76,7 +76,7 @@ class Endless(Bound):
             raise RefusedError(f"is {value}", hint="give seconds, 0, or infinity")
 
 
-class Text(Bound):
+class TextBound(FieldBound):
     """Characters of a text."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -84,7 +84,7 @@ class Text(Bound):
             raise self._refuse(f"has {len(value)} characters", limits)
 
 
-class Utf8(Text):
+class Utf8Bound(TextBound):
     """Bytes of a text in UTF-8, where another protocol counts so."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -93,7 +93,7 @@ class Utf8(Text):
             raise self._refuse(f"has {size} bytes", limits)
 
 
-class Plain(Text):
+class PlainBound(TextBound):
     """Characters of a text that other protocols write into a header: no control characters."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -102,7 +102,7 @@ class Plain(Text):
             raise RefusedError("holds a control character", hint="leave it out")
 
 
-class Encoded(Bound):
+class EncodedBound(FieldBound):
     """Bytes of a value as JSON: a list or a table of any values."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -110,17 +110,17 @@ class Encoded(Bound):
             raise self._refuse(f"has {size} bytes as JSON", limits)
 
 
-class Many(Bound):
+class SequenceBound(FieldBound):
     """Items of a list, each with a bound of its own."""
 
-    def __init__(self, limit: str, item: Bound) -> None:
+    def __init__(self, limit: str, item: FieldBound) -> None:
         super().__init__(limit)
         self.item = item
 
     def check(self, value: Any, limits: ClientLimits) -> None:
         if len(value) > self.most(limits):
             raise self._refuse(f"has {len(value)} entries", limits)
-        if type(self.item) is Number:  # thousands of tags: look at the extremes alone
+        if type(self.item) is NumberBound:  # thousands of tags: look at the extremes alone
             for one in (min(value), max(value)) if value else ():
                 self.item.check(one, limits)
             return
@@ -128,10 +128,10 @@ class Many(Bound):
             self.item.check(one, limits)
 
 
-class Table(Bound):
+class TableBound(FieldBound):
     """Entries of a table, keys and values with bounds of their own."""
 
-    def __init__(self, limit: str, key: Bound, value: Bound) -> None:
+    def __init__(self, limit: str, key: FieldBound, value: FieldBound) -> None:
         super().__init__(limit)
         self.key, self.value = key, value
 
@@ -143,7 +143,7 @@ class Table(Bound):
             self.value.check(one, limits)
 
 
-class Inside(Bound):
+class StructBound(FieldBound):
     """A structure whose fields have entries of their own."""
 
     def __init__(self, kind: type[msgspec.Struct]) -> None:
@@ -155,7 +155,7 @@ class Inside(Bound):
             _check_fields(value, limits)
 
 
-class Values(Bound):
+class ValuesBound(FieldBound):
     """A table of any values, nested: their number in all, and the characters of each text."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
@@ -178,7 +178,7 @@ class Values(Bound):
             waiting += inner
 
 
-class Checked(Bound):
+class CheckedBound(FieldBound):
     """A field that the rules of events or of filters bound when they are checked (`by` says where)."""
 
     def __init__(self, by: str) -> None:
@@ -189,55 +189,55 @@ class Checked(Bound):
         """No check of its own."""
 
 
-NAME, ID = Text("name"), Number()
-CALL = Number(
+NAME, ID = TextBound("name"), NumberBound()
+CALL = NumberBound(
     low=-WIDEST - 1
 )  # a client numbers its own requests, those that the application made not, below 0
-OFFSET = Number(low=-1)  # before the first entry
-PLACES = Table("logs", NAME, OFFSET)
-EVENT, FILTER, OPTIONS = Inside(Event), Inside(Filter), Inside(DeliveryOptions)
-FLAG = Checked("its type")  # a boolean or a word of an enumeration
+OFFSET = NumberBound(low=-1)  # before the first entry
+PLACES = TableBound("logs", NAME, OFFSET)
+EVENT, FILTER, OPTIONS = StructBound(Event), StructBound(Filter), StructBound(DeliveryOptions)
+FLAG = CheckedBound("its type")  # a boolean or a word of an enumeration
 
-FIELDS: dict[type[msgspec.Struct], dict[str, Bound]] = {
+FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     Event: {
-        "source": NAME, "id": NAME, "key": NAME, "content_type": Plain("name"), "type": Many("lineage", NAME),
-        "attributes": Checked("model.event.checked_attributes: MAX_ATTRIBUTES, MAX_NESTING"),
-        "topic": Utf8("topic"), "time": Checked("model.value.checked_time"),
-        "payload": Checked("frame_bytes"), "lifetime": Endless(), "expires": Endless(),
+        "source": NAME, "id": NAME, "key": NAME, "content_type": PlainBound("name"), "type": SequenceBound("lineage", NAME),
+        "attributes": CheckedBound("model.event.checked_attributes: MAX_ATTRIBUTES, MAX_NESTING"),
+        "topic": Utf8Bound("topic"), "time": CheckedBound("model.value.checked_time"),
+        "payload": CheckedBound("frame_bytes"), "lifetime": EndlessBound(), "expires": EndlessBound(),
     },
     Filter: {
-        "text": Text("filter"), "conjunctions": Checked("parsing: a client's normal form is not used"),
+        "text": TextBound("filter"), "conjunctions": CheckedBound("parsing: a client's normal form is not used"),
         "dialect": NAME,
     },
     DeliveryOptions: {
-        "durable": FLAG, "queue": Number("queue", low=1), "policy": FLAG, "group": NAME,
-        "max_deliveries": Number("deliveries", low=1), "keep_seconds": Number("seconds"), "keep_events": ID,
+        "durable": FLAG, "queue": NumberBound("queue", low=1), "policy": FLAG, "group": NAME,
+        "max_deliveries": NumberBound("deliveries", low=1), "keep_seconds": NumberBound("seconds"), "keep_events": ID,
         "replay": FLAG, "dead_letters_of": NAME,
     },
     msg.Hello: {"client": NAME, "incarnation": NAME, "version": ID, "owner": NAME, "memory": ID},
-    msg.Came: {"stay": ID, "places": Table("sources", NAME, PLACES)},
+    msg.ClientJoined: {"stay": ID, "places": TableBound("sources", NAME, PLACES)},
     msg.Publish: {"call": CALL, "event": EVENT, "sequence": ID, "mode": FLAG},
     msg.Subscribe: {
         "call": CALL, "ref": ID, "name": NAME, "filter": FILTER, "options": OPTIONS, "named": FLAG, "after": PLACES,
-        "credit": Number("credit"),
+        "credit": NumberBound("credit"),
     },
     msg.Home: {"ref": ID, "log": NAME},
     msg.Unsubscribe: {"call": CALL, "ref": ID, "end": FLAG, "takes_rest": FLAG},
-    msg.Credit: {"ref": ID, "amount": Either("credit")},
-    msg.Ack: {"ref": ID, "tags": Many("tags", ID)},
-    msg.AckAll: {"ref": ID, "tag": ID, "count": Number("tag_range")},
-    msg.Nack: {"ref": ID, "tags": Many("tags", ID), "counted": FLAG},
+    msg.Credit: {"ref": ID, "amount": EitherBound("credit")},
+    msg.Ack: {"ref": ID, "tags": SequenceBound("tags", ID)},
+    msg.AckAll: {"ref": ID, "tag": ID, "count": NumberBound("tag_range")},
+    msg.Nack: {"ref": ID, "tags": SequenceBound("tags", ID), "counted": FLAG},
     msg.Fence: {"ref": ID, "number": ID},
     msg.Advertise: {"call": CALL, "name": NAME, "filter": FILTER},
     msg.Unadvertise: {"call": CALL, "name": NAME},
-    msg.ReadLog: {"call": CALL, "filter": FILTER, "after": OFFSET, "limit": Number("page"), "log": NAME},
-    msg.Stage: {
-        "call": CALL, "query": NAME, "batch": ID, "part": ID, "events": Many("events", EVENT), "log": NAME,
+    msg.ReadLog: {"call": CALL, "filter": FILTER, "after": OFFSET, "limit": NumberBound("page"), "log": NAME},
+    msg.StageEvents: {
+        "call": CALL, "query": NAME, "batch": ID, "part": ID, "events": SequenceBound("events", EVENT), "log": NAME,
     },
-    msg.CommitStaged: {"call": CALL, "query": NAME, "batch": ID, "parts": Number("parts"), "log": NAME},
-    msg.CommitParts: {"call": CALL, "query": NAME, "batch": ID, "numbers": Many("parts", ID), "log": NAME},
+    msg.CommitStaged: {"call": CALL, "query": NAME, "batch": ID, "parts": NumberBound("parts"), "log": NAME},
+    msg.CommitParts: {"call": CALL, "query": NAME, "batch": ID, "numbers": SequenceBound("parts", ID), "log": NAME},
     msg.HoldLog: {
-        "call": CALL, "name": NAME, "filter": FILTER, "upto": OFFSET, "seconds": Number("hold_seconds"),
+        "call": CALL, "name": NAME, "filter": FILTER, "upto": OFFSET, "seconds": NumberBound("hold_seconds"),
         "releases": FLAG, "log": NAME, "most_bytes": ID,
     },
     msg.EndHold: {"call": CALL, "name": NAME},
@@ -262,14 +262,14 @@ def _check_fields(value: msgspec.Struct, limits: ClientLimits) -> None:
             raise RefusedError(f".{name}{below}", hint=error.hint) from None
 
 
-def _checks(fields: dict[str, Bound]) -> list[tuple[str, Callable[[Any, ClientLimits], None]]]:
-    return [(name, bound.check) for name, bound in fields.items() if type(bound) is not Checked]
+def _checks(fields: dict[str, FieldBound]) -> list[tuple[str, Callable[[Any, ClientLimits], None]]]:
+    return [(name, bound.check) for name, bound in fields.items() if type(bound) is not CheckedBound]
 
 
 _CHECKS = {kind: _checks(fields) for kind, fields in FIELDS.items()}
 
 
-def declare(kind: type[msgspec.Struct], fields: dict[str, Bound]) -> None:
+def declare(kind: type[msgspec.Struct], fields: dict[str, FieldBound]) -> None:
     """Bound a message that another package declares (handshake and inquiries, `runtime.words`)."""
     FIELDS[kind] = fields
     _CHECKS[kind] = _checks(fields)

@@ -24,9 +24,9 @@ from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.advertising import Advertising
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.listening import Link
-from tidings.protocol.places import Places
-from tidings.protocol.publishing import PublishBatch, Publishing
+from tidings.protocol.listening import BrokerLinkState
+from tidings.protocol.places import PublisherPositions
+from tidings.protocol.publishing import OutstandingPublish, PublishBatch
 
 
 class PublishingClient:
@@ -48,13 +48,13 @@ class PublishingClient:
         self._limits = limits
         self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
         self._recording = recording
-        self._link = Link.DOWN
+        self._link = BrokerLinkState.DOWN
         self._log = ""  # of the broker, as its welcome says
-        self._places = Places()
+        self._places = PublisherPositions()
         self._out: list[fx.Effect] = []
         self._sequences: dict[str, int] = {}  # by source
-        self._in_flight: dict[int, Publishing] = {}  # by call, in order
-        self._line: deque[Publishing] = deque()
+        self._in_flight: dict[int, OutstandingPublish] = {}  # by call, in order
+        self._line: deque[OutstandingPublish] = deque()
         self._advertising = Advertising()
 
     def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
@@ -69,7 +69,7 @@ class PublishingClient:
         incarnation, most_bytes, unwanted = self.incarnation, self._event_bytes, self._advertising.unwanted
         out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log
         room = 0  # in the window
-        if self._link is Link.UP and not self._line:
+        if self._link is BrokerLinkState.UP and not self._line:
             room = self._limits.publishes_in_flight - len(in_flight)
         for event, number in events:
             source = event.source
@@ -77,7 +77,7 @@ class PublishingClient:
             if number:
                 event = replace(event, id=f"{incarnation}-{sequence}")
             message = msg.Publish(call, event, sequence, mode)
-            publishing = Publishing(message, now, batch)
+            publishing = OutstandingPublish(message, now, batch)
             call += 1
             if event.size > most_bytes and self._is_too_large(publishing):
                 continue
@@ -91,37 +91,37 @@ class PublishingClient:
             else:
                 self._line.append(publishing)
 
-    def _is_unwanted(self, publishing: Publishing) -> bool:
+    def _is_unwanted(self, publishing: OutstandingPublish) -> bool:
         """Hold an event back that has no subscriber, as the broker said."""
         message = publishing.message
-        if message.mode is msg.Mode.KEPT or not self._advertising.is_quenched(message.event):
+        if message.mode is msg.AckMode.KEPT or not self._advertising.is_quenched(message.event):
             return False
         self._record_publish(publishing, OK)
         self._finish(publishing, fx.Receipt(message.event.source, message.event.id, unwanted=True))
         return True
 
-    def _is_too_large(self, publishing: Publishing) -> bool:
+    def _is_too_large(self, publishing: OutstandingPublish) -> bool:
         if (failed := publishing.refusal(self._event_bytes)) is None:
             return False
         self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
         self._finish(publishing, failed)
         return True
 
-    def _finish(self, publishing: Publishing, result: fx.Receipt | fx.Failed) -> None:
+    def _finish(self, publishing: OutstandingPublish, result: fx.Receipt | fx.CallFailed) -> None:
         """Answer the call of a publish; that of a batch when all of it is answered."""
         batch, call = publishing.batch, publishing.message.call
         if batch is None:
-            self._out.append(fx.Answer(call, result) if type(result) is fx.Receipt else result)  # type: ignore[arg-type]
+            self._out.append(fx.CallResult(call, result) if type(result) is fx.Receipt else result)  # type: ignore[arg-type]
             return
         batch.results[call - batch.call] = result
         batch.left -= 1
         if not batch.left:
-            self._out.append(fx.Answer(batch.call, batch.results))
+            self._out.append(fx.CallResult(batch.call, batch.results))
 
     def _cancel_publish(self, call: int) -> None:
         """The caller gave up: what was not sent yet is never sent. The effect says how the call ends."""
 
-        def is_meant(each: Publishing) -> bool:
+        def is_meant(each: OutstandingPublish) -> bool:
             return each.call == call or (each.batch is not None and each.batch.call == call)
 
         sent = next(filter(is_meant, self._in_flight.values()), None)
@@ -130,16 +130,16 @@ class PublishingClient:
             self._line.remove(publishing)
             self._record_publish(publishing, REFUSED)
         if sent is not None:  # it is sent again on the next link: order holds
-            self._out.append(fx.Failed(call, "unanswered", "it may be delivered or not", sent.event.id))
+            self._out.append(fx.CallFailed(call, "unanswered", "it may be delivered or not", sent.event.id))
         elif waiting:
-            self._out.append(fx.Failed(call, "timeout", "it is not published"))
+            self._out.append(fx.CallFailed(call, "timeout", "it is not published"))
 
     def _send_line(self) -> None:
         most = self._limits.publishes_in_flight
-        while self._line and self._link is Link.UP and len(self._in_flight) < most:
+        while self._line and self._link is BrokerLinkState.UP and len(self._in_flight) < most:
             self._send_first(self._line.popleft())
 
-    def _send_first(self, publishing: Publishing) -> None:
+    def _send_first(self, publishing: OutstandingPublish) -> None:
         """Send a publish that was not sent before."""
         message = publishing.message
         publishing.log, publishing.broker = self._log, self.broker
@@ -167,7 +167,7 @@ class PublishingClient:
             receipt = fx.Receipt(event.source, event.id, position)
             batch = publishing.batch
             if batch is None:
-                self._out.append(fx.Answer(call, receipt))
+                self._out.append(fx.CallResult(call, receipt))
             elif batch.left > 1:
                 batch.results[call - batch.call] = receipt
                 batch.left -= 1
@@ -176,13 +176,13 @@ class PublishingClient:
         if self._line:
             self._send_line()
 
-    def _record_publish(self, publishing: Publishing, outcome: Outcome) -> None:
+    def _record_publish(self, publishing: OutstandingPublish, outcome: Outcome) -> None:
         if self._recording:
             self._out.append(fx.Record(publishing.row(self.name, self.broker, outcome)))
 
-    def _give_up(self, publishing: Publishing) -> None:
+    def _give_up(self, publishing: OutstandingPublish) -> None:
         """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
-        failed = fx.Failed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id)
+        failed = fx.CallFailed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id)
         self._finish(publishing, failed)

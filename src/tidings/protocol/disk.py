@@ -25,7 +25,7 @@ Read = Callable[[Sequence[Append], float], None]
 NotRead = Callable[[FetchFailed, float], None]
 
 
-class _Waiting:
+class _PendingWrite:
     """Records that are not yet reported kept."""
 
     __slots__ = ("otherwise", "stalled", "then", "token")
@@ -55,7 +55,7 @@ class NodeDisk:
         self._failed_at = 0.0
         self._emit = emit
         self._token = 0
-        self._waiting: deque[_Waiting] = deque()
+        self._waiting: deque[_PendingWrite] = deque()
         self.full: str | None = None  # why no record can be kept at the moment
         self._request = 0
         self._reads: dict[int, tuple[Read, NotRead]] = {}
@@ -78,7 +78,7 @@ class NodeDisk:
             return
         self._token += 1
         is_full = self.full is not None
-        self._waiting.append(_Waiting(self._token, then, otherwise, None if is_full else stalled))
+        self._waiting.append(_PendingWrite(self._token, then, otherwise, None if is_full else stalled))
         self._emit(Persist(self._token, tuple(records)))
         if self.full is not None and stalled is not None:
             stalled(self.full)

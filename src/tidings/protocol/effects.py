@@ -56,14 +56,14 @@ class Fetch(_Effect, frozen=True):
     max_bytes: int
 
 
-class Connect(_Effect, frozen=True):
+class OpenLink(_Effect, frozen=True):
     """Open a link; `LinkUp` follows when it stands."""
 
     peer: str
     address: str = ""  # where it is, for who has to dial; empty: it is there already, or the driver knows
 
 
-class Disconnect(_Effect, frozen=True):
+class CloseLink(_Effect, frozen=True):
     """Close a link; `LinkDown` follows."""
 
     peer: str
@@ -71,13 +71,13 @@ class Disconnect(_Effect, frozen=True):
     for_good: bool = False  # True: do not dial it again
 
 
-class Hear(_Effect, frozen=True):
+class JoinMulticast(_Effect, frozen=True):
     """From now on hear what is sent to a scope by multicast, in every life of this machine."""
 
     scope: str
 
 
-class Probe(_Effect, frozen=True):
+class ProbePeer(_Effect, frozen=True):
     """Measure the distance to a peer; `Probed` follows."""
 
     peer: str
@@ -99,14 +99,14 @@ class Record(_Effect, frozen=True):
 # -- of a client: what the application hears ------------------------------------------------
 
 
-class Answer(_Effect, frozen=True):
+class CallResult(_Effect, frozen=True):
     """The call succeeded."""
 
     call: int
     value: Any = None  # Receipt, Opened or None, as the input says
 
 
-class Failed(_Effect, frozen=True):
+class CallFailed(_Effect, frozen=True):
     """The call failed; `code` is that of a class in `tidings.errors`."""
 
     call: int
@@ -124,7 +124,7 @@ class Notify(_Effect, frozen=True):
     call: int | None = None
 
 
-class Ended(_Effect, frozen=True):
+class SubscriptionEnded(_Effect, frozen=True):
     """The broker ended the subscription; later takes fail with the same code and reason."""
 
     ref: int
@@ -148,7 +148,7 @@ class Receipt(msgspec.Struct, frozen=True, gc=False):
     unwanted: bool = False  # True: it was held back, since the broker had said that it has no subscriber
 
 
-class Opened(msgspec.Struct, frozen=True):
+class SubscriptionOpened(msgspec.Struct, frozen=True):
     """Result of a subscribe."""
 
     ref: int
@@ -160,15 +160,15 @@ Effect: TypeAlias = (
     Send
     | Persist
     | Fetch
-    | Connect
-    | Disconnect
-    | Probe
-    | Hear
+    | OpenLink
+    | CloseLink
+    | ProbePeer
+    | JoinMulticast
     | Record
     | Warn
-    | Answer
-    | Failed
+    | CallResult
+    | CallFailed
     | Notify
-    | Ended
+    | SubscriptionEnded
     | Counted
 )

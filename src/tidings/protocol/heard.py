@@ -16,11 +16,11 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
-from tidings.protocol.listening import Listening
+from tidings.protocol.listening import ClientSubscription
 from tidings.protocol.messages import Deliver
 
 
-class Heard:
+class ClientDedupWindow:
     """The last so many of the current link, and as many of the links before it, of all subscriptions of a client."""
 
     def __init__(self, most: int, copies: int = 0) -> None:
@@ -40,13 +40,13 @@ class Heard:
         self._told.clear()
         self.knows_unlogged = bool(self._before)
 
-    def has(self, listening: Listening, deliver: Deliver) -> bool:
+    def has(self, listening: ClientSubscription, deliver: Deliver) -> bool:
         if deliver.position is not None:
             log = self._copies.get(_key(deliver)) if self._copies else None
             return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
         return self.knows_unlogged and self._concerns(listening, deliver) and _key(deliver) in self._before
 
-    def note(self, listening: Listening, batch: Sequence[Deliver]) -> None:
+    def note(self, listening: ClientSubscription, batch: Sequence[Deliver]) -> None:
         """Remember deliveries that the application is handed."""
         options, told = listening.options, self._told
         if options.group is not None or options.dead_letters_of is not None:
@@ -62,7 +62,7 @@ class Heard:
                 if len(self._copies) > self._most_copies:
                     del self._copies[next(iter(self._copies))]
 
-    def _concerns(self, listening: Listening, deliver: Deliver) -> bool:
+    def _concerns(self, listening: ClientSubscription, deliver: Deliver) -> bool:
         """Returned events, and events that the broker believes unhandled, are to be delivered again; those of a group
         another member may have handled."""
         options = listening.options

@@ -7,7 +7,7 @@ Rules
 - The driver hands in the messages of one link in the order in which they were sent; those that came
   together it may hand in together.
 - The application's calls are inputs of the client; `call` is a number that the driver
-  chose, and the effect that answers it (`Answer`, `Failed`, `Notify`) carries it back.
+  chose, and the effect that answers it (`CallResult`, `CallFailed`, `Notify`) carries it back.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING, TypeAlias
 import msgspec
 
 from tidings.model.subscription import DeliveryOptions
-from tidings.protocol.messages import Message, Mode
+from tidings.protocol.messages import AckMode, Message
 
 if TYPE_CHECKING:
     from tidings.availability.records import Append, Loaded
@@ -49,7 +49,7 @@ class Received(_Input, frozen=True):
     message: Message
 
 
-class Unsendable(_Input, frozen=True):
+class MessageTooLarge(_Input, frozen=True):
     """A message that the machine sent is larger than a frame holds: the driver dropped it, and the link stands."""
 
     to: str
@@ -92,8 +92,8 @@ class Started(_Input, frozen=True):
 
 
 class Joined(_Input, frozen=True):
-    """A broker wants to be a neighbour, or is one and is back. `Connect(peer)` says that the link may
-    be used, `Disconnect(peer)` that it may not; neither comes before the answer is on the disk."""
+    """A broker wants to be a neighbour, or is one and is back. `OpenLink(peer)` says that the link may
+    be used, `CloseLink(peer)` that it may not; neither comes before the answer is on the disk."""
 
     peer: str
     is_dialled: bool = False  # we opened the connection: we were told to join this broker, or knew it
@@ -107,7 +107,7 @@ class Parted(_Input, frozen=True):
     is_elsewhere: bool = False  # it is still there, and its logs are heard by another way
 
 
-class Disowned(_Input, frozen=True):
+class PrincipalRevoked(_Input, frozen=True):
     """A principal has lost rights: its holds end unless it may read all of what they hold, and what it staged
     is forgotten."""
 
@@ -152,7 +152,7 @@ class FetchFailed(_Input, frozen=True):
 
 
 class Probed(_Input, frozen=True):
-    """The answer to a `Probe`: the distance to a peer in seconds, None when it cannot be reached."""
+    """The answer to a `ProbePeer`: the distance to a peer in seconds, None when it cannot be reached."""
 
     peer: str
     distance: float | None
@@ -175,26 +175,26 @@ class ViewChanged(_Input, frozen=True):
 
 
 class ClientPublish(_Input, frozen=True):
-    """Answered by `Answer(call, Receipt)` when the broker has acknowledged."""
+    """Answered by `CallResult(call, Receipt)` when the broker has acknowledged."""
 
     call: int
     event: Event
     number: bool = False  # True: the event's id is a placeholder, the client gives the real one
-    mode: Mode = Mode.AUTO
+    mode: AckMode = AckMode.AUTO
 
 
 class ClientPublishAll(_Input, frozen=True):
     """`ClientPublish` for each of these events, in this order, whose calls follow one another. Answered by
-    `Answer(call, results)`, a `Receipt` or a `Failed` for each event, when the broker has answered all of them."""
+    `CallResult(call, results)`, a `Receipt` or a `CallFailed` for each event, when the broker has answered all of them."""
 
     call: int  # of the first
     events: tuple[Event, ...]
     number: tuple[bool, ...]  # as in `ClientPublish`, for each event
-    mode: Mode = Mode.AUTO
+    mode: AckMode = AckMode.AUTO
 
 
 class ClientSubscribe(_Input, frozen=True):
-    """Answered by `Answer(call, Opened)`; its `ref` names the subscription in later calls."""
+    """Answered by `CallResult(call, SubscriptionOpened)`; its `ref` names the subscription in later calls."""
 
     call: int
     filter: Filter
@@ -270,7 +270,7 @@ class ClientAdvertise(_Input, frozen=True):
 
 
 class ClientAsk(_Input, frozen=True):
-    """Send the broker an idempotent request (`ReadLog`, `Stage`, `CommitStaged`,
+    """Send the broker an idempotent request (`ReadLog`, `StageEvents`, `CommitStaged`,
     `AskCommitted`, with this call in it). Answered with the broker's message."""
 
     call: int
@@ -293,7 +293,7 @@ Input: TypeAlias = (
     | Started
     | Joined
     | Parted
-    | Disowned
+    | PrincipalRevoked
     | Persisted
     | DiskFull
     | PersistFailed
@@ -301,7 +301,7 @@ Input: TypeAlias = (
     | FetchFailed
     | Probed
     | ViewChanged
-    | Unsendable
+    | MessageTooLarge
     | ClientPublish
     | ClientPublishAll
     | ClientSubscribe

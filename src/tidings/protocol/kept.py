@@ -8,7 +8,7 @@ from typing import Protocol
 from tidings.model.subscription import SubscriptionId
 
 
-class KeptBytes(Protocol):
+class RetainedBytes(Protocol):
     """Counts of what is kept, by principal."""
 
     def stored(self, source: str, size: int) -> None:
@@ -39,7 +39,7 @@ class KeptBytes(Protocol):
         """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""
 
 
-class Unbounded:
+class UnboundedRetention:
     """Bounds of a broker without a guard: no bytes are counted."""
 
     def stored(self, source: str, size: int) -> None:
@@ -70,4 +70,4 @@ class Unbounded:
         return False
 
 
-UNBOUNDED = Unbounded()
+UNBOUNDED = UnboundedRetention()

@@ -15,7 +15,7 @@ def _refuse(*_: Any, **__: Any) -> NoReturn:
     raise AssertionError("this one is everybody's: ask for an own one to put something in")
 
 
-class _EmptyLine(deque[Any]):
+class _EmptyQueue(deque[Any]):
     append = appendleft = extend = extendleft = insert = __iadd__ = _refuse
 
 
@@ -23,14 +23,14 @@ class _EmptyTable(dict[Any, Any]):
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
-EMPTY: deque[Any] = _EmptyLine()
+EMPTY: deque[Any] = _EmptyQueue()
 NOTHING: dict[Any, Any] = _EmptyTable()
 
 
 def own(holder: Any, name: str) -> deque[Any]:
     """The line of that name, to write to."""
     line: deque[Any] = getattr(holder, name)
-    if type(line) is _EmptyLine:
+    if type(line) is _EmptyQueue:
         line = deque()
         setattr(holder, name, line)
     return line

@@ -28,7 +28,7 @@ from tidings.protocol.lines import EMPTY, NOTHING, own_table
 from tidings.protocol.messages import Deliver, Subscribe
 
 
-class Link(StrEnum):
+class BrokerLinkState(StrEnum):
     """State of the link to the broker."""
 
     DOWN = "down"  # none; `LinkUp` ends it
@@ -36,7 +36,7 @@ class Link(StrEnum):
     UP = "up"  # usable; `LinkDown` ends it
 
 
-class Phase(StrEnum):
+class SubscriptionPhase(StrEnum):
     """State of a subscription, and what ends each state."""
 
     OPENING = "opening"  # asked for; the broker's answer ends it
@@ -45,23 +45,23 @@ class Phase(StrEnum):
     ENDED = "ended"  # over for good
 
 
-TRANSITIONS: dict[tuple[Phase, str], Phase] = {
-    (Phase.OPENING, "Subscribed"): Phase.OPEN,
-    (Phase.OPENING, "Refused"): Phase.ENDED,
-    (Phase.OPENING, "Closed"): Phase.ENDED,
-    (Phase.OPENING, "leave"): Phase.LEAVING,
-    (Phase.OPEN, "Subscribed"): Phase.OPEN,  # opened again after a broken link
-    (Phase.OPEN, "Refused"): Phase.ENDED,
-    (Phase.OPEN, "Closed"): Phase.ENDED,
-    (Phase.OPEN, "leave"): Phase.LEAVING,
-    (Phase.LEAVING, "Subscribed"): Phase.LEAVING,
-    (Phase.LEAVING, "Refused"): Phase.ENDED,
-    (Phase.LEAVING, "Closed"): Phase.ENDED,
-    (Phase.LEAVING, "Unsubscribed"): Phase.ENDED,
+TRANSITIONS: dict[tuple[SubscriptionPhase, str], SubscriptionPhase] = {
+    (SubscriptionPhase.OPENING, "Subscribed"): SubscriptionPhase.OPEN,
+    (SubscriptionPhase.OPENING, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPENING, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPENING, "leave"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.OPEN, "Subscribed"): SubscriptionPhase.OPEN,  # opened again after a broken link
+    (SubscriptionPhase.OPEN, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPEN, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPEN, "leave"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.LEAVING, "Subscribed"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.LEAVING, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.LEAVING, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.LEAVING, "Unsubscribed"): SubscriptionPhase.ENDED,
 }
 
 
-class Taken(msgspec.Struct, eq=False, gc=False):
+class UncommittedDelivery(msgspec.Struct, eq=False, gc=False):
     """A notification that was handed over and is not committed yet."""
 
     deliver: Deliver
@@ -69,7 +69,7 @@ class Taken(msgspec.Struct, eq=False, gc=False):
     tag: int  # of the delivery; another one when it was delivered again
 
 
-class Told(NamedTuple):
+class FilterProgress(NamedTuple):
     """Deliveries to a subscription of this filter: all that it wanted, by log up to an offset."""
 
     filter: Filter
@@ -82,7 +82,7 @@ class Told(NamedTuple):
         return accepts(self.filter, deliver.event)
 
 
-class Committed:
+class CommittedPositions:
     """The last positions that a client committed in a durable group."""
 
     __slots__ = ("_most", "_positions")
@@ -100,7 +100,7 @@ class Committed:
         return position in self._positions
 
 
-class Listening:
+class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
@@ -135,18 +135,20 @@ class Listening:
         self.after = (
             dict(after) if after else NOTHING
         )  # token: by log, everything up to this offset was committed
-        self.committed: Committed | None = None  # of a member of a durable group
+        self.committed: CommittedPositions | None = None  # of a member of a durable group
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits
         self.skipped = NOTHING  # by log: up to here the application has it from an archive ...
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
-        self.told: tuple[Told, ...] = ()  # under the same name, with other filters, before we left it
-        self.phase = Phase.OPENING
+        self.told: tuple[
+            FilterProgress, ...
+        ] = ()  # under the same name, with other filters, before we left it
+        self.phase = SubscriptionPhase.OPENING
         self.waiting: tuple[tuple[int, int], ...] = ()  # takes: call, and the most that its answer holds ...
         self.wanted = 0  # ... and the sum of those
         self.buffer: deque[Deliver] = EMPTY
-        self.taken: tuple[Taken, ...] = ()
+        self.taken: tuple[UncommittedDelivery, ...] = ()
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
         self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
@@ -186,7 +188,7 @@ class Listening:
             self.phase = phase
         return phase is not None
 
-    def is_namesake(self, other: Listening) -> bool:
+    def is_namesake(self, other: ClientSubscription) -> bool:
         """Would the broker take one for the other? (A group has many listeners.)"""
         groups = (self.options.group, other.options.group)
         return self is not other and groups == (None, None) and self.id.name == other.id.name
@@ -194,11 +196,13 @@ class Listening:
     @property
     def hears(self) -> bool:
         """Is what arrives for the application?"""
-        return self.phase in (Phase.OPENING, Phase.OPEN) or (self.phase is Phase.LEAVING and self.auto)
+        return self.phase in (SubscriptionPhase.OPENING, SubscriptionPhase.OPEN) or (
+            self.phase is SubscriptionPhase.LEAVING and self.auto
+        )
 
     def asked(self, call: int) -> Subscribe:
         """The request for it, with credit for all that is waited for."""
-        self.granted = 0 if self.phase is Phase.LEAVING else self.window + self.wanted
+        self.granted = 0 if self.phase is SubscriptionPhase.LEAVING else self.window + self.wanted
         return Subscribe(
             call,
             self.ref,
@@ -319,8 +323,10 @@ class Listening:
         self.is_fenced = False
 
     def check(self) -> None:
-        hears = self.phase is Phase.OPEN and not self.is_fenced
+        hears = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
         assert not (self.waiting and self.buffer and hears), "nobody waits beside a buffer"
-        assert self.phase is not Phase.ENDED or not self.waiting, "nobody waits for what has ended"
+        assert self.phase is not SubscriptionPhase.ENDED or not self.waiting, (
+            "nobody waits for what has ended"
+        )
         tags = [taken.tag for taken in self.taken]
         assert len(tags) == len(set(tags)), "a notification is taken once"

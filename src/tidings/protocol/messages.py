@@ -28,7 +28,7 @@ VERSION = 1
 MOST_TAGS = 1 << 32  # of one message; no member has so many unacknowledged
 
 
-class Mode(StrEnum):
+class AckMode(StrEnum):
     """Meaning of an acknowledgement, as the publisher chooses it."""
 
     AUTO = "auto"  # kept when the event has a lifetime or is owed to a durable subscription
@@ -76,7 +76,7 @@ class Hello(Message, frozen=True, tag="Hello"):
     memory: int = 0  # bytes that may wait for the owner's subscriptions, likewise
 
 
-class Came(Message, frozen=True, tag="Came"):
+class ClientJoined(Message, frozen=True, tag="Came"):
     """The client was at other brokers before, and its events here come after those there."""
 
     stay: int  # grows with each move
@@ -87,7 +87,7 @@ class Publish(Message, frozen=True, tag="Publish"):
     call: int
     event: Event
     sequence: int  # the client's counter for this source; ascends
-    mode: Mode = Mode.AUTO
+    mode: AckMode = AckMode.AUTO
 
 
 class Subscribe(Message, frozen=True, tag="Subscribe"):
@@ -181,7 +181,7 @@ class ReadLog(Message, frozen=True, tag="ReadLog"):
     log: str = ""  # refuse when the log has another name
 
 
-class Stage(Message, frozen=True, tag="Stage"):
+class StageEvents(Message, frozen=True, tag="Stage"):
     """Keep these events, to be published with the rest of their batch; answered by `Staged`."""
 
     call: int
@@ -407,9 +407,9 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     Advertise,
     Unadvertise,
     Fence,
-    Came,
+    ClientJoined,
     ReadLog,
-    Stage,
+    StageEvents,
     CommitStaged,
     AskCommitted,
     Home,

@@ -10,7 +10,9 @@ from __future__ import annotations
 
 from random import Random
 
-UNKNOWN = "?"  # among `Neighbours.peers`: a neighbour that we do not know by name; no broker has this name
+UNKNOWN = (
+    "?"  # among `LinkNeighbours.peers`: a neighbour that we do not know by name; no broker has this name
+)
 
 
 def log_name(broker: str, begun: float, rng: Random) -> str:

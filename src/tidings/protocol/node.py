@@ -21,26 +21,26 @@ from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
     DiskFull,
-    Disowned,
     Fetched,
     FetchFailed,
     Input,
     Joined,
     LinkDown,
     LinkUp,
+    MessageTooLarge,
     Parted,
     Persisted,
     PersistFailed,
+    PrincipalRevoked,
     Probed,
     Received,
     ReceivedAll,
     Started,
     TimerFired,
-    Unsendable,
     ViewChanged,
 )
 from tidings.protocol.interest import InterestTable, Match
-from tidings.protocol.kept import KeptBytes
+from tidings.protocol.kept import RetainedBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message, tag_of
 from tidings.protocol.roles import EventPassage, GroupCommit, Placement, TopologyHints
@@ -217,7 +217,7 @@ class Node:
         """The name that positions in this broker's log carry."""
         return self._ports.own_log.position[0]
 
-    def count_kept(self, kept: KeptBytes) -> None:
+    def count_kept(self, kept: RetainedBytes) -> None:
         """Count kept bytes there from now on, by principal. Called before the first input."""
         self._ports.kept = kept
 
@@ -278,7 +278,7 @@ class Node:
                 self._disk.persist_failed(input, now)
             case FetchFailed():
                 self._disk.fetch_failed(input, now)
-            case Unsendable():
+            case MessageTooLarge():
                 self._unsendable(input, now)
             case (
                 Started()
@@ -288,14 +288,14 @@ class Node:
                 | Joined()
                 | Parted()
                 | ViewChanged()
-                | Disowned()
+                | PrincipalRevoked()
             ):
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)
             case _:
                 raise SettingsError(f"a node takes no {type(input).__name__}", hint="hand it to a client")
 
-    def _unsendable(self, input: Unsendable, now: float) -> None:
+    def _unsendable(self, input: MessageTooLarge, now: float) -> None:
         self.unsent += 1
         owner = self._owners.get(type(input.message), self.slots["delivery"])  # which alone talks to clients
         owner.unsendable(input.to, input.message, now)
@@ -306,7 +306,7 @@ class Node:
             return
         self._out.extend(Send(to, part, channel) for part in self._divider.divide(message))
 
-    # -- the way of events and of subscriptions (port `Events`) -----------------------------
+    # -- the way of events and of subscriptions (port `EventPath`) -----------------------------
 
     def accepted(self, envelope: Envelope, now: float) -> None:
         self.passing(envelope, None, now)

@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections import OrderedDict
 
 from tidings.model.subscription import Position
-from tidings.protocol.messages import Came
+from tidings.protocol.messages import ClientJoined
 
 MOST_LOGS = 8  # of a source; more holds its order over more moves
 MOST_SOURCES = 10_000
@@ -24,17 +24,17 @@ def within_bounds(places: dict[str, dict[str, int]]) -> dict[str, dict[str, int]
     }
 
 
-class Places:
+class PublisherPositions:
     def __init__(self) -> None:
         self._by_source: OrderedDict[str, dict[str, int]] = OrderedDict()
         self._log = ""  # of the broker where we are
-        self._came: Came | None = None  # where we were before; None: nowhere
+        self._came: ClientJoined | None = None  # where we were before; None: nowhere
 
-    def arrive(self, log: str) -> Came | None:
+    def arrive(self, log: str) -> ClientJoined | None:
         """At a broker, another or the same again: what to tell it."""
         if self._log not in ("", log):
             stay = 0 if self._came is None else self._came.stay
-            self._came = Came(stay + 1, self.all())
+            self._came = ClientJoined(stay + 1, self.all())
         self._log = log
         return self._came
 

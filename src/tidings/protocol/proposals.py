@@ -24,7 +24,7 @@ class Proposal(msgspec.Struct, frozen=True, array_like=True):
         return self.event.identity
 
 
-class Placed(msgspec.Struct, frozen=True, array_like=True):
+class PlacedEvent(msgspec.Struct, frozen=True, array_like=True):
     """An event in its place in the log."""
 
     offset: int
@@ -41,10 +41,10 @@ class CopyRequest(NamedTuple):
 
 
 class LogCopy(NamedTuple):
-    """A page of the group's log; the fields are those of `Copy`."""
+    """A page of the group's log; the fields are those of `LogCopyPage`."""
 
     upto: int
-    entries: tuple[Placed, ...]
+    entries: tuple[PlacedEvent, ...]
     end: int
     identities: tuple[Put, ...]
     more: str

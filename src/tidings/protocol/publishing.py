@@ -8,9 +8,9 @@ from tidings.errors import TooLargeError, UnknownOutcomeError
 from tidings.history.schema import Outcome, Row, pub_row
 from tidings.model.event import Event
 from tidings.protocol.batches import size_of, too_large
-from tidings.protocol.effects import Failed, Receipt
+from tidings.protocol.effects import CallFailed, Receipt
 from tidings.protocol.inputs import ClientAsk
-from tidings.protocol.messages import Publish, Refused, Stage
+from tidings.protocol.messages import Publish, Refused, StageEvents
 from tidings.protocol.naming import broker_of
 
 
@@ -18,11 +18,11 @@ class PublishBatch(msgspec.Struct, eq=False, gc=False):
     """Publishes of one call, which is answered when each of them is."""
 
     call: int  # of the first; those of the others follow
-    results: list[Receipt | Failed | None]  # in the order of the events
+    results: list[Receipt | CallFailed | None]  # in the order of the events
     left: int  # publishes that are not answered
 
 
-class Publishing(msgspec.Struct, eq=False, gc=False):
+class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
     """A publish that is not acknowledged yet."""
 
     message: Publish
@@ -52,23 +52,23 @@ class Publishing(msgspec.Struct, eq=False, gc=False):
         self.broker = broker
         return self.message
 
-    def failed(self, refused: Refused) -> Failed:
+    def failed(self, refused: Refused) -> CallFailed:
         """The answer for the application. A member of a group refuses for itself: a member that had the publish before
         may still have it committed, so the outcome is unknown."""
         if not self.was_elsewhere or refused.code == UnknownOutcomeError.code:
-            return Failed(self.call, refused.code, refused.reason, self.event.id)
+            return CallFailed(self.call, refused.code, refused.reason, self.event.id)
         reason = f"it was sent before and not answered; the broker refused it now: {refused.reason}"
-        return Failed(self.call, UnknownOutcomeError.code, reason, self.event.id)
+        return CallFailed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
-    def refusal(self, most: int) -> Failed | None:
+    def refusal(self, most: int) -> CallFailed | None:
         """Reason why a broker that accepts events of so many bytes cannot accept this one; None: it can. The
         application is told at once: a frame that is too large ends the connection, and would be sent again on the
         next one. Another broker, with a larger limit, may have accepted it before: then its outcome is unknown."""
         reason = too_large(self.event, most)
         if reason is None or self.broker is None:
-            return None if reason is None else Failed(self.call, TooLargeError.code, reason)
+            return None if reason is None else CallFailed(self.call, TooLargeError.code, reason)
         reason = f"it was sent before and not answered; the broker now connected does not take it: {reason}"
-        return Failed(self.call, UnknownOutcomeError.code, reason, self.event.id)
+        return CallFailed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
     def row(self, client: str, broker: str, outcome: Outcome) -> Row:
         """As the history has it."""
@@ -77,9 +77,9 @@ class Publishing(msgspec.Struct, eq=False, gc=False):
         )
 
 
-def stage_refusal(asked: ClientAsk, most: int) -> Failed | None:
+def stage_refusal(asked: ClientAsk, most: int) -> CallFailed | None:
     """Reason why a part of a batch cannot be staged in one message; None: it can, or it is another request."""
-    if type(asked.message) is not Stage or (size := size_of(asked.message)) <= most:
+    if type(asked.message) is not StageEvents or (size := size_of(asked.message)) <= most:
         return None
     reason = f"a part of {size} bytes; {most} at most: stage its events in several parts"
-    return Failed(asked.call, TooLargeError.code, reason)
+    return CallFailed(asked.call, TooLargeError.code, reason)

@@ -14,7 +14,7 @@ from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope
 
 
-class Wanted(msgspec.Struct, frozen=True):
+class ReadRequest(msgspec.Struct, frozen=True):
     """Request of a subscription to read the log of another broker."""
 
     filter: Filter
@@ -24,7 +24,7 @@ class Wanted(msgspec.Struct, frozen=True):
     limit: int  # events at once
 
 
-class Page(msgspec.Struct, frozen=True):
+class ReadResult(msgspec.Struct, frozen=True):
     """What was read."""
 
     envelopes: tuple[Envelope, ...] = ()
@@ -38,7 +38,7 @@ class LogScan(NamedTuple):
 
     after: int  # only entries beyond this offset
     upto: int | None  # only entries up to this offset; None: to the end of the log
-    page: batches.Page[Envelope]
+    page: batches.PageBuilder[Envelope]
     is_wanted: Callable[[Append, float], bool]
     fits: Callable[[Envelope, float], bool]  # can it be sent to the reader?
     then: Callable[

@@ -23,22 +23,22 @@ from tidings.model.event import Event
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.client import Client
-from tidings.protocol.effects import Connect, Disconnect, Notify, Record, Send
+from tidings.protocol.effects import CloseLink, Notify, OpenLink, Record, Send
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.listening import Link, Listening
+from tidings.protocol.listening import BrokerLinkState, ClientSubscription
 
 
-class StillThere(msg.Message, frozen=True, tag="StillThere"):
-    """A client to its distributor; answered by `StillHere`."""
+class KeepaliveRequest(msg.Message, frozen=True, tag="StillThere"):
+    """A client to its distributor; answered by `KeepaliveReply`."""
 
     number: int
 
 
-class StillHere(msg.Message, frozen=True, tag="StillHere"):
+class KeepaliveReply(msg.Message, frozen=True, tag="StillHere"):
     number: int
 
 
-class RoamingSettings(msgspec.Struct, frozen=True, kw_only=True):
+class FailoverSettings(msgspec.Struct, frozen=True, kw_only=True):
     beat_seconds: float = 1.0  # between two words to the primary; oftener notices sooner
     suspect_seconds: float = 3.0  # of silence; shorter suspects the slow
     connect_seconds: float = 1.0  # for each distributor that is tried
@@ -51,7 +51,7 @@ def _number(event: Event) -> tuple[str, int] | None:
     return (f"{event.source}/{life}", int(number)) if number.isdecimal() else None
 
 
-class Roamer(Client):
+class FailoverClient(Client):
     def __init__(
         self,
         name: str,
@@ -59,13 +59,13 @@ class Roamer(Client):
         *,
         rng: Random,
         fetch: Callable[[], tuple[str, ...]] | None = None,
-        settings: RoamingSettings | None = None,
+        settings: FailoverSettings | None = None,
         tells_heard: Callable[[dict[str, dict[str, int]]], msg.Message] | None = None,
         recording: bool = False,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         super().__init__(name, distributors[0], rng=rng, recording=recording, limits=limits)
-        self._settings = settings or RoamingSettings()
+        self._settings = settings or FailoverSettings()
         self._list = list(distributors)  # the primary, then the secondaries
         self._fetch = fetch or (lambda: distributors)
         self._trying: str | None = distributors[0]
@@ -79,7 +79,7 @@ class Roamer(Client):
         self._tells_heard = tells_heard  # no-gap mode: how the distributor is told
         self.fail_overs = self.fetches = self.heard_twice = 0
         self._on_input[ins.TimerFired] = self._on_timer
-        self._on_message[StillHere] = lambda message, now: None
+        self._on_message[KeepaliveReply] = lambda message, now: None
 
     # -- finding a distributor -------------------------------------------------------------------
 
@@ -87,9 +87,11 @@ class Roamer(Client):
         return min((at for at in (self._try_until, self._beat_at) if at is not None), default=None)
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
-        if self._link is not Link.DOWN or input.peer != self._trying:
-            if input.peer != self.broker or self._link is Link.DOWN:  # a link that stays up never comes up
-                self._out.append(Disconnect(input.peer, "not wanted any more"))
+        if self._link is not BrokerLinkState.DOWN or input.peer != self._trying:
+            if (
+                input.peer != self.broker or self._link is BrokerLinkState.DOWN
+            ):  # a link that stays up never comes up
+                self._out.append(CloseLink(input.peer, "not wanted any more"))
             return
         self._trying = self._try_until = None
         self._older.discard(input.peer)
@@ -98,7 +100,7 @@ class Roamer(Client):
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
         self._older.discard(input.peer)
-        if input.peer == self.broker and self._link is not Link.DOWN:
+        if input.peer == self.broker and self._link is not BrokerLinkState.DOWN:
             super()._link_down(input, now)
             self._go_on(now)
         elif input.peer == self._trying:
@@ -117,7 +119,7 @@ class Roamer(Client):
 
     def _try(self, distributor: str, now: float, patience: float) -> None:
         self._trying, self._try_until = distributor, now + patience
-        self._out.append(Connect(distributor))
+        self._out.append(OpenLink(distributor))
 
     def _on_timer(self, input: ins.Input, now: float) -> None:
         if self._try_until is not None and now >= self._try_until:
@@ -135,7 +137,7 @@ class Roamer(Client):
             self.suspect(now)
             return
         self._beat_at = now + self._settings.beat_seconds
-        self._out.append(Send(self.broker, StillThere(int(now))))
+        self._out.append(Send(self.broker, KeepaliveRequest(int(now))))
         self._tell_heard()
 
     def suspect(self, now: float) -> None:
@@ -144,14 +146,14 @@ class Roamer(Client):
         super()._link_down(ins.LinkDown(self.broker), now)
         self._go_on(now)
 
-    def _interrupt(self, listening: Listening, now: float) -> None:
+    def _interrupt(self, listening: ClientSubscription, now: float) -> None:
         """To the application its subscription goes on: what is missed meanwhile is a gap in it."""
 
     # -- hearing each event once ------------------------------------------------------------------
 
     def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
         for message in messages:
-            if sender == self.broker and self._link is not Link.DOWN:
+            if sender == self.broker and self._link is not BrokerLinkState.DOWN:
                 self._last_word = now
                 super()._receive(sender, (message,), now)
             elif sender in self._older:
@@ -159,12 +161,12 @@ class Roamer(Client):
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._told_heard = {}
-        self._link = Link.UP
+        self._link = BrokerLinkState.UP
         self._tell_heard()
         super()._welcome(message, now)
 
     def _tell_heard(self) -> None:
-        if self._tells_heard is None or self._link is not Link.UP:
+        if self._tells_heard is None or self._link is not BrokerLinkState.UP:
             return
         news = {
             name: dict(marks) for name, marks in self._heard.items() if self._told_heard.get(name) != marks
@@ -173,7 +175,7 @@ class Roamer(Client):
             self._told_heard |= news
             self._send(self._tells_heard(news))
 
-    def _is_new(self, listening: Listening, event: Event) -> bool:
+    def _is_new(self, listening: ClientSubscription, event: Event) -> bool:
         numbered = _number(event)
         if numbered is None:
             return True
@@ -186,7 +188,7 @@ class Roamer(Client):
         return True
 
     def _notify(
-        self, listening: Listening, batch: Sequence[msg.Deliver], call: int | None, now: float
+        self, listening: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         new: list[msg.Deliver] = []
         for deliver in batch:
@@ -205,7 +207,7 @@ class Roamer(Client):
         elif isinstance(message, msg.Deliver):
             self._overheard.append((sender, message))
             self._hand_over_overheard(now)
-        elif self._link is Link.UP:
+        elif self._link is BrokerLinkState.UP:
             self._leave_older(sender)
 
     def _hand_over_overheard(self, now: float) -> None:
@@ -220,7 +222,7 @@ class Roamer(Client):
                     row = ntfy_row(now, self.name, listening.id, deliver.event, broker=sender)
                     self._out.append(Record(row))
         for older in sorted(self._older):
-            if any(sender == older for sender, _ in waiting) and self._link is Link.UP:
+            if any(sender == older for sender, _ in waiting) and self._link is BrokerLinkState.UP:
                 self._leave_older(older)
 
     def _leave_older(self, older: str) -> None:
@@ -229,7 +231,7 @@ class Roamer(Client):
             self._older.discard(older)
             for ref in self._listenings:
                 self._out.append(Send(older, msg.Unsubscribe(-ref, ref)))
-            self._out.append(Disconnect(older, "another distributor serves us"))
+            self._out.append(CloseLink(older, "another distributor serves us"))
 
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
         super()._subscribed(message, now)

@@ -21,7 +21,7 @@ from tidings.model.subscription import Advertisement, Subscription, Subscription
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
-from tidings.protocol.reading import LogScan, Page, Wanted
+from tidings.protocol.reading import LogScan, ReadRequest, ReadResult
 
 if TYPE_CHECKING:
     from tidings.protocol.slots import Ports
@@ -129,7 +129,7 @@ class PatternInterest(Role):
 # -- overlay -------------------------------------------------------------------------------
 
 
-class Neighbours(Role):
+class LinkNeighbours(Role):
     """Brokers at the far ends of our links."""
 
     kind, port = "overlay", "neighbours"
@@ -224,7 +224,9 @@ class LogTransport(Role):
         """Every event of this log up to here that is wanted at this broker has been here."""
         return 0
 
-    def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
+    def read(
+        self, log: str, wanted: ReadRequest, then: Callable[[ReadResult, float], None], now: float
+    ) -> int:
         """Read in the log of another broker; `then` runs once, unless the reading (its number) is given up. 0: the log
         is not known here, and its broker is asked about it."""
         return 0
@@ -330,7 +332,7 @@ class GroupCommit(Role):
 # -- membership ----------------------------------------------------------------------------
 
 
-class View(Role):
+class MemberView(Role):
     """Members that are there."""
 
     kind, port = "membership", "members"
@@ -408,7 +410,7 @@ class TopicMembership(Role):
 # -- delivery ------------------------------------------------------------------------------
 
 
-class Dispatcher(Role):
+class LocalDispatch(Role):
     """Delivery of events to the subscriptions of this broker."""
 
     kind, port = "delivery", "dispatcher"

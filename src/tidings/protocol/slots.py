@@ -13,7 +13,7 @@ Rules
 The way of an event through a node:
   a client's publish -> `delivery` accepts and keeps it -> `ports.events.accepted`
   from another broker -> the strategy that received it  -> `ports.events.arrived`
-  both: `EventPassage.observe` -> `Dispatcher.deliver` -> `EventRouter.forward`.
+  both: `EventPassage.observe` -> `LocalDispatch.deliver` -> `EventRouter.forward`.
 The way of a subscription: `delivery` -> `events.interested` -> `assignment` -> `routing` -> `recovery`.
 """
 
@@ -32,12 +32,12 @@ from tidings.protocol import roles
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
 from tidings.protocol.interest import InterestTable, Match
-from tidings.protocol.kept import UNBOUNDED, KeptBytes
+from tidings.protocol.kept import UNBOUNDED, RetainedBytes
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
 
 
-class Machine(Protocol):
+class StateMachine(Protocol):
     """The interface of every driven machine: a node, a client, a peer."""
 
     def handle(self, input: Input, now: float) -> list[Effect]:
@@ -76,7 +76,7 @@ class Disk(Protocol):
         """Read log entries; none means that none follow."""
 
 
-class Events(Protocol):
+class EventPath(Protocol):
     """The node's own part in the way of events and of subscriptions."""
 
     def accepted(self, envelope: Envelope, now: float) -> None:
@@ -91,7 +91,7 @@ class Events(Protocol):
         pending: Any = None,
     ) -> None:
         """Lead an event through the slots; `came_from` is None at the broker that accepted it. `dispatch(pending, now)`
-        delivers it here, in place of `Dispatcher.deliver`."""
+        delivers it here, in place of `LocalDispatch.deliver`."""
 
     def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         """Events came from another broker: recovery admits them, and the admitted events pass on."""
@@ -146,11 +146,11 @@ class Ports:
     recording: bool  # emit `Record` effects?
     limits: ResourceLimits
     event_bytes: int  # the largest event that may be published here
-    kept: KeptBytes = UNBOUNDED  # see `Node.count_kept`
+    kept: RetainedBytes = UNBOUNDED  # see `Node.count_kept`
     send: Sender
     emit: Callable[[Effect], None]
     disk: Disk
-    events: Events
+    events: EventPath
     interest: InterestTable  # every filter that events are matched against here
     is_alone: bool = False  # no strategy but delivery has a part in an event
     backlog: Backlog
@@ -159,7 +159,7 @@ class Ports:
     router: roles.EventRouter
     link_interest: roles.LinkInterest
     patterns: roles.PatternInterest
-    neighbours: roles.Neighbours
+    neighbours: roles.LinkNeighbours
     topology: roles.TopologyHints
     keys: roles.KeyLookup
     passage: roles.EventPassage
@@ -168,11 +168,11 @@ class Ports:
     log_paths: roles.LogPaths
     synchrony: roles.ViewSynchrony
     group_commit: roles.GroupCommit
-    members: roles.View
+    members: roles.MemberView
     quorum: roles.Quorum
     sampling: roles.PeerSampling
     topics: roles.TopicMembership
-    dispatcher: roles.Dispatcher
+    dispatcher: roles.LocalDispatch
     own_log: roles.LogOwner
     log_readers: roles.LogReaders
     group_entries: roles.GroupEntries
@@ -267,7 +267,7 @@ class Routing(Strategy, roles.EventRouter, roles.LinkInterest):
     kind = "routing"
 
 
-class Overlay(Strategy, roles.Neighbours, roles.TopologyHints):
+class Overlay(Strategy, roles.LinkNeighbours, roles.TopologyHints):
     """Links that exist."""
 
     kind = "overlay"
@@ -286,7 +286,7 @@ class Recovery(
     kind = "recovery"
 
 
-class Membership(Strategy, roles.View, roles.PeerSampling, roles.TopicMembership):
+class Membership(Strategy, roles.MemberView, roles.PeerSampling, roles.TopicMembership):
     """Members that are there."""
 
     kind = "membership"
@@ -300,7 +300,7 @@ class Membership(Strategy, roles.View, roles.PeerSampling, roles.TopicMembership
 
 
 class Delivery(
-    Strategy, roles.Dispatcher, roles.LogOwner, roles.LogReaders, roles.Subscribers, roles.Inspection
+    Strategy, roles.LocalDispatch, roles.LogOwner, roles.LogReaders, roles.Subscribers, roles.Inspection
 ):
     """Delivery to the clients of this broker: once, in order, with or without gaps.
 

@@ -12,23 +12,23 @@ Rules
 
 from __future__ import annotations
 
-from tidings.protocol.listening import Committed, Listening, Told
+from tidings.protocol.listening import ClientSubscription, CommittedPositions, FilterProgress
 
 MOST = 4  # filters that are remembered for a name
 
 
-class Tokens:
+class ResumeTokens:
     def __init__(self, most_positions: int) -> None:
         self._most_positions = most_positions
-        self._committed: dict[str, Committed] = {}  # by durable group
-        self._left: dict[str, tuple[Told, ...]] = {}  # by name, the last first
+        self._committed: dict[str, CommittedPositions] = {}  # by durable group
+        self._left: dict[str, tuple[FilterProgress, ...]] = {}  # by name, the last first
         self._ended: set[str] = set()
 
-    def leave(self, listening: Listening) -> None:
+    def leave(self, listening: ClientSubscription) -> None:
         if not listening.options.durable or listening.options.group is not None:
             return
         name = listening.id.name
-        last = Told(listening.filter, dict(listening.after))
+        last = FilterProgress(listening.filter, dict(listening.after))
         if listening.must_end:
             self._ended.add(name)
             self._left[name] = (last,)
@@ -36,11 +36,11 @@ class Tokens:
             self._ended.discard(name)
             self._left[name] = (last, *listening.told)[:MOST]
 
-    def resume(self, listening: Listening) -> None:
+    def resume(self, listening: ClientSubscription) -> None:
         """Say where it goes on, unless the application has said so."""
         group = listening.options.group
         if group is not None and listening.options.durable:
-            listening.committed = self._committed.setdefault(group, Committed(self._most_positions))
+            listening.committed = self._committed.setdefault(group, CommittedPositions(self._most_positions))
         left = self._left.get(listening.id.name, ())
         if listening.after or not left:
             return

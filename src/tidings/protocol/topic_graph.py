@@ -100,7 +100,7 @@ class AllAbove(TopicGraph):
         return self._plain.above(topic)
 
 
-class Cluster(OneGroup):
+class ClusterGroup(OneGroup):
     """Every peer is of one cluster, independent of its interest, and every event is gossiped in it."""
 
     def __init__(self, own: str) -> None:

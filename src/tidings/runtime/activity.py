@@ -16,8 +16,8 @@ from typing import Any
 from tidings.errors import InputError
 from tidings.model.event import Event
 from tidings.model.subscription import SubscriptionId
-from tidings.runtime.observing import View
-from tidings.runtime.trace import DELIVERED, PUBLISHED, RECEIVED, SENT, Ring
+from tidings.runtime.observing import ObservedScope
+from tidings.runtime.trace import DELIVERED, PUBLISHED, RECEIVED, SENT, TraceRing
 
 LIVE = "live"
 MOST_EVENTS = 50  # that are named in one answer
@@ -25,7 +25,9 @@ MOST_NAMES = 20  # attributes that are named of an event
 MOST_SUBSCRIPTIONS = 2_000  # that are counted one by one in one answer: those that were told most
 
 
-def activity(ring: Ring | None, about: dict[str, Any], now: float, view: View) -> dict[str, Any]:
+def activity(
+    ring: TraceRing | None, about: dict[str, Any], now: float, view: ObservedScope
+) -> dict[str, Any]:
     """Since `about["after"]`, a time that an earlier answer gave as `now`."""
     after, wanted = _time(about), _count(about)
     sent: Counter[str] = Counter()

@@ -46,7 +46,7 @@ def admission_settings(network: Any) -> AdmissionSettings:
     )
 
 
-class Visit:
+class AdmittedConnection:
     """One connection, as admission counts it."""
 
     __slots__ = ("_admission", "address", "end", "is_over", "is_waiting")
@@ -83,7 +83,7 @@ class Admission:
         self.most_waiting = min(settings.waiting, max(1, self.most // 2))
         self.most_waiting_per_address = min(settings.waiting_per_address, self.most_waiting)
         self._open: dict[str, int] = {}  # by address
-        self._waiting: dict[str, dict[Visit, None]] = {}  # by address, the oldest first
+        self._waiting: dict[str, dict[AdmittedConnection, None]] = {}  # by address, the oldest first
         self._waiting_count = 0
         self._count = 0
         self.figures = {"connections crowded out": 0, "connections refused": 0}
@@ -95,13 +95,13 @@ class Admission:
     def waiting(self) -> int:
         return self._waiting_count
 
-    def enter(self, peer: Any, end: Callable[[str], None]) -> Visit | None:
+    def enter(self, peer: Any, end: Callable[[str], None]) -> AdmittedConnection | None:
         """A connection came from this peer (as the socket names it); None: there is no room for it."""
         address = address_of(peer)
         if not self._has_room(address):
             self.figures["connections refused"] += 1
             return None
-        visit = Visit(self, address, end)
+        visit = AdmittedConnection(self, address, end)
         self._count += 1
         self._open[address] = self._open.get(address, 0) + 1
         self._add_waiting(visit)
@@ -118,7 +118,7 @@ class Admission:
             return self._crowd_out(max(self._waiting.values(), key=len, default=None))
         return True
 
-    def _crowd_out(self, some: dict[Visit, None] | None) -> bool:
+    def _crowd_out(self, some: dict[AdmittedConnection, None] | None) -> bool:
         if not some:
             return False
         oldest = next(iter(some))
@@ -127,7 +127,7 @@ class Admission:
         oldest.end("others wait to come in")
         return True
 
-    def set_waiting(self, visit: Visit, is_waiting: bool) -> None:
+    def set_waiting(self, visit: AdmittedConnection, is_waiting: bool) -> None:
         if visit.is_over or visit.is_waiting is is_waiting:
             return
         if is_waiting:
@@ -136,18 +136,18 @@ class Admission:
             self._drop_waiting(visit)
         visit.is_waiting = is_waiting
 
-    def _add_waiting(self, visit: Visit) -> None:
+    def _add_waiting(self, visit: AdmittedConnection) -> None:
         self._waiting.setdefault(visit.address, {})[visit] = None
         self._waiting_count += 1
 
-    def _drop_waiting(self, visit: Visit) -> None:
+    def _drop_waiting(self, visit: AdmittedConnection) -> None:
         own = self._waiting[visit.address]
         del own[visit]
         if not own:
             del self._waiting[visit.address]
         self._waiting_count -= 1
 
-    def leave(self, visit: Visit) -> None:
+    def leave(self, visit: AdmittedConnection) -> None:
         if visit.is_over:
             return
         visit.is_over = True
@@ -186,12 +186,12 @@ def descriptor_limit() -> int:
     return 1 << 20 if soft == resource.RLIM_INFINITY else soft
 
 
-Factory = Callable[[Visit], asyncio.Protocol]
+Factory = Callable[[AdmittedConnection], asyncio.Protocol]
 AT_ONCE = 16  # connections accepted in one turn of the loop; more lets those who are here wait
 PAUSE_SECONDS = 0.1  # after the system had no descriptor left, although there is a reserve
 
 
-class Listener:
+class SocketListener:
     """A listening socket: each connection is admitted before a byte of it is read, a TLS handshake included."""
 
     def __init__(
@@ -253,7 +253,7 @@ class Listener:
 
         visit.end = end
 
-    async def _open(self, opened: socket.socket, visit: Visit) -> None:
+    async def _open(self, opened: socket.socket, visit: AdmittedConnection) -> None:
         """Make a transport of the socket. The protocol ends the visit, once there is one."""
         try:
             options: dict[str, Any] = {}
@@ -300,17 +300,18 @@ async def bound_sockets(host: str, port: int) -> list[socket.socket]:
 
 async def listeners_at(
     host: str, port: int, factory: Factory, admission: Admission, **options: Any
-) -> list[Listener]:
-    """Listeners at every address of the host; `options` are those of `Listener`. Raises `OSError`."""
-    return [Listener(bound, factory, admission, **options) for bound in await bound_sockets(host, port)]
+) -> list[SocketListener]:
+    """Listeners at every address of the host; `options` are those of `SocketListener`. Raises `OSError`."""
+    return [SocketListener(bound, factory, admission, **options) for bound in await bound_sockets(host, port)]
 
 
 def streamed(
-    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, Visit], Awaitable[None]], limit: int
+    serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, AdmittedConnection], Awaitable[None]],
+    limit: int,
 ) -> Factory:
     """A factory for connections that a coroutine reads and writes as streams; `limit` is the reader's buffer."""
 
-    def made(visit: Visit) -> asyncio.Protocol:
+    def made(visit: AdmittedConnection) -> asyncio.Protocol:
         async def begun(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
             visit.end = lambda reason: writer.transport.abort()
             try:

@@ -15,8 +15,8 @@ from typing import Any
 
 import msgspec
 
-from tidings.archive.reading import Found, page
-from tidings.archive.state import Archive, State
+from tidings.archive.reading import ArchivedEvent, page
+from tidings.archive.state import Archive, ArchiveState
 from tidings.errors import InputError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
@@ -25,7 +25,7 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.security.doors import Guard
 
 
-class Asked(msgspec.Struct, forbid_unknown_fields=True):
+class ArchiveRequest(msgspec.Struct, forbid_unknown_fields=True):
     """Request of a client to the archive."""
 
     filter: str | None = None
@@ -47,7 +47,7 @@ class ServedArchive:
 
     async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
         try:
-            asked = msgspec.convert(about, Asked)
+            asked = msgspec.convert(about, ArchiveRequest)
         except msgspec.ValidationError as error:
             raise InputError(f"the archive cannot be asked this: {error}") from None
         if asked.filter is None:
@@ -71,7 +71,7 @@ class ServedArchive:
             self._guard.unsubscribed(principal, "", "archive")
         return filter
 
-    def _read(self, filter: Any, asked: Asked) -> tuple[State, Any]:
+    def _read(self, filter: Any, asked: ArchiveRequest) -> tuple[ArchiveState, Any]:
         state = self._archive.state()
         limits = self._resources
         found = page(
@@ -80,6 +80,6 @@ class ServedArchive:
         )  # fmt: skip
         return state, found
 
-    def _allowed(self, found: Found, principal: Any) -> tuple[str, int, Any] | None:
+    def _allowed(self, found: ArchivedEvent, principal: Any) -> tuple[str, int, Any] | None:
         event = found.event if self._guard is None else self._guard.deliver(principal, found.event)
         return None if event is None else (found.log, found.offset, event)

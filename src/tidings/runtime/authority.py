@@ -30,14 +30,14 @@ REVOKED = "revoked.txt"  # in the folder: serial numbers of certificates that we
 BACKDATED = timedelta(minutes=5)  # clocks differ
 
 
-class Made(NamedTuple):
+class IssuedCertificate(NamedTuple):
     """Paths of a certificate and its key."""
 
     certificate: Path
     key: Path
 
 
-def make_authority(folder: Path, *, name: str = "Tidings development authority") -> Made:
+def make_authority(folder: Path, *, name: str = "Tidings development authority") -> IssuedCertificate:
     """A new authority; one that is there is never overwritten."""
     made = _paths(folder, AUTHORITY)
     if made.certificate.exists() or made.key.exists():
@@ -57,7 +57,7 @@ def make_authority(folder: Path, *, name: str = "Tidings development authority")
     return made
 
 
-def issue(folder: Path, name: str, *, hosts: tuple[str, ...] = (), broker: bool = False) -> Made:
+def issue(folder: Path, name: str, *, hosts: tuple[str, ...] = (), broker: bool = False) -> IssuedCertificate:
     """A certificate for a broker or a client, signed by the authority of the folder."""
     _cryptography()
     made = _paths(folder, _checked(name))
@@ -113,8 +113,8 @@ def _checked(name: str) -> str:
     return name
 
 
-def _paths(folder: Path, name: str) -> Made:
-    return Made(folder / f"{name}.pem", folder / f"{name}.key")
+def _paths(folder: Path, name: str) -> IssuedCertificate:
+    return IssuedCertificate(folder / f"{name}.pem", folder / f"{name}.key")
 
 
 def _name(common: str, unit: str | None = None) -> x509.Name:
@@ -193,7 +193,7 @@ def _load(folder: Path) -> tuple[Any, Any]:
     return certificate, key
 
 
-def _write(made: Made, certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> None:
+def _write(made: IssuedCertificate, certificate: x509.Certificate, key: EllipticCurvePrivateKey) -> None:
     from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
     made.certificate.parent.mkdir(parents=True, exist_ok=True)

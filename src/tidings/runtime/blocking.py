@@ -29,14 +29,14 @@ from tidings.runtime import connect as way_in
 from tidings.runtime.broker import ConnectionState, Timeout
 from tidings.runtime.bus import Bus, OnState
 from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.listener import Listener
 from tidings.runtime.readers import calling_thread
 
 T = TypeVar("T")
 
 
-class _Loop:
+class _LoopThread:
     """An event loop in a thread."""
 
     def __init__(self) -> None:
@@ -80,7 +80,7 @@ class _Loop:
 class BlockingListener(Generic[T]):
     """A subscription; iterate, or `get`. Leaving the `with` block ends or detaches it."""
 
-    def __init__(self, loop: _Loop, listener: Listener[T]) -> None:
+    def __init__(self, loop: _LoopThread, listener: Listener[T]) -> None:
         self._loop = loop
         self._listener = listener
 
@@ -150,7 +150,7 @@ class BlockingListener(Generic[T]):
 class BlockingCalling(Generic[T]):
     """A callback at work, in the bus's own thread."""
 
-    def __init__(self, loop: _Loop, calling: Calling[T]) -> None:
+    def __init__(self, loop: _LoopThread, calling: Calling[T]) -> None:
         self._loop = loop
         self._calling = calling
 
@@ -174,10 +174,10 @@ class BlockingCalling(Generic[T]):
 class BlockingBus:
     """The bus, with methods that wait."""
 
-    def __init__(self, bus: Bus, loop: _Loop | None = None) -> None:
+    def __init__(self, bus: Bus, loop: _LoopThread | None = None) -> None:
         self._bus = bus
         self._owns_loop = loop is None
-        self._loop = loop or _Loop()
+        self._loop = loop or _LoopThread()
         try:
             self._loop.call(bus.open)
         except BaseException:
@@ -316,7 +316,7 @@ def connect(
     name: str = way_in.NAME,
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
-    clock: Clock | None = None,
+    clock: RuntimeClock | None = None,
     on_connected: OnState | None = None,
     on_disconnected: OnState | None = None,
     **settings: Any,

@@ -27,7 +27,7 @@ from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.membership.agreed import member_of
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
-from tidings.runtime.clock import Clock, RealClock
+from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.kernels import prepare_in_background
 from tidings.store.memory import MemoryStore
@@ -69,7 +69,7 @@ class ConnectionState(str):
 Watch = Callable[[ConnectionState, TidingsError | None], None]  # a new state, or a new reason; why it is over
 
 
-class Broker(Protocol):
+class BrokerInterface(Protocol):
     """Interface of a broker, embedded or remote, as a bus uses it."""
 
     policy: Policy  # of a subscription that names none
@@ -114,7 +114,7 @@ class EmbeddedBroker:
         call_timeout: float | None = None,
         record: Recorder | Path | str | None,
         seed: int | None,
-        clock: Clock | None,
+        clock: RuntimeClock | None,
         settings: DeliverySettings,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:

@@ -34,8 +34,8 @@ from tidings.protocol.inputs import (
     ClientUnadvertise,
     Input,
 )
-from tidings.protocol.messages import Mode
-from tidings.runtime.broker import Broker, ConnectionState, Full, Timeout
+from tidings.protocol.messages import AckMode
+from tidings.runtime.broker import BrokerInterface, ConnectionState, Full, Timeout
 from tidings.runtime.callbacks import Callback, Calling, is_cut_off
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.drafts import event_from, filter_from
@@ -83,7 +83,7 @@ class Family(WeakSet["Bus"]):
 class Bus(LogCalls):
     """One application's connection. Enter it (or await it) to begin."""
 
-    def __init__(self, broker: Broker, name: str, *, family: Family | None = None) -> None:
+    def __init__(self, broker: BrokerInterface, name: str, *, family: Family | None = None) -> None:
         self.name = name
         self._broker = broker
         self._family = Family() if family is None else family
@@ -214,7 +214,7 @@ class Bus(LogCalls):
         what: Mapping[str, Any] | Event | Any = None,
         /,
         *,
-        mode: Mode | str = Mode.AUTO,
+        mode: AckMode | str = AckMode.AUTO,
         timeout: Timeout = ...,
         **options: Any,
     ) -> fx.Receipt:
@@ -230,8 +230,8 @@ class Bus(LogCalls):
             known = (*_PUBLISH, "mode", "timeout")
             refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, known, "publish")
         event, is_numbered = event_from(what, options, self.name)
-        if type(mode) is not Mode:
-            mode = _chosen(Mode, mode, "mode")
+        if type(mode) is not AckMode:
+            mode = _chosen(AckMode, mode, "mode")
         family, call = self._family, self._last_call + 1
         self._last_call = call
         receipt = self._submit(call, ClientPublish(call, event, is_numbered, mode))  # type: ignore[arg-type]
@@ -251,7 +251,7 @@ class Bus(LogCalls):
         what: Iterable[Mapping[str, Any] | Event | Any],
         /,
         *,
-        mode: Mode | str = Mode.AUTO,
+        mode: AckMode | str = AckMode.AUTO,
         timeout: Timeout = ...,
         **options: Any,
     ) -> list[fx.Receipt]:
@@ -265,7 +265,7 @@ class Bus(LogCalls):
         made = [event_from(each, dict(options), self.name) for each in what]
         if not made:
             return []
-        mode = _chosen(Mode, mode, "mode")
+        mode = _chosen(AckMode, mode, "mode")
         call = self._last_call + 1
         self._last_call += len(made)
         events, numbered = zip(*made, strict=True)
@@ -277,7 +277,7 @@ class Bus(LogCalls):
             self._family.has_woken = False
             await asyncio.sleep(0)
         for result in results if type(results) is list else (results,):
-            if type(result) is fx.Failed:
+            if type(result) is fx.CallFailed:
                 raise _error_of(result)
         return list(results)
 
@@ -299,7 +299,7 @@ class Bus(LogCalls):
         refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
         event, is_numbered = event_from(what, options, self.name)
         self._last_call += 1
-        self._hand(ClientPublish(self._last_call, event, is_numbered, Mode.BEST_EFFORT))
+        self._hand(ClientPublish(self._last_call, event, is_numbered, AckMode.BEST_EFFORT))
 
     # -- subscribing -------------------------------------------------------------------------
 
@@ -330,9 +330,9 @@ class Bus(LogCalls):
         timeout = options.pop("timeout", ...)
         kind: type[Listener[Any]] = Listener
         if since == "forever":
-            from tidings.runtime.late import LateListener
+            from tidings.runtime.late import ArchiveListener
 
-            kind, since = LateListener, None
+            kind, since = ArchiveListener, None
         if "policy" in options:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
         given = {field: value for field, value in options.items() if value is not None}
@@ -397,7 +397,7 @@ class Bus(LogCalls):
         answer = self._submit(call, make(call))
         if answer is LATER:
             answer = await self._answer_of(call, subscribing=subscribing, timeout=timeout)
-        if type(answer) is fx.Failed:
+        if type(answer) is fx.CallFailed:
             raise _error_of(answer)
         return answer
 
@@ -463,7 +463,7 @@ class Bus(LogCalls):
         state = self.state
         why = f": {state.reason}" if state.reason else f" from broker {state.broker}" if state.broker else ""
         message = f"no answer within {seconds:g} s; the connection is {state}{why}"
-        if isinstance(answer, fx.Failed):
+        if isinstance(answer, fx.CallFailed):
             late = error_of(answer.code, f"{answer.reason}: {message}", answer.id)
             late.hint = "timeout= gives it more time, None any time"
             return late
@@ -552,7 +552,7 @@ class Bus(LogCalls):
         """Perform an effect of the client machine for the application."""
         kind = type(effect)
         value: Any = effect
-        if kind is fx.Answer:
+        if kind is fx.CallResult:
             call, value = effect.call, effect.value  # type: ignore[union-attr]
             if call in self._opening:  # what came early is handed over at once behind this
                 self._pushed[value.ref] = self._opening.pop(call)
@@ -563,7 +563,7 @@ class Bus(LogCalls):
                     if ref in self._pushed:  # until it is left
                         self._pushed[ref](notification)
                 return
-        elif kind is fx.Failed:
+        elif kind is fx.CallFailed:
             call = effect.call  # type: ignore[union-attr]
         else:
             if kind is fx.Counted:
@@ -583,7 +583,7 @@ class Bus(LogCalls):
             self._listeners[ref]._count_losses()
 
 
-def _error_of(answer: fx.Failed) -> TidingsError:
+def _error_of(answer: fx.CallFailed) -> TidingsError:
     return error_of(answer.code, answer.reason, answer.id)
 
 

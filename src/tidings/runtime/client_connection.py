@@ -8,8 +8,8 @@ from typing import Any
 from tidings.runtime.admission import LOCAL
 from tidings.runtime.connection import Connection
 from tidings.runtime.fairness import Fairness
-from tidings.runtime.gate import Gate
-from tidings.runtime.sessions import Session
+from tidings.runtime.gate import ClientIngress
+from tidings.runtime.sessions import PrincipalSession
 
 
 class ClientConnection:
@@ -28,7 +28,12 @@ class ClientConnection:
     )
 
     def __init__(
-        self, address: str, connection: Connection, gate: Gate, session: Session, fairness: Fairness
+        self,
+        address: str,
+        connection: Connection,
+        gate: ClientIngress,
+        session: PrincipalSession,
+        fairness: Fairness,
     ) -> None:
         self.address = address
         self.connection = connection

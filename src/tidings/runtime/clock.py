@@ -12,15 +12,15 @@ from collections.abc import Callable
 from typing import Protocol
 
 
-class Timer(Protocol):
+class RuntimeTimer(Protocol):
     def cancel(self) -> None: ...
 
 
-class Clock(Protocol):
+class RuntimeClock(Protocol):
     def now(self) -> float:
         """Seconds; never less than before."""
 
-    def wake(self, at: float, callback: Callable[[], None]) -> Timer:
+    def wake(self, at: float, callback: Callable[[], None]) -> RuntimeTimer:
         """Call back on the running event loop when that time has come."""
 
 
@@ -31,6 +31,6 @@ class RealClock:
     def now(self) -> float:
         return self._offset + time.monotonic()
 
-    def wake(self, at: float, callback: Callable[[], None]) -> Timer:
+    def wake(self, at: float, callback: Callable[[], None]) -> RuntimeTimer:
         loop, seconds = asyncio.get_running_loop(), at - self.now()
         return loop.call_later(seconds, callback) if seconds > 0 else loop.call_soon(callback)

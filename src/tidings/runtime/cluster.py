@@ -24,7 +24,7 @@ SLOWEST_RESTART = 60.0  # seconds; the pause doubles while it does not start
 HOST = "127.0.0.1"
 
 
-class Member(NamedTuple):
+class ClusterMember(NamedTuple):
     """A broker that runs."""
 
     name: str
@@ -67,7 +67,7 @@ class Cluster:
         self._first = {**own, **(first or {})}  # settings of the first broker alone
         self._archive = archive
         self._said = said or {}  # settings of every broker
-        self.members: list[Member] = []
+        self.members: list[ClusterMember] = []
 
     async def __aenter__(self) -> Cluster:
         try:
@@ -86,7 +86,7 @@ class Cluster:
         """Addresses of all brokers, for a client that may use any."""
         return "tidings://" + ",".join(member.address.partition("://")[2] for member in self.members)
 
-    async def start(self, number: int, *, listen: str | None = None) -> Member:
+    async def start(self, number: int, *, listen: str | None = None) -> ClusterMember:
         """Start a broker, or start it again where it was."""
         parent = self.members[(number - 1) // 2] if number else None
         port = self._port + number if self._port else 0
@@ -107,7 +107,7 @@ class Cluster:
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         ready = await self._ready(process, name)
-        member = Member(
+        member = ClusterMember(
             name, ready["address"], ready["http"], process, parent.name if parent else None, ready["gateways"]
         )
         self.members[number : number + 1] = [member]
@@ -137,7 +137,7 @@ class Cluster:
         os.kill(process.pid, signal.SIGKILL)
         await process.wait()
 
-    async def restart(self, number: int) -> Member:
+    async def restart(self, number: int) -> ClusterMember:
         """On its disk, at its address."""
         return await self.start(number, listen=self.members[number].address.partition("://")[2])
 

@@ -9,9 +9,9 @@ from typing import Any
 from tidings.errors import SettingsError
 from tidings.history.recorder import Recorder
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.runtime.broker import Broker, EmbeddedBroker
+from tidings.runtime.broker import BrokerInterface, EmbeddedBroker
 from tidings.runtime.bus import Bus, OnState
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.failures import refuse_unknown
 
 NAME = "local"  # of a client that was given none
@@ -29,7 +29,7 @@ def connect(
     name: str = NAME,
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
-    clock: Clock | None = None,
+    clock: RuntimeClock | None = None,
     on_connected: OnState | None = None,
     on_disconnected: OnState | None = None,
     **settings: Any,
@@ -62,13 +62,13 @@ def connect(
     return bus
 
 
-def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
+def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInterface:
     refuse_unknown({key: 1 for key in options if key not in _EMBEDDED}, _KNOWN, "connect")
     call_timeout = options.pop("call_timeout", None)
     return EmbeddedBroker(path, call_timeout=call_timeout, settings=DeliverySettings(**options), **common)
 
 
-def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> Broker:
+def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInterface:
     from tidings.runtime.dialling import PORT, parse_addresses
     from tidings.runtime.remote import RemoteBroker, RemoteSettings
 

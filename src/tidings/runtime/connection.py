@@ -4,7 +4,7 @@ Rules
 - Frames are cut and checked by `wire`. A bad one ends the connection: after it the start of the next frame is
   unknown.
 - A message to send is appended to a buffer. All buffers are flushed once in a turn of the event loop
-  (`Gathering`), so that what belongs together leaves in one write.
+  (`WriteCoalescer`), so that what belongs together leaves in one write.
 - Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and become frames as the
   peer reads: one large event to many subscriptions of a client is not copied for each. A turn of the loop encodes
   `limits.turn_bytes` of them for a connection, and charges the time to its owner.
@@ -15,7 +15,7 @@ Rules
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
 - Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and sent
   up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
-- `Ping` goes out when no other message did for a while; a peer that is silent for `dead_seconds` is gone.
+- `Keepalive` goes out when no other message did for a while; a peer that is silent for `dead_seconds` is gone.
 """
 
 from __future__ import annotations
@@ -32,9 +32,9 @@ from tidings.errors import TidingsError, WireError
 from tidings.model.event import event_size
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Deliver, DeliverAll, Message
-from tidings.runtime.admission import Visit
+from tidings.runtime.admission import AdmittedConnection
 from tidings.runtime.unfinished import PrincipalFrames
-from tidings.runtime.words import Ping, Pong
+from tidings.runtime.words import Keepalive, KeepaliveAck
 from tidings.wire.codec import Codec, FrameReader
 
 SLICE = 2048  # messages of a client that are handled in one turn of the loop at most ...
@@ -82,7 +82,7 @@ def sendable(said: int, own: int) -> int:
     return max(said, LEAST_TAKEN) if said else max(own, DEFAULT_LIMITS.frame_bytes)
 
 
-class Gathering:
+class WriteCoalescer:
     """Flushes every connection with messages to send, once in a turn of the loop, and runs other work that waits for
     the end of the turn.
 
@@ -175,7 +175,7 @@ class Connection(asyncio.Protocol):
     def __init__(
         self,
         codec: Codec,
-        gathering: Gathering,
+        gathering: WriteCoalescer,
         *,
         receive: Receive,
         lost: Lost,
@@ -194,7 +194,7 @@ class Connection(asyncio.Protocol):
         self.last_received = 0.0  # of the loop's clock
         self.last_sent = 0.0
         self.transport: asyncio.Transport | None = None
-        self.visit: Visit | None = None  # of the far end, where connections are admitted
+        self.visit: AdmittedConnection | None = None  # of the far end, where connections are admitted
         self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: not counted
         self._made = made
         self._gathering = gathering
@@ -461,18 +461,22 @@ class Connection(asyncio.Protocol):
         ):
             self.end(f"nothing was heard of it for {settings.dead_seconds:g} s")
         elif now - self.last_sent >= settings.keepalive_seconds:
-            self.send(Ping())
+            self.send(Keepalive())
 
     def answered(self, messages: list[Message]) -> list[Message]:
         """Answer pings; what is left is for others."""
         for message in messages:
-            if type(message) is Ping or type(message) is Pong:
+            if type(message) is Keepalive or type(message) is KeepaliveAck:
                 break
         else:
             return messages
-        if any(type(message) is Ping for message in messages):
-            self.send(Pong())
-        return [message for message in messages if type(message) is not Ping and type(message) is not Pong]
+        if any(type(message) is Keepalive for message in messages):
+            self.send(KeepaliveAck())
+        return [
+            message
+            for message in messages
+            if type(message) is not Keepalive and type(message) is not KeepaliveAck
+        ]
 
     # -- ending -------------------------------------------------------------------------------
 

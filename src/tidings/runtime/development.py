@@ -16,11 +16,11 @@ from collections.abc import Callable
 from tidings.errors import TidingsError
 from tidings.runtime.process import run
 from tidings.runtime.server import Server
-from tidings.runtime.service import Doors, Service
+from tidings.runtime.service import GatewaySet, Service
 from tidings.runtime.settings import read_settings
 
 
-def main(said: str, doors: Callable[[Service], Doors] | None = None) -> int:
+def main(said: str, doors: Callable[[Service], GatewaySet] | None = None) -> int:
     try:
         settings = read_settings(said={"security.anonymous": True, **json.loads(said)})
         service = Service(settings, doors=doors)

@@ -17,9 +17,9 @@ from typing import NamedTuple
 
 from tidings.errors import SettingsError, TidingsError, TlsError, UnreachableError, WireError
 from tidings.protocol.messages import Message, tag_of
-from tidings.runtime.connection import Connection, Gathering, Lost, NetworkSettings
+from tidings.runtime.connection import Connection, Lost, NetworkSettings, WriteCoalescer
 from tidings.runtime.failures import error_of
-from tidings.runtime.words import Challenge, Denied, Open, Opened, Proof
+from tidings.runtime.words import AuthChallenge, AuthResponse, OpenSession, SessionDenied, SessionOpened
 from tidings.security.doors import Credentials
 from tidings.wire.codec import Codec
 
@@ -78,7 +78,7 @@ def _parse_one(part: str, tls: bool) -> Address:
     return Address(host, number, tls)
 
 
-class Pauses:
+class RetryDelays:
     """Pause between two tries: longer each time, with jitter so that clients do not retry at the same moment."""
 
     def __init__(self, settings: NetworkSettings, rng: Random) -> None:
@@ -95,19 +95,19 @@ class Pauses:
         return self._pause * self._rng.uniform(0.5, 1.0)
 
 
-class Dialled(NamedTuple):
+class OpenedConnection(NamedTuple):
     """A connection that was let in, and what came right behind the welcome."""
 
     connection: Connection
-    opened: Opened
+    opened: SessionOpened
     early: list[Message]
 
 
-class _Handshake:
+class _DialHandshake:
     """The side of the one who connects."""
 
     def __init__(self, credentials: Credentials) -> None:
-        self.done: asyncio.Future[Opened] = asyncio.get_running_loop().create_future()
+        self.done: asyncio.Future[SessionOpened] = asyncio.get_running_loop().create_future()
         self.early: list[Message] = []
         self._credentials = credentials
 
@@ -123,12 +123,12 @@ class _Handshake:
                 self._fail(error)
 
     def _hear(self, connection: Connection, message: Message) -> None:
-        if isinstance(message, Challenge):
-            connection.send(Proof(self._credentials.answer(message.data)))
-        elif isinstance(message, Opened):
+        if isinstance(message, AuthChallenge):
+            connection.send(AuthResponse(self._credentials.answer(message.data)))
+        elif isinstance(message, SessionOpened):
             self._credentials.finish(message.farewell)
             self.done.set_result(message)
-        elif isinstance(message, Denied):
+        elif isinstance(message, SessionDenied):
             self._fail(error_of(message.code, message.reason))
         else:
             self._fail(WireError(f"a {tag_of(type(message))} before the welcome"))
@@ -143,21 +143,21 @@ class _Handshake:
 
 async def dial(
     address: Address,
-    say: Callable[[], Open],
+    say: Callable[[], OpenSession],
     codec: Codec,
-    gathering: Gathering,
+    gathering: WriteCoalescer,
     settings: NetworkSettings,
     *,
     credentials: Credentials,
     lost: Lost,
     most_bytes: int,
     tls: ssl.SSLContext | None = None,
-) -> Dialled:
+) -> OpenedConnection:
     """Connect and be let in. Raises `RefusedError` or `UnreachableError`.
 
     The connection holds what arrives until its `receive` is set and "early" is released.
     """
-    handshake = _Handshake(credentials)
+    handshake = _DialHandshake(credentials)
     loop = asyncio.get_running_loop()
 
     def protocol() -> Connection:
@@ -192,7 +192,7 @@ async def dial(
     if connection.is_over:
         raise UnreachableError(f"{address} closed the connection")
     connection.lost = lost
-    return Dialled(connection, opened, handshake.early)
+    return OpenedConnection(connection, opened, handshake.early)
 
 
 def _why(error: OSError | TimeoutError, address: Address, settings: NetworkSettings) -> str:
@@ -225,7 +225,7 @@ async def _speaks_tls(address: Address, settings: NetworkSettings) -> bool:
     return True
 
 
-def _leave(connection: Connection | None, handshake: _Handshake) -> None:
+def _leave(connection: Connection | None, handshake: _DialHandshake) -> None:
     if connection is not None:
         connection.end("the handshake failed")
     if handshake.done.done() and not handshake.done.cancelled():

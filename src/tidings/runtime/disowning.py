@@ -18,9 +18,9 @@ from tidings.errors import RefusedError
 from tidings.model.event import TENANT_MARK
 from tidings.model.filter import NOTHING, Filter
 from tidings.model.subscription import OWNER_MARK
-from tidings.protocol.inputs import Disowned
+from tidings.protocol.inputs import PrincipalRevoked
 from tidings.runtime.sessions import until_of
-from tidings.security.principal import Means, Principal
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.rules import Action
 
 if TYPE_CHECKING:
@@ -32,7 +32,7 @@ GRACE_SECONDS = (
 )
 
 
-class Disowning:
+class RevokedResources:
     """Ends holds and staged events at one broker."""
 
     def __init__(self, server: Server, secured: Secured) -> None:
@@ -52,9 +52,11 @@ class Disowning:
             user = users.users.get(name)
             if user is None and others:
                 continue
-            by_password = Principal(name, Means.SCRAM)
+            by_password = Principal(name, ProofMethod.SCRAM)
             allowed = NOTHING if user is None or user.disabled else self._by_file(by_password)
-            self._server.hand(Disowned(name + TENANT_MARK, allowed, staged=user is None or user.disabled))
+            self._server.hand(
+                PrincipalRevoked(name + TENANT_MARK, allowed, staged=user is None or user.disabled)
+            )
 
     def _on_ended(self, principal: Any) -> None:
         if isinstance(principal, Principal) and not principal.is_anonymous:
@@ -62,9 +64,9 @@ class Disowning:
 
     def _disown(self, principal: Principal) -> None:
         scope = principal.name + TENANT_MARK  # of every principal that has a password
-        if principal.means is not Means.SCRAM:
+        if principal.means is not ProofMethod.SCRAM:
             scope = self._secured.guard.scopes(principal)[1]
-        self._server.hand(Disowned(scope, self._allowed(principal)))
+        self._server.hand(PrincipalRevoked(scope, self._allowed(principal)))
 
     def _allowed(self, principal: Principal) -> Filter:
         """Filter of events that the owner may read now."""

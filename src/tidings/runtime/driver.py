@@ -34,9 +34,9 @@ from tidings.protocol.inputs import (
     TimerFired,
 )
 from tidings.protocol.messages import Message, Publish
-from tidings.protocol.slots import Machine
-from tidings.runtime.clock import Clock, Timer
-from tidings.runtime.drives import Drive, Inline, Threaded
+from tidings.protocol.slots import StateMachine
+from tidings.runtime.clock import RuntimeClock, RuntimeTimer
+from tidings.runtime.drives import DiskExecutor, InlineExecutor, ThreadedExecutor
 from tidings.store.store import Store
 
 BREATH = 2048  # messages; fewer write oftener, more let those wait longer who could work meanwhile
@@ -74,8 +74,8 @@ class Driver:
     def __init__(
         self,
         name: str,
-        machine: Machine,
-        clock: Clock,
+        machine: StateMachine,
+        clock: RuntimeClock,
         *,
         record: Callable[[Row], None],
         hear: Hear | None = None,
@@ -87,7 +87,7 @@ class Driver:
         self.clock = clock
         self._is_timed = timed  # does the machine have deadlines?
         self._main = machine
-        self._machines: dict[str, Machine] = {name: machine}
+        self._machines: dict[str, StateMachine] = {name: machine}
         self._hears: dict[str, Hear] = {} if hear is None else {name: hear}
         self._outlets: dict[str, Outlet] = {}
         self._line: list[tuple[str, Input]] = []
@@ -95,10 +95,10 @@ class Driver:
         self._tap = tap
         self._is_running = False
         self._is_closed = False
-        self._timer: Timer | None = None
+        self._timer: RuntimeTimer | None = None
         self._wake_at: float | None = None  # in the machine's time
         self._ahead = 0.0  # seconds by which the machine's time is ahead of the clock
-        self._drive: Drive | None = None
+        self._drive: DiskExecutor | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
         self._soon: Callable[[Callable[[], None]], None] | None = None
@@ -113,11 +113,11 @@ class Driver:
 
     def use_store(self, store: Store, *, threaded: bool) -> None:
         """Perform what the machine asks of its disk there."""
-        drive: Drive
+        drive: DiskExecutor
         if threaded:
-            drive = Threaded(store, self.report, asyncio.get_running_loop())
+            drive = ThreadedExecutor(store, self.report, asyncio.get_running_loop())
         else:
-            drive = Inline(store, self.report)
+            drive = InlineExecutor(store, self.report)
         self._drive = drive
         self.perform(fx.Persist, drive.persist)
         self.perform(fx.Fetch, partial(self._fetch, drive))
@@ -126,7 +126,7 @@ class Driver:
         """Have effects of this kind performed so."""
         self._performers[kind] = performer
 
-    def _fetch(self, drive: Drive, effect: fx.Fetch) -> None:
+    def _fetch(self, drive: DiskExecutor, effect: fx.Fetch) -> None:
         author = self._author
         if author is None or self.meter is None:
             drive.fetch(effect)
@@ -151,7 +151,7 @@ class Driver:
 
     # -- what is attached ------------------------------------------------------------------
 
-    def attach(self, address: str, client: Machine, hear: Hear) -> None:
+    def attach(self, address: str, client: StateMachine, hear: Hear) -> None:
         """Link a client in this process; `hear` gets the effects that are for its application."""
         self._machines[address] = client
         self._hears[address] = hear

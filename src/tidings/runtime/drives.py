@@ -1,6 +1,6 @@
 """Disks for the embedded driver: they perform `Persist` and `Fetch`, and report back.
 
-`Inline` works at once, for a store in memory. `Threaded` has a thread that commits in groups and
+`InlineExecutor` works at once, for a store in memory. `ThreadedExecutor` has a thread that commits in groups and
 others that read, so that a slow disk never stops the event loop.
 """
 
@@ -26,14 +26,14 @@ log = logging.getLogger("tidings.store")
 READERS = 2  # threads that read; more helps only when many slow subscriptions replay at once
 
 
-class Drive(Protocol):
+class DiskExecutor(Protocol):
     def persist(self, effect: Persist) -> None: ...
     def fetch(self, effect: Fetch) -> None: ...
     async def close(self) -> None:
         """Commit what waits and give the store up."""
 
 
-class Inline:
+class InlineExecutor:
     def __init__(self, store: Store, report: Report) -> None:
         self._store = store
         self._report = report
@@ -53,7 +53,7 @@ class Inline:
         self._store.close()
 
 
-class Threaded:
+class ThreadedExecutor:
     """Reports always come on the event loop of its bus. Records are handed over once in a turn of the loop: otherwise
     the first of many would pay for a sync of its own, and the others wait for it."""
 

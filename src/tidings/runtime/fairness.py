@@ -32,7 +32,7 @@ class FairnessSettings(msgspec.Struct, frozen=True, kw_only=True):
     pause: float = 10.0  # at most so many seconds an owner is not read from, however much it used
 
 
-class Member(Protocol):
+class OwnedConnection(Protocol):
     """A connection of an owner."""
 
     def hold(self, reason: str) -> None: ...
@@ -40,14 +40,14 @@ class Member(Protocol):
     def release(self, reason: str) -> None: ...
 
 
-class Share:
+class TimeShare:
     """The time of one owner."""
 
     __slots__ = ("is_held", "members", "owner", "until", "used", "users")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
-        self.members: dict[Member, None] = {}
+        self.members: dict[OwnedConnection, None] = {}
         self.users = 0
         self.used = 0.0  # seconds in this turn
         self.is_held = False
@@ -68,18 +68,18 @@ class Fairness:
         self._quantum = self._settings.quantum
         self._clock = clock
         self.call_later = later or _later
-        self._shares: dict[Hashable, Share] = {}
-        self._charged: dict[Share, None] = {}  # in this turn
+        self._shares: dict[Hashable, TimeShare] = {}
+        self._charged: dict[TimeShare, None] = {}  # in this turn
         self._active: set[Hashable] = set()  # owners in this window ...
         self._active_before: set[Hashable] = set()  # ... and in the one before
         self._window_end = 0.0
         self.figures = {"turns cut short": 0}
 
-    def join(self, owner: Hashable, member: Member | None = None) -> Share:
+    def join(self, owner: Hashable, member: OwnedConnection | None = None) -> TimeShare:
         """The share of an owner, for one more of its connections; `leave` when that is over."""
         share = self._shares.get(owner)
         if share is None:
-            share = self._shares[owner] = Share(owner)
+            share = self._shares[owner] = TimeShare(owner)
         share.users += 1
         if member is not None:
             share.members[member] = None
@@ -87,14 +87,14 @@ class Fairness:
                 member.hold(REASON)
         return share
 
-    def leave(self, share: Share, member: Member | None = None) -> None:
+    def leave(self, share: TimeShare, member: OwnedConnection | None = None) -> None:
         share.users -= 1
         if member is not None:
             share.members.pop(member, None)
         if not share.users and not share.is_held:
             self._shares.pop(share.owner, None)
 
-    def charge(self, share: Share, seconds: float) -> None:
+    def charge(self, share: TimeShare, seconds: float) -> None:
         """Charge the owner the time that handling its message took."""
         share.used += seconds
         if not self._charged:
@@ -108,7 +108,7 @@ class Fairness:
             for member in share.members:
                 member.hold(REASON)
 
-    def wait(self, share: Share) -> float:
+    def wait(self, share: TimeShare) -> float:
         """Seconds until the owner is read from again; 0: at once."""
         if not share.is_held:
             return 0.0
@@ -134,10 +134,10 @@ class Fairness:
                 if not has_timer:
                     self._release_later(share, share.until - now)
 
-    def _release_later(self, share: Share, seconds: float) -> None:
+    def _release_later(self, share: TimeShare, seconds: float) -> None:
         self.call_later(seconds, lambda: self._release(share))
 
-    def _release(self, share: Share) -> None:
+    def _release(self, share: TimeShare) -> None:
         left = share.until - self._clock()
         if left > NEGLIGIBLE:  # it overdrew again meanwhile
             self._release_later(share, left)
@@ -155,11 +155,11 @@ class ReadingShares:
 
     def __init__(self, fairness: Fairness) -> None:
         self.fairness = fairness
-        self._shares: dict[str, Share] = {}  # by the client's address at the broker
-        self._reads: dict[int, Share] = {}  # by request: reads that are not answered
-        self._waiting: dict[Share, deque[Callable[[], None]]] = {}  # behind the one that is on its way
+        self._shares: dict[str, TimeShare] = {}  # by the client's address at the broker
+        self._reads: dict[int, TimeShare] = {}  # by request: reads that are not answered
+        self._waiting: dict[TimeShare, deque[Callable[[], None]]] = {}  # behind the one that is on its way
 
-    def add(self, address: str, share: Share) -> None:
+    def add(self, address: str, share: TimeShare) -> None:
         self._shares[address] = share
 
     def remove(self, address: str) -> None:
@@ -189,7 +189,7 @@ class ReadingShares:
         else:
             del self._waiting[share]
 
-    def _start(self, share: Share, perform: Callable[[], None]) -> None:
+    def _start(self, share: TimeShare, perform: Callable[[], None]) -> None:
         pause = self.fairness.wait(share)
         if pause:
             self.fairness.call_later(pause, perform)

@@ -41,7 +41,7 @@ from tidings.protocol.client_bounds import (
 )
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ClientLimits
-from tidings.runtime.words import Inquire, NotInformed
+from tidings.runtime.words import InquiryRefused, InquiryRequest
 from tidings.security.doors import Guard
 
 Say = Callable[[msg.Message], None]
@@ -70,7 +70,7 @@ def _is_plain(event: Event) -> bool:
     return has_plain_attributes(event.attributes)
 
 
-class Gate:
+class ClientIngress:
     """Gate of one client's connection."""
 
     def __init__(
@@ -112,7 +112,7 @@ class Gate:
             msg.Subscribe: self._subscribe,
             msg.Advertise: self._advertise,
             msg.Unadvertise: self._unadvertise,
-            msg.Stage: self._stage,
+            msg.StageEvents: self._stage,
             msg.ReadLog: self._read_log,
             msg.CommitStaged: self._commit,
             msg.AskCommitted: self._scoped,
@@ -211,7 +211,7 @@ class Gate:
             call = getattr(message, "call", None)
             if call is None or not -WIDEST <= call <= WIDEST:
                 raise WireError(error.message) from None
-            refusal = NotInformed if type(message) is Inquire else msg.Refused
+            refusal = InquiryRefused if type(message) is InquiryRequest else msg.Refused
             self._say(refusal(call, error.code, str(error)))
             return False
         return True
@@ -316,7 +316,7 @@ class Gate:
             self._guard.unadvertised(self._principal, filter)
         return unadvertise
 
-    def _stage(self, stage: msg.Stage) -> msg.Stage:
+    def _stage(self, stage: msg.StageEvents) -> msg.StageEvents:
         check_plain(stage.query)
         events = tuple(map(check_event, stage.events))
         if self._guard is not None:

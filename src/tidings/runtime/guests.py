@@ -25,12 +25,12 @@ from tidings.runtime.admission import LOCAL, Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.client_connection import owner_of
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.fairness import ReadingShares
-from tidings.runtime.gate import Gate
-from tidings.runtime.sessions import Session, Sessions
+from tidings.runtime.gate import ClientIngress
+from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.security.doors import Guard
 
 T = TypeVar("T")
@@ -40,13 +40,13 @@ DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the b
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
-class Guest:
+class LocalClient:
     """The broker's end of a guest's link. `sent_away` is called when the guest has to come in anew."""
 
     def __init__(
         self,
         address: str,
-        session: Session,
+        session: PrincipalSession,
         driver: Driver,
         guard: Guard[Any] | None,
         reading: ReadingShares,
@@ -64,10 +64,10 @@ class Guest:
         self._fairness = reading.fairness
         self._share = self._fairness.join(owner_of(self._principal, LOCAL))
         reading.add(address, self._share)
-        self._gate: Gate | None = None
-        self._all: set[Guest] = set()
+        self._gate: ClientIngress | None = None
+        self._all: set[LocalClient] = set()
 
-    def open(self, gate: Gate, all: set[Guest]) -> None:
+    def open(self, gate: ClientIngress, all: set[LocalClient]) -> None:
         """Use this gate from now on; `all` are the guests that are here."""
         self._gate, self._all = gate, all
         all.add(self)
@@ -107,7 +107,7 @@ class Guest:
         self._driver.link_down(self.address)
 
 
-class Host(Protocol):
+class LocalClientHost(Protocol):
     """Interface of a broker, as guests use it; `Server` is one."""
 
     name: str
@@ -116,10 +116,10 @@ class Host(Protocol):
     resources: ResourceLimits
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> RuntimeClock: ...
 
     @property
-    def sessions(self) -> Sessions: ...
+    def sessions(self) -> PrincipalSessions: ...
 
     def admit_guest(
         self,
@@ -128,7 +128,7 @@ class Host(Protocol):
         say: Callable[[Message], None],
         sent_away: Callable[[], None],
         ended: Callable[[str], None],
-    ) -> Guest:
+    ) -> LocalClient:
         """Let a guest in under a client's name. Raises `RefusedError` when it is not his to use. `ended` is
         called with the reason when the session of the principal ends for good."""
 
@@ -138,17 +138,17 @@ class Host(Protocol):
     def figures(self) -> dict[str, Any]: ...
 
 
-class Guests:
-    """A broker as the guests of one principal see it (`runtime.broker.Broker`)."""
+class LocalClients:
+    """A broker as the guests of one principal see it (`runtime.broker.BrokerInterface`)."""
 
     policy = Policy.DROP_OLDEST  # as for remote clients: no publisher waits for a slow subscriber
     warns = False  # the log is the broker's, and a guest's reader is remote
     call_timeout: float | None = None
 
-    def __init__(self, host: Host, principal: Any) -> None:
+    def __init__(self, host: LocalClientHost, principal: Any) -> None:
         self._host = host
         self._principal = principal
-        self._guests: dict[str, tuple[Driver, Guest]] = {}
+        self._guests: dict[str, tuple[Driver, LocalClient]] = {}
         self._names = 0
         self._rng = Random(SystemRandom().getrandbits(64))
 
@@ -224,7 +224,7 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the seconds
     for which it is not to be read from."""
     guests = bus._broker
-    assert isinstance(guests, Guests), "this bus belongs to no guest"
+    assert isinstance(guests, LocalClients), "this bus belongs to no guest"
     return guests.charge(bus._address, received_bytes, seconds)
 
 

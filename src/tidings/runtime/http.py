@@ -14,28 +14,35 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
-from tidings.runtime.admission import Admission, AdmissionSettings, Listener, Visit, listeners_at, streamed
+from tidings.runtime.admission import (
+    Admission,
+    AdmissionSettings,
+    AdmittedConnection,
+    SocketListener,
+    listeners_at,
+    streamed,
+)
 
 LONGEST = 8_192  # bytes of a request's head
 SECONDS = 5.0  # to send it
 MOST = 32  # requests at once
 
 
-class Page(NamedTuple):
+class OperatorPage(NamedTuple):
     body: bytes
     content_type: str = "application/json"
     status: HTTPStatus = HTTPStatus.OK
 
 
-Handler = Callable[[], Page]
+Handler = Callable[[], OperatorPage]
 
 
-class Http:
+class OperatorHttp:
     """`pages` are by path."""
 
     def __init__(self, pages: dict[str, Handler]) -> None:
         self._pages = pages
-        self._listeners: list[Listener] = []
+        self._listeners: list[SocketListener] = []
         settings = AdmissionSettings(waiting=MOST, waiting_per_address=MOST, connections=2 * MOST)
         self._admission = Admission(settings)
         self.address = ""
@@ -49,7 +56,9 @@ class Http:
         for listener in self._listeners:
             listener.close()
 
-    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
+    async def _serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: AdmittedConnection
+    ) -> None:
         try:
             async with asyncio.timeout(2 * SECONDS):
                 page = await self._answer(reader)
@@ -80,10 +89,10 @@ class Http:
 
 
 def _said(status: HTTPStatus) -> bytes:
-    return _written(Page(f"{status.phrase}\n".encode(), "text/plain", status))
+    return _written(OperatorPage(f"{status.phrase}\n".encode(), "text/plain", status))
 
 
-def _written(page: Page, *, with_body: bool = True) -> bytes:
+def _written(page: OperatorPage, *, with_body: bool = True) -> bytes:
     head = (
         f"HTTP/1.1 {page.status.value} {page.status.phrase}\r\n"
         f"Content-Type: {page.content_type}\r\nContent-Length: {len(page.body)}\r\n"

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.slots import Backlog
-from tidings.runtime.connection import Connection, Gathering
+from tidings.runtime.connection import Connection, WriteCoalescer
 
 REASON = "overload"  # for which a connection is held
 
@@ -22,7 +22,7 @@ REASON = "overload"  # for which a connection is held
 class Intake:
     """The publishers of one broker that are held, and when they are read again."""
 
-    def __init__(self, backlog: Backlog, gathering: Gathering, limits: ResourceLimits) -> None:
+    def __init__(self, backlog: Backlog, gathering: WriteCoalescer, limits: ResourceLimits) -> None:
         self.backlog = backlog
         self._limits = limits
         self.most = limits.waiting_deliveries  # of `backlog.waited`: more hold publishers

@@ -33,7 +33,7 @@ AGAIN_SECONDS = 0.05  # between two tries to reach a broker
 FIXED, CAUGHT_UP = 0, 1  # how a durable subscription stands with the archive
 
 
-class LateListener(Listener[T]):
+class ArchiveListener(Listener[T]):
     def __init__(self, *args: Any) -> None:
         super().__init__(*args)
         self._seam: dict[str, int] = {}
@@ -45,7 +45,7 @@ class LateListener(Listener[T]):
         self._has_read = False  # a page, be it an empty one
         self._from_archive = False  # the event that was taken last
 
-    async def open(self) -> LateListener[T]:
+    async def open(self) -> ArchiveListener[T]:
         await super().open()
         try:
             stands = await self._ask()

@@ -21,7 +21,7 @@ from tidings.errors import ClosedError, SettingsError
 from tidings.model.event import Event
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
-from tidings.protocol.effects import Notify, Opened
+from tidings.protocol.effects import Notify, SubscriptionOpened
 from tidings.protocol.inputs import (
     ClientAck,
     ClientLeave,
@@ -32,7 +32,7 @@ from tidings.protocol.inputs import (
 )
 from tidings.runtime.broker import Timeout
 from tidings.runtime.failures import error_of
-from tidings.runtime.losses import Losses
+from tidings.runtime.losses import SubscriptionLosses
 from tidings.runtime.readers import Reader, calling_thread, current_reader
 
 if TYPE_CHECKING:
@@ -61,12 +61,12 @@ class Listener(Generic[T]):
         self._read = read
         self._durable = durable
         self._ref: int | None = None
-        self._opened: Opened | None = None
+        self._opened: SubscriptionOpened | None = None
         self._is_over = False
         self._batch: Sequence[Notification] = ()  # taken last ...
         self._tags: Sequence[int] = ()  # ... under these tags; none when no broker delivered them
         self._taken = 0
-        self._losses = Losses()
+        self._losses = SubscriptionLosses()
         self._reader: Reader | None = None  # the task or thread that touched it last
         self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
 
@@ -87,7 +87,7 @@ class Listener(Generic[T]):
             push=self._push,
             timeout=timeout,
         )
-        assert isinstance(answer, Opened)
+        assert isinstance(answer, SubscriptionOpened)
         self._opened, self._wanted = answer, None
         self._ref = answer.ref
         self._bus._listeners[answer.ref] = self

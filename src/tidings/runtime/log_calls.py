@@ -56,7 +56,7 @@ class LogCalls(ABC):
     ) -> None:
         """Keep events to be published with the rest of their batch. Staging a part again replaces it."""
         held = tuple(events)
-        await self._question(lambda call: msg.Stage(call, query, batch, part, held, log), timeout)
+        await self._question(lambda call: msg.StageEvents(call, query, batch, part, held, log), timeout)
 
     async def commit_staged(
         self, query: str, batch: int, parts: int, *, log: str = "", timeout: Timeout = ...

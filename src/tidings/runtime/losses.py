@@ -23,7 +23,7 @@ DURABLE = "with durable=True and a name (`tidings sub --durable --as NAME`), whi
 WAY_OUT = f"its queue was full: read faster, subscribe with a larger queue=, or {DURABLE}"
 
 
-class Losing(Protocol):
+class LossWarning(Protocol):
     """A subscription that may lose events."""
 
     _durable: bool
@@ -32,7 +32,7 @@ class Losing(Protocol):
     def id(self) -> Any: ...
 
 
-class Losses:
+class SubscriptionLosses:
     """Losses of one subscription, by the name of the policy or bound."""
 
     __slots__ = ("_at_broker", "_said", "_timer", "counts")
@@ -43,7 +43,7 @@ class Losses:
         self._said = 0
         self._timer: asyncio.TimerHandle | None = None  # until it ends, losses are counted and not said
 
-    def count(self, subscription: Losing, told: Mapping[str, int], *, warns: bool) -> None:
+    def count(self, subscription: LossWarning, told: Mapping[str, int], *, warns: bool) -> None:
         """Take in what the broker counted so far."""
         for reason, number in told.items():
             before = self._at_broker.get(reason, 0)
@@ -53,18 +53,18 @@ class Losses:
         if warns and self._timer is None:
             self._say(subscription)
 
-    def end(self, subscription: Losing) -> None:
+    def end(self, subscription: LossWarning) -> None:
         """Say what was not said yet: the subscription is over."""
         if self._timer is not None:
             self._timer.cancel()
             self._warn(subscription)
 
-    def _say(self, subscription: Losing) -> None:
+    def _say(self, subscription: LossWarning) -> None:
         is_new = self._warn(subscription)
         loop = asyncio.get_running_loop()
         self._timer = loop.call_later(SAY_SECONDS, self._say, subscription) if is_new else None
 
-    def _warn(self, subscription: Losing) -> bool:
+    def _warn(self, subscription: LossWarning) -> bool:
         """Warn of losses that are new; False: there are none."""
         lost = {reason: number for reason, number in self.counts.items() if reason not in ASKED_FOR}
         total = sum(lost.values())
@@ -83,7 +83,7 @@ class Losses:
         return True
 
 
-def tell_gap(client: str, subscriptions: Iterable[Losing]) -> None:
+def tell_gap(client: str, subscriptions: Iterable[LossWarning]) -> None:
     """Warn that transient subscriptions begin anew: the client has a broker again, and had none."""
     names = ", ".join(str(each.id) for each in subscriptions if not each._durable)
     if names:

@@ -4,7 +4,7 @@ Rules
 - A broker dials those it was told to join, for ever, with growing pauses, while there is no link to them. Others
   dial it. One that it was told to join and the node wants to be dialled has two diallers: each newer link ends the
   older one, so a dialler waits while the other's link stands.
-- A link is used when the node says so (`Connect`, after the neighbour is on the disk); until then what
+- A link is used when the node says so (`OpenLink`, after the neighbour is on the disk); until then what
   arrives on it waits, and no more is read.
 - There is one link between two brokers. Of two that the same end dialled the newer one stays, since
   the far end would not have dialled again had the old one been alive. Of two that were dialled from
@@ -21,13 +21,13 @@ from random import Random
 from typing import Any
 
 from tidings.errors import RefusedError, TidingsError, WireError
-from tidings.protocol.effects import Connect, Disconnect, Probe
-from tidings.protocol.inputs import ALL_FEATURES, Joined, Parted, Probed, Unsendable
+from tidings.protocol.effects import CloseLink, OpenLink, ProbePeer
+from tidings.protocol.inputs import ALL_FEATURES, Joined, MessageTooLarge, Parted, Probed
 from tidings.protocol.messages import Message, tag_of
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
-from tidings.runtime.dialling import Address, Dialled, Pauses, dial, parse_addresses
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer, sendable
+from tidings.runtime.dialling import Address, OpenedConnection, RetryDelays, dial, parse_addresses
 from tidings.runtime.driver import Driver
-from tidings.runtime.words import Denied, Goodbye, Open, Opened
+from tidings.runtime.words import OpenSession, SessionClose, SessionDenied, SessionOpened
 from tidings.security.certificates import principal_of
 from tidings.security.doors import BROKER, Credentials
 from tidings.wire.codec import Codec
@@ -35,7 +35,7 @@ from tidings.wire.codec import Codec
 log = logging.getLogger("tidings.broker")
 
 
-class Neighbour:
+class NeighbourLink:
     """One link, or one that is about to be."""
 
     __slots__ = (
@@ -53,12 +53,12 @@ class Neighbour:
         self.takes = 0  # bytes of a frame, as it says itself
         self.features = 0  # kinds of messages, likewise
 
-    def says(self, opening: Open | Opened) -> None:
+    def says(self, opening: OpenSession | SessionOpened) -> None:
         """Take over the neighbour's part of the handshake."""
         self.listens, self.takes, self.features = opening.listens, opening.takes, opening.features
 
 
-class Neighbours:
+class NeighbourLinks:
     """All links of one broker."""
 
     def __init__(
@@ -67,7 +67,7 @@ class Neighbours:
         composition: str,
         driver: Driver,
         codec: Codec,
-        gathering: Gathering,
+        gathering: WriteCoalescer,
         settings: NetworkSettings,
         *,
         allowed: frozenset[type[Message]],
@@ -87,8 +87,8 @@ class Neighbours:
         self._tls = tls
         self._rng = rng
         self._is_revoked = is_revoked
-        self._links: dict[str, Neighbour] = {}
-        self._joining: dict[str, Neighbour] = {}  # the node has not answered yet
+        self._links: dict[str, NeighbourLink] = {}
+        self._joining: dict[str, NeighbourLink] = {}  # the node has not answered yet
         self._tasks: list[asyncio.Task[None]] = []
         self._called: dict[str, asyncio.Task[None]] = {}  # by name: brokers that the node wants to be dialled
         self._dropped: set[str] = set()  # brokers that it does not want any more
@@ -97,9 +97,9 @@ class Neighbours:
         self._is_closed = False
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
-        driver.perform(Connect, self._on_connect)
-        driver.perform(Disconnect, self.disconnect)
-        driver.perform(Probe, self._on_probe)
+        driver.perform(OpenLink, self._on_connect)
+        driver.perform(CloseLink, self.disconnect)
+        driver.perform(ProbePeer, self._on_probe)
         self._probes: set[asyncio.Task[None]] = set()
 
     # -- for the server -----------------------------------------------------------------------
@@ -107,11 +107,11 @@ class Neighbours:
     def join(self, addresses: list[Address]) -> None:
         self._tasks += [asyncio.create_task(self._keep_dialling(address)) for address in addresses]
 
-    def admit(self, connection: Connection, open: Open, farewell: bytes) -> None:
+    def admit(self, connection: Connection, open: OpenSession, farewell: bytes) -> None:
         """A broker proved who it is. Raises `RefusedError`."""
         if open.name == self._name:
             raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
-        link = Neighbour(open.name, connection, open.name, farewell)
+        link = NeighbourLink(open.name, connection, open.name, farewell)
         link.says(open)
         self._begin(link)
 
@@ -150,13 +150,13 @@ class Neighbours:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
         for connection in self.connections:
-            connection.send(Goodbye("the broker stops"))
+            connection.send(SessionClose("the broker stops"))
             connection.finish("this broker stops")
 
     # -- dialling -------------------------------------------------------------------------------
 
     async def _keep_dialling(self, address: Address) -> None:
-        pauses = Pauses(self._settings, self._rng)
+        pauses = RetryDelays(self._settings, self._rng)
         while True:
             while self._names.get(address) in self._links:  # by another dialler, or the far end dialled
                 await asyncio.sleep(pauses.next())
@@ -184,8 +184,8 @@ class Neighbours:
                 self.problems[str(address)] = str(error)
             await asyncio.sleep(pauses.next())
 
-    def _open(self) -> Open:
-        return Open(
+    def _open(self) -> OpenSession:
+        return OpenSession(
             BROKER,
             self._name,
             self._composition,
@@ -196,14 +196,14 @@ class Neighbours:
             features=ALL_FEATURES,
         )
 
-    async def _until_lost(self, dialled: Dialled) -> None:
+    async def _until_lost(self, dialled: OpenedConnection) -> None:
         connection, opened, early = dialled
         if opened.name == self._name or not opened.name:
             connection.end("it is this broker")
             raise RefusedError(f"the broker to join has this broker's own name, {opened.name!r}")
         self._check_certificate(connection, opened.name)
         freed = self._freed[connection] = asyncio.Event()
-        neighbour = Neighbour(opened.name, connection, self._name, None)
+        neighbour = NeighbourLink(opened.name, connection, self._name, None)
         neighbour.early = early
         neighbour.says(opened)
         self._begin(neighbour)
@@ -230,7 +230,7 @@ class Neighbours:
 
     # -- one link for each pair -----------------------------------------------------------------
 
-    def _begin(self, new: Neighbour) -> None:
+    def _begin(self, new: NeighbourLink) -> None:
         connection = new.connection
         connection.most_bytes = self._settings.broker_buffer
         connection.lost = self._lost
@@ -253,14 +253,14 @@ class Neighbours:
             if link.connection is connection:
                 link.early.extend(messages)
 
-    def _refuse(self, link: Neighbour, reason: str) -> None:
+    def _refuse(self, link: NeighbourLink, reason: str) -> None:
         if link.farewell is not None:
-            link.connection.send(Denied("refused", reason))
+            link.connection.send(SessionDenied("refused", reason))
             link.connection.finish(reason)
         else:
             link.connection.end(reason)
 
-    def _on_connect(self, effect: Connect) -> None:
+    def _on_connect(self, effect: OpenLink) -> None:
         link = self._joining.pop(effect.peer, None)
         self._dropped.discard(effect.peer)
         if link is None:
@@ -272,7 +272,7 @@ class Neighbours:
         if link.farewell is not None:
             connection.use_codec(self._codec)
             connection.send(
-                Opened(
+                SessionOpened(
                     self._name,
                     self._composition,
                     link.farewell,
@@ -300,7 +300,7 @@ class Neighbours:
             old.cancel()
         self._called[peer] = asyncio.create_task(self._keep_dialling(parse_addresses(address)[0]))
 
-    def disconnect(self, effect: Disconnect) -> None:
+    def disconnect(self, effect: CloseLink) -> None:
         if "#" in effect.peer:
             return  # a client's address
         called = self._called.pop(effect.peer, None)
@@ -317,19 +317,19 @@ class Neighbours:
             link = table.get(effect.peer)
             if link is not None and link.is_used:
                 link.connection.receive = self._wait  # messages still on their way are not for us
-                link.connection.send(Goodbye(effect.reason))
+                link.connection.send(SessionClose(effect.reason))
                 link.connection.finish(effect.reason)  # what the node said before has to arrive
                 self._lost(link.connection, effect.reason)
             elif link is not None:
                 self._refuse(link, effect.reason)
                 self._lost(link.connection, effect.reason)
 
-    def _on_probe(self, effect: Probe) -> None:
+    def _on_probe(self, effect: ProbePeer) -> None:
         task = asyncio.create_task(self._probe(effect))
         self._probes.add(task)
         task.add_done_callback(self._probes.discard)
 
-    async def _probe(self, effect: Probe) -> None:
+    async def _probe(self, effect: ProbePeer) -> None:
         """Measure the time of a TCP connect to a broker: one round trip."""
         distance = None
         try:
@@ -344,11 +344,11 @@ class Neighbours:
             log.info("%s cannot be measured: %s", effect.peer, error)
         self._driver.hand(self._driver.name, Probed(effect.peer, distance))
 
-    def _receive(self, link: Neighbour, messages: list[Message]) -> None:
+    def _receive(self, link: NeighbourLink, messages: list[Message]) -> None:
         heard = link.connection.answered(messages)
         for message in heard:
             if type(message) not in self._allowed:
-                if type(message) is Goodbye:
+                if type(message) is SessionClose:
                     link.connection.finish("it stops")
                     return
                 link.connection.end(str(WireError(f"a broker says no {tag_of(type(message))}")))
@@ -357,7 +357,7 @@ class Neighbours:
 
     def _unsendable(self, name: str, message: Message, reason: str) -> None:
         log.warning("%s is not sent %s", name, reason)
-        self._driver.hand(self._driver.name, Unsendable(name, message))
+        self._driver.hand(self._driver.name, MessageTooLarge(name, message))
 
     def _lost(self, connection: Connection, reason: str) -> None:
         for table in (self._joining, self._links):

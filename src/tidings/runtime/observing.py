@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 COUNTED = 10_000  # subscriptions that are counted for one that does not see all
 
 
-class View(NamedTuple):
+class ObservedScope(NamedTuple):
     """Rights of one principal to observe."""
 
     is_whole: bool
@@ -33,13 +33,13 @@ class View(NamedTuple):
     subscription: Callable[[SubscriptionId], bool]
 
 
-WHOLE = View(True, lambda event: True, lambda id: True)
+WHOLE = ObservedScope(True, lambda event: True, lambda id: True)
 
 
-def view_of(guard: Guard[Any] | None, principal: Any) -> View:
+def view_of(guard: Guard[Any] | None, principal: Any) -> ObservedScope:
     if guard is None or guard.observes_all(principal):
         return WHOLE
-    return View(
+    return ObservedScope(
         False,
         lambda event: guard.sees_event(principal, event),
         lambda id: guard.sees_subscription(principal, id),
@@ -60,7 +60,7 @@ def answers_of(server: Server, guard: Guard[Any] | None) -> dict[str, Callable[[
     }
 
 
-def figures(server: Server, everything: Callable[[], dict[str, Any]], view: View) -> dict[str, Any]:
+def figures(server: Server, everything: Callable[[], dict[str, Any]], view: ObservedScope) -> dict[str, Any]:
     """A broker's figures, as far as they are the observer's business."""
     if view.is_whole:
         return everything()
@@ -76,7 +76,7 @@ def figures(server: Server, everything: Callable[[], dict[str, Any]], view: View
     }
 
 
-def find_subscription(node: Node, name: str, view: View) -> tuple[Subscription, float] | None:
+def find_subscription(node: Node, name: str, view: ObservedScope) -> tuple[Subscription, float] | None:
     """The subscription of this name, as `subscriptions` shows it, if the observer may see it."""
     subscriber, _, own = name.rpartition("/")
     for text in (f"{subscriber}/{own}", *_scoped(subscriber, own)):

@@ -31,7 +31,7 @@ _NO_END = 10  # the byte that says whether an entry has an end: after the array'
 _NIL = 0xC0
 
 
-class Stored(msgspec.Struct, array_like=True, frozen=True):
+class StoredEntry(msgspec.Struct, array_like=True, frozen=True):
     """An entry as the disk and a page hold it, beside its offset."""
 
     accepted: float
@@ -40,7 +40,7 @@ class Stored(msgspec.Struct, array_like=True, frozen=True):
     event: Event
 
 
-_decode = msgspec.msgpack.Decoder(Stored).decode
+_decode = msgspec.msgpack.Decoder(StoredEntry).decode
 
 
 class LogPages:

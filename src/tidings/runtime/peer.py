@@ -31,7 +31,7 @@ from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES
 from tidings.protocol.node import Node
 from tidings.runtime.broker import EmbeddedBroker, recorder_of
 from tidings.runtime.bus import Bus
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.datagrams import Datagrams, Place
 from tidings.runtime.dialling import parse_addresses, port_of
 from tidings.runtime.driver import Driver
@@ -92,7 +92,7 @@ class PeerBroker(EmbeddedBroker):
         options: dict[str, Any] | None = None,
         record: Recorder | str | None = None,
         seed: int | None = None,
-        clock: Clock | None = None,
+        clock: RuntimeClock | None = None,
     ) -> None:
         super().__init__(None, record=record, seed=seed, clock=clock, settings=DeliverySettings())
         self._system = find_system(system)

@@ -33,7 +33,7 @@ Reader = asyncio.Task[Any] | threading.Thread
 calling_thread: ContextVar[threading.Thread | None] = ContextVar("calling_thread", default=None)
 
 
-class Read(Protocol):
+class QueueRead(Protocol):
     """A subscription whose reader is known."""
 
     _reader: Reader | None
@@ -44,7 +44,7 @@ def current_reader() -> Reader | None:
     return calling_thread.get() or asyncio.current_task()
 
 
-def may_be_read(listeners: Iterable[Read], publisher: Reader | None) -> bool:
+def may_be_read(listeners: Iterable[QueueRead], publisher: Reader | None) -> bool:
     """Whether some reader other than the publisher is at work on one of these."""
     readers = [listener._reader for listener in listeners]
     return any(reader is not publisher and reader is not None and _is_alive(reader) for reader in readers)

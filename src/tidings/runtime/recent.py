@@ -16,7 +16,7 @@ from typing import Any
 from tidings.errors import InputError
 from tidings.history.jsonlines import to_lines
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, ntfy_row, pub_row, sub_row, usub_row
-from tidings.history.window import Window
+from tidings.history.window import HistoryWindow
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
@@ -41,7 +41,7 @@ MOST_AT_ONCE = 4_000  # rows in one answer
 MOST_PENDING = 10_000  # publishes of one client without an answer
 
 
-class _Client:
+class _ClientActivity:
     """Calls of a client that are under way."""
 
     def __init__(self, name: str) -> None:
@@ -58,8 +58,8 @@ class RecentHistory:
     def __init__(self, broker: str, seconds: float, now: Callable[[], float]) -> None:
         self._broker, self._now = broker, now
         self._began = now()  # tells this life of the broker apart from others
-        self._window = Window(seconds, MOST_ROWS)
-        self._clients: dict[str, _Client] = {}
+        self._window = HistoryWindow(seconds, MOST_ROWS)
+        self._clients: dict[str, _ClientActivity] = {}
 
     # -- recording --------------------------------------------------------------------------------
 
@@ -69,10 +69,10 @@ class RecentHistory:
     def close(self) -> None:
         """No work: it ends with the broker."""
 
-    def _client(self, peer: str) -> _Client:
+    def _client(self, peer: str) -> _ClientActivity:
         client = self._clients.get(peer)
         if client is None:
-            client = self._clients[peer] = _Client(peer.rpartition("#")[0])
+            client = self._clients[peer] = _ClientActivity(peer.rpartition("#")[0])
         return client
 
     # -- watching ---------------------------------------------------------------------------------
@@ -175,7 +175,7 @@ class RecentHistory:
         }
 
 
-class _Together:
+class _BatchRows:
     def __init__(self, taps: Sequence[Tap]) -> None:
         self._taps = taps
 
@@ -199,4 +199,4 @@ class _Together:
 def together(*taps: Tap | None) -> Tap | None:
     """Several watchers as one."""
     given = [tap for tap in taps if tap is not None]
-    return _Together(given) if len(given) > 1 else given[0] if given else None
+    return _BatchRows(given) if len(given) > 1 else given[0] if given else None

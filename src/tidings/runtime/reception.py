@@ -3,7 +3,7 @@
 Rules
 - Before that, frames are small, few kinds are understood, and time is bounded. Of those who wait, the
   number is bounded too: when there are too many, the one that waits longest has to go (`admission.py`).
-- A denied connection is told why (`Denied`), and closed.
+- A denied connection is told why (`SessionDenied`), and closed.
 """
 
 from __future__ import annotations
@@ -16,17 +16,24 @@ from typing import Any
 
 from tidings.errors import RefusedError, TidingsError
 from tidings.protocol.messages import Message, tag_of
-from tidings.runtime.admission import Visit
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Open, Proof
-from tidings.security.doors import BROKER, CLIENT, Asked, Authenticator, Conversation, Proved
+from tidings.runtime.admission import AdmittedConnection
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
+from tidings.runtime.words import HANDSHAKE, AuthChallenge, AuthResponse, OpenSession, SessionDenied
+from tidings.security.doors import (
+    BROKER,
+    CLIENT,
+    AuthenticationExchange,
+    AuthenticationRequest,
+    AuthenticationResult,
+    Authenticator,
+)
 from tidings.wire.codec import Codec
 
 MOST_STEPS = 8  # frames of a proof; no mechanism needs more
 LONGEST_NAME = 200
 
 
-class Waiting:
+class PendingHandshake:
     """One connection that has not authenticated."""
 
     __slots__ = ("connection", "conversation", "open", "steps", "timer")
@@ -34,15 +41,15 @@ class Waiting:
     def __init__(self, connection: Connection, timer: asyncio.TimerHandle) -> None:
         self.connection = connection
         self.timer = timer
-        self.open: Open | None = None
-        self.conversation: Conversation | None = None
+        self.open: OpenSession | None = None
+        self.conversation: AuthenticationExchange | None = None
         self.steps = 0
 
 
-Admit = Callable[[Connection, Open, Proved], None]
+Admit = Callable[[Connection, OpenSession, AuthenticationResult], None]
 
 
-class Reception:
+class Handshake:
     """Receives every new connection; an authenticated one goes on to `admit`."""
 
     def __init__(
@@ -50,7 +57,7 @@ class Reception:
         composition: str,
         authenticator: Authenticator,
         settings: NetworkSettings,
-        gathering: Gathering,
+        gathering: WriteCoalescer,
         admit: Admit,
     ) -> None:
         self._composition = composition
@@ -59,10 +66,10 @@ class Reception:
         self._gathering = gathering
         self._admit = admit
         self._codec = Codec(HANDSHAKE, max_frame=settings.handshake_frame)
-        self._waiting: dict[Connection, Waiting] = {}  # in the order in which they came
+        self._waiting: dict[Connection, PendingHandshake] = {}  # in the order in which they came
         self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
 
-    def connection(self, visit: Visit) -> Connection:
+    def connection(self, visit: AdmittedConnection) -> Connection:
         """The protocol of a new connection that was admitted."""
         connection = Connection(
             self._codec,
@@ -83,7 +90,7 @@ class Reception:
             connection.visit.end = partial(self._crowded_out, connection)
         loop = asyncio.get_running_loop()
         timer = loop.call_later(self._settings.handshake_seconds, self._too_slow, connection)
-        self._waiting[connection] = Waiting(connection, timer)
+        self._waiting[connection] = PendingHandshake(connection, timer)
 
     def _crowded_out(self, connection: Connection, reason: str) -> None:
         self.figures["handshakes crowded out"] += 1
@@ -109,27 +116,31 @@ class Reception:
         except TidingsError as error:
             self._deny(connection, error)
 
-    def _step(self, waiting: Waiting, message: Message) -> None:
+    def _step(self, waiting: PendingHandshake, message: Message) -> None:
         waiting.steps += 1
-        if isinstance(message, Open) and waiting.open is None:
+        if isinstance(message, OpenSession) and waiting.open is None:
             self._check(message)
             waiting.open = message
             waiting.conversation = self._authenticator.begin(self._asked(waiting.connection, message))
             answer = waiting.conversation.step(message.proof)
-        elif isinstance(message, Proof) and waiting.conversation is not None and waiting.steps <= MOST_STEPS:
+        elif (
+            isinstance(message, AuthResponse)
+            and waiting.conversation is not None
+            and waiting.steps <= MOST_STEPS
+        ):
             answer = waiting.conversation.step(message.data)
         else:
             raise RefusedError(f"a {tag_of(type(message))} has no place in the handshake")
-        if isinstance(answer, Proved):
+        if isinstance(answer, AuthenticationResult):
             assert waiting.open is not None
             self._lost(waiting.connection, "")
             if waiting.connection.visit is not None:
                 waiting.connection.visit.serve()
             self._admit(waiting.connection, waiting.open, answer)
         else:
-            waiting.connection.send(Challenge(answer))
+            waiting.connection.send(AuthChallenge(answer))
 
-    def _check(self, open: Open) -> None:
+    def _check(self, open: OpenSession) -> None:
         if open.role not in (CLIENT, BROKER):
             raise RefusedError(f"{open.role!r} is neither {CLIENT} nor {BROKER}")
         if not open.name or len(open.name) > LONGEST_NAME or not open.name.isprintable():
@@ -142,10 +153,10 @@ class Reception:
                 hint="all brokers of a network run one composition",
             )
 
-    def _asked(self, connection: Connection, open: Open) -> Asked:
+    def _asked(self, connection: Connection, open: OpenSession) -> AuthenticationRequest:
         peer = connection.info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "")
-        return Asked(
+        return AuthenticationRequest(
             open.role,
             open.name,
             open.mechanism,
@@ -158,7 +169,7 @@ class Reception:
 
     def _deny(self, connection: Connection, error: TidingsError) -> None:
         self.figures["handshakes refused"] += 1
-        connection.send(Denied(error.code, str(error)))
+        connection.send(SessionDenied(error.code, str(error)))
         self._lost(connection, "")
         connection.finish(str(error))
 

@@ -35,23 +35,35 @@ from tidings.protocol.inputs import Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
 from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
-from tidings.runtime.clock import Clock, RealClock
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
-from tidings.runtime.dialling import Address, Dialled, Pauses, dial
+from tidings.runtime.clock import RealClock, RuntimeClock
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
+from tidings.runtime.dialling import Address, OpenedConnection, RetryDelays, dial
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.failures import error_of
-from tidings.runtime.words import BESIDE, HANDSHAKE, Goodbye, Informed, Inquire, NotInformed, Open, Ping, Pong
+from tidings.runtime.words import (
+    BESIDE,
+    HANDSHAKE,
+    InquiryRefused,
+    InquiryReply,
+    InquiryRequest,
+    Keepalive,
+    KeepaliveAck,
+    OpenSession,
+    SessionClose,
+)
 from tidings.security.doors import CLIENT, Credentials, NoCredentials
 from tidings.wire.codec import Codec
 
 log = logging.getLogger("tidings.client")
 
-_BESIDE = frozenset((Ping, Pong, Goodbye, Informed, NotInformed))  # that are not for the machine
+_BESIDE = frozenset(
+    (Keepalive, KeepaliveAck, SessionClose, InquiryReply, InquiryRefused)
+)  # that are not for the machine
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
 
 
-class State(StrEnum):
+class RemoteState(StrEnum):
     """State of a connection."""
 
     CONNECTING = "connecting"  # no broker has answered yet
@@ -70,7 +82,7 @@ class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
     tenant: str = ""
 
 
-class _Gathered:
+class _CoalescedCalls:
     """Sends what the machine says; acknowledgements that follow one another go as one.
 
     An application that takes what is here already commits each event by itself, within one turn of the
@@ -113,7 +125,7 @@ class RemoteClient:
         hear: Hear,
         watch: Watch,
         record: Callable[[Row], None] | None,
-        clock: Clock,
+        clock: RuntimeClock,
         rng: Random,
         settings: RemoteSettings,
         network: NetworkSettings,
@@ -121,7 +133,7 @@ class RemoteClient:
         tls: ssl.SSLContext | None,
     ) -> None:
         self.name = name
-        self.state = State.CONNECTING
+        self.state = RemoteState.CONNECTING
         self.broker = ""  # the one that we are connected to
         self.connections = 0
         self._addresses = addresses
@@ -134,8 +146,8 @@ class RemoteClient:
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
         self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=self._limits.frame_bytes)
-        self._gathering = Gathering()
-        self._pauses = Pauses(network, rng)
+        self._gathering = WriteCoalescer()
+        self._pauses = RetryDelays(network, rng)
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
         self._moves_on = False  # the broker said goodbye
@@ -156,7 +168,7 @@ class RemoteClient:
         self._task = asyncio.create_task(self._keep_connected(), name=f"tidings client {self.name}")
         try:
             async with asyncio.timeout(self._settings.timeout):
-                while self.state is State.CONNECTING:
+                while self.state is RemoteState.CONNECTING:
                     self._changed = asyncio.get_running_loop().create_future()
                     await self._changed
         except TimeoutError:
@@ -170,7 +182,7 @@ class RemoteClient:
         except BaseException:
             await self.close()
             raise
-        if self.state is State.REFUSED:
+        if self.state is RemoteState.REFUSED:
             assert self.problem is not None
             await self.close()
             raise self.problem
@@ -187,7 +199,7 @@ class RemoteClient:
         for future in self._inquiries.values():
             if not future.done():
                 future.set_exception(ClosedError("the bus is closed"))
-        self._become(State.CLOSED)
+        self._become(RemoteState.CLOSED)
         await self._driver.close()
 
     # -- the machine -------------------------------------------------------------------------
@@ -208,7 +220,7 @@ class RemoteClient:
         self._last_inquiry += 1
         call = self._last_inquiry
         future = self._inquiries[call] = asyncio.get_running_loop().create_future()
-        self._connection.send(Inquire(call, what, about))
+        self._connection.send(InquiryRequest(call, what, about))
         try:
             return await future
         finally:
@@ -218,7 +230,7 @@ class RemoteClient:
 
     async def _keep_connected(self) -> None:
         place = 0
-        while self.state is not State.REFUSED:
+        while self.state is not RemoteState.REFUSED:
             dialled, place = await self._dial_round(place)
             if dialled is None:
                 await asyncio.sleep(self._pauses.next())
@@ -243,7 +255,7 @@ class RemoteClient:
             else:
                 await asyncio.sleep(self._pauses.next())
 
-    async def _dial_round(self, place: int) -> tuple[Dialled | None, int]:
+    async def _dial_round(self, place: int) -> tuple[OpenedConnection | None, int]:
         """Each address once, beginning with one."""
         problems: list[TidingsError] = []
         count = len(self._addresses)
@@ -255,9 +267,9 @@ class RemoteClient:
                 return dialled, at
             assert self.problem is not None
             problems.append(self.problem)
-        final = RefusedError | TlsError if self.state is State.CONNECTING else RefusedError
+        final = RefusedError | TlsError if self.state is RemoteState.CONNECTING else RefusedError
         if all(isinstance(problem, final) for problem in problems):
-            self._become(State.REFUSED)
+            self._become(RemoteState.REFUSED)
         else:
             if count > 1:
                 self.problem = UnreachableError("; ".join(map(str, problems)))
@@ -272,7 +284,7 @@ class RemoteClient:
             log.warning("client %s has no broker and tries again: %s", self.name, reason)
             self._watch(ConnectionState(self.state, reason=reason), None)
 
-    async def _try(self, address: Address) -> Dialled | None:
+    async def _try(self, address: Address) -> OpenedConnection | None:
         try:
             return await dial(
                 address,
@@ -289,14 +301,14 @@ class RemoteClient:
             self.problem = error
             return None
 
-    def _open(self) -> Open:
+    def _open(self) -> OpenSession:
         credentials = self._credentials
-        return Open(
+        return OpenSession(
             CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant,
             takes=self._codec.max_frame,
         )  # fmt: skip
 
-    def _use(self, dialled: Dialled) -> None:
+    def _use(self, dialled: OpenedConnection) -> None:
         connection, opened, early = dialled
         self._lost.clear()
         self._moves_on = self._is_welcome = False
@@ -305,7 +317,7 @@ class RemoteClient:
         self.broker = opened.name
         self.connections += 1
         connection.receive = self._receive
-        self._driver.link_up(opened.name, _Gathered(connection).send)
+        self._driver.link_up(opened.name, _CoalescedCalls(connection).send)
         if early:
             self._receive(connection, early)
         connection.release("early")
@@ -319,15 +331,15 @@ class RemoteClient:
         if not self._is_welcome and any(type(message) is Welcome for message in messages):
             self._is_welcome = True
             self._pauses.reset()
-            self._become(State.UP)
+            self._become(RemoteState.UP)
 
     def _is_beside(self, message: Message) -> bool:
-        if isinstance(message, Goodbye):
+        if isinstance(message, SessionClose):
             self._moves_on = True
-        elif isinstance(message, Informed | NotInformed):
+        elif isinstance(message, InquiryReply | InquiryRefused):
             future = self._inquiries.get(message.call)
             if future is not None and not future.done():
-                if isinstance(message, Informed):
+                if isinstance(message, InquiryReply):
                     future.set_result(message.value)
                 else:
                     future.set_exception(error_of(message.code, message.reason))
@@ -345,25 +357,25 @@ class RemoteClient:
                 future.set_exception(self.problem)
         self._driver.link_down(self.broker)
         if self._is_welcome:  # else we never had it
-            self._become(State.DOWN)
+            self._become(RemoteState.DOWN)
             self._report()
         self._lost.set()
 
-    def _become(self, state: State) -> None:
+    def _become(self, state: RemoteState) -> None:
         if state is self.state:
             return
         self.state = state
         if self._changed is not None and not self._changed.done():
             self._changed.set_result(None)
-        if state is State.UP:
+        if state is RemoteState.UP:
             if self.connections > 1:
                 log.info("client %s is connected again, to broker %s", self.name, self.broker)
             self._reported = ""
             self._watch(ConnectionState(state, broker=self.broker), None)
         else:
-            reason = "" if state is State.CLOSED or self.problem is None else str(self.problem)
+            reason = "" if state is RemoteState.CLOSED or self.problem is None else str(self.problem)
             self._watch(
-                ConnectionState(state, reason=reason), self.problem if state is State.REFUSED else None
+                ConnectionState(state, reason=reason), self.problem if state is RemoteState.REFUSED else None
             )
 
     def _look(self) -> None:
@@ -385,7 +397,7 @@ class RemoteBroker:
         *,
         record: Recorder | Path | str | None = None,
         seed: int | None = None,
-        clock: Clock | None = None,
+        clock: RuntimeClock | None = None,
         settings: RemoteSettings | None = None,
         network: NetworkSettings | None = None,
         credentials: Credentials | None = None,
@@ -455,7 +467,7 @@ class RemoteBroker:
         """Figures known here: the broker that each client is connected to."""
         return {
             "clients": len(self._clients),
-            "connected to": sorted(c.broker for c in self._clients.values() if c.state is State.UP),
+            "connected to": sorted(c.broker for c in self._clients.values() if c.state is RemoteState.UP),
             "connections": sum(client.connections for client in self._clients.values()),
         }
 

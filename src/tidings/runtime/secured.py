@@ -15,10 +15,10 @@ from tidings.errors import RefusedError, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.runtime.settings import SecuritySettings, TlsSettings
 from tidings.security import audit as auditing
-from tidings.security.audit import Audit, Entry
+from tidings.security.audit import Audit, AuditEntry
 from tidings.security.authenticator import ByUsers
-from tidings.security.gate import Gate
-from tidings.security.principal import Means, Principal
+from tidings.security.gate import Authorizer
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.quotas import UNBOUNDED
 from tidings.security.revocation import NONE_REVOKED, Revoked, parse_revoked
 from tidings.security.rules import ALL_ALLOWED
@@ -84,7 +84,7 @@ class Secured:
         self._standings: dict[Principal, Any] = {}
         self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
         self.audit = Audit(self._write, clock, self._check_audit)
-        self.guard = Gate(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
+        self.guard = Authorizer(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
         self.authenticator = ByUsers(
             lambda: self.guard.users,
             clock=clock,
@@ -116,16 +116,16 @@ class Secured:
                 raise RefusedError("this broker asks for a proof", hint="connect with credentials")
             return principal
         proof = principal.proof
-        if principal.means is Means.CERTIFICATE and self.revoked.holds_serial(proof.serial):
+        if principal.means is ProofMethod.CERTIFICATE and self.revoked.holds_serial(proof.serial):
             raise RefusedError("this certificate was revoked")
-        if principal.means is Means.TOKEN and proof.until is None:
+        if principal.means is ProofMethod.TOKEN and proof.until is None:
             raise RefusedError("it is not known until when the token counts", hint="prove it again")
         return self.guard.users.refreshed(principal)
 
     def key_of(self, principal: Principal) -> Any:
         """Reference for the proof of a principal: its stored key, or the issuer of its token."""
         users = self.guard.users
-        if principal.means is Means.TOKEN:
+        if principal.means is ProofMethod.TOKEN:
             return users.verifier.issuer(principal.proof.issuer)
         return users.keys.get(principal.name)
 
@@ -158,7 +158,7 @@ class Secured:
                 hint="the operator has to make room where the audit is written",
             )
 
-    def _write(self, entry: Entry) -> None:
+    def _write(self, entry: AuditEntry) -> None:
         if self._file is not None:
             self._file.write(entry)
         elif log.isEnabledFor(logging.INFO):
@@ -184,7 +184,7 @@ class _AuditFile:
         except OSError as error:
             raise SettingsError(f"the audit cannot be written to {path}: {error.strerror}") from None
 
-    def write(self, entry: Entry) -> None:
+    def write(self, entry: AuditEntry) -> None:
         line = auditing.line(entry)
         if len(self._waiting) + len(line) > MOST_WAITING:
             self.lost += 1

@@ -29,52 +29,52 @@ from tidings.errors import RefusedError, TidingsError, TooLargeError, Unreachabl
 from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.effects import Disconnect, Warn
-from tidings.protocol.inputs import Input, Started, Unsendable
+from tidings.protocol.effects import CloseLink, Warn
+from tidings.protocol.inputs import Input, MessageTooLarge, Started
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
-from tidings.runtime.admission import Admission, Listener, admission_settings, listeners_at
+from tidings.runtime.admission import Admission, SocketListener, admission_settings, listeners_at
 from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, owner_of, recorder_of
 from tidings.runtime.client_connection import ClientConnection
-from tidings.runtime.clock import Clock, RealClock
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings, sendable
+from tidings.runtime.clock import RealClock, RuntimeClock
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer, sendable
 from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.fairness import Fairness, ReadingShares
-from tidings.runtime.gate import Gate
-from tidings.runtime.guests import Guest
+from tidings.runtime.gate import ClientIngress
+from tidings.runtime.guests import LocalClient
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.intake import Intake
 from tidings.runtime.kernels import prepare_in_background
-from tidings.runtime.neighbours import Neighbours
+from tidings.runtime.neighbours import NeighbourLinks
 from tidings.runtime.observing import answers_of
 from tidings.runtime.pages import LogPages
-from tidings.runtime.reception import Reception
-from tidings.runtime.sessions import Session, Sessions
+from tidings.runtime.reception import Handshake
+from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.runtime.unfinished import UnfinishedFrames
 from tidings.runtime.words import (
     BESIDE,
     HANDSHAKE,
-    Goodbye,
-    Informed,
-    Inquire,
-    NotInformed,
-    Open,
-    Opened,
-    Ping,
-    Pong,
+    InquiryRefused,
+    InquiryReply,
+    InquiryRequest,
+    Keepalive,
+    KeepaliveAck,
+    OpenSession,
+    SessionClose,
+    SessionOpened,
 )
 from tidings.security.doors import (
     BROKER,
+    AuthenticationResult,
     Authenticator,
     Credentials,
     Guard,
     LoopbackOnly,
     NoCredentials,
-    Proved,
 )
 from tidings.store.store import Store
 from tidings.systems import Site, find_system
@@ -115,7 +115,7 @@ class Server:
         join_tls: ssl.SSLContext | None = None,
         record: Recorder | Path | str | None = None,
         seed: int | None = None,
-        clock: Clock | None = None,
+        clock: RuntimeClock | None = None,
         tap: Tap | None = None,
         limits: Limits = DEFAULT_LIMITS,  # of clients' filters
         resources: ResourceLimits | None = None,  # all other limits; those of frames are in `network`
@@ -148,15 +148,15 @@ class Server:
         self._options = dict(options or {})
         self.datagrams: Datagrams | None = None
         self._advertise, self._is_revoked = advertise, is_revoked
-        self.sessions = Sessions(standing, self._clock)
+        self.sessions = PrincipalSessions(standing, self._clock)
         self._begin()
 
     def _begin(self) -> None:
         """No client has connected yet."""
-        self._gathering = Gathering()
+        self._gathering = WriteCoalescer()
         self._clients: dict[Connection, ClientConnection] = {}
-        self._guests, self._last_client = set[Guest](), 0
-        self._listeners: list[Listener] = []
+        self._guests, self._last_client = set[LocalClient](), 0
+        self._listeners: list[SocketListener] = []
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
         self._tasks: set[asyncio.Task[None]] = set()
@@ -196,15 +196,15 @@ class Server:
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
-        self._neighbours = Neighbours(
+        self._neighbours = NeighbourLinks(
             self.name, self._system.name, self._driver, self._codec.limited(self.resources.taken_bytes),
             self._gathering, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
             rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
-        self._driver.perform(Disconnect, self._disconnect)
+        self._driver.perform(CloseLink, self._disconnect)
         self._driver.perform(Warn, lambda effect: log.warning("%s: %s", self.name, effect.text))
-        self._reception = Reception(
+        self._reception = Handshake(
             self._system.name, self._authenticator, self.network, self._gathering, self._admit
         )
         self._driver.start(Started(state))
@@ -275,7 +275,7 @@ class Server:
 
     # -- letting in -----------------------------------------------------------------------------
 
-    def _admit(self, connection: Connection, open: Open, proved: Proved) -> None:
+    def _admit(self, connection: Connection, open: OpenSession, proved: AuthenticationResult) -> None:
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
         if open.role == BROKER:
@@ -288,7 +288,7 @@ class Server:
         session = self._opened(proved.principal, open.name, connection.finish)
         self._last_client += 1
         address = f"{open.name}#{self._last_client}"
-        gate = Gate(
+        gate = ClientIngress(
             open.name,
             proved.principal,
             self._guard,
@@ -310,10 +310,10 @@ class Server:
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
         connection.send_by(self._codec.limited(sendable(open.takes, own)))
-        connection.send(Opened(self.name, self._system.name, proved.farewell, self.address, own))
+        connection.send(SessionOpened(self.name, self._system.name, proved.farewell, self.address, own))
         self._driver.link_up(address, self._outlet(client))
 
-    def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> Session:
+    def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> PrincipalSession:
         """A session under a client's name. Raises `RefusedError`."""
         session = self.sessions.open(principal, end)
         try:
@@ -337,11 +337,11 @@ class Server:
 
         return client.gate.outlet(answered)
 
-    def _disconnect(self, effect: Disconnect) -> None:
+    def _disconnect(self, effect: CloseLink) -> None:
         """The node drops a peer: a client that another broker has to serve, or a neighbour."""
         self._neighbours.disconnect(effect)
         for connection in [each for each, client in self._clients.items() if client.address == effect.peer]:
-            connection.send(Goodbye(effect.reason))
+            connection.send(SessionClose(effect.reason))
             connection.finish(effect.reason)
         for guest in [guest for guest in self._guests if guest.address == effect.peer]:
             guest.close()
@@ -350,7 +350,7 @@ class Server:
     # -- guests ---------------------------------------------------------------------------------
 
     @property
-    def clock(self) -> Clock:
+    def clock(self) -> RuntimeClock:
         return self._clock
 
     def admit_guest(
@@ -360,16 +360,16 @@ class Server:
         say: Callable[[Message], None],
         sent_away: Callable[[], None],
         ended: Callable[[str], None],
-    ) -> Guest:
+    ) -> LocalClient:
         """Let in a client that a gateway brings (see `guests.py`)."""
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
         session = self._opened(principal, name, lambda reason: guest.end(reason))
         self._last_client += 1
-        guest = Guest(
+        guest = LocalClient(
             f"{name}#{self._last_client}", session, self._driver, self._guard, self._reading, sent_away, ended
         )
-        gate = Gate(
+        gate = ClientIngress(
             name,
             principal,
             self._guard,
@@ -427,27 +427,27 @@ class Server:
 
     def _hear_beside(self, client: ClientConnection, message: Message) -> bool:
         """Handle a client's message beside the protocol; False: it is unknown."""
-        if isinstance(message, Inquire):
+        if isinstance(message, InquiryRequest):
             task = asyncio.create_task(self._inform(client, message))
             self._tasks.add(task)
             task.add_done_callback(self._tasks.discard)
-        elif isinstance(message, Ping):
-            client.connection.send(Pong())
-        return isinstance(message, Inquire | Ping | Pong)
+        elif isinstance(message, Keepalive):
+            client.connection.send(KeepaliveAck())
+        return isinstance(message, InquiryRequest | Keepalive | KeepaliveAck)
 
-    async def _inform(self, client: ClientConnection, inquire: Inquire) -> None:
+    async def _inform(self, client: ClientConnection, inquire: InquiryRequest) -> None:
         try:
             value = await self.informed(client.principal, inquire.what, inquire.about)
-            client.connection.send(Informed(inquire.call, value))
+            client.connection.send(InquiryReply(inquire.call, value))
         except TidingsError as error:
-            client.connection.send(NotInformed(inquire.call, error.code, str(error)))
+            client.connection.send(InquiryRefused(inquire.call, error.code, str(error)))
 
     def _unsendable(self, client: ClientConnection, message: Message, reason: str) -> None:
         log.warning("%s is not sent %s", client.address, reason)
-        if isinstance(message, Informed):
-            client.connection.send(NotInformed(message.call, TooLargeError.code, reason))
+        if isinstance(message, InquiryReply):
+            client.connection.send(InquiryRefused(message.call, TooLargeError.code, reason))
         else:
-            self._driver.hand(self.name, Unsendable(client.address, message))
+            self._driver.hand(self.name, MessageTooLarge(client.address, message))
 
     async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
         """Answer what a principal asks about this broker. Raises."""
@@ -582,7 +582,7 @@ class Server:
             listener.close()
         self._reception.close()
         for connection in list(self._clients):
-            connection.send(Goodbye("the broker stops"))
+            connection.send(SessionClose("the broker stops"))
             connection.finish("the broker stops")
         await self._neighbours.close()
         if self.datagrams is not None:

@@ -24,9 +24,9 @@ from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unsco
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
-from tidings.runtime.disowning import Disowning
+from tidings.runtime.disowning import RevokedResources
 from tidings.runtime.histogram import Histogram
-from tidings.runtime.http import Http, Page
+from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.observing import figures, view_of
 from tidings.runtime.process import print_ready, serve
@@ -34,7 +34,7 @@ from tidings.runtime.recent import RecentHistory, together
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
 from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
-from tidings.runtime.trace import Ring
+from tidings.runtime.trace import TraceRing
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.doors import NoCredentials
 from tidings.security.principal import Principal
@@ -43,7 +43,7 @@ from tidings.security.quotas import HOLDS
 log = logging.getLogger("tidings.broker")
 
 
-class Doors(Protocol):
+class GatewaySet(Protocol):
     """The gateways of a broker; they are in a room above this one."""
 
     addresses: dict[str, str]  # by protocol, when they are open
@@ -60,16 +60,16 @@ class Service:
         self,
         settings: BrokerSettings,
         again: Callable[[], BrokerSettings] | None = None,
-        doors: Callable[[Service], Doors] | None = None,
+        doors: Callable[[Service], GatewaySet] | None = None,
     ) -> None:
         self.settings = settings
         self._make_doors = doors
-        self.doors: Doors | None = None
+        self.doors: GatewaySet | None = None
         self._again = again
         self._clock = RealClock()
         name = settings.name or default_name(settings)
         logs.set_up(settings.log, name)
-        self.ring = Ring(settings.trace.events) if settings.trace.events else None
+        self.ring = TraceRing(settings.trace.events) if settings.trace.events else None
         self.history: RecentHistory | None = None
         if settings.trace.history_seconds:
             self.history = RecentHistory(name, settings.trace.history_seconds, self._clock.now)
@@ -106,7 +106,7 @@ class Service:
                 **_group_options(settings),
             },
         )
-        self._disowning = Disowning(self.server, self.secured)
+        self._disowning = RevokedResources(self.server, self.secured)
         self.server.inquiries["figures"] = lambda about, principal: figures(
             self.server, self.figures, view_of(self.secured.guard, principal)
         )
@@ -115,7 +115,7 @@ class Service:
         self.server.inquiries["history"] = self._history
         if settings.archive:
             self.server.serve_archive(settings.archive)
-        self.http: Http | None = None
+        self.http: OperatorHttp | None = None
 
     async def __aenter__(self) -> Service:
         """Run it inside another program: `async with Service(settings) as service`."""
@@ -252,9 +252,9 @@ class Service:
             return
         host, _, port = self.settings.http.rpartition(":")
         page = exposition(self.figures, self.server.name)
-        self.http = Http(
+        self.http = OperatorHttp(
             {
-                "/metrics": lambda: Page(page(), CONTENT_TYPE),
+                "/metrics": lambda: OperatorPage(page(), CONTENT_TYPE),
                 "/healthz": self._healthz,
                 "/readyz": self._readyz,
             }
@@ -267,12 +267,12 @@ class Service:
                 hint="choose another address for http",
             ) from None
 
-    def _healthz(self) -> Page:
+    def _healthz(self) -> OperatorPage:
         """Alive: the event loop answers, and the disk has not failed for good."""
         problem = self.server.disk_problem
         return _page({"ok": problem is None, "broker": self.server.name, "problem": problem})
 
-    def _readyz(self) -> Page:
+    def _readyz(self) -> OperatorPage:
         """Ready: clients are let in, publishes can be kept, and every broker that was to be joined is linked."""
         figures = self.server.figures()
         problems, node = list(figures["problems"].values()), self.server.node
@@ -285,9 +285,9 @@ class Service:
         return _page({"ok": ok, "links": figures["links"], "problems": problems})
 
 
-def _page(value: dict[str, Any]) -> Page:
+def _page(value: dict[str, Any]) -> OperatorPage:
     status = HTTPStatus.OK if value["ok"] else HTTPStatus.SERVICE_UNAVAILABLE
-    return Page(json.dumps(value).encode() + b"\n", status=status)
+    return OperatorPage(json.dumps(value).encode() + b"\n", status=status)
 
 
 def _with_scheme(address: str, has_tls: bool) -> str:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from tidings.errors import RefusedError
-from tidings.runtime.clock import Clock
+from tidings.runtime.clock import RuntimeClock
 
 log = logging.getLogger("tidings.broker")
 
@@ -27,12 +27,12 @@ EXPIRED = "the token or certificate of this session has expired"
 End = Callable[[str], None]  # called once with the reason, when the session has to end
 
 
-class Session:
+class PrincipalSession:
     """One session of one principal. `close` it when its listener has ended it."""
 
     __slots__ = ("_all", "end", "principal", "standing")
 
-    def __init__(self, principal: Any, standing: Any, end: End, all: dict[Session, None]) -> None:
+    def __init__(self, principal: Any, standing: Any, end: End, all: dict[PrincipalSession, None]) -> None:
         self.principal = principal
         self.standing = standing
         self.end = end
@@ -42,17 +42,17 @@ class Session:
         self._all.pop(self, None)
 
 
-class Sessions:
+class PrincipalSessions:
     """All sessions of one broker."""
 
-    def __init__(self, standing: Callable[[Any], Any] | None, clock: Clock) -> None:
+    def __init__(self, standing: Callable[[Any], Any] | None, clock: RuntimeClock) -> None:
         self._standing = standing or (lambda principal: None)
         self._clock = clock
-        self._open: dict[Session, None] = {}
+        self._open: dict[PrincipalSession, None] = {}
         self._looking: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[Any], None] = lambda principal: None  # called for each that was ended here
 
-    def open(self, principal: Any, end: End) -> Session:
+    def open(self, principal: Any, end: End) -> PrincipalSession:
         """Raises `RefusedError` when the principal does not stand."""
         standing = self._standing(principal)
         until = until_of(principal)
@@ -60,7 +60,7 @@ class Sessions:
             if until <= self._clock.now():
                 raise RefusedError(EXPIRED, hint="get a new one")
             self._look_later()
-        session = Session(principal, standing, end, self._open)
+        session = PrincipalSession(principal, standing, end, self._open)
         self._open[session] = None
         return session
 
@@ -93,7 +93,7 @@ class Sessions:
         if has_more:
             self._look_later()
 
-    def _end(self, session: Session, reason: str) -> None:
+    def _end(self, session: PrincipalSession, reason: str) -> None:
         if session not in self._open:
             return  # the end of another one ended it too
         session.close()

@@ -141,7 +141,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     console: ConsoleSettings = ConsoleSettings()
 
 
-class Setting(NamedTuple):
+class SettingInfo(NamedTuple):
     """One knob, for people."""
 
     name: str  # table.key
@@ -503,13 +503,13 @@ def _notes(kind: type) -> dict[str, str]:
     return dict(_FIELD.findall(inspect.getsource(kind)))
 
 
-def described(settings: BrokerSettings) -> Iterator[Setting]:
+def described(settings: BrokerSettings) -> Iterator[SettingInfo]:
     """Every knob with its value, default, meaning and variable."""
     default = BrokerSettings()
     for path, _ in _leaves(BrokerSettings):
         owner: type = type(_value_at(default, path[:-1]))
         note = _notes(owner).get(path[-1], "")
-        yield Setting(
+        yield SettingInfo(
             ".".join(path), _value_at(settings, path), _value_at(default, path), note, variable_of(path)
         )
 

@@ -32,21 +32,21 @@ from tidings.protocol.messages import (
     Subscribed,
 )
 from tidings.protocol.node import Node
-from tidings.protocol.recovery.words import Fill, ReplayPart
-from tidings.runtime.observing import View, find_subscription
+from tidings.protocol.recovery.words import RangeReply, ReplayReply
+from tidings.runtime.observing import ObservedScope, find_subscription
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
 MOST_STEPS = 1_000  # of one event that are remembered one by one; more are counted
 MOST_NAMES = 10_000  # subscriptions of one client whose names are remembered
 
 # by the message that carried it; others: live
-HOW: dict[type[Message], str] = {ReplayPart: "replay", Fill: "recovery"}
+HOW: dict[type[Message], str] = {ReplayReply: "replay", RangeReply: "recovery"}
 PUBLISHED, RECEIVED, SENT, DELIVERED, WITHHELD = "published", "received", "sent", "delivered", "withheld"
 
 _CLIENTS, _BROKERS = frozenset(CLIENT_MESSAGES), frozenset(BROKER_MESSAGES)  # of these others carry events
 
 
-class Step(NamedTuple):
+class TraceStep(NamedTuple):
     """One step of one event."""
 
     time: float
@@ -61,7 +61,7 @@ _Some = tuple[Event, ...]
 _Noted = tuple[float, str, str, dict[int, SubscriptionId] | None, int, str, _Some | None]
 
 
-class _Moment:
+class _TraceMoment:
     """Steps of one batch of events, in the order in which they happened."""
 
     __slots__ = ("bytes", "events", "more", "most", "steps")
@@ -74,16 +74,16 @@ class _Moment:
         self.more = 0  # steps beyond the bound
 
 
-class Ring:
+class TraceRing:
     """The last events at one broker. `came` and `went` are called for every message."""
 
     def __init__(self, events: int, most_bytes: int = 16 << 20) -> None:
-        self._moments: deque[_Moment] = deque()
+        self._moments: deque[_TraceMoment] = deque()
         self._most = events
         self._most_bytes = most_bytes  # of all moments: large events are looked back on less far
         self._bytes = 0
         self._count = 0  # events of all moments
-        self._last = _Moment(())
+        self._last = _TraceMoment(())
         self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
         self._held: _Some = ()  # those events: as long as they are held, no other object is taken for one
         self._names: dict[str, dict[int, SubscriptionId]] = {}  # by client and ref
@@ -162,14 +162,14 @@ class Ring:
         else:
             moment.more += 1
 
-    def _begin(self, events: _Some) -> _Moment:
+    def _begin(self, events: _Some) -> _TraceMoment:
         self._here, self._held = set(map(id, events)), events
         size = sum(map(event_size, events))
         if any(event.payload is not None and len(event.payload) > HEAVY for event in events):
             if len(events) == 1:  # the steps of several hold them as they came
                 size -= len(events[0].payload or b"")
             events = tuple(map(_light, events))
-        moment = self._last = _Moment(events, size)
+        moment = self._last = _TraceMoment(events, size)
         self._moments.append(moment)
         self._count += len(events)
         self._bytes += size
@@ -195,7 +195,7 @@ class Ring:
                     elif what in (PUBLISHED, RECEIVED):
                         came.setdefault(event.identity, time)
 
-    def since(self, after: float) -> Iterator[_Moment]:
+    def since(self, after: float) -> Iterator[_TraceMoment]:
         """The moments with a step after this time, the newest first."""
         for moment in reversed(self._moments):
             if moment.steps[-1][0] <= after:
@@ -204,7 +204,7 @@ class Ring:
 
     # -- answering -----------------------------------------------------------------------------
 
-    def _found(self, id: str, source: str | None) -> list[tuple[_Moment, Event]]:
+    def _found(self, id: str, source: str | None) -> list[tuple[_TraceMoment, Event]]:
         return [
             (moment, event)
             for moment in self._moments
@@ -212,15 +212,15 @@ class Ring:
             if event.id == id and (source is None or event.source == source)
         ]
 
-    def steps(self, id: str, source: str | None = None) -> list[Step]:
+    def steps(self, id: str, source: str | None = None) -> list[TraceStep]:
         return [
-            Step(time, what, peer, names.get(ref) if names is not None else None, event, how)
+            TraceStep(time, what, peer, names.get(ref) if names is not None else None, event, how)
             for moment, event in self._found(id, source)
             for time, what, peer, names, ref, how, some in moment.steps
             if some is None or any(event.identity == one.identity for one in some)
         ]
 
-    def answer(self, node: Node, about: dict[str, Any], now: float, view: View) -> dict[str, Any]:
+    def answer(self, node: Node, about: dict[str, Any], now: float, view: ObservedScope) -> dict[str, Any]:
         """Knowledge of this broker about an event, and, when asked, about a subscription's part in it."""
         id, source, subscription = (_text(about, name) for name in ("id", "source", "subscription"))
         if not id:
@@ -243,7 +243,7 @@ class Ring:
     def _more(self, id: str, source: str | None) -> int:
         return sum(moment.more for moment, _ in self._found(id, source))
 
-    def _shown(self, step: Step, now: float) -> dict[str, Any]:
+    def _shown(self, step: TraceStep, now: float) -> dict[str, Any]:
         return {
             "ago": round(now - step.time, 6),
             "time": step.time,
@@ -260,7 +260,13 @@ class Ring:
         return round(now - self._moments[0].steps[0][0], 3) if self._moments else None
 
     def _why(
-        self, node: Node, name: str, event: Event | None, steps: list[Step], now: float, view: View
+        self,
+        node: Node,
+        name: str,
+        event: Event | None,
+        steps: list[TraceStep],
+        now: float,
+        view: ObservedScope,
     ) -> dict[str, Any]:
         held = find_subscription(node, name, view)
         answer: dict[str, Any] = {"id": name, "is_here": held is not None, "filter": None, "accepts": None}
@@ -275,7 +281,7 @@ class Ring:
         return answer | {"why": self._reason(subscription, explanation.accepted, since, steps, now)}
 
     def _reason(
-        self, subscription: Subscription, accepts: bool, since: float, steps: list[Step], now: float
+        self, subscription: Subscription, accepts: bool, since: float, steps: list[TraceStep], now: float
     ) -> str:
         event = steps[0].event
         told = [step for step in steps if step.subscription == subscription.id]
@@ -297,7 +303,7 @@ class Ring:
         return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"
 
 
-def _is_seen(step: Step, view: View) -> bool:
+def _is_seen(step: TraceStep, view: ObservedScope) -> bool:
     """Deliveries to others, and which principal the rules kept it from, are not for everyone that sees the event."""
     if view.is_whole:
         return True

@@ -1,9 +1,9 @@
 """Messages between the two ends of a connection before and beside those of the protocol.
 
-A connection begins with `Open`. The other end answers with `Challenge` (as often as the mechanism
-needs; each is answered by `Proof`), and then `Opened` or `Denied`. From then on it carries the messages
-of `protocol`; `Ping` and `Pong` say that both ends are there, `Goodbye` that one is about to leave.
-`Inquire` asks a broker about itself.
+A connection begins with `OpenSession`. The other end answers with `AuthChallenge` (as often as the mechanism
+needs; each is answered by `AuthResponse`), and then `SessionOpened` or `SessionDenied`. From then on it carries the messages
+of `protocol`; `Keepalive` and `KeepaliveAck` say that both ends are there, `SessionClose` that one is about to leave.
+`InquiryRequest` asks a broker about itself.
 """
 
 from __future__ import annotations
@@ -12,11 +12,11 @@ from typing import Any
 
 import msgspec
 
-from tidings.protocol.client_bounds import CALL, ID, NAME, Checked, Values, declare
+from tidings.protocol.client_bounds import CALL, ID, NAME, CheckedBound, ValuesBound, declare
 from tidings.protocol.messages import Message
 
 
-class Open(Message, frozen=True, tag="Open"):
+class OpenSession(Message, frozen=True, tag="Open"):
     """The first frame of a connection."""
 
     role: str  # client or broker
@@ -31,47 +31,47 @@ class Open(Message, frozen=True, tag="Open"):
     features: int = 0  # of a broker: kinds of messages that it takes (`inputs.Feature`)
 
 
-class Challenge(Message, frozen=True, tag="Challenge"):
+class AuthChallenge(Message, frozen=True, tag="Challenge"):
     data: bytes
 
 
-class Proof(Message, frozen=True, tag="Proof"):
+class AuthResponse(Message, frozen=True, tag="Proof"):
     data: bytes
 
 
-class Opened(Message, frozen=True, tag="Opened"):
+class SessionOpened(Message, frozen=True, tag="Opened"):
     """Welcome."""
 
     name: str
     composition: str = ""
     farewell: bytes = b""  # the last word of the proof
     listens: str = ""
-    takes: int = 0  # as in `Open`
+    takes: int = 0  # as in `OpenSession`
     features: int = 0  # likewise
 
 
-class Denied(Message, frozen=True, tag="Denied"):
+class SessionDenied(Message, frozen=True, tag="Denied"):
     """No, and why. The connection is closed after this."""
 
     code: str
     reason: str
 
 
-class Ping(Message, frozen=True, tag="Ping"):
+class Keepalive(Message, frozen=True, tag="Ping"):
     pass
 
 
-class Pong(Message, frozen=True, tag="Pong"):
+class KeepaliveAck(Message, frozen=True, tag="Pong"):
     pass
 
 
-class Goodbye(Message, frozen=True, tag="Goodbye"):
+class SessionClose(Message, frozen=True, tag="Goodbye"):
     """The broker is about to stop: no more messages are read from this connection."""
 
     reason: str = ""
 
 
-class Inquire(Message, frozen=True, tag="Inquire"):
+class InquiryRequest(Message, frozen=True, tag="Inquire"):
     """A client asks the broker about itself."""
 
     call: int
@@ -79,29 +79,42 @@ class Inquire(Message, frozen=True, tag="Inquire"):
     about: dict[str, Any] = msgspec.field(default_factory=dict)
 
 
-class Informed(Message, frozen=True, tag="Informed"):
+class InquiryReply(Message, frozen=True, tag="Informed"):
     call: int
     value: Any = None
 
 
-class NotInformed(Message, frozen=True, tag="NotInformed"):
+class InquiryRefused(Message, frozen=True, tag="NotInformed"):
     call: int
     code: str
     reason: str
 
 
-HANDSHAKE: tuple[type[Message], ...] = (Open, Challenge, Proof, Opened, Denied)
-BESIDE: tuple[type[Message], ...] = (Ping, Pong, Goodbye, Inquire, Informed, NotInformed)
+HANDSHAKE: tuple[type[Message], ...] = (
+    OpenSession,
+    AuthChallenge,
+    AuthResponse,
+    SessionOpened,
+    SessionDenied,
+)
+BESIDE: tuple[type[Message], ...] = (
+    Keepalive,
+    KeepaliveAck,
+    SessionClose,
+    InquiryRequest,
+    InquiryReply,
+    InquiryRefused,
+)
 
-_PROOF = Checked("handshake_frame")
+_PROOF = CheckedBound("handshake_frame")
 declare(
-    Open,
+    OpenSession,
     {
         "role": NAME, "name": NAME, "composition": NAME, "mechanism": NAME, "proof": _PROOF, "tenant": NAME,
         "listens": NAME, "number": ID, "takes": ID, "features": ID,
     },
 )  # fmt: skip
-declare(Proof, {"data": _PROOF})
-declare(Inquire, {"call": CALL, "what": NAME, "about": Values()})
-for _bare in (Ping, Pong):
+declare(AuthResponse, {"data": _PROOF})
+declare(InquiryRequest, {"call": CALL, "what": NAME, "about": ValuesBound()})
+for _bare in (Keepalive, KeepaliveAck):
     declare(_bare, {})

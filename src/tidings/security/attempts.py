@@ -30,19 +30,19 @@ MOST_ENTRIES = 20_000
 MOST_KNOWN = 20_000  # pairs of a name and an address from which it was proved
 
 
-class Bound(NamedTuple):
+class AttemptBound(NamedTuple):
     free: int  # failures without a pause
     longest: float  # seconds
 
 
-class Rate(NamedTuple):
+class AttemptRate(NamedTuple):
     per_second: float
     burst: int
 
 
-PAIR, ADDRESS, NAME = Bound(5, 60.0), Bound(50, 30.0), Bound(50, 5.0)
-CHECKS = Rate(20.0, 20)  # passwords that are looked at in the pause of an address: hashing is work
-SPARED = Rate(0.1, 10)  # of those, tries of names that exist; more lets one address guess faster
+PAIR, ADDRESS, NAME = AttemptBound(5, 60.0), AttemptBound(50, 30.0), AttemptBound(50, 5.0)
+CHECKS = AttemptRate(20.0, 20)  # passwords that are looked at in the pause of an address: hashing is work
+SPARED = AttemptRate(0.1, 10)  # of those, tries of names that exist; more lets one address guess faster
 
 
 class TooManyAttempts(RefusedError):
@@ -64,7 +64,7 @@ class _Failures:
         self.checks_at = 0.0  # of an address: when all that was taken of `CHECKS` is there again ...
         self.spared_at = 0.0  # ... and of `SPARED`
 
-    def left(self, bound: Bound, now: float) -> float:
+    def left(self, bound: AttemptBound, now: float) -> float:
         """Seconds of the pause that are left."""
         beyond = self.count - bound.free
         if beyond < 0:
@@ -134,7 +134,7 @@ class Attempts:
                 self._known.popitem(last=False)
 
     @staticmethod
-    def _keys(kind: str, name: str, net: str) -> tuple[tuple[tuple[str, str, str], Bound], ...]:
+    def _keys(kind: str, name: str, net: str) -> tuple[tuple[tuple[str, str, str], AttemptBound], ...]:
         name = name[:LONGEST_NAME]  # that a name is too long is found later
         return ((kind, name, net), PAIR), ((kind, "", net), ADDRESS), ((kind, name, ""), NAME)
 
@@ -142,7 +142,7 @@ class Attempts:
         return len(self._failures)
 
 
-def _taken(rate: Rate, at: float, now: float) -> float:
+def _taken(rate: AttemptRate, at: float, now: float) -> float:
     """Take one; when all is there again. Raises `TooManyAttempts` when none is left."""
     at = max(at, now) + 1 / rate.per_second
     if (left := at - now - rate.burst / rate.per_second) > 1e-9:

@@ -17,7 +17,7 @@ from typing import Any
 
 import msgspec
 
-from tidings.security.quotas import Bucket
+from tidings.security.quotas import TokenBucket
 
 PER_SECOND = 1.0  # entries of one kind and principal, in the long run
 BURST = 20.0  # at once
@@ -27,7 +27,7 @@ LONGEST = 500  # characters of a text
 OK, REFUSED = "ok", "refused"
 
 
-class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
+class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line."""
 
     time: str
@@ -42,7 +42,7 @@ class Entry(msgspec.Struct, frozen=True, omit_defaults=True):
     more: int = 0  # entries like this one that were only counted since the last
 
 
-def line(entry: Entry) -> bytes:
+def line(entry: AuditEntry) -> bytes:
     return msgspec.json.encode(entry) + b"\n"
 
 
@@ -51,14 +51,14 @@ class Audit:
 
     def __init__(
         self,
-        write: Callable[[Entry], None],
+        write: Callable[[AuditEntry], None],
         clock: Callable[[], float],
         check: Callable[[], None] = lambda: None,
     ) -> None:
         self._write = write
         self.check = check  # raises `RefusedError` while entries cannot be written
         self._clock = clock
-        self._buckets: dict[tuple[str, str, str], Bucket] = {}
+        self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
         self._skipped: dict[tuple[str, str, str], int] = {}
 
     def note(self, what: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any) -> None:
@@ -70,7 +70,7 @@ class Audit:
             if len(self._buckets) >= MOST_KINDS:
                 self._buckets.clear()
                 self._skipped.clear()
-            bucket = self._buckets[key] = Bucket(PER_SECOND, BURST, now)
+            bucket = self._buckets[key] = TokenBucket(PER_SECOND, BURST, now)
         if not bucket.has(1.0, now):
             self._skipped[key] = self._skipped.get(key, 0) + 1
             return
@@ -78,5 +78,5 @@ class Audit:
         shown = {name: str(value)[:LONGEST] for name, value in more.items()}
         moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._write(
-            Entry(moment, what, outcome, principal[:LONGEST], **shown, more=self._skipped.pop(key, 0))
+            AuditEntry(moment, what, outcome, principal[:LONGEST], **shown, more=self._skipped.pop(key, 0))
         )

@@ -16,13 +16,13 @@ from tidings.errors import RefusedError
 from tidings.security.attempts import Attempts, TooManyAttempts
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.certificates import principal_of
-from tidings.security.doors import BROKER, Asked, Conversation, Proved
-from tidings.security.principal import Means, Principal
+from tidings.security.doors import BROKER, AuthenticationExchange, AuthenticationRequest, AuthenticationResult
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.revocation import NONE_REVOKED, Revoked
 from tidings.security.scram import ServerSide
 from tidings.security.users import Users
 
-MECHANISMS = (Means.SCRAM, Means.TOKEN, Means.CERTIFICATE, Means.ANONYMOUS)
+MECHANISMS = (ProofMethod.SCRAM, ProofMethod.TOKEN, ProofMethod.CERTIFICATE, ProofMethod.ANONYMOUS)
 LONGEST_STEP = 16_384  # bytes of one step
 
 
@@ -47,7 +47,7 @@ class ByUsers:
         self._revoked = revoked  # asked each time, too
         self._attempts = Attempts(clock)
 
-    def begin(self, asked: Asked) -> Conversation:
+    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
         users = self._users()
         try:
             conversation = self._begin(asked)
@@ -61,24 +61,24 @@ class ByUsers:
             lambda: self._users() is users,
         )
 
-    def _begin(self, asked: Asked) -> Conversation:
-        if asked.role == BROKER and not (asked.mechanism == Means.ANONYMOUS and self._allow_anonymous):
+    def _begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
+        if asked.role == BROKER and not (asked.mechanism == ProofMethod.ANONYMOUS and self._allow_anonymous):
             return _Certified(asked, self._users(), self._revoked())
         if asked.mechanism not in tuple(MECHANISMS):
             raise RefusedError(
                 f"no mechanism is called {asked.mechanism!r} here", hint=f"one of {', '.join(MECHANISMS)}"
             )
-        if asked.mechanism == Means.CERTIFICATE:
+        if asked.mechanism == ProofMethod.CERTIFICATE:
             return _Certified(asked, self._users(), self._revoked())
-        if asked.mechanism == Means.ANONYMOUS:
+        if asked.mechanism == ProofMethod.ANONYMOUS:
             return _Anonymous(asked, self._users(), allowed=self._allow_anonymous)
         if not (asked.is_tls or asked.is_loopback):
             raise RefusedError(f"{asked.mechanism} is taken over TLS only", hint="connect by tidings+tls://")
-        if asked.mechanism == Means.TOKEN:
+        if asked.mechanism == ProofMethod.TOKEN:
             return _Token(asked, self._users(), self._clock)
         return _Scram(asked, self._users(), self._pepper, self._attempts)
 
-    def _note(self, asked: Asked, principal: str, outcome: str, why: str) -> None:
+    def _note(self, asked: AuthenticationRequest, principal: str, outcome: str, why: str) -> None:
         if outcome == OK:
             self._audit.check()
         unproved = "" if outcome == REFUSED else None  # who is refused can choose any name
@@ -99,9 +99,9 @@ class _Audited:
 
     def __init__(
         self,
-        inner: Conversation,
+        inner: AuthenticationExchange,
         note: Callable[[str, str, str], None],
-        asked: Asked,
+        asked: AuthenticationRequest,
         is_current: Callable[[], bool],
     ) -> None:
         self._inner = inner
@@ -109,28 +109,28 @@ class _Audited:
         self._note = note
         self._asked = asked
 
-    def step(self, data: bytes) -> bytes | Proved:
+    def step(self, data: bytes) -> bytes | AuthenticationResult:
         try:
             if len(data) > LONGEST_STEP:
                 raise RefusedError(f"a step of {len(data)} bytes is too long")
             answer = self._inner.step(data)
-            if isinstance(answer, Proved) and not self._is_current():
+            if isinstance(answer, AuthenticationResult) and not self._is_current():
                 raise RefusedError("the users file was read again meanwhile", hint="connect again")
         except RefusedError as error:
             self._note(self._asked.name, REFUSED, error.message)
             raise
-        if isinstance(answer, Proved):
+        if isinstance(answer, AuthenticationResult):
             self._note(answer.principal.name, OK, "")
         return answer
 
 
 class _Certified:
-    def __init__(self, asked: Asked, users: Users, revoked: Revoked) -> None:
+    def __init__(self, asked: AuthenticationRequest, users: Users, revoked: Revoked) -> None:
         self._asked = asked
         self._users = users
         self._revoked = revoked
 
-    def step(self, data: bytes) -> Proved:
+    def step(self, data: bytes) -> AuthenticationResult:
         del data  # the certificate was shown to TLS
         asked = self._asked
         if asked.certificate is None:
@@ -147,11 +147,11 @@ class _Certified:
                 f"the certificate of {principal.name!r} is not that of broker {asked.name!r}",
                 hint="make it with `tidings certs broker`, for the broker's name",
             )
-        return Proved(_bound(self._users.complete(principal), asked))
+        return AuthenticationResult(_bound(self._users.complete(principal), asked))
 
 
 class _Anonymous:
-    def __init__(self, asked: Asked, users: Users, *, allowed: bool) -> None:
+    def __init__(self, asked: AuthenticationRequest, users: Users, *, allowed: bool) -> None:
         if not (allowed and asked.is_loopback):
             raise RefusedError(
                 "this broker asks who you are", hint="connect with a password, token or certificate"
@@ -159,28 +159,28 @@ class _Anonymous:
         self._asked = asked
         self._users = users
 
-    def step(self, data: bytes) -> Proved:
+    def step(self, data: bytes) -> AuthenticationResult:
         del data
-        return Proved(Principal(self._asked.name, Means.ANONYMOUS, names=("*",)))
+        return AuthenticationResult(Principal(self._asked.name, ProofMethod.ANONYMOUS, names=("*",)))
 
 
 class _Token:
-    def __init__(self, asked: Asked, users: Users, clock: Callable[[], float]) -> None:
+    def __init__(self, asked: AuthenticationRequest, users: Users, clock: Callable[[], float]) -> None:
         self._asked = asked
         self._users = users
         self._clock = clock
 
-    def step(self, data: bytes) -> Proved:
+    def step(self, data: bytes) -> AuthenticationResult:
         try:
             token = data.decode("ascii")
         except UnicodeDecodeError:
             raise RefusedError("the token is not valid here") from None
         principal = self._users.verifier.principal(token, self._clock())
-        return Proved(_bound(self._users.complete(principal), self._asked))
+        return AuthenticationResult(_bound(self._users.complete(principal), self._asked))
 
 
 class _Scram:
-    def __init__(self, asked: Asked, users: Users, pepper: bytes, attempts: Attempts) -> None:
+    def __init__(self, asked: AuthenticationRequest, users: Users, pepper: bytes, attempts: Attempts) -> None:
         self._asked = asked
         self._users = users
         self._server = ServerSide(users.keys.get, users.decoy or pepper, users.key_like)
@@ -188,7 +188,7 @@ class _Scram:
         self._kind = "sent" if asked.is_sent else "proved"
         self._has_begun = False
 
-    def step(self, data: bytes) -> bytes | Proved:
+    def step(self, data: bytes) -> bytes | AuthenticationResult:
         try:
             said = data.decode()
         except UnicodeDecodeError:
@@ -213,11 +213,11 @@ class _Scram:
         if not is_spared:
             raise TooManyAttempts(pause)
         self._attempts.succeeded(*tried)
-        principal = self._users.complete(Principal(self._server.name, Means.SCRAM))
-        return Proved(_bound(principal, self._asked), farewell.encode())
+        principal = self._users.complete(Principal(self._server.name, ProofMethod.SCRAM))
+        return AuthenticationResult(_bound(principal, self._asked), farewell.encode())
 
 
-def _bound(principal: Principal, asked: Asked) -> Principal:
+def _bound(principal: Principal, asked: AuthenticationRequest) -> Principal:
     """One tenant per connection: the proved one; a request for another is refused."""
     if asked.tenant and asked.tenant != principal.tenant:
         raise RefusedError(f"{principal.name} does not belong to the tenant {asked.tenant!r}")

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 from tidings.errors import RefusedError
-from tidings.security.principal import Means
+from tidings.security.principal import ProofMethod
 from tidings.security.scram import ClientSide
 
 
 class PasswordCredentials:
     """A name and a password, by SCRAM-SHA-256: the password never leaves this process."""
 
-    mechanism = str(Means.SCRAM)
+    mechanism = str(ProofMethod.SCRAM)
 
     def __init__(self, name: str, password: str) -> None:
         self._name = name
@@ -60,7 +60,7 @@ class _OneWord:
 class TokenCredentials(_OneWord):
     """A signed token; `get` is called for each connection, so a token can be renewed."""
 
-    mechanism = str(Means.TOKEN)
+    mechanism = str(ProofMethod.TOKEN)
 
     def __init__(self, get: Callable[[], str]) -> None:
         self._get = get
@@ -72,4 +72,4 @@ class TokenCredentials(_OneWord):
 class CertificateCredentials(_OneWord):
     """The certificate that was shown to TLS."""
 
-    mechanism = str(Means.CERTIFICATE)
+    mechanism = str(ProofMethod.CERTIFICATE)

@@ -3,7 +3,7 @@
 The runtime calls these protocols at its listeners and does not know how they decide. Security
 implements them and does not know sockets. A principal is an opaque value of the authenticator; the
 runtime only hands it back. Rules
-- A connection has no principal until its `Conversation` ends with one. Before that only
+- A connection has no principal until its `AuthenticationExchange` ends with one. Before that only
   handshake frames are read from it, within bounds on size and time.
 - Refusing is raising `RefusedError`; its message goes to the other side, so it says what to do and
   no secret.
@@ -29,7 +29,7 @@ ANONYMOUS = "anonymous"  # the mechanism of clients without credentials
 P_contra = TypeVar("P_contra", contravariant=True)
 
 
-class Asked(msgspec.Struct, frozen=True):
+class AuthenticationRequest(msgspec.Struct, frozen=True):
     """Facts known of a connection at the start of its authentication."""
 
     role: str  # what it says it is: `client` or `broker`
@@ -43,22 +43,22 @@ class Asked(msgspec.Struct, frozen=True):
     certificate: Mapping[str, Any] | None = None  # as `ssl.SSLSocket.getpeercert` gives it, verified
 
 
-class Proved(msgspec.Struct, frozen=True):
+class AuthenticationResult(msgspec.Struct, frozen=True):
     """The end of a conversation."""
 
     principal: Any
     farewell: bytes = b""  # what the other side needs to check us
 
 
-class Conversation(Protocol):
+class AuthenticationExchange(Protocol):
     """One try to prove who one is. Bytes in, bytes out, as often as the mechanism needs."""
 
-    def step(self, data: bytes) -> bytes | Proved:
+    def step(self, data: bytes) -> bytes | AuthenticationResult:
         """The next challenge, or the proof. Raises `RefusedError`."""
 
 
 class Authenticator(Protocol):
-    def begin(self, asked: Asked) -> Conversation:
+    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
         """Raises `RefusedError` when such a connection is not admitted at all."""
 
 
@@ -212,7 +212,7 @@ class Guard(Protocol[P_contra]):
 class LoopbackOnly:
     """Admits every client from this machine, under the name it gives; for development and tests."""
 
-    def begin(self, asked: Asked) -> Conversation:
+    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
         if not asked.is_loopback:
             raise RefusedError(
                 "this broker lets nobody in from elsewhere without a proof",
@@ -222,11 +222,11 @@ class LoopbackOnly:
 
 
 class _NoProof:
-    def __init__(self, asked: Asked) -> None:
+    def __init__(self, asked: AuthenticationRequest) -> None:
         self._asked = asked
 
-    def step(self, data: bytes) -> Proved:
-        return Proved(self._asked.name)
+    def step(self, data: bytes) -> AuthenticationResult:
+        return AuthenticationResult(self._asked.name)
 
 
 class NoCredentials:

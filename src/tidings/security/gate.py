@@ -33,14 +33,14 @@ from tidings.model.filter import Conjunction, Filter
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, scope_of, unscoped
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
-from tidings.security.quotas import HOLDS, Account, Accounts
-from tidings.security.rules import MQTT_RETAINED, Action, Right, conjoined
+from tidings.security.quotas import HOLDS, QuotaUsage, QuotaUsages
+from tidings.security.rules import MQTT_RETAINED, AccessRight, Action, conjoined
 from tidings.security.users import Users
 
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
 
 
-class Gate:
+class Authorizer:
     """Implements `doors.Guard` by a users file."""
 
     def __init__(
@@ -54,8 +54,8 @@ class Gate:
         self._on_withheld = on_withheld
         self._clock = clock
         self._audit = audit
-        self._rights: dict[Action, dict[Principal, Right]] = {action: {} for action in Action}
-        self._hearing: dict[Principal, Right] = self._rights[Action.SUBSCRIBE]
+        self._rights: dict[Action, dict[Principal, AccessRight]] = {action: {} for action in Action}
+        self._hearing: dict[Principal, AccessRight] = self._rights[Action.SUBSCRIBE]
         self._totals: dict[Principal, bool] = {}  # may it publish everything of its tenant?
         self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
         self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that a client has open
@@ -63,7 +63,7 @@ class Gate:
         self._stored: dict[str, tuple[str, int]] = {}  # by source: account and bytes in the log
         self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self._users = users
-        self._accounts = Accounts(users.quotas, users.default_quota)
+        self._accounts = QuotaUsages(users.quotas, users.default_quota)
         self.version = 0  # of the rules
         self.refused = 0
         self.withheld = 0  # deliveries that the rules of now do not allow
@@ -163,7 +163,7 @@ class Gate:
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
 
-    def _keep(self, account: Account, durable: tuple[str, str], cost: int) -> None:
+    def _keep(self, account: QuotaUsage, durable: tuple[str, str], cost: int) -> None:
         try:
             account.keep(durable, cost)
         except RefusedError:
@@ -387,7 +387,7 @@ class Gate:
 
     # -- rights ---------------------------------------------------------------------------------
 
-    def right(self, principal: Principal, action: Action) -> Right:
+    def right(self, principal: Principal, action: Action) -> AccessRight:
         """The present rights of the principal, within the bound of its tenant."""
         rights = self._rights[action]
         right = rights.get(principal)
@@ -397,7 +397,7 @@ class Gate:
             right = self._users.permissions.right(principal, action)
             if principal.tenant:
                 bound = conjoined(right.filter, _of_tenant(principal.tenant))
-                right = Right(right.principal, action, bound)
+                right = AccessRight(right.principal, action, bound)
             rights[principal] = right
         return right
 

@@ -21,7 +21,7 @@ from tidings.errors import RefusedError
 LONGEST_NAME = 200  # characters
 
 
-class Means(StrEnum):
+class ProofMethod(StrEnum):
     """Mechanism that proved the principal."""
 
     ANONYMOUS = "anonymous"
@@ -31,7 +31,7 @@ class Means(StrEnum):
     EMBEDDED = "embedded"  # in the broker's own process
 
 
-class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
+class ProofValidity(msgspec.Struct, frozen=True, omit_defaults=True):
     """The part of a proof that can lose its force while a session is open."""
 
     until: float | None = None  # seconds since the epoch at which a token or a certificate ends
@@ -41,19 +41,19 @@ class Proof(msgspec.Struct, frozen=True, omit_defaults=True):
     serial: str = ""  # of the certificate, in hexadecimal
 
 
-NO_PROOF = Proof()
+NO_PROOF = ProofValidity()
 
 
 class Principal(msgspec.Struct, frozen=True, cache_hash=True):
     """Who it is. Rules are looked up by `name` and `groups`."""
 
     name: str
-    means: Means
+    means: ProofMethod
     tenant: str = ""  # tenants are isolated from one another
     groups: tuple[str, ...] = ()
     names: tuple[str, ...] = ()  # further names that it may use for its clients and sources; * is a wildcard
     is_broker: bool = False  # its certificate is that of a broker: it may speak for clients
-    proof: Proof = NO_PROOF
+    proof: ProofValidity = NO_PROOF
 
     @property
     def owner(self) -> tuple[str, str]:
@@ -62,7 +62,7 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
 
     @property
     def is_anonymous(self) -> bool:
-        return self.means is Means.ANONYMOUS
+        return self.means is ProofMethod.ANONYMOUS
 
     def may_be_called(self, name: str, owner: str | None = None) -> bool:
         """May its client, or the source of its events, have this name? `owner`: the principal that the name
@@ -86,7 +86,7 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
         raise RefusedError(f"{self.name} may not use the {what} {name!r}", hint=hint)
 
 
-ANYBODY = Principal("anonymous", Means.ANONYMOUS, names=("*",))  # of a development cluster on loopback
+ANYBODY = Principal("anonymous", ProofMethod.ANONYMOUS, names=("*",))  # of a development cluster on loopback
 
 
 def checked_name(name: str, what: str = "a principal's name") -> str:

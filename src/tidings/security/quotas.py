@@ -50,7 +50,7 @@ UNBOUNDED = Quota(
 )
 
 
-class Bucket:
+class TokenBucket:
     """A token bucket: fills at `rate` a second up to `most`. It may go below zero: one large thing
     is let through and paid for by waiting afterwards."""
 
@@ -84,7 +84,7 @@ class Bucket:
         self._level = min(self._level, most)
 
 
-class Account:
+class QuotaUsage:
     """Present usage of one principal."""
 
     def __init__(self, name: str, quota: Quota, now: float) -> None:
@@ -100,7 +100,7 @@ class Account:
         self.letters = 0  # bytes of dead letters
         self.records = 0  # bytes of records of deliveries to subscriptions that have ended
         self.backlog = 0  # bytes of the log that wait for its durable subscriptions, each event once
-        self._bucket = Bucket(quota.bytes_per_second, quota.burst_bytes, now)
+        self._bucket = TokenBucket(quota.bytes_per_second, quota.burst_bytes, now)
         self._durables: dict[tuple[str, str], int] = {}  # by client and name: constraints
 
     def connect(self) -> None:
@@ -229,21 +229,21 @@ def _is_hold(durable: tuple[str, str]) -> bool:
     return durable[0] == HOLDS
 
 
-class Accounts:
+class QuotaUsages:
     """The accounts of all principals that are here; an idle one is forgotten."""
 
     def __init__(self, quotas: Mapping[str, Quota], default: Quota) -> None:
         self._quotas = dict(quotas)
         self._default = default
-        self._accounts: dict[str, Account] = {}
+        self._accounts: dict[str, QuotaUsage] = {}
         self._tidy_at = FEW
 
-    def of(self, name: str, now: float) -> Account:
+    def of(self, name: str, now: float) -> QuotaUsage:
         """The account of a principal; the first call for one also forgets those that are idle."""
         account = self._accounts.get(name)
         if account is None:
             self._tidy(now)
-            account = self._accounts[name] = Account(name, self.quota_of(name), now)
+            account = self._accounts[name] = QuotaUsage(name, self.quota_of(name), now)
         return account
 
     def quota_of(self, name: str) -> Quota:

@@ -5,7 +5,7 @@ Rules
   filter of the principal accepts. It is made once per principal and action.
 - Overlap is not subset: a subscription is narrowed to its intersection with the right, and never
   taken as it is because the two meet. Only where the right covers it does it stay as written.
-- Every way out asks `Right.allows` again, event by event: live, replay, recovery, gateways.
+- Every way out asks `AccessRight.allows` again, event by event: live, replay, recovery, gateways.
 """
 
 from __future__ import annotations
@@ -41,7 +41,7 @@ class Action(StrEnum):
     SHARE = "share"  # have groups and superseding keys in common with the other principals of such a rule
 
 
-class Rule(msgspec.Struct, frozen=True):
+class AccessRule(msgspec.Struct, frozen=True):
     """Allows one action to a user or group, for the events that the filter accepts."""
 
     who: str  # a principal's name, group:NAME, anyone, or anonymous
@@ -65,7 +65,7 @@ class Rule(msgspec.Struct, frozen=True):
         return any(fnmatchcase(key, pattern) for pattern in self.keys)
 
 
-class Right(msgspec.Struct, frozen=True, dict=True):
+class AccessRight(msgspec.Struct, frozen=True, dict=True):
     """Right of one principal to one action."""
 
     principal: str
@@ -107,7 +107,9 @@ class Right(msgspec.Struct, frozen=True, dict=True):
 class Permissions:
     """The whole allow-list, with the mandatory filters of principals and groups."""
 
-    def __init__(self, rules: Iterable[Rule] = (), mandatory: Mapping[str, Filter] | None = None) -> None:
+    def __init__(
+        self, rules: Iterable[AccessRule] = (), mandatory: Mapping[str, Filter] | None = None
+    ) -> None:
         self.rules = tuple(rules)
         self.mandatory = dict(mandatory or {})  # by a principal's name, or group:NAME
         for rule in self.rules:
@@ -132,11 +134,11 @@ class Permissions:
         """Does some rule let principals share this consumer group?"""
         return any(rule.shares(group) for rule in self.rules)
 
-    def right(self, principal: Principal, action: Action) -> Right:
+    def right(self, principal: Principal, action: Action) -> AccessRight:
         """The rights of this principal."""
         allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
         bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]
-        return Right(principal.name, action, reduce(conjoined, bounds, allowed))
+        return AccessRight(principal.name, action, reduce(conjoined, bounds, allowed))
 
 
 def _keys(principal: Principal) -> tuple[str, ...]:
@@ -176,5 +178,5 @@ def _short(text: str) -> str:
 
 
 ALL_ALLOWED = Permissions(
-    [Rule(who, action, groups=("*",)) for who in (ANYONE, ANONYMOUS) for action in Action]
+    [AccessRule(who, action, groups=("*",)) for who in (ANYONE, ANONYMOUS) for action in Action]
 )  # of an embedded broker, and of a development cluster on loopback

@@ -39,10 +39,10 @@ import msgspec
 from tidings.errors import FilterError, RefusedError, SettingsError
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
-from tidings.security.principal import Means, Principal, checked_name
+from tidings.security.principal import Principal, ProofMethod, checked_name
 from tidings.security.quotas import Quota
 from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
-from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, Action, Permissions, Rule
+from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, AccessRule, Action, Permissions
 from tidings.security.scram import StoredKey, read_key
 from tidings.security.tokens import Issuer, Verifier
 
@@ -62,7 +62,7 @@ class User(msgspec.Struct, frozen=True):
     disabled: bool = False  # it is never admitted
 
 
-class Group(msgspec.Struct, frozen=True):
+class UserGroup(msgspec.Struct, frozen=True):
     """An entry under [groups]; a group needs one only for its mandatory filter."""
 
     filter: str | None = None
@@ -118,9 +118,9 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         """The principal as this file has it, by the proof that it once came with. Raises when this file does not
         accept that proof."""
         name, means, proof = principal.name, principal.means, principal.proof
-        if means is Means.SCRAM and name not in self.keys:
+        if means is ProofMethod.SCRAM and name not in self.keys:
             raise RefusedError(f"{name} has no password here")
-        if means is Means.TOKEN and self.verifier.issuer(proof.issuer) is None:
+        if means is ProofMethod.TOKEN and self.verifier.issuer(proof.issuer) is None:
             raise RefusedError(f"the issuer of the token of {name} is not trusted here")
         base = Principal(name, means, proof.tenant, proof.groups, is_broker=principal.is_broker, proof=proof)
         return self.complete(base)
@@ -131,7 +131,7 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         rights = [self.permissions.right(refreshed, action).filter for action in Action]
         return (
             refreshed,
-            self.keys.get(principal.name) if principal.means is Means.SCRAM else None,
+            self.keys.get(principal.name) if principal.means is ProofMethod.SCRAM else None,
             self.verifier.issuer(principal.proof.issuer),
             tuple((right.dialect, right.text) for right in rights),
             self.permissions.shared_by(refreshed),
@@ -194,7 +194,7 @@ def parse_users(text: str, *, read: Read, where: str = "the users file") -> User
     refuse_unknown(table, ("users", "groups", "allow", "quota", "issuers"), where)
     users = _entries(table.get("users", {}), User, f"{where}: [users]")
     _check_shared_names(users, where)
-    groups = _entries(table.get("groups", {}), Group, f"{where}: [groups]")
+    groups = _entries(table.get("groups", {}), UserGroup, f"{where}: [groups]")
     default = _quota(Quota(), table.get("quota", {}), f"{where}: [quota]")
     keys = {n: _key(u.password, f"{where}: [users.{n}]") for n, u in users.items() if u.password}
     return Users(
@@ -288,14 +288,14 @@ def _quota(base: Quota, given: Any, where: str) -> Quota:
     return msgspec.structs.replace(base, **table)
 
 
-def _known_groups(users: dict[str, User], groups: dict[str, Group]) -> set[str]:
+def _known_groups(users: dict[str, User], groups: dict[str, UserGroup]) -> set[str]:
     return {*groups, *(group for user in users.values() for group in user.groups)}
 
 
-def _rules(given: Any, groups: set[str], where: str) -> list[Rule]:
+def _rules(given: Any, groups: set[str], where: str) -> list[AccessRule]:
     if not isinstance(given, list):
         raise SettingsError(f"{where}: allow is no list of tables", hint="each rule begins with [[allow]]")
-    rules: list[Rule] = []
+    rules: list[AccessRule] = []
     for number, entry in enumerate(given, 1):
         place = f"{where}: rule {number} of [[allow]]"
         allow = checked(Allow, entry, place)
@@ -304,7 +304,7 @@ def _rules(given: Any, groups: set[str], where: str) -> list[Rule]:
         _check_share(allow, actions, place)
         for who in (allow.who,) if isinstance(allow.who, str) else allow.who:
             _check_group(who, groups, place)
-            rules += [Rule(who, action, filter, allow.groups, allow.keys) for action in actions]
+            rules += [AccessRule(who, action, filter, allow.groups, allow.keys) for action in actions]
     return rules
 
 
@@ -333,7 +333,7 @@ def _check_group(who: str, groups: set[str], place: str) -> None:
         refuse_unknown([who.removeprefix(GROUP)], groups, f"{place}: [groups]")
 
 
-def _mandatory(users: dict[str, User], groups: dict[str, Group], where: str) -> dict[str, Filter]:
+def _mandatory(users: dict[str, User], groups: dict[str, UserGroup], where: str) -> dict[str, Filter]:
     own = {
         name: _filter(user.filter, f"{where}: [users.{name}]") for name, user in users.items() if user.filter
     }

@@ -16,7 +16,7 @@ from math import inf, prod
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultPlan
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Edge, Overlay
+from tidings.simulation.topology import Edge, OverlayGraph
 
 ONLY_DELAY = frozenset({fault.SLOW_LINK, fault.CLOCK_SKEW})  # incidents; rates are looked at by name
 AWAY = frozenset({fault.CRASH, fault.STOP})
@@ -24,7 +24,7 @@ HANDSHAKES = 10  # there and back and a sync each, at most: greeting, subscribin
 
 
 def longest_delay(
-    overlay: Overlay,
+    overlay: OverlayGraph,
     plan: FaultPlan,
     settings: SimulationSettings,
     latencies: dict[Edge, float] | None = None,

@@ -18,12 +18,12 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.history.check import check
-from tidings.history.report import Report
+from tidings.history.report import CheckReport
 from tidings.history.schema import Row
 from tidings.simulation.delays import longest_delay
 from tidings.simulation.faults import INCIDENTS, FaultMix, FaultPlan, Rates, drawn
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import NETWORKS, OVERLAYS, Overlay, link_latencies, no_links, placed
+from tidings.simulation.topology import NETWORKS, OVERLAYS, OverlayGraph, link_latencies, no_links, placed
 from tidings.simulation.workloads import Plan, UnsubscribeStep, content_named, mixed
 from tidings.simulation.world import World
 from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, PEERS, find_system
@@ -51,7 +51,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
     bytes: bool = False  # pass every message through the codec
     record: bool = True
 
-    def build_overlay(self) -> Overlay:
+    def build_overlay(self) -> OverlayGraph:
         rng = Random(f"{self.seed}/overlay")
         graph = find_system(self.system).graph
         if graph == PEERS and not self.overlay:
@@ -63,7 +63,7 @@ class Experiment(msgspec.Struct, frozen=True, kw_only=True):
         return OVERLAYS[name](count, rng, min(self.fan_out, 4) if name == "random" else self.fan_out)
 
 
-class Outcome(msgspec.Struct, kw_only=True):
+class ExperimentOutcome(msgspec.Struct, kw_only=True):
     """Result of a run."""
 
     handled: int  # inputs that machines handled
@@ -78,7 +78,7 @@ class Outcome(msgspec.Struct, kw_only=True):
     longest_delay: (
         float  # seconds that an event may take by the settings and faults; infinite: it may be lost
     )
-    report: Report | None = None
+    report: CheckReport | None = None
     rows: list[Row] = []
 
 
@@ -88,7 +88,7 @@ def run_experiment(
     progress: Callable[[float, int], None] | None = None,
     on_row: Callable[[Row], None] | None = None,
     judge: bool = True,
-) -> Outcome:
+) -> ExperimentOutcome:
     """Run it, and judge it by the contract of its system."""
     world = build_world(experiment)
     rows = world.rows
@@ -111,7 +111,7 @@ def run_experiment(
 T_SUB, T_DIFF = 10.0, 20.0  # seconds that a subscription and an event may take when things go wrong
 
 
-def _judged(world: World, experiment: Experiment, delay: float) -> Report:
+def _judged(world: World, experiment: Experiment, delay: float) -> CheckReport:
     contract = world.system.contract
     if not (experiment.rates.any or experiment.incidents):
         return check(world.rows, contract=contract)
@@ -169,12 +169,14 @@ def _schedule(world: World, experiment: Experiment) -> tuple[float, FaultPlan]:
     return workload.over_at + experiment.calm, trouble
 
 
-def _outcome(world: World, rows: Sequence[Row], report: Report | None, delay: float) -> Outcome:
+def _outcome(
+    world: World, rows: Sequence[Row], report: CheckReport | None, delay: float
+) -> ExperimentOutcome:
     simulation = world.simulation
     published = sum(len(application.receipts) for application in world.applications.values())
     delivered = sum(len(application.heard) for application in world.applications.values())
     carrying = simulation.hops
-    return Outcome(
+    return ExperimentOutcome(
         handled=simulation.handled,
         sent=dict(sorted(simulation.sent.items())),
         published=published,

@@ -16,7 +16,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.extensions import offered
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 
 LOSS = "loss"
 DUPLICATION = "duplication"
@@ -158,7 +158,7 @@ class FaultMix(msgspec.Struct, frozen=True, kw_only=True):
     longest: float = 5.0  # seconds an incident lasts at most
 
 
-def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None = None) -> FaultPlan:
+def drawn(overlay: OverlayGraph, rng: Random, *, until: float, mix: FaultMix | None = None) -> FaultPlan:
     """A plan drawn at random, all over by `until`."""
     mix = mix or FaultMix()
     chances = {
@@ -174,7 +174,7 @@ def drawn(overlay: Overlay, rng: Random, *, until: float, mix: FaultMix | None =
     return FaultPlan(Rates(**chances), tuple(incidents), rates_until=until)
 
 
-def _incident(kind: str, overlay: Overlay, rng: Random, until: float, longest: float) -> Incident:
+def _incident(kind: str, overlay: OverlayGraph, rng: Random, until: float, longest: float) -> Incident:
     at = rng.uniform(0.0, until * 0.9)
     end = min(until, at + rng.uniform(0.05, 1.0) * longest)
     brokers = overlay.brokers

@@ -11,7 +11,7 @@ from tidings.store.store import Store
 NEVER = float("inf")
 
 
-class Machine(Protocol):
+class SimulatedMachine(Protocol):
     """What is driven: a node or a client."""
 
     def handle(self, input: Any, now: float) -> list[Any]: ...
@@ -19,7 +19,7 @@ class Machine(Protocol):
     def check(self) -> None: ...
 
 
-class Clock:
+class MachineClock:
     """Clock of one machine. A driver reads the wall clock once, when a life begins, and counts from there; so a
     wall clock that is set shows at the next start of the machine, and its rate at once."""
 
@@ -67,7 +67,9 @@ class Place:
         "stopped", "sync_fails", "unsynced", "up", "waking",
     )  # fmt: skip
 
-    def __init__(self, name: str, build: Callable[[], Machine], is_broker: bool, disk: Store | None) -> None:
+    def __init__(
+        self, name: str, build: Callable[[], SimulatedMachine], is_broker: bool, disk: Store | None
+    ) -> None:
         self.name = name
         self.build = build
         self.machine = build()
@@ -77,16 +79,18 @@ class Place:
         self.up = True
         self.stopped = 0  # how many incidents hold it still
         self.held: list[Any] = []
-        self.clock = Clock()
+        self.clock = MachineClock()
         self.full = 0  # how many incidents leave no room on its disk
         self.unsynced: deque[Any] = deque()  # what is handed to the disk and due, in order
         self.sync_fails = False  # the next sync is the disk's last in this life
         self.waking = NEVER  # the earliest wake-up that is scheduled
         self.busy_until = 0.0
-        self.routes: dict[str, tuple[Place, Link, bool]] = {}  # by name: who, over what, between brokers?
+        self.routes: dict[
+            str, tuple[Place, SimulatedLink, bool]
+        ] = {}  # by name: who, over what, between brokers?
 
 
-class Link:
+class SimulatedLink:
     """Both directions between two machines."""
 
     __slots__ = ("cut", "free_at", "last_arrival", "seconds", "session", "slowed", "up", "wanted")

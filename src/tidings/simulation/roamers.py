@@ -14,11 +14,11 @@ import msgspec
 from tidings.history.schema import crash_row, restart_row
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Message
-from tidings.protocol.roaming import Roamer, RoamingSettings
+from tidings.protocol.roaming import FailoverClient, FailoverSettings
 from tidings.simulation.simulator import Simulation
 
 
-class Lives(Simulation):
+class BrokerLifetimes(Simulation):
     """A simulation that reports when brokers go down and come up."""
 
     def crash(self, name: str) -> bool:
@@ -43,14 +43,14 @@ def roamer(
     recording: bool,
     limits: ResourceLimits = DEFAULT_LIMITS,
     tells_heard: Callable[..., Message] | None = None,
-) -> Roamer:
+) -> FailoverClient:
     """The client's primary is its given broker; then come those that follow it, in a circle."""
     place = brokers.index(broker)
-    return Roamer(
+    return FailoverClient(
         name,
         (*brokers[place:], *brokers[:place]),
         rng=rng,
-        settings=msgspec.convert(options.get("roaming", {}), RoamingSettings),
+        settings=msgspec.convert(options.get("roaming", {}), FailoverSettings),
         tells_heard=tells_heard,
         recording=recording,
         limits=limits,

@@ -30,16 +30,16 @@ from tidings.protocol.messages import DeliverAll, tag_of
 from tidings.simulation import faults as fault
 from tidings.simulation import incidents
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
-from tidings.simulation.parts import NEVER, Clock, Link, Machine, Place, pair
+from tidings.simulation.parts import NEVER, MachineClock, Place, SimulatedLink, SimulatedMachine, pair
 from tidings.store.store import Store
 
 
-class Codec(Protocol):
+class FrameCodec(Protocol):
     def encode(self, message: Any) -> bytes: ...
     def decode(self, frame: bytes) -> Any: ...
 
 
-class Watch(Protocol):
+class SimulationObserver(Protocol):
     """Observer of disks and frames: what is on stable storage, and what no connection takes."""
 
     def committed(self, name: str, records: Sequence[Record]) -> None: ...
@@ -59,7 +59,7 @@ class SimulationSettings(msgspec.Struct, frozen=True, kw_only=True):
     check: bool = False  # run every machine's invariants after each step
     processing: Callable[[Any], float] | None = None  # seconds a machine is busy with an input
     bytes_per_second: float | None = None  # bandwidth of a link; None: unlimited
-    codec: Codec | None = None  # pass every message through bytes
+    codec: FrameCodec | None = None  # pass every message through bytes
     together: bool = False  # hand in together what arrives over one link at one moment, as sockets do
 
 
@@ -75,16 +75,16 @@ class Simulation:
         self.fired: Counter[str] = Counter()  # faults that took effect, by name
         self.bytes_sent = 0
         self.refused_frames: Counter[str] = Counter()  # over the codec's limit, by the class of the message
-        self.watch: Watch | None = None  # sees what no machine sees
+        self.watch: SimulationObserver | None = None  # sees what no machine sees
         self.places: dict[str, Place] = {}
-        self.links: dict[tuple[str, str], Link] = {}
+        self.links: dict[tuple[str, str], SimulatedLink] = {}
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
         self.on_handled: Callable[[str, Any, float], None] | None = None  # to watch: who, what, when
         self.seconds_between: Callable[[str, str], float] | None = (
             None  # one way, between brokers without a link
         )
-        self.measured: Callable[[str, str], float] | None = None  # what `Probe` measures; None: seconds
+        self.measured: Callable[[str, str], float] | None = None  # what `ProbePeer` measures; None: seconds
         self.scopes: dict[str, dict[str, None]] = {}  # by name: the receivers of a multicast
         self._queue: list[tuple[float, int, Place | None, int, Any]] = []
         self._order = 0
@@ -109,7 +109,12 @@ class Simulation:
     # -- building the world ------------------------------------------------------------
 
     def add(
-        self, name: str, build: Callable[[], Machine], *, broker: bool = True, disk: Store | None = None
+        self,
+        name: str,
+        build: Callable[[], SimulatedMachine],
+        *,
+        broker: bool = True,
+        disk: Store | None = None,
     ) -> None:
         self.places[name] = place = Place(name, build, broker, disk)
         if disk is not None:
@@ -120,7 +125,7 @@ class Simulation:
         if seconds is None:
             both = self.places[a].is_broker and self.places[b].is_broker
             seconds = self.settings.link_seconds if both else self.settings.client_seconds
-        link = self.links.setdefault(pair(a, b), Link(seconds))
+        link = self.links.setdefault(pair(a, b), SimulatedLink(seconds))
         link.wanted = True
         self._raise_link(a, b, link)
 
@@ -266,7 +271,7 @@ class Simulation:
         else:
             self._fly(link, to, place.name, message, self._in_order(link, to.name, at))
 
-    def _route(self, place: Place, effect: fx.Send) -> tuple[Place, Link, bool] | None:
+    def _route(self, place: Place, effect: fx.Send) -> tuple[Place, SimulatedLink, bool] | None:
         """The way to a machine; remembered once there is a link."""
         to = self.places.get(effect.to)
         if to is None:
@@ -277,7 +282,7 @@ class Simulation:
             place.routes[effect.to] = route
         return route
 
-    def _in_order(self, link: Link, receiver: str, at: float) -> float:
+    def _in_order(self, link: SimulatedLink, receiver: str, at: float) -> float:
         """No overtaking on a link."""
         last = link.last_arrival.get(receiver, 0.0)
         if at < last:
@@ -285,7 +290,7 @@ class Simulation:
         link.last_arrival[receiver] = at
         return at
 
-    def _after_bandwidth(self, link: Link, receiver: str, message: Any) -> float:
+    def _after_bandwidth(self, link: SimulatedLink, receiver: str, message: Any) -> float:
         rate = self.settings.bytes_per_second
         assert rate is not None
         size = len(msgspec.msgpack.encode(message))
@@ -301,7 +306,9 @@ class Simulation:
         self.bytes_sent += len(frame)
         return codec.decode(frame)
 
-    def _refuse_frame(self, place: Place, to: Place, link: Link, message: Any, error: WireError) -> None:
+    def _refuse_frame(
+        self, place: Place, to: Place, link: SimulatedLink, message: Any, error: WireError
+    ) -> None:
         """A frame over the limit: the sender ends the connection, as a socket's driver does, and dials again."""
         if type(message) is DeliverAll:  # too large together
             for deliver in message.one_by_one():
@@ -313,7 +320,7 @@ class Simulation:
         self._drop_link(*pair(place.name, to.name), link)
         self.review_links([place.name])
 
-    def _send_roughly(self, place: Place, to: Place, link: Link, message: Any, at: float) -> None:
+    def _send_roughly(self, place: Place, to: Place, link: SimulatedLink, message: Any, at: float) -> None:
         """Between brokers, when things go wrong."""
         if link.cut[(place.name, to.name)]:
             return
@@ -349,7 +356,7 @@ class Simulation:
             return True
         raise AssertionError(f"a flipped bit went unnoticed in {tag_of(type(message))}")
 
-    def _fly(self, link: Link, to: Place, sender: str, message: Any, at: float) -> None:
+    def _fly(self, link: SimulatedLink, to: Place, sender: str, message: Any, at: float) -> None:
         session, epoch = link.session, to.epoch
 
         def arrive() -> None:
@@ -387,13 +394,13 @@ class Simulation:
             self._persist(place, effect)
         elif kind is fx.Fetch:
             self._fetch(place, effect)
-        elif kind is fx.Connect:
+        elif kind is fx.OpenLink:
             self.call_at(self.now + self.settings.link_seconds, lambda: self._open(place.name, effect.peer))
-        elif kind is fx.Disconnect:
+        elif kind is fx.CloseLink:
             self._close(place.name, effect.peer)
-        elif kind is fx.Probe:
+        elif kind is fx.ProbePeer:
             self._probe(place, effect.peer)
-        elif kind is fx.Hear:
+        elif kind is fx.JoinMulticast:
             self.scopes.setdefault(effect.scope, {})[place.name] = None
         elif kind is not fx.Warn and self.on_client_effect is not None:
             self.on_client_effect(place.name, effect)
@@ -471,7 +478,7 @@ class Simulation:
 
     def _open(self, a: str, b: str) -> None:
         if b in self.places:
-            link = self.links.setdefault(pair(a, b), Link(self._seconds(a, b)))
+            link = self.links.setdefault(pair(a, b), SimulatedLink(self._seconds(a, b)))
             link.wanted = True
             self._raise_link(a, b, link)
 
@@ -481,7 +488,7 @@ class Simulation:
             link.wanted = False
             self._drop_link(a, b, link)
 
-    def _can_be_up(self, a: str, b: str, link: Link) -> bool:
+    def _can_be_up(self, a: str, b: str, link: SimulatedLink) -> bool:
         one, other = self.places[a], self.places[b]
         return (
             link.wanted and one.up and other.up
@@ -489,14 +496,14 @@ class Simulation:
             and not one.stopped and not other.stopped
         )  # fmt: skip
 
-    def _raise_link(self, a: str, b: str, link: Link) -> None:
+    def _raise_link(self, a: str, b: str, link: SimulatedLink) -> None:
         if not link.up and self._can_be_up(a, b, link):
             link.up = True
             link.last_arrival.clear()
             self._push(self.now, self.places[a], ins.LinkUp(b))
             self._push(self.now, self.places[b], ins.LinkUp(a))
 
-    def _drop_link(self, a: str, b: str, link: Link) -> None:
+    def _drop_link(self, a: str, b: str, link: SimulatedLink) -> None:
         if link.up:
             link.up = False
             link.session += 1
@@ -511,7 +518,7 @@ class Simulation:
             if a in wanted or b in wanted:
                 self.call_at(self.now + self.settings.detect_seconds, partial(self._review, a, b, link))
 
-    def _review(self, a: str, b: str, link: Link) -> None:
+    def _review(self, a: str, b: str, link: SimulatedLink) -> None:
         if self._can_be_up(a, b, link):
             self._raise_link(a, b, link)
         else:
@@ -582,11 +589,11 @@ class _Ready:
 
 
 _TIMER = ins.TimerFired()
-_NO_LINK = Link(0.0)  # never up
+_NO_LINK = SimulatedLink(0.0)  # never up
 _DATAGRAM, _MULTICAST = fx.Channel.DATAGRAM, fx.Channel.MULTICAST
 
 
-def _by_true_time(row: Any, clock: Clock) -> Any:
+def _by_true_time(row: Any, clock: MachineClock) -> Any:
     """A history has one clock, however wrong that of a machine is."""
     true = clock.true(row.time)
     return row if true == row.time else msgspec.structs.replace(row, time=true)

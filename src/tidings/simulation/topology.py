@@ -20,7 +20,7 @@ from tidings.errors import SettingsError
 Edge = tuple[str, str]
 
 
-class Overlay(msgspec.Struct, frozen=True):
+class OverlayGraph(msgspec.Struct, frozen=True):
     """Brokers and the links between them; each link once, lower name first."""
 
     brokers: tuple[str, ...]
@@ -52,40 +52,40 @@ def broker_names(count: int) -> tuple[str, ...]:
     return tuple(f"b{number}" for number in range(count))
 
 
-def _overlay(brokers: Sequence[str], links: Iterable[Edge]) -> Overlay:
+def _overlay(brokers: Sequence[str], links: Iterable[Edge]) -> OverlayGraph:
     rank = {name: place for place, name in enumerate(brokers)}
     ordered = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in links if a != b}
-    return Overlay(tuple(brokers), tuple(sorted(ordered, key=lambda e: (rank[e[0]], rank[e[1]]))))
+    return OverlayGraph(tuple(brokers), tuple(sorted(ordered, key=lambda e: (rank[e[0]], rank[e[1]]))))
 
 
-def line(count: int) -> Overlay:
+def line(count: int) -> OverlayGraph:
     names = broker_names(count)
     return _overlay(names, pairwise(names))
 
 
-def ring(count: int) -> Overlay:
+def ring(count: int) -> OverlayGraph:
     names = broker_names(count)
     return _overlay(names, zip(names, (*names[1:], names[0]), strict=True))
 
 
-def star(count: int) -> Overlay:
+def star(count: int) -> OverlayGraph:
     names = broker_names(count)
     return _overlay(names, ((names[0], other) for other in names[1:]))
 
 
-def hierarchy(count: int, fan_out: int = 3) -> Overlay:
+def hierarchy(count: int, fan_out: int = 3) -> OverlayGraph:
     """A complete tree: broker k hangs under broker (k-1) // fan_out."""
     names = broker_names(count)
     return _overlay(names, ((names[(k - 1) // fan_out], names[k]) for k in range(1, count)))
 
 
-def mesh(count: int) -> Overlay:
+def mesh(count: int) -> OverlayGraph:
     """Complete graph: every broker is linked with every other."""
     names = broker_names(count)
     return _overlay(names, combinations(names, 2))
 
 
-def cliques(count: int, size: int = 4) -> Overlay:
+def cliques(count: int, size: int = 4) -> OverlayGraph:
     """Fully meshed groups of `size`, their first members joined in a line."""
     names = broker_names(count)
     groups = [names[k : k + size] for k in range(0, count, size)]
@@ -94,7 +94,7 @@ def cliques(count: int, size: int = 4) -> Overlay:
     return _overlay(names, links)
 
 
-def random_tree(count: int, rng: Random, fan_out: int = 10) -> Overlay:
+def random_tree(count: int, rng: Random, fan_out: int = 10) -> OverlayGraph:
     """Each broker joins at a random earlier one that has a free place (VIR4-10)."""
     if fan_out < 2 and count > 2:
         raise SettingsError(f"a fan-out of {fan_out} cannot join {count} brokers", hint="use 2 or more")
@@ -114,7 +114,7 @@ def random_tree(count: int, rng: Random, fan_out: int = 10) -> Overlay:
     return _overlay(names, links)
 
 
-def random_graph(count: int, rng: Random, degree: float = 4.0) -> Overlay:
+def random_graph(count: int, rng: Random, degree: float = 4.0) -> OverlayGraph:
     """A connected graph: a random tree, and random links up to the mean degree."""
     tree = random_tree(count, rng, fan_out=max(3, count))
     names = tree.brokers
@@ -126,12 +126,12 @@ def random_graph(count: int, rng: Random, degree: float = 4.0) -> Overlay:
     return _overlay(names, links)
 
 
-def no_links(count: int) -> Overlay:
+def no_links(count: int) -> OverlayGraph:
     """Peers without links: a peer can send to every peer that it knows."""
-    return Overlay(broker_names(count), ())
+    return OverlayGraph(broker_names(count), ())
 
 
-OVERLAYS: dict[str, Callable[[int, Random, int], Overlay]] = {
+OVERLAYS: dict[str, Callable[[int, Random, int], OverlayGraph]] = {
     "tree": lambda count, rng, fan_out: random_tree(count, rng, fan_out),
     "line": lambda count, rng, fan_out: line(count),
     "ring": lambda count, rng, fan_out: ring(count),
@@ -162,7 +162,7 @@ def hops_from(table: dict[str, list[str]], start: str) -> dict[str, int]:
     return hops
 
 
-def minimal_subtree(overlay: Overlay, ends: Iterable[str]) -> set[Edge]:
+def minimal_subtree(overlay: OverlayGraph, ends: Iterable[str]) -> set[Edge]:
     """The links of the smallest subtree of a tree that joins all `ends`."""
     wanted = set(ends)
     if not wanted:
@@ -186,7 +186,7 @@ def minimal_subtree(overlay: Overlay, ends: Iterable[str]) -> set[Edge]:
     return {edge if edge in known else (edge[1], edge[0]) for edge in kept}
 
 
-def local_networks(overlay: Overlay, size: int = 4) -> dict[str, str]:
+def local_networks(overlay: OverlayGraph, size: int = 4) -> dict[str, str]:
     """Cut the brokers into connected groups of at most so many, near ones together; by broker, the group's name."""
     table = overlay.neighbours()
     found: dict[str, str] = {}
@@ -201,7 +201,7 @@ def local_networks(overlay: Overlay, size: int = 4) -> dict[str, str]:
     return found
 
 
-class Network(msgspec.Struct, frozen=True):
+class HostNetwork(msgspec.Struct, frozen=True):
     """Hosts 0…n-1 and wires with a latency in seconds."""
 
     hosts: int
@@ -238,12 +238,12 @@ def _dijkstra(table: list[list[tuple[int, float]]], start: int) -> list[float]:
     return far
 
 
-def flat_network(hosts: int, rng: Random, degree: float = 4.0, wire_seconds: float = 0.02) -> Network:
+def flat_network(hosts: int, rng: Random, degree: float = 4.0, wire_seconds: float = 0.02) -> HostNetwork:
     """A connected random network; each wire's latency is drawn around `wire_seconds`."""
     graph = random_graph(hosts, rng, degree)
     place = {name: number for number, name in enumerate(graph.brokers)}
     wires = tuple((place[a], place[b], wire_seconds * rng.uniform(0.5, 1.5)) for a, b in graph.links)
-    return Network(hosts, wires)
+    return HostNetwork(hosts, wires)
 
 
 class TransitStub(msgspec.Struct, frozen=True, kw_only=True):
@@ -258,7 +258,7 @@ class TransitStub(msgspec.Struct, frozen=True, kw_only=True):
     inside_stub: float = 0.003
 
 
-def transit_stub(hosts: int, rng: Random, shape: TransitStub | None = None) -> Network:
+def transit_stub(hosts: int, rng: Random, shape: TransitStub | None = None) -> HostNetwork:
     """Transit domains joined in a tree, each a small mesh, and stub domains that hang on them.
 
     The wires between transit domains are long and those inside a stub short, so that a network of
@@ -277,7 +277,7 @@ def transit_stub(hosts: int, rng: Random, shape: TransitStub | None = None) -> N
         wires += [
             (rng.randrange(begin, host), host, shape.inside_stub * rng.uniform(0.5, 1.5)) for host in stub[1:]
         ]
-    return Network(hosts, tuple(wires))
+    return HostNetwork(hosts, tuple(wires))
 
 
 def _transit_domain(domain: int, size: int, rng: Random, shape: TransitStub) -> list[tuple[int, int, float]]:
@@ -292,13 +292,13 @@ def _transit_domain(domain: int, size: int, rng: Random, shape: TransitStub) -> 
     return wires
 
 
-NETWORKS: dict[str, Callable[[int, Random], Network]] = {
+NETWORKS: dict[str, Callable[[int, Random], HostNetwork]] = {
     "transit-stub": lambda hosts, rng: transit_stub(hosts, rng),
     "flat": lambda hosts, rng: flat_network(hosts, rng),
 }
 
 
-def placed(overlay: Overlay, network: Network, rng: Random) -> dict[str, int]:
+def placed(overlay: OverlayGraph, network: HostNetwork, rng: Random) -> dict[str, int]:
     """A host for every broker, drawn at random; distinct while there are enough hosts."""
     hosts = list(range(network.hosts))
     if len(overlay.brokers) <= len(hosts):
@@ -306,7 +306,7 @@ def placed(overlay: Overlay, network: Network, rng: Random) -> dict[str, int]:
     return {broker: rng.choice(hosts) for broker in overlay.brokers}
 
 
-def link_latencies(overlay: Overlay, network: Network, places: dict[str, int]) -> dict[Edge, float]:
+def link_latencies(overlay: OverlayGraph, network: HostNetwork, places: dict[str, int]) -> dict[Edge, float]:
     """Seconds along each link of the overlay."""
     table = network.latency_table([places[broker] for broker in overlay.brokers])
     return {(a, b): table[places[a]][places[b]] for a, b in overlay.links}

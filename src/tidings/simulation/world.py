@@ -22,10 +22,10 @@ from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.node import Node
-from tidings.simulation.parts import Machine
-from tidings.simulation.roamers import Lives, roamer
+from tidings.simulation.parts import SimulatedMachine
+from tidings.simulation.roamers import BrokerLifetimes, roamer
 from tidings.simulation.simulator import Simulation, SimulationSettings
-from tidings.simulation.topology import Edge, Overlay
+from tidings.simulation.topology import Edge, OverlayGraph
 from tidings.simulation.workloads import (
     AdvertiseStep,
     PublishStep,
@@ -49,7 +49,7 @@ class Application(msgspec.Struct):
     leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
     heard: list[Notification] = []
     heard_refs: list[int] = []  # of the subscriptions of `heard`
-    failures: list[fx.Failed] = []
+    failures: list[fx.CallFailed] = []
     receipts: list[fx.Receipt] = []
 
 
@@ -59,7 +59,7 @@ class World:
     def __init__(
         self,
         system: str,
-        overlay: Overlay,
+        overlay: OverlayGraph,
         *,
         seed: int = 1,
         settings: SimulationSettings | None = None,
@@ -69,11 +69,11 @@ class World:
         on_row: Callable[[Row], None] | None = None,
         limits: ResourceLimits = DEFAULT_LIMITS,
         frames: Mapping[str, int] | None = None,  # by broker: its frame limit, where it differs
-        wrap: Callable[[Node], Machine] | None = None,
+        wrap: Callable[[Node], SimulatedMachine] | None = None,
     ) -> None:
         self.system = find_system(system)
         self.overlay = overlay
-        self.simulation = (Lives if self.system.roams else Simulation)(seed, settings)
+        self.simulation = (BrokerLifetimes if self.system.roams else Simulation)(seed, settings)
         self.rows: list[Row] = []
         self.applications: dict[str, Application] = {}
         self._calls = 0
@@ -112,10 +112,10 @@ class World:
         )
         self.simulation.add(name, self._builder(site), disk=MemoryStore())
 
-    def _builder(self, site: Site) -> Callable[[], Machine]:
+    def _builder(self, site: Site) -> Callable[[], SimulatedMachine]:
         lives = iter(range(1_000_000))
 
-        def build() -> Machine:
+        def build() -> SimulatedMachine:
             node = self.system.build(site, self.simulation.rng(f"{site.name}/{next(lives)}"))
             return node if self._wrap is None else self._wrap(node)
 
@@ -126,7 +126,7 @@ class World:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
-        build: Callable[[], Machine] = partial(
+        build: Callable[[], SimulatedMachine] = partial(
             Client, name, broker, rng=rng, recording=self._record, limits=self.limits
         )
         if self.system.roams:
@@ -221,12 +221,12 @@ class World:
         if type(effect) is fx.Notify:
             application.heard += effect.notifications
             application.heard_refs += [effect.ref] * len(effect.notifications)
-        elif type(effect) is fx.Answer:
-            if isinstance(effect.value, fx.Opened):
+        elif type(effect) is fx.CallResult:
+            if isinstance(effect.value, fx.SubscriptionOpened):
                 self._opened(client, effect.call, effect.value.ref)
             elif isinstance(effect.value, fx.Receipt):
                 application.receipts.append(effect.value)
-        elif type(effect) is fx.Failed:
+        elif type(effect) is fx.CallFailed:
             application.calls.pop(effect.call, None)
             application.failures.append(effect)
 

@@ -72,7 +72,7 @@ class OffsetSet:
         return (self._lowest << _PAGE_BITS) + (page & -page).bit_length() - 1
 
 
-class Account(msgspec.Struct, array_like=True, frozen=True):
+class StoreAccount(msgspec.Struct, array_like=True, frozen=True):
     """Required content of the store after a commit."""
 
     commit: int = 0  # how many commits there were
@@ -86,14 +86,14 @@ class Account(msgspec.Struct, array_like=True, frozen=True):
         return _encode(self)
 
     @classmethod
-    def decode(cls, payload: bytes) -> Account:
+    def decode(cls, payload: bytes) -> StoreAccount:
         return msgspec.msgpack.decode(payload, type=cls)
 
 
-class Plan:
+class CommitPlan:
     """A batch as changes of keys, with the account as it will be afterwards."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: StoreLedger) -> None:
         self._ledger = ledger
         self.changes: dict[bytes, bytes | None] = {}
         self.live: dict[int, bool] = {}  # offsets that this batch adds or removes
@@ -109,8 +109,8 @@ class Plan:
         """Does the batch add events? A full disk refuses those."""
         return any(self.live.values())
 
-    def account(self) -> Account:
-        return Account(
+    def account(self) -> StoreAccount:
+        return StoreAccount(
             self.commit, self.next_offset, self.entries, self.entries_sum, self.rows, self.rows_sum
         )
 
@@ -159,17 +159,17 @@ class Plan:
         return True
 
 
-class Ledger:
+class StoreLedger:
     """Present content of the store: the account, the live offsets, and the checksum of each row."""
 
-    def __init__(self, account: Account | None = None) -> None:
-        self.account = account or Account()
+    def __init__(self, account: StoreAccount | None = None) -> None:
+        self.account = account or StoreAccount()
         self.offsets = OffsetSet()
         self.row_sums: dict[bytes, int] = {}
 
-    def plan(self, records: Sequence[Record]) -> Plan:
+    def plan(self, records: Sequence[Record]) -> CommitPlan:
         """The changes that these records ask for, in order; the last word on a key wins."""
-        plan = Plan(self)
+        plan = CommitPlan(self)
         for record in records:
             if isinstance(record, Append):
                 plan.append(record)
@@ -182,7 +182,7 @@ class Ledger:
         plan.changes[ACCOUNT_KEY] = guarded(ACCOUNT_KEY, plan.account().encode())
         return plan
 
-    def apply(self, plan: Plan) -> None:
+    def apply(self, plan: CommitPlan) -> None:
         """Take over a plan after its changes were written."""
         self.account = plan.account()
         for offset, is_live in plan.live.items():

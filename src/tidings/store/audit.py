@@ -14,8 +14,8 @@ from crc32c import crc32c
 from tidings.availability.records import Entry, Loaded
 from tidings.errors import StoreError
 from tidings.model.decoding import UNREADABLE
-from tidings.store.account import Account, Ledger
-from tidings.store.engine import Reader
+from tidings.store.account import StoreAccount, StoreLedger
+from tidings.store.engine import StoreReader
 from tidings.store.guard import (
     ACCOUNT_KEY,
     CRC_BYTES,
@@ -33,14 +33,14 @@ from tidings.store.guard import (
 FORMAT = 1  # raise it when keys or payloads change their meaning; older ones stay readable
 
 
-def audit(reader: Reader) -> tuple[Ledger, Loaded]:
+def audit(reader: StoreReader) -> tuple[StoreLedger, Loaded]:
     """Read, check and count everything; the ledger to go on with, and what a node loads."""
     check_format(reader)
     account = read_account(reader)
-    ledger = Ledger(account)
+    ledger = StoreLedger(account)
     entries, sizes, entries_sum = _read_entries(reader, ledger)
     tables = _read_rows(reader, ledger)
-    found = Account(
+    found = StoreAccount(
         commit=account.commit,
         next_offset=account.next_offset,
         entries=len(entries),
@@ -53,7 +53,7 @@ def audit(reader: Reader) -> tuple[Ledger, Loaded]:
     return ledger, Loaded(first, account.next_offset, entries, tables, sizes)
 
 
-def check_format(reader: Reader) -> None:
+def check_format(reader: StoreReader) -> None:
     """Refuse a store that another version wrote and that this one cannot read."""
     value = reader.read(FORMAT_KEY)
     if value is None:
@@ -67,11 +67,11 @@ def check_format(reader: Reader) -> None:
         )
 
 
-def read_account(reader: Reader) -> Account:
+def read_account(reader: StoreReader) -> StoreAccount:
     """The account as stated by the last commit that can be read."""
     value = reader.read(ACCOUNT_KEY)
     if value is None:
-        account = Account()
+        account = StoreAccount()
     else:
         account = _decoded_account(opened(ACCOUNT_KEY, value, reader.name), reader.name)
     if account.commit and reader.read(FORMAT_KEY) is None:
@@ -85,14 +85,14 @@ def read_account(reader: Reader) -> Account:
     return account
 
 
-def _decoded_account(payload: bytes, name: str) -> Account:
+def _decoded_account(payload: bytes, name: str) -> StoreAccount:
     try:
-        return Account.decode(payload)
+        return StoreAccount.decode(payload)
     except UNREADABLE as error:
         raise damaged(name, f"its account cannot be decoded: {error}") from error
 
 
-def _read_entries(reader: Reader, ledger: Ledger) -> tuple[list[Entry], list[int], int]:
+def _read_entries(reader: StoreReader, ledger: StoreLedger) -> tuple[list[Entry], list[int], int]:
     name = reader.name
     entries: list[Entry] = []
     sizes: list[int] = []
@@ -106,7 +106,7 @@ def _read_entries(reader: Reader, ledger: Ledger) -> tuple[list[Entry], list[int
     return entries, sizes, total
 
 
-def _read_rows(reader: Reader, ledger: Ledger) -> dict[str, dict[str, bytes]]:
+def _read_rows(reader: StoreReader, ledger: StoreLedger) -> dict[str, dict[str, bytes]]:
     tables: dict[str, dict[str, bytes]] = {}
     for key, value in reader.scan(ROW, ROW_END):
         table, name = row_of(key)
@@ -115,7 +115,7 @@ def _read_rows(reader: Reader, ledger: Ledger) -> dict[str, dict[str, bytes]]:
     return tables
 
 
-def _compare(reader: Reader, stated: Account, found: Account) -> None:
+def _compare(reader: StoreReader, stated: StoreAccount, found: StoreAccount) -> None:
     if (found.entries, found.entries_sum) != (stated.entries, stated.entries_sum):
         problem = f"its log should hold {stated.entries} entries and holds {found.entries}"
         raise damaged(reader.name, f"{problem}, or others than it should")

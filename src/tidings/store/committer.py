@@ -37,7 +37,7 @@ COMPANY_SECONDS = 0.002  # that a group waits for others at most, however slow t
 SKIPS = 16  # groups that do not wait after one that waited in vain
 
 
-class _Group:
+class _CommitGroup:
     """Batches that share one commit."""
 
     __slots__ = ("batches", "bytes", "last_token", "records")
@@ -150,7 +150,7 @@ class Committer:
                 self._on_kept(group.last_token)
                 self._wait_for_company(group)
 
-    def _wait_for_company(self, kept: _Group) -> None:
+    def _wait_for_company(self, kept: _CommitGroup) -> None:
         """Wait a moment, so that callers that were just answered join the next group."""
         with self._changed:
             waiting = len(self._queue)
@@ -166,24 +166,24 @@ class Committer:
             if not have_come:
                 self._skips = SKIPS
 
-    def _next_group(self) -> _Group | None:
+    def _next_group(self) -> _CommitGroup | None:
         """Wait for work and take as much of it as makes a group. None: time to end."""
         with self._changed:
             self._changed.wait_for(lambda: self._queue or self._is_closing)
             if not self._queue or self._is_abandoned:
                 return None
-            group = _Group()
+            group = _CommitGroup()
             while self._queue and (not group.records or self._fits(group, self._queue[0][1])):
                 group.add(*self._queue.popleft())
             return group
 
-    def _fits(self, group: _Group, records: Sequence[Record]) -> bool:
+    def _fits(self, group: _CommitGroup, records: Sequence[Record]) -> bool:
         return (
             len(group.records) + len(records) <= self._max_group_records
             and group.bytes + _weight(records) <= self._max_group_bytes
         )
 
-    def _commit(self, group: _Group) -> bool:
+    def _commit(self, group: _CommitGroup) -> bool:
         """Commit; False when the committer ends on a full disk."""
         while True:
             began = self._clock()

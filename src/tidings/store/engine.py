@@ -17,7 +17,7 @@ from typing import Protocol
 Change = tuple[bytes, bytes | None]
 
 
-class Reader(Protocol):
+class StoreReader(Protocol):
     """Read access, also before the store is opened for writing."""
 
     @property
@@ -34,7 +34,7 @@ class Reader(Protocol):
         ...
 
 
-class Engine(Reader, Protocol):
+class StoreEngine(StoreReader, Protocol):
     """A reader that also writes."""
 
     def write(self, changes: Sequence[Change]) -> None: ...

@@ -33,7 +33,7 @@ MAX_OFFSET = 2**63 - 1
 _encode = msgspec.msgpack.Encoder().encode
 
 
-class _Stored(msgspec.Struct, array_like=True, frozen=True):
+class _EntryPayload(msgspec.Struct, array_like=True, frozen=True):
     """The payload of a log entry; its offset is in the key."""
 
     accepted: float
@@ -65,7 +65,7 @@ class _Head(msgspec.Struct, array_like=True, frozen=True):
     event: _EventHead
 
 
-_decode_stored = msgspec.msgpack.Decoder(_Stored).decode
+_decode_stored = msgspec.msgpack.Decoder(_EntryPayload).decode
 _decode_head = msgspec.msgpack.Decoder(_Head).decode
 
 
@@ -119,7 +119,7 @@ def stored_entry(append: Append) -> tuple[bytes, int, bytes]:
     """Key, the key's own checksum, and value of a log entry. Written out: this is the hot path."""
     key = ENTRY + append.offset.to_bytes(8, "big")
     key_sum = crc32c(key)
-    # The same bytes as an encoded `_Stored`, without building one.
+    # The same bytes as an encoded `_EntryPayload`, without building one.
     payload = _encode((append.accepted, append.expires_at, append.sequence, append.event))
     return key, key_sum, crc32c(payload, key_sum).to_bytes(CRC_BYTES, "little") + payload
 

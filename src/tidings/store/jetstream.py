@@ -41,7 +41,7 @@ EXPECTED = "Nats-Expected-Last-Sequence"
 IDENTITY = "Nats-Msg-Id"
 
 
-class _Part(msgspec.Struct, array_like=True):
+class _JournalPart(msgspec.Struct, array_like=True):
     """A message of the journal: a part of a commit, or of everything written anew."""
 
     owner: str
@@ -53,7 +53,7 @@ class _Part(msgspec.Struct, array_like=True):
     changes: list[tuple[bytes, bytes | None]]
 
 
-class Journal:
+class StreamJournal:
     """A stream of JetStream, from a thread of its own."""
 
     def __init__(self, servers: Sequence[str], name: str, *, replicas: int, patience: float) -> None:
@@ -69,11 +69,11 @@ class Journal:
     def _do(self, work: Coroutine[Any, Any, Any]) -> Any:
         return asyncio.run_coroutine_threadsafe(work, self._loop).result()
 
-    def open(self) -> list[_Part]:
+    def open(self) -> list[_JournalPart]:
         """Connect, make the stream if there is none, and read it all."""
         return self._do(self._open())  # type: ignore[no-any-return]
 
-    async def _open(self) -> list[_Part]:
+    async def _open(self) -> list[_JournalPart]:
         try:
             import nats
             from nats.js.api import RetentionPolicy, StorageType, StreamConfig
@@ -91,7 +91,7 @@ class Journal:
         )
         self._stream = self._connection.jetstream(timeout=TRY_SECONDS)
         await self._until(deadline, lambda: self._stream.add_stream(config))
-        found: list[_Part] = await self._until(deadline, self._read)
+        found: list[_JournalPart] = await self._until(deadline, self._read)
         return found
 
     async def _until(self, deadline: float, work: Callable[[], Any]) -> Any:
@@ -111,25 +111,25 @@ class Journal:
                     ) from None
                 await asyncio.sleep(0.1)
 
-    async def _read(self) -> list[_Part]:
+    async def _read(self) -> list[_JournalPart]:
         state = (await self._stream.stream_info(self._name)).state
         self.last, self.bytes = state.last_seq, state.bytes
-        found: list[_Part] = []
+        found: list[_JournalPart] = []
         if state.messages:
             reading = await self._stream.subscribe(self._subject, stream=self._name, ordered_consumer=True)
             while True:
                 message = await reading.next_msg(timeout=TRY_SECONDS)
-                found.append(msgspec.msgpack.decode(message.data, type=_Part))
+                found.append(msgspec.msgpack.decode(message.data, type=_JournalPart))
                 if message.metadata.sequence.stream >= self.last:
                     break
             await reading.unsubscribe()
         return found
 
-    def append(self, part: _Part) -> int:
+    def append(self, part: _JournalPart) -> int:
         """Append a message; returns its sequence number. Raises `StoreError`."""
         return self._do(self._append(part))  # type: ignore[no-any-return]
 
-    async def _append(self, part: _Part) -> int:
+    async def _append(self, part: _JournalPart) -> int:
         from nats.errors import Error as ClientError
         from nats.js.errors import APIError
         from nats.js.errors import Error as StreamError
@@ -194,7 +194,7 @@ class JetStreamDisk(MemoryDisk):
         self._owner = uuid4().hex
         self._batch = 0
         self._marked = 0
-        self._journal = Journal(
+        self._journal = StreamJournal(
             [f"{SCHEME}{server}" for server in servers], stream, replicas=replicas, patience=patience
         )
         try:
@@ -204,9 +204,9 @@ class JetStreamDisk(MemoryDisk):
             self._journal.close()
             raise
 
-    def _replay(self, parts: Sequence[_Part]) -> None:
+    def _replay(self, parts: Sequence[_JournalPart]) -> None:
         """A commit with missing parts was never acknowledged."""
-        begun: list[_Part] = []
+        begun: list[_JournalPart] = []
         for part in parts:
             is_next = begun and (part.owner, part.batch, part.part) == (
                 begun[0].owner,
@@ -234,7 +234,7 @@ class JetStreamDisk(MemoryDisk):
         parts = list(_split(changes))
         numbers = [
             self._journal.append(
-                _Part(self._owner, self._batch, place, len(parts), self._marked, is_anew, part)
+                _JournalPart(self._owner, self._batch, place, len(parts), self._marked, is_anew, part)
             )
             for place, part in enumerate(parts)
         ]

@@ -20,9 +20,9 @@ from contextlib import closing
 
 from tidings.availability.records import Append, Loaded, Record
 from tidings.errors import ClosedError, StoreError, StoreFullError
-from tidings.store.account import Ledger, Plan
+from tidings.store.account import CommitPlan, StoreLedger
 from tidings.store.audit import FORMAT, audit, read_account
-from tidings.store.engine import Engine
+from tidings.store.engine import StoreEngine
 from tidings.store.guard import (
     ENTRY_END,
     FORMAT_KEY,
@@ -43,19 +43,19 @@ class KeyedStore:
 
     def __init__(
         self,
-        engine: Engine,
-        found: tuple[Ledger, Loaded],
+        engine: StoreEngine,
+        found: tuple[StoreLedger, Loaded],
         *,
         reserve_bytes: int = 0,
         most_bytes: int | None = None,
     ) -> None:
         self._engine = engine
-        self._ledger: Ledger = found[0]
+        self._ledger: StoreLedger = found[0]
         self._loaded: Loaded | None = found[1]
         self._first = self._ledger.offsets.first()  # other threads read this, and never the ledger
         self._reserve_bytes = reserve_bytes
         self._most_bytes = most_bytes  # of the engine's files; None: as many as the disk has room for
-        self._doubt: tuple[Sequence[Record], Plan] | None = None  # a batch that a full disk refused
+        self._doubt: tuple[Sequence[Record], CommitPlan] | None = None  # a batch that a full disk refused
         self._kept_anyway: dict[int, Append] = {}  # refused and yet kept: handed in again, they are there
         self._is_short = False  # of room: the last batch that adds events was refused
         self._failure: BaseException | None = None
@@ -162,7 +162,7 @@ class KeyedStore:
                 self._is_closed = True
                 self._engine.close()
 
-    def _write(self, records: Sequence[Record], plan: Plan) -> None:
+    def _write(self, records: Sequence[Record], plan: CommitPlan) -> None:
         changes: list[tuple[bytes, bytes | None]] = list(plan.changes.items())
         if plan.commit == 1:
             changes.append((FORMAT_KEY, guarded(FORMAT_KEY, FORMAT.to_bytes(4, "big"))))
@@ -177,7 +177,7 @@ class KeyedStore:
             raise
         self._apply(plan)
 
-    def _apply(self, plan: Plan) -> None:
+    def _apply(self, plan: CommitPlan) -> None:
         self._ledger.apply(plan)
         self._first = self._ledger.offsets.first()
 
@@ -207,7 +207,7 @@ class KeyedStore:
                 left.append(record)
         return left
 
-    def _check_room(self, plan: Plan) -> None:
+    def _check_room(self, plan: CommitPlan) -> None:
         if not plan.grows:
             return
         # Compaction frees and takes room all the time; without a margin, publishers would be refused by turns.

@@ -12,9 +12,9 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.overlay.healing import HealingOverlay
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.overlay.static import StaticOverlay
-from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 from tidings.protocol.recovery.settings import AcknowledgedSettings
-from tidings.protocol.routing.covering import Covering
+from tidings.protocol.routing.covering import CoveringRouting
 from tidings.protocol.slots import Assignment, Routing
 from tidings.systems.system import NO_LINKS, TREE, Site, System
 
@@ -43,7 +43,7 @@ def broker_slots(site: Site, routing: Routing, assignment: Assignment | None = N
 
 def _tidings(site: Site) -> dict[str, Any]:
     knobs = site.options.get("advertising", {})
-    routing = Covering(
+    routing = CoveringRouting(
         advertisements=True, acknowledged=True, remember_links=True, numbered=False,
         channel=event_channel(site), **knobs,
     )  # fmt: skip
@@ -59,7 +59,7 @@ def _tidings(site: Site) -> dict[str, Any]:
         "delivery": plain_delivery(
             **{**site.options.get("delivery", {}), "allow_block": False, "names_log": True}
         ),
-        "recovery": Acknowledged(
+        "recovery": AcknowledgedRecovery(
             AcknowledgedSettings(orphan_seconds=patience, resends=resends),
             recalls=not site.neighbours,
             is_joining=bool(site.options.get("joins", False)),

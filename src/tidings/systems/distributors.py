@@ -13,7 +13,7 @@ import msgspec
 from tidings.errors import SettingsError
 from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven
-from tidings.protocol.delivery.grouped import Grouped
+from tidings.protocol.delivery.grouped import GroupDelivery
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.membership.agreed import VIRTUAL, WEAK, AgreedViews, GroupSettings
 from tidings.protocol.membership.suspecting import DetectorSettings
@@ -49,7 +49,7 @@ def _group(site: Site) -> dict[str, Any]:
     delivery = msgspec.convert(settings, DeliverySettings)
     log = msgspec.convert(site.options.get("log", {}), GroupLogSettings)
     return {
-        "delivery": Grouped(MatchingEngine(), delivery, group=group),
+        "delivery": GroupDelivery(MatchingEngine(), delivery, group=group),
         "assignment": AccessDriven(),
         "overlay": MeshOverlay(site.neighbours),
         "recovery": GroupLog(log),

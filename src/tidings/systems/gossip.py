@@ -14,7 +14,7 @@ from tidings.model.topic import ROOT
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.membership.probing import ProbeSettings
-from tidings.protocol.membership.quests import QuestSettings
+from tidings.protocol.membership.quests import PeerDiscoverySettings
 from tidings.protocol.membership.topics import TableSettings, TopicTables
 from tidings.protocol.routing.topic_gossip import GossipSettings, TopicGossip
 from tidings.protocol.topic_graph import OneGroup, TopicGraph
@@ -38,7 +38,7 @@ def peer(
     options = site.options
     tables = {**(defaults or {}), **options.get("tables", {})}
     tables["probe"] = ProbeSettings(**tables.get("probe", {}))
-    tables["quest"] = QuestSettings(**tables.get("quest", {}))
+    tables["quest"] = PeerDiscoverySettings(**tables.get("quest", {}))
     given = options.get("membership")
     membership = given(site.name) if given else TopicTables(
         contacts=options.get("join") or site.brokers[:3], topics=topics, graph=graph,

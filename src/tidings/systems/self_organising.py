@@ -8,7 +8,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.protocol.assignment.policies import AccessDriven
-from tidings.protocol.routing.covering import Covering
+from tidings.protocol.routing.covering import CoveringRouting
 from tidings.systems.brokers import plain_delivery
 from tidings.systems.system import TREE, Site, System
 
@@ -45,7 +45,7 @@ def _slots(site: Site, kind: str, **fixed: Any) -> dict[str, Any]:
     return {
         "delivery": plain_delivery(allow_block=False),
         "assignment": AccessDriven(),
-        "routing": Covering(),
+        "routing": CoveringRouting(),
         "overlay": getattr(overlays, kind)(site.neighbours, measure_of(site.options), settings),
     }
 

@@ -10,7 +10,7 @@ from heapq import heappop, heappush
 START = 1_000_000_000.0
 
 
-class _Timer:
+class _VirtualTimer:
     __slots__ = ("at", "callback", "loop", "number")
 
     def __init__(
@@ -24,7 +24,7 @@ class _Timer:
     def cancel(self) -> None:
         self.callback = None
 
-    def __lt__(self, other: _Timer) -> bool:
+    def __lt__(self, other: _VirtualTimer) -> bool:
         return (self.at, self.number) < (other.at, other.number)
 
 
@@ -33,17 +33,17 @@ class VirtualClock:
 
     def __init__(self, start: float = START) -> None:
         self._now = start
-        self._timers: list[_Timer] = []
+        self._timers: list[_VirtualTimer] = []
         self._number = 0
         self._lock = threading.RLock()
 
     def now(self) -> float:
         return self._now
 
-    def wake(self, at: float, callback: Callable[[], None]) -> _Timer:
+    def wake(self, at: float, callback: Callable[[], None]) -> _VirtualTimer:
         with self._lock:
             self._number += 1
-            timer = _Timer(at, self._number, callback, asyncio.get_running_loop())
+            timer = _VirtualTimer(at, self._number, callback, asyncio.get_running_loop())
             heappush(self._timers, timer)
         return timer
 
@@ -55,7 +55,7 @@ class VirtualClock:
             self._fire(timer)
         self._now = max(self._now, until)
 
-    def _next(self, until: float) -> _Timer | None:
+    def _next(self, until: float) -> _VirtualTimer | None:
         with self._lock:
             while self._timers and self._timers[0].at <= until:
                 timer = heappop(self._timers)
@@ -63,7 +63,7 @@ class VirtualClock:
                     return timer
         return None
 
-    def _fire(self, timer: _Timer) -> None:
+    def _fire(self, timer: _VirtualTimer) -> None:
         """Run on the loop of the waiting bus, from any thread that moves the clock."""
 
         async def fire() -> None:

@@ -15,7 +15,7 @@ import pytest
 from tidings.cli import main, output
 
 
-class Ran(NamedTuple):
+class CommandResult(NamedTuple):
     code: int
     out: str
     err: str
@@ -27,17 +27,19 @@ class Ran(NamedTuple):
 
 
 @pytest.fixture
-def tidings(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., Ran]:
+def tidings(
+    capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> Callable[..., CommandResult]:
     """`tidings("filter", "check", "a = 1", stdin="...")` -> exit code and both outputs."""
     monkeypatch.setenv("NO_COLOR", "1")
     monkeypatch.setenv("COLUMNS", "100")
 
-    def run(*words: str, stdin: str = "") -> Ran:
+    def run(*words: str, stdin: str = "") -> CommandResult:
         output.console.cache_clear()  # consoles hold the streams of their time
         output.errors.cache_clear()
         monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(stdin.encode())))
         code = main(words)
         captured = capsys.readouterr()
-        return Ran(code, captured.out, captured.err)
+        return CommandResult(code, captured.out, captured.err)
 
     return run

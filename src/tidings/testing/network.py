@@ -9,7 +9,7 @@ from typing import Any
 
 from tidings.protocol import messages as msg
 from tidings.runtime.server import Server
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open, Opened
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession, SessionOpened
 from tidings.wire.codec import LENGTH, Codec
 
 CODEC = Codec((*HANDSHAKE, *BESIDE))
@@ -43,7 +43,7 @@ async def settled(*servers: Server) -> None:
         await until(lambda: not server.node.figures()["links untold"])  # noqa: B023
 
 
-class Raw:
+class RawClient:
     """A connection that sends what it likes."""
 
     def __init__(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
@@ -51,16 +51,16 @@ class Raw:
         self.writer = writer
 
     @classmethod
-    async def to(cls, server: Server) -> Raw:
+    async def to(cls, server: Server) -> RawClient:
         where = server.addresses[0]
         return cls(*await asyncio.open_connection(where.host, where.port))
 
     @classmethod
-    async def greeted(cls, server: Server, name: str = "raw") -> Raw:
+    async def greeted(cls, server: Server, name: str = "raw") -> RawClient:
         """Past the handshake and the hello."""
         raw = await cls.to(server)
-        raw.send(Open("client", name, mechanism="anonymous"))
-        assert isinstance(await raw.hear(), Opened)
+        raw.send(OpenSession("client", name, mechanism="anonymous"))
+        assert isinstance(await raw.hear(), SessionOpened)
         raw.send(msg.Hello(name, "i"))
         assert isinstance(await raw.hear(), msg.Welcome)
         return raw

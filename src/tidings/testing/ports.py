@@ -18,7 +18,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Overlay, Ports, Recovery, Routing
 
 
-class Links(Overlay):
+class LinksOverlay(Overlay):
     def __init__(self, names: tuple[str, ...]) -> None:
         self.names = names
 
@@ -26,7 +26,7 @@ class Links(Overlay):
         return self.names
 
 
-class Alone:
+class AloneStrategy:
     """A routing strategy with links to `names`, all of them up."""
 
     def __init__(self, routing: Routing, names: str = "abc", *, name: str = "me", seed: int = 1) -> None:
@@ -36,7 +36,7 @@ class Alone:
         ports = Ports()
         ports.name, ports.rng, ports.recording = name, Random(seed), False
         ports.send, ports.events = self._send, self  # type: ignore[assignment]
-        ports.offer(routing, Links(tuple(names)), Recovery())
+        ports.offer(routing, LinksOverlay(tuple(names)), Recovery())
         ports.interest = InterestTable(MatchingEngine())
         self.routing: Any = routing
         routing.bind(ports)

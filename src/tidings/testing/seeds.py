@@ -5,7 +5,7 @@ them. Best effort promises safety through everything. The network of servers is 
 broker goes down and no link is cut or loses; it delivers no event twice while brokers keep their
 memory. The intermediary owes a durable subscriber everything through crashes.
 If faults only delay, an event is due when the faults of that run allow no more delay
-(`Outcome.longest_delay`): the largest delay seen is too short, since a slower event may have come
+(`ExperimentOutcome.longest_delay`): the largest delay seen is too short, since a slower event may have come
 after its subscriber had left. In these systems a subscription stays at its broker: it is known at once.
 Seed k is run k // profiles of profile k % profiles; `run_seed(k)` is all it takes to see it again.
 """
@@ -17,13 +17,13 @@ from math import inf, isfinite
 import msgspec
 
 from tidings.history.check import check
-from tidings.history.report import Report
+from tidings.history.report import CheckReport
 from tidings.history.schema import AVAIL, NTFY, OK, PUB, SUB, USUB, Row
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.model.filter import Filter
 from tidings.simulation import faults as fault
-from tidings.simulation.experiment import Experiment, Outcome, run_experiment
+from tidings.simulation.experiment import Experiment, ExperimentOutcome, run_experiment
 from tidings.simulation.workloads import Plan
 from tidings.systems import system_names
 
@@ -85,10 +85,10 @@ def missing_systems() -> set[str]:
     return set(system_names()) - {profile.system for profile in PROFILES} - ELSEWHERE
 
 
-class Seen(msgspec.Struct):
+class SeedResult(msgspec.Struct):
     profile: Profile
-    outcome: Outcome
-    report: Report
+    outcome: ExperimentOutcome
+    report: CheckReport
 
 
 def experiment_of(seed: int) -> tuple[Profile, Experiment]:
@@ -120,13 +120,13 @@ def experiment_for(profile: Profile, seed: int) -> Experiment:
     )
 
 
-def run_seed(seed: int) -> Seen:
+def run_seed(seed: int) -> SeedResult:
     profile, experiment = experiment_of(seed)
     outcome = run_experiment(experiment, judge=False)
-    return Seen(profile, outcome, judged(profile, outcome.rows, outcome.longest_delay))
+    return SeedResult(profile, outcome, judged(profile, outcome.rows, outcome.longest_delay))
 
 
-def judged(profile: Profile, rows: list[Row], longest_delay: float) -> Report:
+def judged(profile: Profile, rows: list[Row], longest_delay: float) -> CheckReport:
     if not isfinite(longest_delay):
         return check(rows, contract=profile.contract)
     return check(rows, t_sub=0.0, t_diff=longest_delay, contract=profile.contract)

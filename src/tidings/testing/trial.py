@@ -16,7 +16,7 @@ from typing import Any
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Edge, Overlay, mesh, minimal_subtree, random_graph, random_tree
+from tidings.simulation.topology import Edge, OverlayGraph, mesh, minimal_subtree, random_graph, random_tree
 from tidings.simulation.workloads import AdvertiseStep, UnadvertiseStep
 from tidings.simulation.world import World
 from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
@@ -27,7 +27,7 @@ PAUSE = 0.004  # a client and its broker have answered one another; the next bro
 Heard = tuple[str, str, str]  # client, subscription, event
 
 
-def overlay_for(system: str, rng: Random, most: int = 9) -> Overlay:
+def overlay_for(system: str, rng: Random, most: int = 9) -> OverlayGraph:
     """A random overlay of a kind that the system works on."""
     graph = find_system(system).graph
     if graph == NO_LINKS:
@@ -58,7 +58,7 @@ def matches(filter: str, attributes: dict[str, Any]) -> bool:
 
 
 class Trial:
-    def __init__(self, system: str, overlay: Overlay, *, seed: int = 1, **options: Any) -> None:
+    def __init__(self, system: str, overlay: OverlayGraph, *, seed: int = 1, **options: Any) -> None:
         self.overlay = overlay
         self.world = World(
             system, overlay, seed=seed, settings=SimulationSettings(check=True), options=options

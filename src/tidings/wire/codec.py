@@ -42,7 +42,7 @@ def not_ours(error: Exception) -> WireError:
     return WireError(f"a frame holds no message of ours: {error}")
 
 
-class _Told(Message, frozen=True, tag="Deliver"):
+class _EncodedDeliver(Message, frozen=True, tag="Deliver"):
     """A `Deliver` with an event that is encoded already; the same on the wire."""
 
     ref: int
@@ -110,7 +110,7 @@ class Codec:
                 body = _join((_DELIVER, said, _SMALL[tag] if 0 <= tag < 128 else _number(tag), raw, _FIRST))
             else:
                 told = (message.ref, message.tag, msgspec.Raw(raw), message.position)
-                body = self._encode(_Told(*told, message.attempt, message.again))
+                body = self._encode(_EncodedDeliver(*told, message.attempt, message.again))
         elif type(message) is DeliverAll:
             body = _join(
                 (_DELIVER_ALL, _number(message.ref), _number(message.tag), self._raw_of(message.events))

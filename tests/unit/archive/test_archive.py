@@ -19,7 +19,7 @@ from tidings.archive import state as state_module
 from tidings.archive import writing
 from tidings.archive.reading import batches, events, pieces
 from tidings.archive.state import Archive, opened
-from tidings.archive.writing import Entry, Writer
+from tidings.archive.writing import ArchiveEntry, ArchiveWriter
 from tidings.errors import CorruptionError, InputError, StoreLockedError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import FOREVER, make_event
@@ -29,19 +29,19 @@ DAY = datetime(2026, 1, 2, tzinfo=UTC).timestamp()
 LOG = "b1#00ff"
 
 
-def entry(offset: int, attributes: dict[str, Any] | None = None, **more: Any) -> Entry:
+def entry(offset: int, attributes: dict[str, Any] | None = None, **more: Any) -> ArchiveEntry:
     options = {"lifetime": FOREVER, **more}
     at = options.pop("at", DAY + offset)
     event = make_event(
         {"n": offset} if attributes is None else attributes, source="s", id=f"e{offset}", **options
     )
-    return Entry(offset, at, event)
+    return ArchiveEntry(offset, at, event)
 
 
-def fill(path: Path, *batches_: list[Entry], policy: str | None = None, log: str = LOG) -> Archive:
+def fill(path: Path, *batches_: list[ArchiveEntry], policy: str | None = None, log: str = LOG) -> Archive:
     archive = Archive(path)
     with archive.locked():
-        writer = Writer(archive, policy=policy)
+        writer = ArchiveWriter(archive, policy=policy)
         for some in batches_:
             writer.append(log, some, max((one.offset for one in some), default=0))
     return archive
@@ -58,7 +58,7 @@ def test_what_lives_forever_and_what_the_policy_names_is_archived(tmp_path: Path
     assert read(archive) == [1, 3]
     assert archive.state().places == {LOG: 4}
     with pytest.raises(InputError, match="has the policy 'n = 9', not None"), archive.locked():
-        Writer(archive)
+        ArchiveWriter(archive)
 
 
 def test_an_event_comes_back_exactly_as_it_was(tmp_path: Path) -> None:
@@ -107,7 +107,7 @@ def test_columns_are_added_and_integers_give_way_to_floats(tmp_path: Path) -> No
     assert read(archive, "price = 'dear'") == [3]
     assert read(archive, f"price = {2**60}") == [4]
     with archive.locked():
-        assert Writer(archive).compact() == 3
+        assert ArchiveWriter(archive).compact() == 3
     (file,) = archive.state().files
     assert (file.rows, file.odd) == (4, 2)
     assert parquet.read_schema(tmp_path / file.path).field("price").type == "double"
@@ -121,7 +121,7 @@ def test_compaction_keeps_every_event_and_leaves_one_file_a_day(tmp_path: Path) 
     before = read(archive)
     assert len(archive.state().files) == 7
     with archive.locked():
-        assert Writer(archive).compact() > 0
+        assert ArchiveWriter(archive).compact() > 0
     assert read(archive) == before
     folders = [Path(file.path).parent for file in archive.state().files]
     assert len(folders) == len(set(folders)) == 4
@@ -136,7 +136,7 @@ def test_a_reader_that_began_before_a_compaction_reads_on(
     began = events(archive, archive.state(), EVERYTHING)
     assert next(began).offset == 1
     with archive.locked():
-        Writer(archive).compact()
+        ArchiveWriter(archive).compact()
     assert [found.offset for found in began] == [2, 3]
     assert read(archive) == [1, 2, 3]
     monkeypatch.setattr(state_module, "GRACE", -1.0)
@@ -164,7 +164,7 @@ def test_a_crash_leaves_the_old_or_the_new_state(
         patched.setattr(Archive, "publish" if step == "before the state" else "_finish", crash)
         lock = archive.locked() if step == "before the state" else _unlocked(archive)
         with pytest.raises(_Crash), lock:
-            Writer(archive).append(LOG, [entry(2)], 2)
+            ArchiveWriter(archive).append(LOG, [entry(2)], 2)
     expected = [1] if step == "before the state" else [1, 2]
     assert read(archive) == expected, "a reader sees it whole, though nobody has tidied up yet"
     fill(tmp_path, [entry(2), entry(3)])
@@ -266,7 +266,7 @@ def test_pruning_never_loses_an_event(tmp_path_factory: pytest.TempPathFactory, 
         expected = [one.offset for one in made if accepts(filter, one.event)]
         assert read(archive, text) == expected, text
     with archive.locked():
-        Writer(archive).compact()
+        ArchiveWriter(archive).compact()
     for text in FILTERS:
         filter = parse_filter(text)
         assert read(archive, text) == [one.offset for one in made if accepts(filter, one.event)], text

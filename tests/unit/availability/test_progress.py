@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.availability.progress import LogProgress, Progress
+from tidings.availability.progress import LogProgress, SubscriptionProgress
 
 offsets = st.integers(1, 15)
 steps = st.one_of(
@@ -49,7 +49,7 @@ class Oracle:
 
 @given(st.lists(steps))
 def test_progress_is_what_the_oracle_says(plan: list[tuple[str, int]]) -> None:
-    progress, oracle = Progress(), Oracle()
+    progress, oracle = SubscriptionProgress(), Oracle()
     for what, offset in plan:
         log = progress.of("a")
         done = {
@@ -57,7 +57,7 @@ def test_progress_is_what_the_oracle_says(plan: list[tuple[str, int]]) -> None:
         }[what](offset)  # fmt: skip
         assert done == oracle.do(what, offset)
         progress.check()
-        progress = Progress.decode(progress.encode())  # a restart between any two steps
+        progress = SubscriptionProgress.decode(progress.encode())  # a restart between any two steps
     log = progress.of("a")
     owed = [offset for offset, state in sorted(oracle.state.items()) if state == "owed"]
     assert log.owed == owed
@@ -80,7 +80,7 @@ def test_acknowledged_out_of_order_the_mark_waits_for_the_slowest() -> None:
 
 
 def test_silence_moves_the_token_where_nothing_matched() -> None:
-    progress = Progress()
+    progress = SubscriptionProgress()
     progress.of("a").silence(100)
     progress.of("b").hand_out(5)
     progress.of("b").silence(50)
@@ -88,7 +88,7 @@ def test_silence_moves_the_token_where_nothing_matched() -> None:
 
 
 def test_a_token_is_taken_at_its_word() -> None:
-    progress = Progress()
+    progress = SubscriptionProgress()
     for offset in (1, 2, 3, 4):
         progress.of("a").hand_out(offset)
     for offset in (1, 2, 4):

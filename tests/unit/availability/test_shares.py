@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.availability.shares import Shares
+from tidings.availability.shares import BoundedShares
 
 STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integers(1, 4), st.booleans()))
 
@@ -14,7 +14,7 @@ STEPS = st.lists(st.tuples(st.sampled_from("abc"), st.integers(0, 5), st.integer
 def test_the_heaviest_owner_gives_its_oldest_and_owners_within_their_share_nothing(
     plan: list[tuple[str, int, int, bool]], bound: int
 ) -> None:
-    shares, model = Shares[tuple[str, int]](), dict[tuple[str, int], int]()  # oldest first
+    shares, model = BoundedShares[tuple[str, int]](), dict[tuple[str, int], int]()  # oldest first
     for owner, number, weight, heavier in plan:
         name = (owner, number)
         if name not in model:

@@ -5,7 +5,7 @@ from __future__ import annotations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.availability.told import KEEP_SECONDS, Span, Told
+from tidings.availability.told import KEEP_SECONDS, DeliveredRange, DeliveredRanges
 from tidings.model.constraint import Equals
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Conjunction, Filter
@@ -22,8 +22,8 @@ def event(kind: str) -> Event:
     return make_event({"kind": kind}, source="s", id="1")
 
 
-def restarted(told: Told) -> Told:
-    return Told.decode(told.encode(), lambda text, dialect: TEXTS[text])
+def restarted(told: DeliveredRanges) -> DeliveredRanges:
+    return DeliveredRanges.decode(told.encode(), lambda text, dialect: TEXTS[text])
 
 
 spans = st.lists(
@@ -33,7 +33,7 @@ spans = st.lists(
 
 @given(spans)
 def test_told_is_what_a_set_says(plan: list[tuple[str, str, int, int]]) -> None:
-    told, oracle = Told(), set[tuple[str, str, int]]()
+    told, oracle = DeliveredRanges(), set[tuple[str, str, int]]()
     for name, log, start, stop in plan:
         told.add(FILTERS[name], log, start, stop)
         oracle |= {(name, log, offset) for offset in range(start, stop)}
@@ -50,7 +50,7 @@ def test_told_is_what_a_set_says(plan: list[tuple[str, str, int, int]]) -> None:
 
 @given(spans, st.sampled_from("ab"), st.integers(1, 12))
 def test_pruning_changes_nothing_above(plan: list[tuple[str, str, int, int]], log: str, first: int) -> None:
-    told, pruned = Told(), Told()
+    told, pruned = DeliveredRanges(), DeliveredRanges()
     for name, of, start, stop in plan:
         told.add(FILTERS[name], of, start, stop)
         pruned.add(FILTERS[name], of, start, stop)
@@ -64,7 +64,7 @@ def test_pruning_changes_nothing_above(plan: list[tuple[str, str, int, int]], lo
 
 
 def test_at_the_bound_it_may_tell_twice_but_never_loses() -> None:
-    told = Told(max_spans=3)
+    told = DeliveredRanges(max_spans=3)
     for start in (10, 20, 30, 40, 50):
         told.add(FILTERS["x"], "a", start, start + 2)
     assert [span.start for span in told.spans] == [30, 40, 50]
@@ -75,7 +75,7 @@ def test_at_the_bound_it_may_tell_twice_but_never_loses() -> None:
 
 
 def test_a_change_of_filter_tells_only_the_difference() -> None:
-    told = Told()
+    told = DeliveredRanges()
     told.add(FILTERS["x"], "a", 1, 100)
     assert told.was_told(event("x"), "a", 50, accepts)
     assert not told.was_told(event("y"), "a", 50, accepts)
@@ -84,14 +84,14 @@ def test_a_change_of_filter_tells_only_the_difference() -> None:
 
 
 def test_one_meaning_in_two_texts_is_one_span() -> None:
-    told = Told()
+    told = DeliveredRanges()
     told.add(FILTERS["x"], "a", 1, 5)
     told.add(Filter("'x' = kind", FILTERS["x"].conjunctions), "a", 5, 9)
     assert [(span.start, span.stop) for span in told.spans] == [(1, 9)]
 
 
 def test_an_ended_subscription_is_remembered_for_seven_days() -> None:
-    told = Told()
+    told = DeliveredRanges()
     assert not told.is_over(1e12), "a living one is never over"
     told.end(1000.0)
     told = restarted(told)
@@ -103,4 +103,4 @@ def test_an_ended_subscription_is_remembered_for_seven_days() -> None:
 
 
 def test_spans_join_only_within_a_log() -> None:
-    assert not Span(FILTERS["x"], "a", 1, 5).joins(Span(FILTERS["x"], "b", 1, 5))
+    assert not DeliveredRange(FILTERS["x"], "a", 1, 5).joins(DeliveredRange(FILTERS["x"], "b", 1, 5))

@@ -10,7 +10,7 @@ import pytest
 
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from tidings.archive.state import Archive
-from tidings.archive.writing import Entry, Writer
+from tidings.archive.writing import ArchiveEntry, ArchiveWriter
 from tidings.model.event import FOREVER, make_event
 
 Run = Callable[..., Any]
@@ -19,10 +19,10 @@ Run = Callable[..., Any]
 def fill(path: Path) -> None:
     archive = Archive(path)
     with archive.locked():
-        writer = Writer(archive, policy="n = 1")
+        writer = ArchiveWriter(archive, policy="n = 1")
         for n in (1, 2):
             event = make_event({"n": n, "word": "w"}, source="s", id=str(n), lifetime=FOREVER)
-            writer.append("b1#1", [Entry(n, 1.8e9, event)], n)
+            writer.append("b1#1", [ArchiveEntry(n, 1.8e9, event)], n)
 
 
 def test_an_archive_is_shown_and_its_small_files_are_joined(tidings: Run, tmp_path: Path) -> None:

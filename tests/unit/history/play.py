@@ -8,7 +8,7 @@ import msgspec
 
 from tidings.history import schema
 from tidings.history.check import check
-from tidings.history.report import Report
+from tidings.history.report import CheckReport
 from tidings.history.schema import Outcome, Row
 from tidings.model.event import Event, make_event
 
@@ -57,7 +57,7 @@ class Play:
         self.rows.append(row)
         return self
 
-    def check(self, **settings: Any) -> Report:
+    def check(self, **settings: Any) -> CheckReport:
         return check(self.rows, **settings)
 
     def without(self, *places: int) -> Play:

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from tidings.history.check import check
 from tidings.history.jsonlines import from_lines, to_lines
 from tidings.history.schema import Row, ntfy_row, pub_row, sub_row, usub_row
-from tidings.history.window import CLOCKS_SECONDS, Window, judged
+from tidings.history.window import CLOCKS_SECONDS, HistoryWindow, judged
 from tidings.model.event import FOREVER, make_event
 
 
@@ -27,7 +27,7 @@ def story(times: list[int]) -> list[Row]:
 
 @given(st.lists(st.integers(1, 100), min_size=1, max_size=30, unique=True), st.integers(1, 100))
 def test_a_good_history_is_good_in_every_window(times: list[int], seconds: int) -> None:
-    window = Window(seconds, most=1000)
+    window = HistoryWindow(seconds, most=1000)
     for row in story(times):
         window.add(row)
         window.trim(row.time)
@@ -48,7 +48,7 @@ def test_a_notification_that_is_missing_is_missed(times: list[int], data: st.Dat
 
 
 def test_what_stands_stays() -> None:
-    window = Window(10.0, most=100)
+    window = HistoryWindow(10.0, most=100)
     window.add(sub_row(0.0, "ann", "ann/a", "TRUE"))
     window.add(sub_row(1.0, "bob", "bob/b", "TRUE"))
     window.add(usub_row(2.0, "bob", "bob/b"))
@@ -63,7 +63,7 @@ def test_what_stands_stays() -> None:
 
 
 def test_the_bound_on_rows_makes_it_shorter_and_says_so() -> None:
-    window = Window(1000.0, most=5)
+    window = HistoryWindow(1000.0, most=5)
     for n in range(9):
         window.add(pub_row(float(n), "p", event(n), sequence=n + 1))
     assert len(window) == 5
@@ -71,7 +71,7 @@ def test_the_bound_on_rows_makes_it_shorter_and_says_so() -> None:
 
 
 def test_rows_are_asked_for_in_pieces() -> None:
-    window = Window(1000.0, most=100)
+    window = HistoryWindow(1000.0, most=100)
     rows = story([1, 2, 3, 4])
     for row in rows:
         window.add(row)

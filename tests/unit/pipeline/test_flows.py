@@ -14,8 +14,8 @@ import pytest
 
 from tidings.cli import main
 from tidings.errors import SettingsError
-from tidings.pipeline.flow_kinds import KINDS, Kind
-from tidings.pipeline.flow_metrics import BatchMetrics, Lines, Prometheus
+from tidings.pipeline.flow_kinds import KINDS, FlowKind
+from tidings.pipeline.flow_metrics import BatchMetrics, JsonLinesMetrics, PrometheusMetrics
 from tidings.pipeline.flow_picture import arrows, as_mermaid, as_svg, as_text
 from tidings.pipeline.flows import read_flow
 
@@ -151,7 +151,7 @@ def test_more_kinds_can_be_registered(tmp_path: Path, monkeypatch: pytest.Monkey
     class Ticker(msgspec.Struct, forbid_unknown_fields=True):
         symbol: str
 
-    kind = Kind(Ticker, lambda spark, settings: None, lambda s: f"the ticker of {s.symbol}", ())
+    kind = FlowKind(Ticker, lambda spark, settings: None, lambda s: f"the ticker of {s.symbol}", ())
     monkeypatch.setitem(KINDS["sources"], "ticker", kind)
     text = FLOW.replace('kind = "parquet"\npath = "${data}/prices"', 'kind = "ticker"\nsymbol = "TID"')
     flow = read_flow(written(tmp_path, text))
@@ -198,7 +198,7 @@ BATCH = BatchMetrics(flow="f", match="m", batch=3, version=2, replayed=False, ev
 
 
 def test_each_batch_is_a_line(tmp_path: Path) -> None:
-    lines = Lines(tmp_path / "deep" / "metrics.jsonl")
+    lines = JsonLinesMetrics(tmp_path / "deep" / "metrics.jsonl")
     lines(BATCH)
     lines(BATCH)
     [line, _] = [json.loads(text) for text in (tmp_path / "deep" / "metrics.jsonl").read_text().splitlines()]
@@ -208,7 +208,7 @@ def test_each_batch_is_a_line(tmp_path: Path) -> None:
 def test_prometheus_counts_what_was_published() -> None:
     from urllib.request import urlopen
 
-    serving = Prometheus(0)
+    serving = PrometheusMetrics(0)
     try:
         serving(BATCH)
         serving(BATCH)
@@ -216,7 +216,7 @@ def test_prometheus_counts_what_was_published() -> None:
         with urlopen(f"http://127.0.0.1:{serving.port}/metrics") as answer:
             text = answer.read().decode()
         with pytest.raises(SettingsError, match="cannot be used"):
-            Prometheus(serving.port)
+            PrometheusMetrics(serving.port)
     finally:
         serving.close()
     assert 'tidings_flow_events_total{flow="f",match="m"} 200.0' in text

@@ -11,7 +11,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from tidings.pipeline import parts
-from tidings.pipeline.parts import Part, local_folder, writing
+from tidings.pipeline.parts import OutputPart, local_folder, writing
 
 
 def lists(*rows: tuple[str, list[int], str | None]) -> pa.RecordBatch:
@@ -28,7 +28,7 @@ def lists(*rows: tuple[str, list[int], str | None]) -> pa.RecordBatch:
 
 
 def written(folder: Path, batches: list[Any], **how: Any) -> dict[str, Any]:
-    part = Part(str(folder), ("id", "subscriptions", "version", "problem"), True, True, "snappy")
+    part = OutputPart(str(folder), ("id", "subscriptions", "version", "problem"), True, True, "snappy")
 
     def same(given: Iterator[Any]) -> Iterator[Any]:
         yield from given
@@ -75,7 +75,7 @@ def test_a_job_that_fails_leaves_no_open_file(tmp_path: Path) -> None:
         yield from batches
         raise ValueError("the worker's own")
 
-    part = Part(str(tmp_path), ("id", "subscriptions", "version", "problem"), True, True, "snappy")
+    part = OutputPart(str(tmp_path), ("id", "subscriptions", "version", "problem"), True, True, "snappy")
     with pytest.raises(ValueError, match="the worker's own"):
         list(writing(failing, part)(iter(BATCHES)))
 

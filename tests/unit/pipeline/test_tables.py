@@ -11,7 +11,16 @@ pa = pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 
 from tidings.errors import CorruptionError, EventError, InputError  # noqa: E402
 from tidings.pipeline.compiling import compile_rows  # noqa: E402
-from tidings.pipeline.executing import OPEN_MOST, Job, Nothing, Opened, Place, _open, answers, opened  # noqa: E402
+from tidings.pipeline.executing import (  # noqa: E402
+    OPEN_MOST,
+    Job,
+    Nothing,
+    OpenVersion,
+    VersionFiles,
+    _open,
+    answers,
+    opened,
+)
 from tidings.pipeline.tables import Table  # noqa: E402
 
 
@@ -82,12 +91,13 @@ def test_torn_names_are_told(tmp_path: Path) -> None:
     names = version.folder / "names.arrow"
     names.write_bytes(names.read_bytes()[:40])
     with pytest.raises(CorruptionError, match="publish the table again"):
-        Opened(Place(str(version.folder)))
+        OpenVersion(VersionFiles(str(version.folder)))
 
 
 def test_a_worker_keeps_the_last_few_versions_open(tmp_path: Path) -> None:
     places = [
-        Place(str(Table(tmp_path / f"t{n}").publish(rows("x > 1")).folder)) for n in range(OPEN_MOST + 1)
+        VersionFiles(str(Table(tmp_path / f"t{n}").publish(rows("x > 1")).folder))
+        for n in range(OPEN_MOST + 1)
     ]
     _open.clear()
     held = [opened(place) for place in places]
@@ -101,7 +111,7 @@ def test_a_worker_keeps_the_last_few_versions_open(tmp_path: Path) -> None:
 def test_answers_come_in_the_order_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidings.pipeline.executing.SLICE", 3)
     monkeypatch.setattr("tidings.pipeline.executing.PAIRS_AT_ONCE", 4)
-    held = Opened(Place(str(Table(tmp_path / "t").publish(rows("x > 1", "x > 5")).folder)))
+    held = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("x > 1", "x > 5")).folder)))
     batch = pa.record_batch({"x": list(range(10))})
     found = pa.Table.from_batches(answers(batch, held, JOB))
     assert found.column(0).to_pylist() == list(range(10))
@@ -124,7 +134,7 @@ def test_where_nothing_is_rows_are_looked_at_all_the_same() -> None:
 
 
 def test_filters_that_ask_for_nothing_still_match(tmp_path: Path) -> None:
-    held = Opened(Place(str(Table(tmp_path / "t").publish(rows("TRUE")).folder)))
+    held = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("TRUE")).folder)))
     found = pa.Table.from_batches(
         answers(pa.record_batch({"odd": [1, 2]}), held, JOB._replace(attributes=()))
     )

@@ -23,18 +23,18 @@ from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import (
-    Answer,
+    CallFailed,
+    CallResult,
     Counted,
     Effect,
-    Ended,
-    Failed,
     Fetch,
     Notify,
-    Opened,
     Persist,
     Receipt,
     Record,
     Send,
+    SubscriptionEnded,
+    SubscriptionOpened,
 )
 from tidings.protocol.inputs import (
     ClientCancel,
@@ -53,7 +53,7 @@ from tidings.protocol.inputs import (
     TimerFired,
 )
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 from tidings.protocol.node import Node
 
 BROKER = "b"
@@ -174,9 +174,9 @@ class Stage:
                 self.disk.reads.append(effect)
             case Record(row):
                 self.rows.append(row)
-            case Answer(call, value):
+            case CallResult(call, value):
                 self.answers[call] = value
-            case Failed(call, code, reason):
+            case CallFailed(call, code, reason):
                 self.failures[call] = (code, reason)
             case Notify(ref, notifications, tags, call):
                 self.heard.setdefault((name, ref), []).extend(notifications)
@@ -185,7 +185,7 @@ class Stage:
                     self.answers[call] = notifications[-1]
             case Counted(ref, lost):
                 self.lost[name, ref] = dict(lost)
-            case Ended(ref, code, reason):
+            case SubscriptionEnded(ref, code, reason):
                 self.ended[name, ref] = (code, reason)
             case _:
                 raise AssertionError(f"unexpected {effect}")
@@ -294,7 +294,12 @@ class Stage:
         return self.calls
 
     def publish(
-        self, who: str, attributes: dict[str, Any] | None = None, *, mode: Mode = Mode.AUTO, **options: Any
+        self,
+        who: str,
+        attributes: dict[str, Any] | None = None,
+        *,
+        mode: AckMode = AckMode.AUTO,
+        **options: Any,
     ) -> int:
         call = self.call()
         is_numbered = "id" not in options
@@ -333,12 +338,12 @@ class Stage:
         opened = self.opened(who, filter, **options)
         return opened.ref
 
-    def opened(self, who: str, filter: str | Filter = EVERYTHING, **options: Any) -> Opened:
+    def opened(self, who: str, filter: str | Filter = EVERYTHING, **options: Any) -> SubscriptionOpened:
         call = self.subscribe(who, filter, **options)
         self.settle()
         assert call in self.answers, self.failures.get(call, "no answer")
         opened = self.answers[call]
-        assert isinstance(opened, Opened)
+        assert isinstance(opened, SubscriptionOpened)
         return opened
 
     def taken(self, who: str, ref: int) -> Notification | None:

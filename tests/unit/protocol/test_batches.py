@@ -7,11 +7,11 @@ import pytest
 from tidings.availability.records import Append
 from tidings.errors import SettingsError
 from tidings.model.event import Event, event_size
-from tidings.protocol.batches import Divider, Page, cut, read_upto, size_of
+from tidings.protocol.batches import Divider, PageBuilder, cut, read_upto, size_of
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import DeliverAll, Envelope
-from tidings.protocol.recovery.window import Window
-from tidings.protocol.recovery.words import Fill, Known, News
+from tidings.protocol.recovery.window import SendWindow
+from tidings.protocol.recovery.words import Knowledge, LogKnowledge, RangeReply
 
 LIMITS = ResourceLimits(frame_bytes=4096, envelope_bytes=1024, batch_bytes=1000, batch_count=4)
 
@@ -35,11 +35,11 @@ def test_items_are_cut_by_bytes_and_by_count_and_keep_their_order() -> None:
 
 
 def test_a_page_always_takes_one_item_and_says_when_it_is_full() -> None:
-    page = Page[Event](LIMITS)
+    page = PageBuilder[Event](LIMITS)
     assert page.add(event(3000))
     assert page.is_full
     assert not page.add(event(1))
-    other = Page[Event](LIMITS, 100)
+    other = PageBuilder[Event](LIMITS, 100)
     assert other.add(event(600))
     assert not other.is_full
     assert not other.add(event(600)), "it belongs to the next page"
@@ -66,13 +66,13 @@ def test_deliveries_are_divided_with_the_tags_that_they_have() -> None:
 
 def test_parts_of_a_fill_follow_one_another() -> None:
     found = tuple(envelope(offset, 500) for offset in (4, 7, 9))
-    parts = list(Divider(LIMITS).divide(Fill("b0", 3, 20, found, ("b1",))))
+    parts = list(Divider(LIMITS).divide(RangeReply("b0", 3, 20, found, ("b1",))))
     assert [(part.after, part.upto) for part in parts] == [(3, 4), (4, 7), (7, 20)]  # type: ignore[attr-defined]
 
 
 def test_knowledge_is_divided_by_count() -> None:
-    news = tuple(News(f"b{number}", 1, 2, 3) for number in range(9))
-    parts = list(Divider(LIMITS).divide(Known(news)))
+    news = tuple(LogKnowledge(f"b{number}", 1, 2, 3) for number in range(9))
+    parts = list(Divider(LIMITS).divide(Knowledge(news)))
     assert [len(part.news) for part in parts] == [4, 4, 1]  # type: ignore[attr-defined]
 
 
@@ -93,7 +93,7 @@ def test_limits_that_contradict_one_another_are_refused() -> None:
 
 
 def test_a_window_bounds_what_is_on_its_way() -> None:
-    window = Window(ResourceLimits(window_count=10, window_bytes=1000))
+    window = SendWindow(ResourceLimits(window_count=10, window_bytes=1000))
     while window.has_room:
         window.send(window.sent + 2, 300)
     assert window.sent == 8, "1,200 bytes are the first that are too many"
@@ -104,7 +104,7 @@ def test_a_window_bounds_what_is_on_its_way() -> None:
 
 
 def test_what_is_not_acknowledged_is_sent_again_one_batch_at_a_time_with_longer_pauses() -> None:
-    window = Window(ResourceLimits(window_count=10, window_tries=8))
+    window = SendWindow(ResourceLimits(window_count=10, window_tries=8))
     window.send(5, 10)
     again = []
     for tick in range(30):

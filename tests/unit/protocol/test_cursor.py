@@ -11,10 +11,17 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING
 from tidings.model.subscription import DeliveryOptions, Position, Subscription, SubscriptionId
-from tidings.protocol.delivery.cursor import LIVE, REPLAYING, TRANSITIONS, Cursor, Right, Seen
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.cursor import (
+    LIVE,
+    REPLAYING,
+    TRANSITIONS,
+    Cursor,
+    EarlierRange,
+    PendingLiveEvent,
+)
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.replay import Replay
+from tidings.protocol.delivery.replay import LogReplay
 from tidings.protocol.delivery.rows import lane_row
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.lines import own
@@ -81,7 +88,7 @@ def test_every_offset_below_next_is_settled_or_owed() -> None:
 def test_offsets_that_are_owed_and_not_found_are_named_when_the_cursor_passes_them() -> None:
     cursor = cursor_at()
     for offset in (2, 4, 7):
-        cursor.owe_later(offset, Seen(0.0))
+        cursor.owe_later(offset, PendingLiveEvent(0.0))
     assert cursor.read_to(4) == [2]
     assert cursor.take(4)
     assert cursor.skip(7) == [7]
@@ -122,7 +129,7 @@ def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -
     """A live cursor in another log let go of it, and a restart before the acknowledgement lost the event: the origin
     was not asked for an entry below `start` whose lifetime was over."""
     cursor = cursor_at(1, start=6)
-    right = Right((parse_filter("x > 0"),), float("inf"), 2, 6)
+    right = EarlierRange((parse_filter("x > 0"),), float("inf"), 2, 6)
     cursor.rights = [right]
     cursor.read_to(3)
     cursor.take(3)
@@ -138,10 +145,12 @@ def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_it
     """An origin sends again what a restarted broker had not acknowledged, also what is older than a subscription."""
     nothing: Any = None
     log: Any = Log(10)
-    replay = Replay(nothing, DeliverySettings(), nothing, nothing, nothing, nothing)
+    replay = LogReplay(nothing, DeliverySettings(), nothing, nothing, nothing, nothing)
     options = DeliveryOptions(durable=True)
     subscription = Subscription(SubscriptionId("s", "n"), EVERYTHING, options)
-    held = Held(subscription, Cursor("b1#1", log, 1, start=1, state=LIVE), named=True, number=1, since=0.0)
+    held = SubscriptionState(
+        subscription, Cursor("b1#1", log, 1, start=1, state=LIVE), named=True, number=1, since=0.0
+    )
     cursor = cursor_at(1, start=5)
     cursor.reading = 1
     held.others = {"b0#1": cursor}

@@ -9,18 +9,18 @@ from tidings.model.subscription import DeliveryOptions, Subscription, Subscripti
 from tidings.protocol.delivery import describing
 from tidings.protocol.delivery.cursor import LIVE, Cursor
 from tidings.protocol.delivery.describing import AT_ONCE, Sweep, busiest
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.lines import own
 
 
-def holds(count: int, waiting: int = 0) -> dict[Any, Held]:
+def holds(count: int, waiting: int = 0) -> dict[Any, SubscriptionState]:
     filter = parse_filter("x > 0")
     made = {}
     for number in range(count):
         id = SubscriptionId("s", str(number))
         cursor = Cursor("b0", None, 1, start=1, state=LIVE)  # type: ignore[arg-type]  # no log is read
         subscription = Subscription(id, filter, DeliveryOptions())
-        held = Held(subscription, cursor, named=True, number=0, since=0.0)
+        held = SubscriptionState(subscription, cursor, named=True, number=0, since=0.0)
         for _ in range(waiting):
             own(held, "queue").append(None)
         made[id] = held
@@ -43,8 +43,8 @@ def test_many_are_summed_up_over_several_questions(monkeypatch: Any) -> None:
 
 def test_one_question_looks_at_no_more_than_its_share(monkeypatch: Any) -> None:
     helds, looked = holds(3 * AT_ONCE), []
-    in_hand = Held.in_hand
-    monkeypatch.setattr(Held, "in_hand", lambda held: looked.append(1) or in_hand(held))
+    in_hand = SubscriptionState.in_hand
+    monkeypatch.setattr(SubscriptionState, "in_hand", lambda held: looked.append(1) or in_hand(held))
     Sweep().look(helds)
     assert len(looked) == AT_ONCE
     looked.clear()

@@ -17,7 +17,16 @@ from tidings.protocol import messages as msg
 from tidings.protocol.client import Client
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
-from tidings.protocol.effects import Answer, Failed, Fetch, Notify, Opened, Persist, Receipt, Send
+from tidings.protocol.effects import (
+    CallFailed,
+    CallResult,
+    Fetch,
+    Notify,
+    Persist,
+    Receipt,
+    Send,
+    SubscriptionOpened,
+)
 from tidings.protocol.inputs import (
     ClientAdvertise,
     ClientPublish,
@@ -95,7 +104,7 @@ def test_an_event_that_a_durable_subscription_is_owed_is_kept_whatever_its_lifet
 
 def test_a_best_effort_publish_is_acknowledged_before_the_disk() -> None:
     node = greeted()
-    effects = node.handle(Received("p", msg.Publish(7, KEPT, 1, msg.Mode.BEST_EFFORT)), 2.0)
+    effects = node.handle(Received("p", msg.Publish(7, KEPT, 1, msg.AckMode.BEST_EFFORT)), 2.0)
     assert effects == [
         Persist(1, (Append(1, KEPT, 2.0, 1),)),
         Send("p", msg.Published(7, Position("b", 1))),
@@ -162,7 +171,7 @@ def test_a_client_numbers_what_it_publishes() -> None:
     (send,) = client.handle(ClientPublish(6, event, number=True), 1.0)
     assert send.message.event.id == "i-2"
     answers = client.handle(Received("b", msg.Published(5, Position("b", 3))), 2.0)
-    assert answers == [Answer(5, Receipt("s", "i-1", Position("b", 3)))]
+    assert answers == [CallResult(5, Receipt("s", "i-1", Position("b", 3)))]
 
 
 def test_a_client_holds_back_what_its_broker_said_that_nobody_wants() -> None:
@@ -171,8 +180,8 @@ def test_a_client_holds_back_what_its_broker_said_that_nobody_wants() -> None:
     event = make_event({"change": -5.0}, source="s", id="e")
     assert accepts(DROPS, event)
     client.handle(Received("b", msg.Quench(DROPS.digest, True)), 2.0)
-    assert client.handle(ClientPublish(2, event), 3.0) == [Answer(2, Receipt("s", "e", unwanted=True))]
-    (send,) = client.handle(ClientPublish(3, event, mode=msg.Mode.KEPT), 3.0)
+    assert client.handle(ClientPublish(2, event), 3.0) == [CallResult(2, Receipt("s", "e", unwanted=True))]
+    (send,) = client.handle(ClientPublish(3, event, mode=msg.AckMode.KEPT), 3.0)
     assert send.message.call == 3, "what must be kept is never held back"
     client.handle(Received("b", msg.Quench(DROPS.digest, False)), 4.0)
     (send,) = client.handle(ClientPublish(4, event), 5.0)
@@ -184,7 +193,7 @@ def test_a_client_takes_one_at_a_time_and_commits_the_one_before() -> None:
     (send,) = client.handle(ClientSubscribe(1, DROPS, name="news"), 1.0)
     assert send == Send("b", msg.Subscribe(1, 1, "news", DROPS, OPTIONS))
     opened = client.handle(Received("b", msg.Subscribed(1, 1, "s", "news", True)), 1.1)
-    assert opened == [Answer(1, Opened(1, SubscriptionId("s", "news"), True))]
+    assert opened == [CallResult(1, SubscriptionOpened(1, SubscriptionId("s", "news"), True))]
     assert client.handle(ClientTake(2, 1), 1.2) == [Send("b", msg.Credit(1, 1))]
     notified = client.handle(Received("b", msg.Deliver(1, 1, EVENT)), 1.3)
     assert notified == [Notify(1, [Notification(SubscriptionId("s", "news"), EVENT)], (1,), 2)]
@@ -205,7 +214,7 @@ def test_every_message_survives_its_encoding() -> None:
     samples: list[Message] = [
         msg.Hello("s", "i"),
         msg.Welcome("b", "b"),
-        msg.Publish(1, KEPT, 2, msg.Mode.KEPT),
+        msg.Publish(1, KEPT, 2, msg.AckMode.KEPT),
         msg.Published(1, Position("b", 2)),
         msg.Subscribe(1, 2, "news", DROPS, DeliveryOptions(durable=True, queue=3), True, {"b": 4}, 5),
         msg.Subscribed(1, 2, "s", "news", True),
@@ -231,9 +240,9 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Fenced(1, 2),
         msg.ReadLog(1, DROPS, 2, 3, "b"),
         msg.LogRead(1, "b", (msg.LogEntry(2, EVENT, 3.0),), 4, 1, 9),
-        msg.Stage(1, "q", 2, 3, (EVENT,), "b"),
+        msg.StageEvents(1, "q", 2, 3, (EVENT,), "b"),
         msg.Staged(1),
-        msg.Came(2, {"press": {"b0": 9}}),
+        msg.ClientJoined(2, {"press": {"b0": 9}}),
         msg.CommitStaged(1, "q", 2, 3, "b"),
         msg.AskCommitted(1, "q"),
         msg.Committed(1, "q", 2, True),
@@ -361,8 +370,8 @@ def test_a_publish_that_a_broker_with_a_smaller_limit_cannot_take_after_another_
     client.handle(LinkDown("d1"), 1.0)
     client.handle(LinkUp("d2"), 1.0)
     effects = client.handle(Received("d2", msg.Welcome("d2", "group", event_bytes=1000)), 1.0)
-    failed = [effect for effect in effects if isinstance(effect, Failed)]
+    failed = [effect for effect in effects if isinstance(effect, CallFailed)]
     assert [each.code for each in failed] == ["unknown"]
     assert "sent before and not answered" in failed[0].reason
     effects = client.handle(ClientPublish(2, large, number=True), 2.0)
-    assert [effect.code for effect in effects if isinstance(effect, Failed)] == ["too large"]
+    assert [effect.code for effect in effects if isinstance(effect, CallFailed)] == ["too large"]

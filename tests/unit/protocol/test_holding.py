@@ -25,7 +25,7 @@ def held(stage: Sink, name: str = "spark", filter: Any = EVERYTHING, **more: Any
 
 def commit(stage: Sink, batch: int, *numbers: int, lifetime: float = 0.0) -> None:
     made = tuple(make_event({"n": n}, source="q", id=f"q{n}", lifetime=lifetime) for n in numbers)
-    stage.ask(msg.Stage, "q", batch, 0, made)
+    stage.ask(msg.StageEvents, "q", batch, 0, made)
     stage.ask(msg.CommitStaged, "q", batch, 1)
     stage.wait(1.0)
 
@@ -138,7 +138,7 @@ def test_a_commit_of_named_parts_takes_these_in_this_order_and_drops_the_rest() 
     stage = Sink()
     held(stage)
     for part, n in ((70_000, 1), (3, 2), (4, 9)):
-        stage.ask(msg.Stage, "q", 0, part, (make_event({"n": n}, source="q", id=f"q{n}"),))
+        stage.ask(msg.StageEvents, "q", 0, part, (make_event({"n": n}, source="q", id=f"q{n}"),))
     call = stage.ask(msg.CommitParts, "q", 0, (70_000, 3))
     assert stage.answers[call] == msg.Committed(call, "q", 0, is_new=True)
     assert stage.log() == [1, 2]

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from tests.unit.protocol._stage import BROKER, Stage
 
-from tidings.availability.identity import NUMBERED, Bounds
+from tidings.availability.identity import NUMBERED, IdentityBounds
 from tidings.model.event import FOREVER
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.inputs import FetchFailed
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 
 
 def stage_with(**options: object) -> Stage:
@@ -162,7 +162,7 @@ def test_an_identity_that_no_log_held_is_known_for_the_window_over_a_restart() -
 
 
 def test_as_many_foreign_ids_as_may_be_are_refused_by_name_and_ids_of_our_own_are_not() -> None:
-    bounds = Bounds(foreign_ids=3)
+    bounds = IdentityBounds(foreign_ids=3)
     stage = stage_with(stable=True, settings=DeliverySettings(identities=bounds, dedup_seconds=600.0))
     for number in range(3):
         stage.published("p", {"n": number}, id=f"x{number}")
@@ -176,11 +176,11 @@ def test_as_many_foreign_ids_as_may_be_are_refused_by_name_and_ids_of_our_own_ar
 
 def test_rows_of_incarnations_over_their_bound_are_deleted_soon() -> None:
     """The collection that was planned for the end of the oldest one, days ahead, comes forward."""
-    stage = stage_with(stable=True, settings=DeliverySettings(identities=Bounds(incarnations=5)))
-    stage.published("p", {"n": 0}, mode=Mode.KEPT)
+    stage = stage_with(stable=True, settings=DeliverySettings(identities=IdentityBounds(incarnations=5)))
+    stage.published("p", {"n": 0}, mode=AckMode.KEPT)
     stage.wait(1)
     for number in range(1, 30):
-        stage.published("p", {"n": number}, mode=Mode.KEPT, source=f"p/{number}")
+        stage.published("p", {"n": number}, mode=AckMode.KEPT, source=f"p/{number}")
     stage.wait(1)
     assert len(stage.disk.tables[NUMBERED]) == 5
 

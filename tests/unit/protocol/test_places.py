@@ -8,23 +8,23 @@ from tidings.availability.records import Delete, Loaded, Put
 from tidings.model.subscription import Position
 from tidings.protocol import places as places_room
 from tidings.protocol.delivery import moves as moves_room
-from tidings.protocol.delivery.ledger import Ledger
-from tidings.protocol.delivery.moved import STAYED, Moved, moved_of
-from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.moved import STAYED, MigrationHeader, moved_of
+from tidings.protocol.delivery.moves import PublisherStays
 from tidings.protocol.messages import Envelope
-from tidings.protocol.places import Places, within_bounds
+from tidings.protocol.places import PublisherPositions, within_bounds
 from tidings.wire.codec import Codec
 
 
 def test_a_client_remembers_the_last_offset_in_each_log() -> None:
-    places = Places()
+    places = PublisherPositions()
     for log, offset in (("a", 3), ("b", 1), ("a", 2), ("b", 5)):
         places.note("press", Position(log, offset))
     assert places.all() == {"press": {"a": 3, "b": 5}}
 
 
 def test_the_logs_where_it_was_last_are_remembered() -> None:
-    places = Places()
+    places = PublisherPositions()
     for number in range(places_room.MOST_LOGS + 3):
         places.note("press", Position(f"log{number}", 1))
     found = places.all()["press"]
@@ -35,7 +35,7 @@ def test_the_logs_where_it_was_last_are_remembered() -> None:
 
 def test_sources_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places_room, "MOST_SOURCES", 2)
-    places = Places()
+    places = PublisherPositions()
     for source in ("a", "b", "a", "c"):
         places.note(source, Position("log", 1))
     assert list(places.all()) == ["a", "c"]
@@ -46,12 +46,12 @@ def test_what_a_client_names_is_cut_to_the_bounds() -> None:
     assert list(within_bounds(named)["press"]) == [f"log{number}" for number in range(992, 1000)]
 
 
-def stays() -> Stays:
-    return Stays(Ledger("b0", 100, lambda offset: False))
+def stays() -> PublisherStays:
+    return PublisherStays(LogIndex("b0", 100, lambda offset: False))
 
 
 def test_an_entry_of_the_log_belongs_to_the_stay_in_which_it_was_appended() -> None:
-    first, second = Moved("i", 1, {"a": 4}), Moved("i", 3, {"a": 9})
+    first, second = MigrationHeader("i", 1, {"a": 4}), MigrationHeader("i", 3, {"a": 9})
     found = stays()
     assert found.keep("press", STAYED, 1) == [], "who never moved costs nothing"
     records = [
@@ -72,8 +72,8 @@ def test_an_entry_of_the_log_belongs_to_the_stay_in_which_it_was_appended() -> N
 def test_stays_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(moves_room, "MOST_SOURCES", 1)
     found = stays()
-    found.keep("one", Moved("i", 1, {}), 1)
-    records = found.keep("two", Moved("i", 1, {}), 2)
+    found.keep("one", MigrationHeader("i", 1, {}), 1)
+    records = found.keep("two", MigrationHeader("i", 1, {}), 2)
     assert [type(record) for record in records] == [Put, Delete]
     assert found.of("one", 1) is None
 
@@ -83,7 +83,7 @@ def test_the_header_survives_the_wire() -> None:
     from tidings.protocol.delivery.moved import HEADER
     from tidings.protocol.routing.seen import Forward
 
-    moved = Moved("i", 2, {"a": 4})
+    moved = MigrationHeader("i", 2, {"a": 4})
     event = make_event({"x": 1}, source="press", id="1")
     codec = Codec([Forward])
     back = codec.decode(codec.encode(Forward(Envelope(event, "b0#1", 1, headers={HEADER: moved}))))

@@ -7,8 +7,8 @@ from tests.unit.protocol._stage import BROKER, Stage
 from tidings.errors import UnknownOutcomeError
 from tidings.model.event import FOREVER, make_event
 from tidings.protocol.inputs import PersistFailed
-from tidings.protocol.messages import Mode, Publish, Refused
-from tidings.protocol.publishing import Publishing
+from tidings.protocol.messages import AckMode, Publish, Refused
+from tidings.protocol.publishing import OutstandingPublish
 
 
 def test_publishing_an_identity_again_gives_the_same_acknowledgement_and_changes_nothing() -> None:
@@ -85,7 +85,7 @@ def test_nobody_is_owed_it_and_it_has_no_lifetime_so_it_is_not_stored() -> None:
 def test_mode_kept_stores_what_would_not_be_stored() -> None:
     stage = Stage(stable=True)
     p = stage.client("p")
-    receipt = stage.published(p, {"n": 1}, mode=Mode.KEPT)
+    receipt = stage.published(p, {"n": 1}, mode=AckMode.KEPT)
     assert receipt.position is not None
     assert stage.node.figures()["kept"] == 1
     stage.wait(1.0)
@@ -95,7 +95,7 @@ def test_mode_kept_stores_what_would_not_be_stored() -> None:
 def test_mode_kept_is_refused_by_a_broker_without_a_store() -> None:
     stage = Stage(stable=False)
     p = stage.client("p")
-    call = stage.publish(p, {"n": 1}, mode=Mode.KEPT)
+    call = stage.publish(p, {"n": 1}, mode=AckMode.KEPT)
     stage.settle()
     code, reason = stage.failures[call]
     assert code == "refused"
@@ -151,7 +151,9 @@ def test_publishes_in_flight_are_bounded_and_keep_their_order() -> None:
 
 def test_a_refusal_is_final_only_where_no_other_broker_had_the_publish() -> None:
     """A member of a group refuses for itself; the member before it may still have the event committed."""
-    publishing = Publishing(Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, Mode.AUTO), 0.0)
+    publishing = OutstandingPublish(
+        Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, AckMode.AUTO), 0.0
+    )
     publishing.log = "b0#1"
     refused = Refused(1, "full", "no space left")
     publishing.sent_to("b0")
@@ -166,7 +168,9 @@ def test_a_refusal_is_final_only_where_no_other_broker_had_the_publish() -> None
 
 def test_a_refusal_of_a_publish_that_a_group_got_before_is_unknown() -> None:
     """Seeds 1485, 2522, 2775 and 2798 of the wide world: the member had passed it on before it was refused there."""
-    publishing = Publishing(Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, Mode.AUTO), 0.0)
+    publishing = OutstandingPublish(
+        Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, AckMode.AUTO), 0.0
+    )
     publishing.log = "news"
     refused = Refused(1, "store", "the disk has failed")
     publishing.sent_to("b0")

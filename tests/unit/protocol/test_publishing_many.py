@@ -6,7 +6,7 @@ from tests.unit.protocol._stage import Stage
 
 from tidings.errors import TooLargeError
 from tidings.model.event import Event, make_event
-from tidings.protocol.effects import Failed, Receipt
+from tidings.protocol.effects import CallFailed, Receipt
 from tidings.protocol.inputs import ClientCancel, ClientPublishAll
 from tidings.protocol.limits import DEFAULT_LIMITS
 
@@ -56,7 +56,7 @@ def test_an_event_that_is_refused_leaves_the_others_as_they_are() -> None:
     events[1] = make_event({"n": 1}, source="p", id="-", payload=b"x" * (DEFAULT_LIMITS.event_bytes + 1))
     call = publish_all(stage, p, events)
     stage.settle()
-    assert [type(each) for each in stage.answers[call]] == [Receipt, Failed, Receipt]
+    assert [type(each) for each in stage.answers[call]] == [Receipt, CallFailed, Receipt]
     assert stage.answers[call][1].code == TooLargeError.code
     assert stage.drain(s, ref) == [0, 2]
 

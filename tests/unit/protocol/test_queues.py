@@ -17,7 +17,7 @@ from tidings.model.filter import EVERYTHING
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.effects import Opened, Send
+from tidings.protocol.effects import Send, SubscriptionOpened
 from tidings.protocol.inputs import ClientAck, ClientNack, LinkUp, Received, ReceivedAll, Started
 from tidings.protocol.messages import Credit, Deliver, DeliverAll, Hello, Publish, Subscribe
 
@@ -271,7 +271,7 @@ def test_a_durable_subscription_is_not_told_what_was_taken_in_before_it() -> Non
     stage.publish("p", {"n": 2})
     stage.subscribe("s", name="mine", durable=True)
     stage.settle()
-    [opened] = [answer for answer in stage.answers.values() if isinstance(answer, Opened)]
+    [opened] = [answer for answer in stage.answers.values() if isinstance(answer, SubscriptionOpened)]
     assert stage.drain("s", opened.ref) == [1]
 
 

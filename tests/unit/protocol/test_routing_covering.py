@@ -9,9 +9,9 @@ import pytest
 from tidings.errors import SettingsError
 from tidings.protocol.messages import Message
 from tidings.protocol.routing.covering import ADVERTISEMENTS, SUBSCRIPTIONS, SubscriptionRouting
-from tidings.protocol.routing.diffusion import Interest, InterestSeen
+from tidings.protocol.routing.diffusion import Interest, InterestAck
 from tidings.protocol.routing.seen import NUMBER, Forward
-from tidings.testing.ports import Alone, advertisement, envelope, filter_of
+from tidings.testing.ports import AloneStrategy, advertisement, envelope, filter_of
 
 WIDE, NARROW = "x > 0", "x > 5"
 
@@ -20,7 +20,7 @@ def interest(*add: str, remove: tuple[str, ...] = (), what: str = SUBSCRIPTIONS)
     return Interest(what, tuple(filter_of(text) for text in add), tuple(filter_of(t).digest for t in remove))
 
 
-def told(alone: Alone) -> dict[str, tuple[list[str], list[str]]]:
+def told(alone: AloneStrategy) -> dict[str, tuple[list[str], list[str]]]:
     """By link: filters that were told, and those taken back."""
     texts = {filter_of(text).digest: text for text in (WIDE, NARROW)}
     return {
@@ -31,10 +31,10 @@ def told(alone: Alone) -> dict[str, tuple[list[str], list[str]]]:
 
 
 def test_a_subscription_goes_to_all_links_and_one_from_a_link_to_the_others() -> None:
-    alone = Alone(SubscriptionRouting())
+    alone = AloneStrategy(SubscriptionRouting())
     alone.subscribe(WIDE)
     assert told(alone) == {link: ([WIDE], []) for link in "abc"}
-    alone = Alone(SubscriptionRouting())
+    alone = AloneStrategy(SubscriptionRouting())
     alone.hear("b", interest(WIDE))
     assert told(alone) == {link: ([WIDE], []) for link in "ac"}
     alone.subscribe(WIDE)
@@ -42,7 +42,7 @@ def test_a_subscription_goes_to_all_links_and_one_from_a_link_to_the_others() ->
 
 
 def test_covered_filters_stay_and_come_out_when_their_cover_goes() -> None:
-    alone = Alone(SubscriptionRouting())
+    alone = AloneStrategy(SubscriptionRouting())
     alone.subscribe(WIDE)
     told(alone)
     alone.subscribe(NARROW)
@@ -55,7 +55,7 @@ def test_covered_filters_stay_and_come_out_when_their_cover_goes() -> None:
 
 
 def test_events_go_where_they_are_wanted_and_never_back() -> None:
-    alone = Alone(SubscriptionRouting())
+    alone = AloneStrategy(SubscriptionRouting())
     alone.hear("a", interest(WIDE))
     alone.hear("b", interest(NARROW))
     alone.take()
@@ -74,7 +74,7 @@ def test_events_go_where_they_are_wanted_and_never_back() -> None:
 
 
 def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
-    alone = Alone(SubscriptionRouting())
+    alone = AloneStrategy(SubscriptionRouting())
     alone.hear("a", interest(WIDE))
     told(alone)
     alone.down("a")
@@ -84,14 +84,14 @@ def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
 
 
 def test_what_is_remembered_of_a_broken_link_is_kept() -> None:
-    alone = Alone(SubscriptionRouting(remember_links=True))
+    alone = AloneStrategy(SubscriptionRouting(remember_links=True))
     alone.hear("a", interest(WIDE))
     alone.down("a")
     assert [f.text for f in alone.routing.interest("a")] == [WIDE]
 
 
 def test_advertisements_open_the_way_for_subscriptions() -> None:
-    alone = Alone(SubscriptionRouting(advertisements=True))
+    alone = AloneStrategy(SubscriptionRouting(advertisements=True))
     alone.subscribe(NARROW)
     assert told(alone) == {}
     alone.hear("a", interest("x BETWEEN 6 AND 7", what=ADVERTISEMENTS))
@@ -108,7 +108,7 @@ def test_advertisements_open_the_way_for_subscriptions() -> None:
 
 
 def test_in_a_hierarchy_filters_and_events_climb() -> None:
-    alone = Alone(SubscriptionRouting(hierarchical=True, parent="a"))
+    alone = AloneStrategy(SubscriptionRouting(hierarchical=True, parent="a"))
     alone.subscribe(WIDE)
     assert told(alone) == {"a": ([WIDE], [])}
     alone.hear("b", interest(NARROW))
@@ -134,8 +134,8 @@ class Pair:
     def __init__(self, seed: int, loss: float) -> None:
         self.rng, self.loss, self.now = Random(seed), loss, 0.0
         self.ends = {
-            "l": Alone(SubscriptionRouting(acknowledged=True), "r", name="l", seed=seed),
-            "r": Alone(SubscriptionRouting(acknowledged=True), "l", name="r", seed=seed + 1),
+            "l": AloneStrategy(SubscriptionRouting(acknowledged=True), "r", name="l", seed=seed),
+            "r": AloneStrategy(SubscriptionRouting(acknowledged=True), "l", name="r", seed=seed + 1),
         }
         self.flying: list[tuple[str, str, Message]] = []
 
@@ -189,12 +189,12 @@ def test_acknowledged_tables_agree_after_losses(seed: int) -> None:
 
 
 def test_a_change_out_of_turn_waits_for_the_whole() -> None:
-    alone = Alone(SubscriptionRouting(acknowledged=True))
+    alone = AloneStrategy(SubscriptionRouting(acknowledged=True))
     whole = Interest(SUBSCRIPTIONS, (filter_of(WIDE),), (), True, "s1", 1)
     early = Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), False, "s1", 3)
     alone.hear("a", whole)
     alone.hear("a", early)
-    seen = [m.number for _, m in alone.take() if isinstance(m, InterestSeen)]
+    seen = [m.number for _, m in alone.take() if isinstance(m, InterestAck)]
     assert seen == [1, 1], "the second says how far we are"
     assert [f.text for f in alone.routing.interest("a")] == [WIDE]
     alone.hear("a", Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), True, "s1", 4))

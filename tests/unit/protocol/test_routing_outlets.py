@@ -10,7 +10,7 @@ from tidings.algebra import covers
 from tidings.language import accepts
 from tidings.model.event import make_event
 from tidings.model.filter import Filter
-from tidings.protocol.routing.outlets import OUTLETS, Covering
+from tidings.protocol.routing.outlets import OUTLETS, CoveringOutlet
 from tidings.testing.ports import filter_of
 
 TEXTS = [f"x BETWEEN {low} AND {high}" for low in range(5) for high in range(low, 5)] + [
@@ -59,7 +59,7 @@ def test_the_far_end_wants_what_we_want_through_any_changes(
 @settings(max_examples=60)
 @given(steps)
 def test_covering_tells_no_filter_that_another_told_one_covers(steps: list[int]) -> None:
-    outlet = Covering()
+    outlet = CoveringOutlet()
     for step in steps:
         filter = FILTERS[step]
         if filter.digest in outlet:

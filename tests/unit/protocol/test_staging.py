@@ -42,7 +42,9 @@ def test_nothing_is_told_before_the_commit_and_all_of_it_after() -> None:
     stage.client("s")
     ref = stage.subscribed("s", name="mine", durable=True)
     for part, numbers in enumerate([(1, 2), (3,)]):
-        assert stage.answers[stage.ask(msg.Stage, "q", 0, part, events(*numbers))] == msg.Staged(stage.calls)
+        assert stage.answers[stage.ask(msg.StageEvents, "q", 0, part, events(*numbers))] == msg.Staged(
+            stage.calls
+        )
     assert stage.log() == []
     call = stage.ask(msg.CommitStaged, "q", 0, 2)
     assert stage.answers[call] == msg.Committed(call, "q", 0, is_new=True)
@@ -53,10 +55,10 @@ def test_nothing_is_told_before_the_commit_and_all_of_it_after() -> None:
 
 def test_committing_again_changes_nothing() -> None:
     stage = Sink()
-    stage.ask(msg.Stage, "q", 4, 0, events(1))
+    stage.ask(msg.StageEvents, "q", 4, 0, events(1))
     stage.ask(msg.CommitStaged, "q", 4, 1)
     for batch in (4, 3):
-        stage.ask(msg.Stage, "q", batch, 0, events(9))
+        stage.ask(msg.StageEvents, "q", batch, 0, events(9))
         call = stage.ask(msg.CommitStaged, "q", batch, 1)
         assert stage.answers[call] == msg.Committed(call, "q", batch, is_new=False)
     assert stage.log() == [1]
@@ -67,15 +69,15 @@ def test_committing_again_changes_nothing() -> None:
 
 def test_a_part_that_is_staged_again_replaces_the_first() -> None:
     stage = Sink()
-    stage.ask(msg.Stage, "q", 0, 0, events(1, 2))
-    stage.ask(msg.Stage, "q", 0, 0, events(3))
+    stage.ask(msg.StageEvents, "q", 0, 0, events(1, 2))
+    stage.ask(msg.StageEvents, "q", 0, 0, events(3))
     stage.ask(msg.CommitStaged, "q", 0, 1)
     assert stage.log() == [3]
 
 
 def test_a_missing_part_publishes_nothing() -> None:
     stage = Sink()
-    stage.ask(msg.Stage, "q", 0, 1, events(1))
+    stage.ask(msg.StageEvents, "q", 0, 1, events(1))
     call = stage.ask(msg.CommitStaged, "q", 0, 2)
     assert stage.failures[call][1].startswith("part 0 of 2 is not staged")
     assert stage.log() == []
@@ -84,7 +86,7 @@ def test_a_missing_part_publishes_nothing() -> None:
 @pytest.mark.parametrize("is_written", [True, False])
 def test_a_crash_in_mid_commit_leaves_all_or_nothing(is_written: bool) -> None:
     stage = Sink()
-    stage.ask(msg.Stage, "q", 0, 0, events(1, 2))
+    stage.ask(msg.StageEvents, "q", 0, 0, events(1, 2))
     call = stage.ask(msg.CommitStaged, "q", 0, 1, settle=False)
     while not stage.disk.pending:
         stage.move(*stage.movable()[0])
@@ -99,7 +101,7 @@ def test_a_crash_in_mid_commit_leaves_all_or_nothing(is_written: bool) -> None:
 
 def test_two_who_commit_at_once_are_both_answered() -> None:
     stage = Sink()
-    stage.ask(msg.Stage, "q", 0, 0, events(1))
+    stage.ask(msg.StageEvents, "q", 0, 0, events(1))
     calls = [stage.ask(msg.CommitStaged, "q", 0, 1, settle=False) for _ in range(2)]
     stage.settle()
     assert [stage.answers[call].batch for call in calls] == [0, 0]
@@ -108,7 +110,7 @@ def test_two_who_commit_at_once_are_both_answered() -> None:
 
 def test_staging_ends_after_a_time() -> None:
     stage = Sink(staging_seconds=10.0)
-    stage.ask(msg.Stage, "q", 0, 0, events(1))
+    stage.ask(msg.StageEvents, "q", 0, 0, events(1))
     stage.now += 11
     stage.settle()
     assert stage.disk.tables["staged"] == {}
@@ -120,9 +122,9 @@ def test_staging_is_bounded() -> None:
     stage = Sink(staging_bytes=200)
     assert (
         "may be; commit in smaller batches"
-        in stage.failures[stage.ask(msg.Stage, "q", 0, 0, events(*range(20)))][1]
+        in stage.failures[stage.ask(msg.StageEvents, "q", 0, 0, events(*range(20)))][1]
     )
-    assert stage.answers[stage.ask(msg.Stage, "q", 0, 0, events(1))]
+    assert stage.answers[stage.ask(msg.StageEvents, "q", 0, 0, events(1))]
 
 
 def test_one_principal_does_not_use_up_the_staging_of_others() -> None:
@@ -131,7 +133,7 @@ def test_one_principal_does_not_use_up_the_staging_of_others() -> None:
     staging = stage.node.slots["delivery"]._jobs.staging
 
     def staged(owner: str, part: int = 0) -> str:
-        call = stage.ask(msg.Stage, f"{owner}{TENANT_MARK}q", 0, part, events(part))
+        call = stage.ask(msg.StageEvents, f"{owner}{TENANT_MARK}q", 0, part, events(part))
         return "" if call in stage.answers else stage.failures[call][1]
 
     assert staged("mallory") == ""
@@ -153,7 +155,7 @@ def test_one_principal_does_not_use_up_the_staging_of_others() -> None:
 
 def test_a_sink_stays_at_one_broker() -> None:
     stage = Sink()
-    for make, fields in ((msg.Stage, ("q", 0, 0, events(1))), (msg.CommitStaged, ("q", 0, 1))):
+    for make, fields in ((msg.StageEvents, ("q", 0, 0, events(1))), (msg.CommitStaged, ("q", 0, 1))):
         call = stage.ask(make, *fields, log="elsewhere")
         assert "a sink stays at one broker" in stage.failures[call][1]
 
@@ -161,7 +163,7 @@ def test_a_sink_stays_at_one_broker() -> None:
 def test_staging_needs_a_store() -> None:
     stage = Stage()
     stage.client("w")
-    stage.hand("w", ClientAsk(1, msg.Stage(1, "q", 0, 0, events(1))))
+    stage.hand("w", ClientAsk(1, msg.StageEvents(1, "q", 0, 0, events(1))))
     stage.settle()
     assert "needs a broker with a store" in stage.failures[1][1]
 

@@ -5,25 +5,25 @@ from __future__ import annotations
 from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.model.subscription import DeliveryOptions, Position, SubscriptionId
-from tidings.protocol.listening import Listening
+from tidings.protocol.listening import ClientSubscription
 from tidings.protocol.messages import Deliver
-from tidings.protocol.tokens import MOST, Tokens
+from tidings.protocol.tokens import MOST, ResumeTokens
 
 
-def listening(filter: str, *, after: dict[str, int] | None = None) -> Listening:
-    return Listening(
+def listening(filter: str, *, after: dict[str, int] | None = None) -> ClientSubscription:
+    return ClientSubscription(
         1, 1, SubscriptionId("s", "n"), parse_filter(filter), DeliveryOptions(durable=True),
         named=True, window=1, auto=True, after=after or {},
     )  # fmt: skip
 
 
-def told(of: Listening, x: int, offset: int) -> bool:
+def told(of: ClientSubscription, x: int, offset: int) -> bool:
     event = make_event({"x": x}, source="p", id=str(offset))
     return of.was_told(Deliver(1, 1, event, Position("log", offset)))
 
 
 def test_the_same_filter_goes_on_from_the_token() -> None:
-    tokens = Tokens(8)
+    tokens = ResumeTokens(8)
     tokens.leave(listening("x < 5", after={"log": 7}))
     back = listening("x < 5")
     tokens.resume(back)
@@ -32,7 +32,7 @@ def test_the_same_filter_goes_on_from_the_token() -> None:
 
 
 def test_another_filter_was_told_what_the_first_wanted() -> None:
-    tokens = Tokens(8)
+    tokens = ResumeTokens(8)
     tokens.leave(listening("x < 5", after={"log": 7}))
     back = listening("x < 9")
     tokens.resume(back)
@@ -43,7 +43,7 @@ def test_another_filter_was_told_what_the_first_wanted() -> None:
 
 
 def test_an_application_that_says_where_to_begin_hears_again_what_it_asks_for() -> None:
-    tokens = Tokens(8)
+    tokens = ResumeTokens(8)
     tokens.leave(listening("x < 5", after={"log": 7}))
     back = listening("x < 9", after={"log": 2})
     tokens.resume(back)
@@ -52,7 +52,7 @@ def test_an_application_that_says_where_to_begin_hears_again_what_it_asks_for() 
 
 
 def test_one_that_was_ended_begins_anew() -> None:
-    tokens = Tokens(8)
+    tokens = ResumeTokens(8)
     ended = listening("x < 5", after={"log": 7})
     ended.must_end = True
     tokens.leave(ended)
@@ -62,7 +62,7 @@ def test_one_that_was_ended_begins_anew() -> None:
 
 
 def test_several_filters_of_a_name_are_remembered_and_no_more_than_that() -> None:
-    tokens = Tokens(8)
+    tokens = ResumeTokens(8)
     for number in range(MOST + 2):
         one = listening(f"x = {number}")
         tokens.resume(one)

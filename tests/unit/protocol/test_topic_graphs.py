@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.protocol.topic_graph import AllAbove, Cluster, OneGroup, PublisherGroups, TopicGraph
+from tidings.protocol.topic_graph import AllAbove, ClusterGroup, OneGroup, PublisherGroups, TopicGraph
 
 
 def test_dam_2_publisher_groups_are_joined_for_all_topics_below() -> None:
@@ -30,8 +30,8 @@ def test_dam_2_subscriber_groups_reach_all_above_at_once() -> None:
 
 
 def test_clusters_and_one_group_know_no_topics() -> None:
-    for graph, own in ((Cluster("cluster-1"), "cluster-1"), (OneGroup(), "/")):
+    for graph, own in ((ClusterGroup("cluster-1"), "cluster-1"), (OneGroup(), "/")):
         assert graph.above("a/b") == (own,)
         assert graph.includes(own, "x")
         assert graph.events_of(own) == "TRUE"
-    assert Cluster("cluster-1").joins("a/b") == ("cluster-1",)
+    assert ClusterGroup("cluster-1").joins("a/b") == ("cluster-1",)

@@ -15,9 +15,9 @@ from tidings.protocol import messages as msg
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
-from tidings.runtime.words import Denied, Open, Ping, Pong, Proof
+from tidings.runtime.words import AuthResponse, Keepalive, KeepaliveAck, OpenSession, SessionDenied
 from tidings.testing import collect
-from tidings.testing.network import CODEC, Raw, played, serving, until
+from tidings.testing.network import CODEC, RawClient, played, serving, until
 
 SMALL = NetworkSettings(handshake_seconds=0.2, handshakes=8, max_frame=1 << 20, client_buffer=1 << 16)
 
@@ -32,20 +32,20 @@ BAD_BYTES = {
     "noise": b"GET / HTTP/1.1\r\nHost: x\r\n\r\n" * 3,
     "oversized": b"\xff\xff\xff\xff" + b"x" * 100,
     "too short": b"\x00\x00\x00\x01\x01",
-    "damaged": CODEC.encode(Open("client", "x"))[:-1] + b"\x01",
+    "damaged": CODEC.encode(OpenSession("client", "x"))[:-1] + b"\x01",
     "another version": b"\x00\x00\x00\x06\x63" + b"\x00" * 5,
-    "no message": (lambda good: good[:9] + b"\xc1" * (len(good) - 9))(CODEC.encode(Ping())),
+    "no message": (lambda good: good[:9] + b"\xc1" * (len(good) - 9))(CODEC.encode(Keepalive())),
     "a message that has no place": CODEC.encode(msg.Hello("x", "i")),
-    "a proof of nothing": CODEC.encode(Proof(b"x")),
-    "two frames": CODEC.encode(Open("client", "x")) * 2,
-    "no role": CODEC.encode(Open("emperor", "x")),
-    "no name": CODEC.encode(Open("client", "")),
-    "a name that does not print": CODEC.encode(Open("client", "a\nb")),
-    "a name without end": CODEC.encode(Open("client", "x" * 5000)),
-    "a broker with a hash": CODEC.encode(Open("broker", "b#2", "tidings")),
-    "another composition": CODEC.encode(Open("broker", "b2", "siena")),
-    "our own name": CODEC.encode(Open("broker", "b1", "tidings")),
-    "a large handshake": CODEC.encode(Open("client", "x", proof=b"x" * 100_000)),
+    "a proof of nothing": CODEC.encode(AuthResponse(b"x")),
+    "two frames": CODEC.encode(OpenSession("client", "x")) * 2,
+    "no role": CODEC.encode(OpenSession("emperor", "x")),
+    "no name": CODEC.encode(OpenSession("client", "")),
+    "a name that does not print": CODEC.encode(OpenSession("client", "a\nb")),
+    "a name without end": CODEC.encode(OpenSession("client", "x" * 5000)),
+    "a broker with a hash": CODEC.encode(OpenSession("broker", "b#2", "tidings")),
+    "another composition": CODEC.encode(OpenSession("broker", "b2", "siena")),
+    "our own name": CODEC.encode(OpenSession("broker", "b1", "tidings")),
+    "a large handshake": CODEC.encode(OpenSession("client", "x", proof=b"x" * 100_000)),
 }
 
 
@@ -53,7 +53,7 @@ BAD_BYTES = {
 def test_bad_bytes_before_the_handshake_end_the_connection_and_nothing_else(name: str) -> None:
     async def play() -> None:
         async with serving(network=SMALL) as server:
-            raw = await Raw.to(server)
+            raw = await RawClient.to(server)
             raw.writer.write(BAD_BYTES[name])
             assert await raw.is_closed()
             assert server.figures()["connections"] == server.figures()["handshakes"] == 0
@@ -72,7 +72,7 @@ BAD_MESSAGES: dict[str, bytes] = {
     "oversized": b"\x7f\xff\xff\xff",
     "what a broker says": CODEC.encode(msg.Published(1)),
     "hello as another": CODEC.encode(msg.Hello("somebody", "i")),
-    "a second handshake": CODEC.encode(Open("client", "x")),
+    "a second handshake": CODEC.encode(OpenSession("client", "x")),
 }
 
 
@@ -80,7 +80,7 @@ BAD_MESSAGES: dict[str, bytes] = {
 def test_bad_messages_after_the_handshake_end_the_connection_and_nothing_else(name: str) -> None:
     async def play() -> None:
         async with serving(network=SMALL) as server:
-            raw = await Raw.greeted(server)
+            raw = await RawClient.greeted(server)
             raw.writer.write(BAD_MESSAGES[name])
             assert await raw.is_closed()
             await until(lambda: server.figures()["connections"] == 0)
@@ -113,7 +113,7 @@ REFUSED_REQUESTS: dict[str, msg.Message] = {
     "a subscription that blocks": msg.Subscribe(
         1, 1, "s", tidings.parse_filter("n > 1"), DeliveryOptions(policy=Policy.BLOCK)
     ),
-    "a staged event that is none": msg.Stage(1, "q", 0, 0, (tidings.Event("s", "1", {"id": 1}),)),
+    "a staged event that is none": msg.StageEvents(1, "q", 0, 0, (tidings.Event("s", "1", {"id": 1}),)),
 }
 
 
@@ -121,13 +121,13 @@ REFUSED_REQUESTS: dict[str, msg.Message] = {
 def test_a_bad_request_is_refused_with_a_reason_and_the_connection_stays(name: str) -> None:
     async def play() -> None:
         async with serving() as server:
-            raw = await Raw.greeted(server)
+            raw = await RawClient.greeted(server)
             raw.send(REFUSED_REQUESTS[name])
             answer = await raw.hear()
             assert isinstance(answer, msg.Refused), answer
             assert answer.reason
-            raw.send(Ping())
-            assert await raw.hear() == Pong()
+            raw.send(Keepalive())
+            assert await raw.hear() == KeepaliveAck()
             assert server.figures()["faults"] == 0
             raw.close()
 
@@ -137,8 +137,8 @@ def test_a_bad_request_is_refused_with_a_reason_and_the_connection_stays(name: s
 @played
 async def test_half_open_connections_are_left_after_a_while() -> None:
     async with serving(network=SMALL) as server:
-        silent = [await Raw.to(server) for _ in range(3)]
-        silent[0].writer.write(CODEC.encode(Open("client", "x"))[:7])
+        silent = [await RawClient.to(server) for _ in range(3)]
+        silent[0].writer.write(CODEC.encode(OpenSession("client", "x"))[:7])
         await until(lambda: server.figures()["handshakes too slow"] == 3)
         for raw in silent:
             assert await raw.is_closed()
@@ -149,7 +149,7 @@ async def test_half_open_connections_are_left_after_a_while() -> None:
 async def test_too_many_half_open_connections_crowd_out_the_oldest() -> None:
     settings = NetworkSettings(handshakes=8, handshake_seconds=60)
     async with serving(network=settings) as server:
-        silent = [await Raw.to(server) for _ in range(20)]
+        silent = [await RawClient.to(server) for _ in range(20)]
         await until(lambda: server.figures()["handshakes crowded out"] == 12)
         assert server.figures()["handshakes"] == 8
         await still_serves(server)
@@ -160,16 +160,16 @@ async def test_too_many_half_open_connections_crowd_out_the_oldest() -> None:
 @played
 async def test_one_client_too_many_is_told_to_go_elsewhere() -> None:
     async with serving(network=NetworkSettings(connections=1)) as server:
-        first = await Raw.greeted(server, "first")
-        second = await Raw.to(server)
-        second.send(Open("client", "second", mechanism="anonymous"))
+        first = await RawClient.greeted(server, "first")
+        second = await RawClient.to(server)
+        second.send(OpenSession("client", "second", mechanism="anonymous"))
         denied = await second.hear()
-        assert isinstance(denied, Denied)
+        assert isinstance(denied, SessionDenied)
         assert denied.code == "unreachable"
         second.close()
         first.close()
         await until(lambda: not server.figures()["connections"])
-        third = await Raw.greeted(server, "third")
+        third = await RawClient.greeted(server, "third")
         third.close()
 
 
@@ -178,7 +178,7 @@ async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None
     # the system takes some megabytes for a socket: more than a subscription may have unacknowledged by default
     limits = ResourceLimits(delivery_bytes=1 << 30)
     async with serving(network=SMALL, resources=limits) as server:
-        raw = await Raw.greeted(server, "slow")
+        raw = await RawClient.greeted(server, "slow")
         everything = tidings.parse_filter("n >= 0")
         options = DeliveryOptions(policy=Policy.DROP_NEWEST, queue=1_000_000)
         raw.send(msg.Subscribe(1, 1, "s", everything, options, credit=1_000_000))
@@ -198,10 +198,10 @@ async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None
 async def test_who_publishes_faster_than_the_disk_is_read_from_less() -> None:
     store = SlowStore()
     async with serving(store=store, network=NetworkSettings(unanswered=10)) as server:
-        raw = await Raw.greeted(server)
+        raw = await RawClient.greeted(server)
         events = [tidings.Event("raw", str(n), {"n": n}) for n in range(200)]
         for number, each in enumerate(events, 1):
-            raw.send(msg.Publish(number, each, number, msg.Mode.KEPT))
+            raw.send(msg.Publish(number, each, number, msg.AckMode.KEPT))
         await raw.writer.drain()
         client = next(iter(server._clients.values()))
         await until(lambda: len(client.gate.unanswered) >= 10)
@@ -217,8 +217,8 @@ async def test_who_publishes_faster_than_the_disk_is_read_from_less() -> None:
 async def test_the_silent_are_asked_and_the_dead_are_left() -> None:
     settings = NetworkSettings(keepalive_seconds=0.1, dead_seconds=0.5)
     async with serving(network=settings) as server:
-        raw = await Raw.greeted(server)
-        assert await raw.hear() == Ping()
+        raw = await RawClient.greeted(server)
+        assert await raw.hear() == Keepalive()
         assert await raw.is_closed()
         assert server.figures()["connections"] == 0
 

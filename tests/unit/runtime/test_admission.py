@@ -10,8 +10,8 @@ import pytest
 import tidings
 from tidings.runtime.admission import LOCAL, Admission, AdmissionSettings, address_of
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.http import MOST, Http, Page
-from tidings.testing.network import Raw, played, serving, until
+from tidings.runtime.http import MOST, OperatorHttp, OperatorPage
+from tidings.testing.network import RawClient, played, serving, until
 
 
 class Guests:
@@ -100,7 +100,7 @@ def test_addresses_are_counted_by_who_has_them(peer: Any, address: str) -> None:
 async def test_silent_connections_keep_no_newcomer_out_of_a_broker() -> None:
     settings = NetworkSettings(handshakes=64, handshakes_per_address=8, handshake_seconds=60)
     async with serving(network=settings) as server:
-        silent = [await Raw.to(server) for _ in range(30)]
+        silent = [await RawClient.to(server) for _ in range(30)]
         await until(lambda: server.figures()["handshakes crowded out"] >= 22)
         assert server.figures()["handshakes"] <= 8
         async with tidings.connect(server.address, name="good") as bus:
@@ -112,7 +112,7 @@ async def test_silent_connections_keep_no_newcomer_out_of_a_broker() -> None:
 
 @played
 async def test_silent_connections_keep_no_one_from_the_health_page() -> None:
-    http = Http({"/healthz": lambda: Page(b"{}")})
+    http = OperatorHttp({"/healthz": lambda: OperatorPage(b"{}")})
     await http.start("127.0.0.1", 0)
     host, _, port = http.address.removeprefix("http://").rpartition(":")
     silent = [await asyncio.open_connection(host, int(port)) for _ in range(MOST + 10)]

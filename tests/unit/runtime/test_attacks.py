@@ -14,13 +14,13 @@ from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import Known, News
+from tidings.protocol.recovery.words import Knowledge, LogKnowledge
 from tidings.protocol.routing.seen import Forward
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.dialling import dial, parse_addresses
 from tidings.runtime.service import Service
 from tidings.runtime.settings import read_settings
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.credentials import PasswordCredentials
 from tidings.security.scram import make_key
 from tidings.wire.codec import Codec
@@ -85,9 +85,9 @@ async def raw(service: Service, name: str = "ann") -> Raw:
     declared = (*HANDSHAKE, *BESIDE, Forward)
     dialled = await dial(
         parse_addresses(service.server.address)[0],
-        lambda: Open("client", name, "", credentials.mechanism, credentials.first()),
+        lambda: OpenSession("client", name, "", credentials.mechanism, credentials.first()),
         Codec(declared),
-        Gathering(),
+        WriteCoalescer(),
         NetworkSettings(),
         credentials=credentials,
         lost=lambda connection, reason: None,
@@ -162,7 +162,9 @@ def test_what_no_rule_allows_is_refused_on_every_way_in(tmp_path: Path) -> None:
         client = await raw(service)
         event = make_event({"level": 1}, source="ann", id="x")
         theirs = make_event({"level": 1}, source="market", id="x")
-        client.say(msg.Publish(1, event, 1), msg.Publish(2, theirs, 2), msg.Stage(3, "q", 0, 0, (event,)))
+        client.say(
+            msg.Publish(1, event, 1), msg.Publish(2, theirs, 2), msg.StageEvents(3, "q", 0, 0, (event,))
+        )
         refusals = await client.wait_for(msg.Refused, 3)
         assert {refusal.call for refusal in refusals} == {1, 2, 3}
         assert service.server.figures()["entries"] == 0
@@ -256,7 +258,7 @@ def test_batches_of_one_principal_are_nothing_to_another(tmp_path: Path) -> None
     async def story(service: Service) -> None:
         one, other = await raw(service, "market"), await raw(service, "evil")
         event = make_event({"n": 1}, source="market", id="s1", lifetime=60)
-        one.say(msg.Stage(1, "sink", 0, 0, (event,)))
+        one.say(msg.StageEvents(1, "sink", 0, 0, (event,)))
         await one.wait_for(msg.Staged)
         other.say(msg.CommitStaged(1, "sink", 0, 1), msg.AskCommitted(2, "sink"))
         assert (await other.wait_for(msg.Committed))[-1].batch == -1
@@ -288,9 +290,9 @@ def test_replayed_broker_frames_open_no_door(tmp_path: Path) -> None:
     nobody, and nothing of it reaches the node."""
 
     async def story(service: Service) -> None:
-        codec = Codec((*HANDSHAKE, *BESIDE, Forward, Known))
-        opening = codec.encode(Open("broker", "b2", "tidings", "certificate"))
-        recorded = opening + codec.encode(Known((News("b2#1", 0, 9, 9),)))
+        codec = Codec((*HANDSHAKE, *BESIDE, Forward, Knowledge))
+        opening = codec.encode(OpenSession("broker", "b2", "tidings", "certificate"))
+        recorded = opening + codec.encode(Knowledge((LogKnowledge("b2#1", 0, 9, 9),)))
         where = service.server.addresses[0]
         before = service.server.node.figures()
         for stream in (opening, recorded, opening + recorded, recorded * 3):

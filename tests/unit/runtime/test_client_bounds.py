@@ -23,17 +23,34 @@ from tidings.protocol import client_bounds as cb
 from tidings.protocol import messages as msg
 from tidings.protocol.client_bounds import FIELDS, check_message
 from tidings.protocol.limits import ClientLimits
-from tidings.runtime.words import HANDSHAKE, Challenge, Denied, Inquire, Open, Opened, Ping, Pong, Proof
-from tidings.testing.network import Raw, played, serving
+from tidings.runtime.words import (
+    HANDSHAKE,
+    AuthChallenge,
+    AuthResponse,
+    InquiryRequest,
+    Keepalive,
+    KeepaliveAck,
+    OpenSession,
+    SessionDenied,
+    SessionOpened,
+)
+from tidings.testing.network import RawClient, played, serving
 
-SENT: tuple[type[msgspec.Struct], ...] = (*msg.CLIENT_MESSAGES, Open, Proof, Inquire, Ping, Pong)
+SENT: tuple[type[msgspec.Struct], ...] = (
+    *msg.CLIENT_MESSAGES,
+    OpenSession,
+    AuthResponse,
+    InquiryRequest,
+    Keepalive,
+    KeepaliveAck,
+)
 LIMITS = ClientLimits()
 EVERYTHING = parse_filter("n > 1")
 OPTIONS = DeliveryOptions(policy=Policy.DROP_OLDEST)
 EVENT = Event("raw", "1", {"n": 1})
 VALID: dict[type[msgspec.Struct], msg.Message] = {
     msg.Hello: msg.Hello("raw", "i"),
-    msg.Came: msg.Came(1, {"raw": {"b1": 1}}),
+    msg.ClientJoined: msg.ClientJoined(1, {"raw": {"b1": 1}}),
     msg.Publish: msg.Publish(1, EVENT, 1),
     msg.Subscribe: msg.Subscribe(1, 1, "s", EVERYTHING, OPTIONS, after={"b1": 0}),
     msg.Home: msg.Home(1, "b1"),
@@ -46,13 +63,13 @@ VALID: dict[type[msgspec.Struct], msg.Message] = {
     msg.Advertise: msg.Advertise(1, "a", EVERYTHING),
     msg.Unadvertise: msg.Unadvertise(1, "a"),
     msg.ReadLog: msg.ReadLog(1, EVERYTHING),
-    msg.Stage: msg.Stage(1, "q", 0, 0, (EVENT,)),
+    msg.StageEvents: msg.StageEvents(1, "q", 0, 0, (EVENT,)),
     msg.CommitStaged: msg.CommitStaged(1, "q", 0, 1),
     msg.CommitParts: msg.CommitParts(1, "q", 0, (0,)),
     msg.HoldLog: msg.HoldLog(1, "h", EVERYTHING, seconds=60.0),
     msg.EndHold: msg.EndHold(1, "h"),
     msg.AskCommitted: msg.AskCommitted(1, "q"),
-    Inquire: Inquire(1, "figures", {"limit": 1}),
+    InquiryRequest: InquiryRequest(1, "figures", {"limit": 1}),
 }
 LEAST, MOST = -(1 << 63), (1 << 64) - 1  # the extreme numbers that MessagePack carries
 
@@ -69,7 +86,7 @@ def structures() -> list[type[msgspec.Struct]]:
     waiting: list[Any] = list(SENT)
     while waiting:
         kind = waiting.pop()
-        if kind in found or kind is cb.Checked:
+        if kind in found or kind is cb.CheckedBound:
             continue
         if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
             found[kind] = None
@@ -78,7 +95,7 @@ def structures() -> list[type[msgspec.Struct]]:
             waiting += [
                 one
                 for name in kind.__struct_fields__
-                if not isinstance(bounds.get(name), cb.Checked)
+                if not isinstance(bounds.get(name), cb.CheckedBound)
                 for one in plain(hints[name])
             ]
         else:
@@ -86,22 +103,24 @@ def structures() -> list[type[msgspec.Struct]]:
     return list(found)
 
 
-def fits(kind: Any, bound: cb.Bound) -> bool:
+def fits(kind: Any, bound: cb.FieldBound) -> bool:
     """Is the bound one for values of this type?"""
-    if isinstance(bound, cb.Checked):  # by its type, or by a check that the entry names
+    if isinstance(bound, cb.CheckedBound):  # by its type, or by a check that the entry names
         return bound.by != cb.FLAG.by or kind is bool or issubclass(kind, Enum)
     if kind is str:
-        return isinstance(bound, cb.Text)
+        return isinstance(bound, cb.TextBound)
     if kind in (int, float):
-        return isinstance(bound, cb.Number | cb.Endless)
+        return isinstance(bound, cb.NumberBound | cb.EndlessBound)
     if inspect.isclass(kind) and issubclass(kind, msgspec.Struct):
-        return isinstance(bound, cb.Inside)
+        return isinstance(bound, cb.StructBound)
     if get_origin(kind) is tuple:
-        return isinstance(bound, cb.Many) and fits(get_args(kind)[0], bound.item)
+        return isinstance(bound, cb.SequenceBound) and fits(get_args(kind)[0], bound.item)
     if get_origin(kind) is dict:
         key, value = get_args(kind)
-        is_any = isinstance(bound, cb.Values) and value is Any
-        return is_any or (isinstance(bound, cb.Table) and fits(key, bound.key) and fits(value, bound.value))
+        is_any = isinstance(bound, cb.ValuesBound) and value is Any
+        return is_any or (
+            isinstance(bound, cb.TableBound) and fits(key, bound.key) and fits(value, bound.value)
+        )
     return kind is datetime
 
 
@@ -115,36 +134,36 @@ def test_every_field_of_every_client_message_has_a_bound(kind: type[msgspec.Stru
 
 
 def test_only_what_a_broker_says_in_a_handshake_has_no_bounds() -> None:
-    assert set(HANDSHAKE) - set(FIELDS) == {Challenge, Opened, Denied}
+    assert set(HANDSHAKE) - set(FIELDS) == {AuthChallenge, SessionOpened, SessionDenied}
 
 
-def extremes(bound: cb.Bound) -> Iterator[Any]:
+def extremes(bound: cb.FieldBound) -> Iterator[Any]:
     """Values beyond a bound, that can be encoded."""
     most = bound.most(LIMITS)
     match bound:
-        case cb.Either():
+        case cb.EitherBound():
             yield from (most + 1, -most - 1, MOST)
-        case cb.Number(low=low):
+        case cb.NumberBound(low=low):
             yield from (
                 value for value in (most + 1, MOST, low - 1, LEAST) if value > most or LEAST <= value < low
             )
             if bound.limit in ("seconds", "hold_seconds"):
                 yield from (float("inf"), float("nan"))
-        case cb.Endless():
+        case cb.EndlessBound():
             yield from (-1.0, float("nan"))
-        case cb.Text():
+        case cb.TextBound():
             yield "x" * (most + 1)
-        case cb.Many(item=item):
-            yield (EVENT if isinstance(item, cb.Inside) else "x" if isinstance(item, cb.Text) else 1,) * (
-                most + 1
-            )
-            yield from ((one,) for one in extremes(item) if not isinstance(item, cb.Inside))
-        case cb.Table(key=key, value=value):
-            inner: Any = {} if isinstance(value, cb.Table) else 1
+        case cb.SequenceBound(item=item):
+            yield (
+                EVENT if isinstance(item, cb.StructBound) else "x" if isinstance(item, cb.TextBound) else 1,
+            ) * (most + 1)
+            yield from ((one,) for one in extremes(item) if not isinstance(item, cb.StructBound))
+        case cb.TableBound(key=key, value=value):
+            inner: Any = {} if isinstance(value, cb.TableBound) else 1
             yield {str(number): inner for number in range(most + 1)}
             yield from ({one: inner} for one in extremes(key))
             yield from ({"b1": one} for one in extremes(value))
-        case cb.Values():
+        case cb.ValuesBound():
             yield {"x": [1] * (LIMITS.about + 1)}
             yield {"x": {str(number): 1 for number in range(LIMITS.about + 1)}}
             yield {"x": "x" * (LIMITS.filter + 1)}
@@ -153,7 +172,7 @@ def extremes(bound: cb.Bound) -> Iterator[Any]:
 def bad_values(kind: type[msgspec.Struct], valid: Any) -> Iterator[tuple[str, Any]]:
     """The same structure with one field beyond its bound, and the field's name."""
     for name, bound in FIELDS[kind].items():
-        if isinstance(bound, cb.Inside):
+        if isinstance(bound, cb.StructBound):
             held = getattr(valid, name)
             for path, bad in bad_values(bound.kind, held):
                 yield f"{name}.{path}", msgspec.structs.replace(valid, **{name: bad})
@@ -163,7 +182,7 @@ def bad_values(kind: type[msgspec.Struct], valid: Any) -> Iterator[tuple[str, An
 
 
 def test_the_valid_ones_are_valid() -> None:
-    assert set(VALID) == {*msg.CLIENT_MESSAGES, Inquire}
+    assert set(VALID) == {*msg.CLIENT_MESSAGES, InquiryRequest}
     for message in VALID.values():
         check_message(message)
 
@@ -177,7 +196,7 @@ def test_a_message_beyond_a_bound_is_refused_by_a_live_broker_before_anything_is
             for name, message in bad_values(kind, VALID[kind]):
                 with pytest.raises(RefusedError, match=rf"^{kind.__name__}\.{name}"):
                     check_message(message)
-                raw = await Raw.greeted(server)
+                raw = await RawClient.greeted(server)
                 raw.send(message)
                 call = getattr(message, "call", None)
                 if call is not None and -cb.WIDEST <= call <= cb.WIDEST:
@@ -196,7 +215,7 @@ def test_a_message_beyond_a_bound_is_refused_by_a_live_broker_before_anything_is
 async def test_a_commit_of_a_number_of_parts_beyond_reason_allocates_nothing() -> None:
     """Reproduction t01: one frame of 33 bytes made a list of 60 million numbers."""
     async with serving() as server:
-        raw = await Raw.greeted(server)
+        raw = await RawClient.greeted(server)
         tracemalloc.start()
         raw.send(msg.CommitStaged(1, "q", 0, 60_000_000), msg.CommitStaged(2, "q", 0, 2**62))
         answers = [await raw.hear(), await raw.hear()]
@@ -219,5 +238,5 @@ def test_a_filter_or_an_event_inside_a_message_is_bounded_by_its_own_entry() -> 
 def test_values_inside_an_inquiry_are_counted_over_all_its_levels() -> None:
     lists = [list(range(100)) for _ in range(20)]
     with pytest.raises(RefusedError, match="more than 1024 values"):
-        check_message(Inquire(1, "figures", {"lists": lists}), LIMITS)
-    check_message(Inquire(1, "figures", {"lists": lists[:5]}), LIMITS)
+        check_message(InquiryRequest(1, "figures", {"lists": lists}), LIMITS)
+    check_message(InquiryRequest(1, "figures", {"lists": lists[:5]}), LIMITS)

@@ -17,7 +17,7 @@ from tidings.history.recorder import MemoryRecorder
 from tidings.protocol.effects import Fetch, Persist
 from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, PersistFailed
 from tidings.runtime.clock import RealClock
-from tidings.runtime.drives import Inline, Threaded
+from tidings.runtime.drives import InlineExecutor, ThreadedExecutor
 from tidings.runtime.failures import error_of
 from tidings.store.memory import MemoryStore
 from tidings.testing import collect
@@ -126,10 +126,10 @@ class Broken(MemoryStore):
 
 def test_an_inline_disk_reports_what_happened() -> None:
     reports: list[Input] = []
-    drive = Inline(MemoryStore(), reports.append)
+    drive = InlineExecutor(MemoryStore(), reports.append)
     drive.persist(Persist(1, ()))
     drive.fetch(Fetch(1, 1, 10, 100))
-    broken = Inline(Broken(), reports.append)
+    broken = InlineExecutor(Broken(), reports.append)
     broken.persist(Persist(2, ()))
     broken.fetch(Fetch(2, 1, 10, 100))
     assert reports == [
@@ -143,7 +143,7 @@ def test_an_inline_disk_reports_what_happened() -> None:
 def test_a_disk_with_threads_reports_on_the_loop() -> None:
     async def play() -> list[Input]:
         reports: list[Input] = []
-        drive = Threaded(Broken(), reports.append, asyncio.get_running_loop())
+        drive = ThreadedExecutor(Broken(), reports.append, asyncio.get_running_loop())
         drive.persist(Persist(1, ()))
         drive.fetch(Fetch(1, 1, 10, 100))
         async with asyncio.timeout(120):

@@ -7,14 +7,14 @@ import socket
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import Input, TimerFired
 from tidings.protocol.messages import Message
-from tidings.protocol.recovery.words import Had, Have
+from tidings.protocol.recovery.words import AckProgress, LogAck
 from tidings.runtime.server import Server
 from tidings.testing.network import linked, played, serving, until
 
 
 def say(server: Server, to: str) -> None:
     """As if the node had asked for it."""
-    effect = Send(to, Have((Had("x#1", 1, 1),)), Channel.DATAGRAM)
+    effect = Send(to, AckProgress((LogAck("x#1", 1, 1),)), Channel.DATAGRAM)
     node, server._driver._main = server._driver._main, Says(effect)  # type: ignore[assignment]
     server._driver._machines[server.name] = server._driver._main
     server._driver.hand(server.name, TimerFired())
@@ -62,7 +62,7 @@ async def test_what_is_no_brokers_word_is_dropped() -> None:
     async with serving("b1", datagrams=True) as one:
         assert one.datagrams is not None
         where = one.addresses[0][:2]
-        frame = one._codec.encode(Have((Had("x#1", 1, 1),)))
+        frame = one._codec.encode(AckProgress((LogAck("x#1", 1, 1),)))
         for bad in (b"", b"\xff", b"\x02b2" + frame, b"\x02b2" + frame[:-1], b"\x02\xff\xff" + frame):
             with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
                 stranger.sendto(bad, where)

@@ -9,12 +9,12 @@ from typing import Any
 import pytest
 
 from tidings.protocol import messages as msg
-from tidings.runtime.connection import FIRST_SLICE, SLICE, Connection, Gathering
+from tidings.runtime.connection import FIRST_SLICE, SLICE, Connection, WriteCoalescer
 from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
 from tidings.runtime.guests import SLICE as GUEST_SLICE
 from tidings.runtime.guests import in_slices
-from tidings.runtime.words import Ping
-from tidings.testing.network import CODEC, Raw, played, serving, until
+from tidings.runtime.words import Keepalive
+from tidings.testing.network import CODEC, RawClient, played, serving, until
 from tidings.wire.codec import FrameReader
 
 
@@ -173,10 +173,12 @@ def test_a_flood_on_one_connection_is_handled_in_slices_and_waits_while_it_is_he
         def receive(connection: Connection, messages: list[Any]) -> None:
             batches.append(len(messages))
 
-        connection = Connection(CODEC, Gathering(), receive=receive, lost=lambda *_: None, most_bytes=1 << 20)
+        connection = Connection(
+            CODEC, WriteCoalescer(), receive=receive, lost=lambda *_: None, most_bytes=1 << 20
+        )
         connection.connection_made(Idle())
         connection.spent = charges.append
-        connection.data_received(CODEC.encode(Ping()) * (2 * SLICE + 5))
+        connection.data_received(CODEC.encode(Keepalive()) * (2 * SLICE + 5))
         assert batches == [FIRST_SLICE]
         connection.hold("fairness")
         for _ in range(5):
@@ -195,9 +197,9 @@ def test_a_flood_on_one_connection_is_handled_in_slices_and_waits_while_it_is_he
 def test_every_ping_of_a_flood_is_answered_and_another_client_is_served_meanwhile() -> None:
     async def play() -> None:
         async with serving() as server:
-            flood, other = await Raw.greeted(server, "flood"), await Raw.greeted(server, "other")
-            flood.writer.write(CODEC.encode(Ping()) * (3 * SLICE))
-            other.send(Ping())
+            flood, other = await RawClient.greeted(server, "flood"), await RawClient.greeted(server, "other")
+            flood.writer.write(CODEC.encode(Keepalive()) * (3 * SLICE))
+            other.send(Keepalive())
             await other.hear()
             for _ in range(3 * SLICE):
                 await flood.hear()

@@ -9,19 +9,19 @@ from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
-from tidings.runtime.gate import Gate
+from tidings.runtime.gate import ClientIngress
 from tidings.security.audit import Audit
-from tidings.security.gate import Gate as Guard
-from tidings.security.principal import Means, Principal
+from tidings.security.gate import Authorizer as Guard
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.quotas import Quota
-from tidings.security.rules import Action, Permissions, Rule
+from tidings.security.rules import AccessRule, Action, Permissions
 from tidings.security.users import NOBODY, Users
 
-ANN = Principal("ann", Means.SCRAM)
+ANN = Principal("ann", ProofMethod.SCRAM)
 
 
 def users(filter: str, quota: Quota = NOBODY.default_quota) -> Users:
-    rules = [Rule("ann", action, parse_filter(filter)) for action in Action]
+    rules = [AccessRule("ann", action, parse_filter(filter)) for action in Action]
     return Users({}, {}, Permissions(rules), {}, quota, NOBODY.verifier)
 
 
@@ -32,7 +32,7 @@ class Door:
         self.guard = Guard(
             users(filter, quota), clock=lambda: 0.0, audit=Audit(lambda entry: None, lambda: 0.0)
         )
-        self.gate = Gate("ann", ANN, self.guard, say=self.said.append, hand_in=self.handed.append)
+        self.gate = ClientIngress("ann", ANN, self.guard, say=self.said.append, hand_in=self.handed.append)
         self.out = self.gate.outlet(lambda: None)
 
     def heard(self, level: int) -> bool:

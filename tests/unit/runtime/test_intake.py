@@ -11,10 +11,10 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.slots import Backlog
-from tidings.runtime.connection import Connection, Gathering
+from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.intake import Intake
-from tidings.runtime.words import Ping
-from tidings.testing.network import CODEC, Raw, played, serving, until
+from tidings.runtime.words import Keepalive
+from tidings.testing.network import CODEC, RawClient, played, serving, until
 
 LIMITS = ResourceLimits(waiting_deliveries=100, waiting_turns=50)
 
@@ -34,7 +34,7 @@ class Socket(asyncio.Transport):
         return False
 
 
-def connected(gathering: Gathering) -> tuple[Connection, Socket]:
+def connected(gathering: WriteCoalescer) -> tuple[Connection, Socket]:
     socket = Socket()
     connection = Connection(
         CODEC, gathering, receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
@@ -45,7 +45,7 @@ def connected(gathering: Gathering) -> tuple[Connection, Socket]:
 
 @played
 async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() -> None:
-    gathering, backlog = Gathering(), Backlog()
+    gathering, backlog = WriteCoalescer(), Backlog()
     taking = Intake(backlog, gathering, LIMITS)
     publisher, socket = connected(gathering)
     subscriber, other = connected(gathering)
@@ -53,7 +53,7 @@ async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() 
     taking.hold(publisher)
     for _ in range(5):  # credit keeps coming
         assert not socket.is_read
-        subscriber.data_received(CODEC.encode(Ping()))
+        subscriber.data_received(CODEC.encode(Keepalive()))
         await asyncio.sleep(0)
     assert other.is_read, "only publishers are held"
     await asyncio.sleep(0)
@@ -64,14 +64,14 @@ async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() 
 
 @played
 async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
-    gathering = Gathering()
+    gathering = WriteCoalescer()
     taking = Intake(Backlog(), gathering, LIMITS)
     publisher, socket = connected(gathering)
     flood, _ = connected(gathering)
     taking.hold(publisher)
     turns = 0
     while not socket.is_read:
-        flood.data_received(CODEC.encode(Ping()))
+        flood.data_received(CODEC.encode(Keepalive()))
         await asyncio.sleep(0)
         turns += 1
         assert turns <= 50
@@ -80,12 +80,12 @@ async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
 
 def publishes(count: int) -> list[msg.Publish]:
     return [
-        msg.Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n, msg.Mode.AUTO)
+        msg.Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n, msg.AckMode.AUTO)
         for n in range(1, count + 1)
     ]
 
 
-async def answers(raw: Raw, count: int) -> None:
+async def answers(raw: RawClient, count: int) -> None:
     while count > 0:
         message = await raw.hear()
         assert isinstance(message, msg.Published | msg.PublishedAll), message
@@ -105,7 +105,7 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
 
     async def play() -> None:
         async with serving(resources=LIMITS) as server:
-            slow, press = await Raw.greeted(server, "s"), await Raw.greeted(server, "p")
+            slow, press = await RawClient.greeted(server, "s"), await RawClient.greeted(server, "p")
             options = DeliveryOptions(queue=500, policy=Policy.DROP_OLDEST)
             slow.send(msg.Subscribe(1, 1, "w", parse_filter("n > 0"), options, False, {}, 10))
             await slow.hear()

@@ -9,7 +9,7 @@ import pytest
 
 import tidings
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.losses import Losses
+from tidings.runtime.losses import SubscriptionLosses
 from tidings.runtime.server import Server
 from tidings.testing.network import serving, until
 
@@ -54,7 +54,7 @@ def test_counts_grow_over_a_new_beginning_and_what_expired_is_not_warned_of(
     caplog: pytest.LogCaptureFixture,
 ) -> None:
     async def play() -> None:
-        losses = Losses()
+        losses = SubscriptionLosses()
         losses.count(Lossy(), {"expired": 3}, warns=True)
         assert not caplog.records
         losses.count(Lossy(), {"expired": 3, "drop oldest": 5}, warns=True)

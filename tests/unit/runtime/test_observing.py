@@ -18,15 +18,15 @@ from tidings.protocol import messages as msg
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.inputs import LinkUp, Received
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import Fill, ReplayPart
+from tidings.protocol.recovery.words import RangeReply, ReplayReply
 from tidings.protocol.routing.seen import Forward
 from tidings.runtime import logs
-from tidings.runtime.http import Http, Page
+from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import exposition, metrics_of
-from tidings.runtime.observing import WHOLE, View
+from tidings.runtime.observing import WHOLE, ObservedScope
 from tidings.runtime.settings import LogSettings
 from tidings.runtime.telemetry import context_of
-from tidings.runtime.trace import HEAVY, MOST_STEPS, Ring
+from tidings.runtime.trace import HEAVY, MOST_STEPS, TraceRing
 
 # -- HTTP ------------------------------------------------------------------------------------------
 
@@ -36,10 +36,10 @@ def asked(*requests: bytes) -> list[bytes]:
 
     async def run() -> list[bytes]:
         pages = {
-            "/ok": lambda: Page(b"{}"),
-            "/bad": lambda: Page(b"no", status=HTTPStatus.SERVICE_UNAVAILABLE),
+            "/ok": lambda: OperatorPage(b"{}"),
+            "/bad": lambda: OperatorPage(b"no", status=HTTPStatus.SERVICE_UNAVAILABLE),
         }
-        http = Http(pages)
+        http = OperatorHttp(pages)
         await http.start("127.0.0.1", 0)
         port = int(http.address.rpartition(":")[2])
         answers = []
@@ -173,7 +173,7 @@ class Story:
 
     def __init__(self) -> None:
         self.node = intermediary("b1", rng=Random(1))
-        self.ring = Ring(100)
+        self.ring = TraceRing(100)
         self.now = 100.0
         self.node.handle(LinkUp("ann#1"), self.now)
         self.hear("ann#1", msg.Hello("ann", "1"))
@@ -188,7 +188,7 @@ class Story:
             if hasattr(effect, "message"):
                 self.ring.went(effect.to, effect.message, self.now)
 
-    def asked(self, id: str, subscription: str = "", view: View = WHOLE) -> dict[str, Any]:
+    def asked(self, id: str, subscription: str = "", view: ObservedScope = WHOLE) -> dict[str, Any]:
         about = {"id": id, "subscription": subscription}
         return self.ring.answer(self.node, about, self.now, view)
 
@@ -238,7 +238,7 @@ def test_what_the_rules_withheld_is_told() -> None:
 def test_who_may_not_observe_an_event_learns_nothing_of_it() -> None:
     story = Story()
     story.hear("market#2", msg.Publish(1, quote(-4), 1))
-    nothing = View(False, lambda event: False, lambda id: False)
+    nothing = ObservedScope(False, lambda event: False, lambda id: False)
     answer = story.asked("q1", "ann/alerts", nothing)
     assert (answer["steps"], answer["event"], answer["wanted"], answer["sources"]) == ([], None, None, [])
     assert answer["subscription"] == story.asked("q1", "no/such", nothing)["subscription"] | {
@@ -252,14 +252,14 @@ def test_who_sees_an_event_does_not_see_to_whom_else_it_went() -> None:
     story = Story()
     story.hear("market#2", msg.Publish(1, quote(-4), 1))
     story.ring.withheld("bob", quote(-4), story.now)
-    answer = story.asked("q1", "ann/alerts", View(False, lambda event: True, lambda id: False))
+    answer = story.asked("q1", "ann/alerts", ObservedScope(False, lambda event: True, lambda id: False))
     assert [step["what"] for step in answer["steps"]] == ["published"]
     assert answer["wanted"]["subscriptions"] == []
     assert "ann#1" not in json.dumps(answer)
 
 
 def test_the_ring_is_bounded_and_drops_large_payloads() -> None:
-    ring = Ring(2)
+    ring = TraceRing(2)
     for number in range(100):
         event = quote(1, str(number), payload=b"x" * (HEAVY + 1))
         ring.came("b2", Forward(Envelope(event, "b2")), float(number))
@@ -269,7 +269,7 @@ def test_the_ring_is_bounded_and_drops_large_payloads() -> None:
 
 
 def test_names_of_subscriptions_go_with_their_client() -> None:
-    ring = Ring(10)
+    ring = TraceRing(10)
     ring.went("ann#1", msg.Subscribed(1, 1, "ann", "s"), 0.0)
     ring.went("ann#1", msg.Deliver(1, 1, quote(1)), 0.0)
     ring.gone("ann#1")
@@ -280,15 +280,15 @@ def test_names_of_subscriptions_go_with_their_client() -> None:
 @pytest.mark.parametrize("about", [{}, {"id": 5}, {"id": "x" * 2_000}, {"id": "a", "subscription": ["x"]}])
 def test_strange_questions_are_refused(about: dict[str, Any]) -> None:
     with pytest.raises(tidings.errors.InputError):
-        Ring(1).answer(intermediary("b", rng=Random(1)), about, 0.0, WHOLE)
+        TraceRing(1).answer(intermediary("b", rng=Random(1)), about, 0.0, WHOLE)
 
 
 def test_replay_and_recovery_are_told_from_live() -> None:
-    ring = Ring(10)
+    ring = TraceRing(10)
     envelope = Envelope(quote(1), "b2")
     ring.came("b2", Forward(envelope), 0.0)
-    ring.went("b3", ReplayPart("log", 1, (envelope,), 1, ()), 0.0)
-    ring.came("b2", Fill("log", 0, 1, (envelope,), ()), 0.0)
+    ring.went("b3", ReplayReply("log", 1, (envelope,), 1, ()), 0.0)
+    ring.came("b2", RangeReply("log", 0, 1, (envelope,), ()), 0.0)
     assert [(step.what, step.how) for step in ring.steps("q1")] == [
         ("received", ""),
         ("sent", "replay"),
@@ -297,7 +297,7 @@ def test_replay_and_recovery_are_told_from_live() -> None:
 
 
 def test_an_event_for_very_many_is_counted_beyond_a_bound() -> None:
-    ring = Ring(10)
+    ring = TraceRing(10)
     event = quote(-4)
     for number in range(MOST_STEPS + 5):
         ring.went(f"c{number}", msg.Deliver(1, 1, event), 0.0)

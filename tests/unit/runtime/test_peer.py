@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime._peer_rig import Outcome, outcome_of
 
 from tidings.errors import SettingsError, UnreachableError
-from tidings.protocol.membership.words import PeerFresh, PeerPing
+from tidings.protocol.membership.words import PeerPing, PeerSubscribe
 from tidings.runtime.bus import Bus
 from tidings.runtime.peer import PeerBroker, peer
 from tidings.testing.network import played, until
@@ -71,7 +71,7 @@ async def test_names_that_lead_nowhere_do_not_hurt_a_peer() -> None:
                 frame = one.datagrams._codec.encode(PeerPing(1))
                 stranger.sendto(bytes((len(said),)) + said + frame, ("127.0.0.1", one.datagrams.port))
         await until(lambda: one.datagrams.figures["datagrams dropped"] == len(NOWHERE))
-        one.datagrams.send(there, PeerFresh(("a",), -1))
+        one.datagrams.send(there, PeerSubscribe(("a",), -1))
         hearing = other._broker.datagrams  # type: ignore[attr-defined]
         await until(lambda: hearing.figures["datagrams received"] == 1)
         assert hearing.figures["datagrams failed at"] == 0

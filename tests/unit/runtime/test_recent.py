@@ -11,9 +11,9 @@ from tidings.model.event import Event, make_event
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
 from tidings.runtime.activity import activity
-from tidings.runtime.observing import WHOLE, View
+from tidings.runtime.observing import WHOLE, ObservedScope
 from tidings.runtime.recent import RecentHistory, together
-from tidings.runtime.trace import Ring
+from tidings.runtime.trace import TraceRing
 
 ANN, PRESS = "ann#1", "press#2"
 
@@ -87,7 +87,7 @@ def test_a_number_that_is_none_is_refused(after: object) -> None:
 
 
 def test_activity_counts_what_came_since() -> None:
-    ring = Ring(100)
+    ring = TraceRing(100)
     seen = together(ring, history(), None)
     assert seen is not None
     seen.went(ANN, msg.Subscribed(1, 7, "ann", "all"), 1.0)
@@ -96,7 +96,7 @@ def test_activity_counts_what_came_since() -> None:
         seen.came(PRESS, msg.Publish(n, one, n), float(n))
         seen.went(ANN, msg.Deliver(7, n, one), float(n))
     assert activity(ring, {"after": 1.5}, 9.0, WHOLE)["told"] == {"ann/all": 2}
-    some = View(False, lambda event: event.id != "3", lambda id: True)
+    some = ObservedScope(False, lambda event: event.id != "3", lambda id: True)
     found = activity(ring, {"after": 1.5, "events": 10}, 9.0, some)
     assert found["told"] == {"ann/all": 1}
     assert found["ways"] == {"published": 1}
@@ -110,11 +110,11 @@ def test_activity_counts_what_came_since() -> None:
 )
 def test_activity_refuses_what_is_no_time(about: dict[str, object]) -> None:
     with pytest.raises(InputError):
-        activity(Ring(10), about, 1.0, WHOLE)
+        activity(TraceRing(10), about, 1.0, WHOLE)
 
 
 def test_large_events_are_looked_back_on_less_far() -> None:
-    ring = Ring(100, most_bytes=10_000)
+    ring = TraceRing(100, most_bytes=10_000)
     for number in range(50):
         ring.came(
             "ann#1",

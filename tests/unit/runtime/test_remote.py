@@ -11,9 +11,9 @@ import pytest
 import tidings
 from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError, UnreachableError
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.dialling import Address, Pauses, parse_addresses
+from tidings.runtime.dialling import Address, RetryDelays, parse_addresses
 from tidings.runtime.server import Server
-from tidings.security.doors import Asked, Conversation, Proved
+from tidings.security.doors import AuthenticationExchange, AuthenticationRequest, AuthenticationResult
 from tidings.testing import collect
 from tidings.testing.network import linked, played, serving, settled, until
 
@@ -44,7 +44,7 @@ def test_pauses_grow_and_never_pass_the_longest() -> None:
         def uniform(self, low: float, high: float) -> float:
             return high
 
-    pauses = Pauses(NetworkSettings(retry_seconds=1, slow_retry_seconds=5), Middle())  # type: ignore[arg-type]
+    pauses = RetryDelays(NetworkSettings(retry_seconds=1, slow_retry_seconds=5), Middle())  # type: ignore[arg-type]
     assert [pauses.next() for _ in range(5)] == [1, 2, 4, 5, 5]
     pauses.reset()
     assert pauses.next() == 1
@@ -189,13 +189,13 @@ class Moody:
 
     likes = True
 
-    def begin(self, asked: Asked) -> Conversation:
+    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
         return self  # type: ignore[return-value]
 
-    def step(self, data: bytes) -> Proved:
+    def step(self, data: bytes) -> AuthenticationResult:
         if not self.likes:
             raise RefusedError("not any more")
-        return Proved("x")
+        return AuthenticationResult("x")
 
 
 @played

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from tidings.errors import RefusedError
-from tidings.runtime.sessions import Sessions
+from tidings.runtime.sessions import PrincipalSessions
 
 
 class Hours:
@@ -26,7 +26,7 @@ def principal(name: str, until: float | None = None) -> Any:
 
 
 def test_a_proof_that_has_expired_opens_no_session() -> None:
-    sessions = Sessions(None, Hours())  # type: ignore[arg-type]
+    sessions = PrincipalSessions(None, Hours())  # type: ignore[arg-type]
     with pytest.raises(RefusedError, match="expired"):
         sessions.open(principal("late", until=100.0), lambda reason: None)
     assert len(sessions) == 0
@@ -34,7 +34,7 @@ def test_a_proof_that_has_expired_opens_no_session() -> None:
 
 def test_a_listener_that_fails_to_end_a_session_keeps_no_other_open() -> None:
     standing = {"one": 1, "two": 1}
-    sessions = Sessions(lambda who: standing[who.name], Hours())  # type: ignore[arg-type]
+    sessions = PrincipalSessions(lambda who: standing[who.name], Hours())  # type: ignore[arg-type]
     ended: list[str] = []
 
     def fails(reason: str) -> None:

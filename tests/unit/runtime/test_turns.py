@@ -17,11 +17,11 @@ from tidings.protocol.messages import Ack, Message, Silence
 from tidings.runtime import deadlines
 from tidings.runtime.bus import TURN
 from tidings.runtime.clock import RealClock
-from tidings.runtime.connection import Connection, Gathering
+from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.driver import Driver
-from tidings.runtime.remote import _Gathered
-from tidings.runtime.words import BESIDE, HANDSHAKE, Ping, Pong
+from tidings.runtime.remote import _CoalescedCalls
+from tidings.runtime.words import BESIDE, HANDSHAKE, Keepalive, KeepaliveAck
 from tidings.testing.network import played, serving
 from tidings.wire.codec import Codec, FrameReader
 
@@ -44,60 +44,62 @@ class Written(asyncio.Transport):
 
 def connected(receive: Callable[[Connection, list[Message]], None]) -> tuple[Connection, Written]:
     transport = Written()
-    connection = Connection(CODEC, Gathering(), receive=receive, lost=lambda *_: None, most_bytes=1 << 20)
+    connection = Connection(
+        CODEC, WriteCoalescer(), receive=receive, lost=lambda *_: None, most_bytes=1 << 20
+    )
     connection.connection_made(transport)
     return connection, transport
 
 
 def answer(connection: Connection, messages: list[Message]) -> None:
     for _ in messages:
-        connection.send(Pong())
+        connection.send(KeepaliveAck())
 
 
 @played
 async def test_an_answer_leaves_at_once_when_no_other_callback_is_ready() -> None:
     connection, transport = connected(answer)
-    connection.send(Ping())
+    connection.send(Keepalive())
     await asyncio.sleep(0)
-    connection.data_received(CODEC.encode(Ping()) * 3)
-    assert transport.writes == [[Ping()], [Pong()] * 3]
+    connection.data_received(CODEC.encode(Keepalive()) * 3)
+    assert transport.writes == [[Keepalive()], [KeepaliveAck()] * 3]
 
 
 @played
 async def test_answers_of_a_turn_with_more_to_do_leave_together() -> None:
     connection, transport = connected(answer)
-    connection.send(Ping())
+    connection.send(Keepalive())
     await asyncio.sleep(0)
     loop = asyncio.get_running_loop()
     for _ in range(3):
-        loop.call_soon(connection.data_received, CODEC.encode(Ping()))
+        loop.call_soon(connection.data_received, CODEC.encode(Keepalive()))
     for _ in range(3):
         await asyncio.sleep(0)
-    assert transport.writes[1:] == [[Pong()] * 3]
+    assert transport.writes[1:] == [[KeepaliveAck()] * 3]
 
 
 @played
 async def test_an_input_that_fails_leaves_no_answer_behind() -> None:
     def fail(connection: Connection, messages: list[Message]) -> None:
-        connection.send(Pong())
+        connection.send(KeepaliveAck())
         raise ValueError("no")
 
     connection, transport = connected(fail)
     with pytest.raises(ValueError, match="no"):
-        connection.data_received(CODEC.encode(Ping()))
+        connection.data_received(CODEC.encode(Keepalive()))
     await asyncio.sleep(0)
-    assert transport.writes == [[Pong()]]
+    assert transport.writes == [[KeepaliveAck()]]
 
 
 @played
 async def test_acknowledgements_travel_with_the_next_message_or_at_the_end_of_the_turn() -> None:
     connection, transport = connected(lambda *_: None)
-    say = _Gathered(connection).send
+    say = _CoalescedCalls(connection).send
     say(Ack(1, (1,)))
     say(Ack(1, (2,)))
-    say(Ping())
+    say(Keepalive())
     await asyncio.sleep(0)
-    assert transport.writes == [[Ack(1, (1, 2)), Ping()]]
+    assert transport.writes == [[Ack(1, (1, 2)), Keepalive()]]
     say(Ack(1, (3,)))
     say(Ack(2, (4,)))
     await asyncio.sleep(0)
@@ -141,7 +143,7 @@ class Machine:
 
     def handle(self, input: Input, now: float) -> list[fx.Effect]:
         self.seen.append(input)
-        if isinstance(input, Received) and isinstance(input.message, Ping):
+        if isinstance(input, Received) and isinstance(input.message, Keepalive):
             raise ValueError("no")
         effects, self.effects = self.effects, []
         return effects
@@ -156,14 +158,14 @@ class Machine:
 @played
 async def test_inputs_behind_one_at_which_a_machine_failed_are_handed_in_with_the_next() -> None:
     silence = Silence(1, tidings.Position("log", 1))
-    first = Machine(*(fx.Send("second", message) for message in (Ping(), silence)))
+    first = Machine(*(fx.Send("second", message) for message in (Keepalive(), silence)))
     second = Machine()
     driver = Driver("first", first, RealClock(), record=lambda row: None)
     driver._machines["second"] = second
     with pytest.raises(ValueError, match="no"):
-        driver.hand("first", Received("x", Pong()))
-    assert second.seen == [Received("first", Ping())]
-    driver.hand("first", Received("x", Pong()))
+        driver.hand("first", Received("x", KeepaliveAck()))
+    assert second.seen == [Received("first", Keepalive())]
+    driver.hand("first", Received("x", KeepaliveAck()))
     assert second.seen[1:] == [Received("first", silence)]
 
 
@@ -179,7 +181,7 @@ async def test_messages_in_a_row_to_one_machine_are_gathered_without_copying_the
     tracemalloc.start()
     try:
         before, _ = tracemalloc.get_traced_memory()
-        driver.hand("first", Received("x", Pong()))
+        driver.hand("first", Received("x", KeepaliveAck()))
         _, peak = tracemalloc.get_traced_memory()
     finally:
         tracemalloc.stop()

@@ -10,13 +10,13 @@ import pytest
 
 from tidings.model.event import make_event
 from tidings.protocol import messages as msg
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.unfinished import UnfinishedFrames
-from tidings.testing.network import CODEC, Raw, played, serving, until
+from tidings.testing.network import CODEC, RawClient, played, serving, until
 
 SIZE = 1 << 18
 FRAME = CODEC.encode(
-    msg.Publish(1, make_event({}, source="raw", id="x", payload=bytes(SIZE)), 1, msg.Mode.AUTO)
+    msg.Publish(1, make_event({}, source="raw", id="x", payload=bytes(SIZE)), 1, msg.AckMode.AUTO)
 )
 
 
@@ -33,7 +33,7 @@ def test_a_closed_connection_lets_go_of_half_a_frame_without_the_collector(no_co
 
         async def half() -> None:
             connection = Connection(
-                CODEC, Gathering(), receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
+                CODEC, WriteCoalescer(), receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
             )
             connection.connection_made(asyncio.Transport())
             connection.data_received(FRAME[:-10])
@@ -52,7 +52,7 @@ def test_a_closed_connection_lets_go_of_half_a_frame_without_the_collector(no_co
 def test_half_frames_count_for_their_principal_and_are_free_when_it_leaves(no_collector: None) -> None:
     async def play() -> None:
         async with serving() as server:
-            raws = [await Raw.greeted(server, f"raw{i}") for i in range(3)]
+            raws = [await RawClient.greeted(server, f"raw{i}") for i in range(3)]
             for raw in raws:
                 raw.writer.write(FRAME[:-10])
             await until(lambda: server.figures()["unfinished bytes"] == 3 * (len(FRAME) - 10))
@@ -68,7 +68,7 @@ def test_half_frames_of_one_principal_stay_within_the_bound_and_still_complete()
     async def play() -> None:
         bound = 2 * SIZE
         async with serving(network=NetworkSettings(unfinished_bytes=bound)) as server:
-            raws = [await Raw.greeted(server, f"raw{i}") for i in range(12)]
+            raws = [await RawClient.greeted(server, f"raw{i}") for i in range(12)]
             read_ahead = 12 * (256 << 10)  # the most that the loop hands over at once, by connection
             for raw in raws:
                 raw.writer.write(FRAME[:-10])

@@ -9,8 +9,8 @@ from typing import Any
 
 from tidings.model.event import make_event
 from tidings.protocol.messages import Deliver, DeliverAll, Message
-from tidings.runtime.connection import Connection, Gathering
-from tidings.runtime.words import BESIDE, HANDSHAKE, Ping
+from tidings.runtime.connection import Connection, WriteCoalescer
+from tidings.runtime.words import BESIDE, HANDSHAKE, Keepalive
 from tidings.wire.codec import Codec, FrameReader
 
 LARGE = make_event({"n": 0}, source="pub", id="1", payload=bytes(1 << 20))
@@ -64,7 +64,7 @@ def play(story: Callable[[Connection, SlowReader, list[str]], Any], max_frame: i
         codec = Codec((*HANDSHAKE, *BESIDE), max_frame=max_frame)
         connection = Connection(
             codec,
-            Gathering(),
+            WriteCoalescer(),
             receive=lambda *_: None,
             lost=lambda _, reason: lost.append(reason),
             most_bytes=MOST,
@@ -90,13 +90,13 @@ def test_a_large_event_to_many_subscriptions_of_a_client_is_not_copied_for_each(
     async def story(connection: Connection, transport: SlowReader, lost: list[str]) -> None:
         for ref in range(300):
             connection.send(Deliver(ref, 1, LARGE))
-        connection.send(Ping())
+        connection.send(Keepalive())
         for _ in range(5):
             await asyncio.sleep(0)
         assert transport.largest < 3 << 20
         found = await read_all(connection, transport)
         assert [each.ref for each in found[:-1] if isinstance(each, Deliver)] == list(range(300))
-        assert isinstance(found[-1], Ping)
+        assert isinstance(found[-1], Keepalive)
         assert transport.largest < 3 << 20
         assert not lost
 

@@ -10,22 +10,22 @@ from tidings.errors import EventError, RefusedError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
-from tidings.security.audit import BURST, Audit, Entry, line
+from tidings.security.audit import BURST, Audit, AuditEntry, line
 from tidings.security.authenticator import ByUsers
 from tidings.security.certificates import BROKER_UNIT
 from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
 from tidings.security.doors import (
     BROKER,
     CLIENT,
-    Asked,
+    AuthenticationRequest,
+    AuthenticationResult,
     Authenticator,
     Credentials,
     Guard,
     NoCredentials,
-    Proved,
 )
-from tidings.security.gate import Gate
-from tidings.security.principal import Means, Principal
+from tidings.security.gate import Authorizer
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.scram import make_key
 from tidings.security.tokens import sign
 from tidings.security.users import Users, parse_users
@@ -64,10 +64,10 @@ class House:
     """A gate and an authenticator with what they wrote down."""
 
     def __init__(self, text: str = FILE, **options: Any) -> None:
-        self.entries: list[Entry] = []
+        self.entries: list[AuditEntry] = []
         self.clock = Clock()
         audit = Audit(self.entries.append, self.clock)
-        self.gate = Gate(users(text), clock=self.clock, audit=audit)
+        self.gate = Authorizer(users(text), clock=self.clock, audit=audit)
         self.door = ByUsers(
             lambda: self.gate.users, clock=self.clock, pepper=b"p" * 32, audit=audit, **options
         )
@@ -75,9 +75,9 @@ class House:
     def enter(self, with_: Credentials, **changes: Any) -> Principal:
         """The whole conversation, both halves."""
         given = {"role": CLIENT, "name": "ann", "mechanism": with_.mechanism, "is_loopback": True, **changes}
-        conversation = self.door.begin(Asked(**given))
+        conversation = self.door.begin(AuthenticationRequest(**given))
         answer = conversation.step(with_.first())
-        while not isinstance(answer, Proved):
+        while not isinstance(answer, AuthenticationResult):
             answer = conversation.step(with_.answer(answer))
         with_.finish(answer.farewell)
         assert isinstance(answer.principal, Principal)
@@ -92,8 +92,8 @@ def quote(change: float, **options: Any) -> Event:
     return make_event({"change": change}, **{"source": "ann", "id": "1", **options})
 
 
-ANN = Principal("ann", Means.SCRAM)
-BOB, CARL = Principal("bob", Means.TOKEN, "acme"), Principal("carl", Means.TOKEN, "evil")
+ANN = Principal("ann", ProofMethod.SCRAM)
+BOB, CARL = Principal("bob", ProofMethod.TOKEN, "acme"), Principal("carl", ProofMethod.TOKEN, "evil")
 
 
 def test_they_fit_the_doors() -> None:
@@ -139,7 +139,7 @@ def certificate(name: str, *units: str) -> dict[str, Any]:
 
 def test_a_certificate_lets_in_a_client_and_a_broker() -> None:
     house, shown = House(), CertificateCredentials()
-    assert house.enter(shown, certificate=certificate("ann")).means is Means.CERTIFICATE
+    assert house.enter(shown, certificate=certificate("ann")).means is ProofMethod.CERTIFICATE
     broker = house.enter(shown, role=BROKER, name="b1", certificate=certificate("b1", BROKER_UNIT))
     assert broker.is_broker
 
@@ -177,7 +177,7 @@ def test_anonymous_is_for_loopback_where_it_was_allowed() -> None:
 def test_strange_bytes_are_refused(data: bytes) -> None:
     for mechanism in ("scram-sha-256", "token"):
         with pytest.raises(RefusedError):
-            House().door.begin(Asked(CLIENT, "ann", mechanism, is_loopback=True)).step(data)
+            House().door.begin(AuthenticationRequest(CLIENT, "ann", mechanism, is_loopback=True)).step(data)
 
 
 def test_no_secret_is_written_down() -> None:
@@ -229,7 +229,7 @@ def test_a_right_that_is_taken_away_ends_at_once() -> None:
 
 def test_observing_needs_its_own_rule() -> None:
     gate = House().gate
-    gate.observe(Principal("root", Means.CERTIFICATE), "figures")
+    gate.observe(Principal("root", ProofMethod.CERTIFICATE), "figures")
     with pytest.raises(RefusedError, match="may not observe"):
         gate.observe(ANN, "figures")
 
@@ -298,7 +298,7 @@ def test_what_the_disk_holds_counts_for_its_owner() -> None:
 def test_a_proof_that_began_before_a_reload_proves_nothing() -> None:
     house = House()
     shown = PasswordCredentials("ann", "pencil")
-    conversation = house.door.begin(Asked(CLIENT, "ann", shown.mechanism, is_loopback=True))
+    conversation = house.door.begin(AuthenticationRequest(CLIENT, "ann", shown.mechanism, is_loopback=True))
     challenge = conversation.step(shown.first())
     assert isinstance(challenge, bytes)
     house.gate.replace(users(FILE))
@@ -308,7 +308,7 @@ def test_a_proof_that_began_before_a_reload_proves_nothing() -> None:
 
 def test_groups_of_tenants_and_queries_of_principals_do_not_meet() -> None:
     gate = House().gate
-    dave = Principal("dave", Means.TOKEN, "acme")
+    dave = Principal("dave", ProofMethod.TOKEN, "acme")
     assert len({gate.group_scope(who, "g") for who in (ANN, BOB, CARL, dave)}) == 4
     assert len({gate.scopes(who)[1] for who in (ANN, BOB, CARL, dave)}) == 4
 
@@ -333,7 +333,7 @@ def test_refusals_in_masses_are_counted_not_written() -> None:
 
 def test_a_hold_keeps_only_what_its_holder_may_read() -> None:
     house = House()
-    held = house.gate.hold(Principal("bob", Means.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x"))
+    held = house.gate.hold(Principal("bob", ProofMethod.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x"))
     assert accepts(held, make_event({"x": 1, "tenant": "acme"}, source="bob", id="1"))
     assert not accepts(held, make_event({"x": 1, "tenant": "evil"}, source="carl", id="1"))
 
@@ -361,7 +361,7 @@ def test_an_unknown_name_has_one_salt_at_all_brokers_and_over_restarts() -> None
     def salts(text: str, name: str, pepper: bytes) -> str:
         rules = users(text)
         door = ByUsers(lambda: rules, clock=Clock(), pepper=pepper, audit=Audit(lambda entry: None, Clock()))
-        asked = Asked(role=CLIENT, name=name, mechanism="scram-sha-256", is_loopback=True)
+        asked = AuthenticationRequest(role=CLIENT, name=name, mechanism="scram-sha-256", is_loopback=True)
         said = door.begin(asked).step(PasswordCredentials(name, "x").first())
         assert isinstance(said, bytes)
         return said.decode().split(",")[1]

@@ -7,11 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tidings.errors import RefusedError
-from tidings.security.quotas import FEW, Account, Accounts, Bucket, Quota
+from tidings.security.quotas import FEW, Quota, QuotaUsage, QuotaUsages, TokenBucket
 
 
 def test_a_bucket_lets_a_burst_by_and_then_its_rate() -> None:
-    bucket = Bucket(rate=10, most=100, now=0)
+    bucket = TokenBucket(rate=10, most=100, now=0)
     assert bucket.take(100, now=0) == 0
     assert bucket.take(10, now=0) == 1.0  # a second to earn it
     assert bucket.take(0, now=1) == 0
@@ -22,7 +22,7 @@ def test_a_bucket_lets_a_burst_by_and_then_its_rate() -> None:
 @given(st.lists(st.tuples(st.floats(0, 5), st.floats(0, 50)), max_size=40))
 def test_who_waits_as_told_never_passes_the_rate(steps: list[tuple[float, float]]) -> None:
     """Oracle: over any stretch from the start at most burst + rate x time, and one thing more."""
-    bucket, now, taken = Bucket(10, 30, 0.0), 0.0, 0.0
+    bucket, now, taken = TokenBucket(10, 30, 0.0), 0.0, 0.0
     for pause, amount in steps:
         now += pause
         assert taken <= 30 + 10 * now + 1e-6
@@ -31,7 +31,7 @@ def test_who_waits_as_told_never_passes_the_rate(steps: list[tuple[float, float]
 
 
 def test_time_that_runs_backwards_gives_nothing() -> None:
-    bucket = Bucket(10, 10, now=100)
+    bucket = TokenBucket(10, 10, now=100)
     bucket.take(10, now=100)
     assert bucket.take(1, now=0) > 0
     assert bucket.take(0, now=100) > 0
@@ -41,7 +41,7 @@ def test_time_that_runs_backwards_gives_nothing() -> None:
     "what", ["connections", "subscriptions", "constraints", "advertisements", "stored_bytes"]
 )
 def test_each_bound_is_exact_and_names_itself(what: str) -> None:
-    account = Account("ann", Quota(**{what: 3}), now=0)
+    account = QuotaUsage("ann", Quota(**{what: 3}), now=0)
     use = {
         "connections": account.connect,
         "subscriptions": lambda: account.subscribe(0),
@@ -56,7 +56,7 @@ def test_each_bound_is_exact_and_names_itself(what: str) -> None:
 
 
 def test_what_is_given_back_can_be_used_again() -> None:
-    account = Account("ann", Quota(connections=1, subscriptions=1, constraints=5), now=0)
+    account = QuotaUsage("ann", Quota(connections=1, subscriptions=1, constraints=5), now=0)
     for _ in range(3):
         account.connect()
         account.subscribe(5)
@@ -68,7 +68,7 @@ def test_what_is_given_back_can_be_used_again() -> None:
 
 
 def test_stored_bytes_count_while_they_are_stored_and_before() -> None:
-    account = Account("ann", Quota(stored_bytes=100), now=0)
+    account = QuotaUsage("ann", Quota(stored_bytes=100), now=0)
     account.reserve(60)
     with pytest.raises(RefusedError):
         account.reserve(41)  # what is on its way counts too
@@ -82,7 +82,7 @@ def test_stored_bytes_count_while_they_are_stored_and_before() -> None:
 
 
 def test_idle_accounts_are_forgotten_but_no_debt_is() -> None:
-    accounts = Accounts({}, Quota(bytes_per_second=1, burst_bytes=1))
+    accounts = QuotaUsages({}, Quota(bytes_per_second=1, burst_bytes=1))
     accounts.of("debtor", 0).receive(1_000, 0)
     for number in range(10 * FEW):
         accounts.of(f"guest {number}", 0)
@@ -91,7 +91,7 @@ def test_idle_accounts_are_forgotten_but_no_debt_is() -> None:
 
 
 def test_new_bounds_count_at_once_and_cut_nothing() -> None:
-    accounts = Accounts({"ann": Quota(connections=2)}, Quota())
+    accounts = QuotaUsages({"ann": Quota(connections=2)}, Quota())
     account = accounts.of("ann", 0)
     account.connect()
     account.connect()

@@ -7,15 +7,15 @@ import pytest
 from tidings.errors import FilterError, RefusedError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
-from tidings.security.principal import ANYBODY, Means, Principal, checked_name
-from tidings.security.rules import ALL_ALLOWED, Action, Permissions, Rule
+from tidings.security.principal import ANYBODY, Principal, ProofMethod, checked_name
+from tidings.security.rules import ALL_ALLOWED, AccessRule, Action, Permissions
 
-ANN = Principal("ann", Means.SCRAM, groups=("traders",))
+ANN = Principal("ann", ProofMethod.SCRAM, groups=("traders",))
 IBM = make_event({"name": "IBM", "change": -4}, source="ann", id="1")
 
 
-def rule(who: str, filter: str = "TRUE", action: Action = Action.SUBSCRIBE) -> Rule:
-    return Rule(who, action, parse_filter(filter))
+def rule(who: str, filter: str = "TRUE", action: Action = Action.SUBSCRIBE) -> AccessRule:
+    return AccessRule(who, action, parse_filter(filter))
 
 
 def test_what_no_rule_allows_is_denied() -> None:
@@ -36,7 +36,7 @@ def test_what_no_rule_allows_is_denied() -> None:
         ("traders", ANN, False),
         ("anyone", ANYBODY, False),
         ("anonymous", ANYBODY, True),
-        ("ann", Principal("ann", Means.ANONYMOUS), False),  # a claimed name proves nothing
+        ("ann", Principal("ann", ProofMethod.ANONYMOUS), False),  # a claimed name proves nothing
     ],
 )
 def test_who_a_rule_speaks_of(who: str, principal: Principal, allowed: bool) -> None:
@@ -89,7 +89,7 @@ def test_a_subscription_in_cesql_is_narrowed_by_constraints_and_refused_by_compu
 
 def test_a_rule_in_another_dialect_is_refused() -> None:
     with pytest.raises(FilterError, match="dialect"):
-        Permissions([Rule("ann", Action.SUBSCRIBE, parse_filter("a = 1", dialect="cesql"))])
+        Permissions([AccessRule("ann", Action.SUBSCRIBE, parse_filter("a = 1", dialect="cesql"))])
 
 
 def test_development_allows_everything() -> None:
@@ -101,7 +101,7 @@ def test_development_allows_everything() -> None:
     [("ann", True), ("ann/desk", True), ("anna", False), ("bob", False), ("ann2/x", False), ("desk-7", True)],
 )
 def test_names_belong_to_a_principal(name: str, allowed: bool) -> None:
-    ann = Principal("ann", Means.TOKEN, names=("desk-*",))
+    ann = Principal("ann", ProofMethod.TOKEN, names=("desk-*",))
     assert ann.may_be_called(name) is allowed
     if not allowed:
         with pytest.raises(RefusedError, match="may not use the source"):

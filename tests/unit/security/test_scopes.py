@@ -11,8 +11,8 @@ from tidings.language import parse_filter
 from tidings.model.event import FOREVER, TENANT_MARK, make_event
 from tidings.model.subscription import OWNER_MARK, SubscriptionId, unscoped
 from tidings.security.audit import Audit
-from tidings.security.gate import Gate
-from tidings.security.principal import Means, Principal
+from tidings.security.gate import Authorizer
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import parse_users
 
 FILE = """
@@ -38,21 +38,21 @@ who = ["group:workers", "bob"]
 action = "share"
 groups = ["orders", "billing-*"]
 """
-ANN, DESK, BOB = (Principal(name, Means.SCRAM) for name in ("ann", "ann/desk", "bob"))
-CARL, DORA = (Principal(name, Means.SCRAM) for name in ("carl", "dora"))
+ANN, DESK, BOB = (Principal(name, ProofMethod.SCRAM) for name in ("ann", "ann/desk", "bob"))
+CARL, DORA = (Principal(name, ProofMethod.SCRAM) for name in ("carl", "dora"))
 TOKENS = [
-    Principal(name, Means.TOKEN, tenant)
+    Principal(name, ProofMethod.TOKEN, tenant)
     for name in ("ann", "zoe", "zoe/a", "acme")
     for tenant in ("", "acme", "evil")
 ]
 
 
-def gate(text: str = FILE) -> Gate:
+def gate(text: str = FILE) -> Authorizer:
     users = parse_users(text, read=lambda name: b"")
-    return Gate(users, clock=lambda: 1000.0, audit=Audit(lambda entry: None, lambda: 1000.0))
+    return Authorizer(users, clock=lambda: 1000.0, audit=Audit(lambda entry: None, lambda: 1000.0))
 
 
-def whole(made: Gate, principal: Principal) -> Principal:
+def whole(made: Authorizer, principal: Principal) -> Principal:
     return made.users.complete(principal)
 
 
@@ -87,7 +87,7 @@ def test_no_two_principals_have_one_name_for_what_is_their_own() -> None:
         assert all(not any(mark in unscoped(name) for mark in (OWNER_MARK, TENANT_MARK)) for name in mine)
 
 
-def _may(made: Gate, principal: Principal, client: str) -> bool:
+def _may(made: Authorizer, principal: Principal, client: str) -> bool:
     try:
         made.connected(principal, client)
     except RefusedError:
@@ -176,7 +176,7 @@ action = "publish"
 """
 
 
-def _speaks(made: Gate, principal: Principal, source: str) -> bool:
+def _speaks(made: Authorizer, principal: Principal, source: str) -> bool:
     try:
         made.publish(principal, make_event({"n": 1}, source=source, id="order-1", topic="orders/x"))
     except RefusedError:
@@ -200,7 +200,7 @@ def test_a_source_is_one_principal_s_also_when_tokens_and_certificates_name_them
         "spiffe://x",
         "spiffe://x/y",
     )
-    for means in (Means.TOKEN, Means.CERTIFICATE):
+    for means in (ProofMethod.TOKEN, ProofMethod.CERTIFICATE):
         principals = [Principal(name, means, groups=("makers",)) for name in names]
         for source in (*names, *(name + "/1" for name in names)):
             speakers = [one.name for one in principals if _speaks(made, one, source)]
@@ -214,7 +214,8 @@ def test_a_source_is_one_principal_s_also_when_tokens_and_certificates_name_them
 def test_a_principal_that_has_no_source_is_told_what_to_do() -> None:
     with pytest.raises(RefusedError, match="may not use the source") as caught:
         gate(UNLISTED).publish(
-            Principal("eve/x", Means.TOKEN, groups=("makers",)), make_event({"n": 1}, source="eve/x", id="1")
+            Principal("eve/x", ProofMethod.TOKEN, groups=("makers",)),
+            make_event({"n": 1}, source="eve/x", id="1"),
         )
     assert caught.value.hint is not None
     assert "by `who` of a rule" in caught.value.hint

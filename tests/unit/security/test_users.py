@@ -6,7 +6,7 @@ import pytest
 
 from tidings.errors import RefusedError, SettingsError
 from tidings.model.event import make_event
-from tidings.security.principal import Means, Principal
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.rules import Action
 from tidings.security.scram import make_key
 from tidings.security.users import Users, parse_users
@@ -56,10 +56,10 @@ def read(text: str) -> Users:
 
 def test_a_whole_file() -> None:
     users = read(FILE)
-    ann = users.complete(Principal("ann", Means.SCRAM))
+    ann = users.complete(Principal("ann", ProofMethod.SCRAM))
     assert (ann.groups, ann.names) == (("traders",), ("desk-*",))
-    assert users.complete(Principal("bob", Means.TOKEN)).tenant == "acme"
-    assert users.complete(Principal("stranger", Means.CERTIFICATE)).groups == ()
+    assert users.complete(Principal("bob", ProofMethod.TOKEN)).tenant == "acme"
+    assert users.complete(Principal("stranger", ProofMethod.CERTIFICATE)).groups == ()
     assert (users.quotas["ann"].subscriptions, users.quotas["ann"].connections) == (3, 7)
     assert set(users.keys) == {"ann"}
     right = users.permissions.right(ann, Action.SUBSCRIBE)
@@ -73,9 +73,9 @@ def test_a_whole_file() -> None:
 def test_who_is_disabled_or_of_another_tenant_stays_out() -> None:
     users = read(FILE)
     with pytest.raises(RefusedError, match="disabled"):
-        users.complete(Principal("old", Means.CERTIFICATE))
+        users.complete(Principal("old", ProofMethod.CERTIFICATE))
     with pytest.raises(RefusedError, match="another tenant"):
-        users.complete(Principal("bob", Means.TOKEN, tenant="evil"))
+        users.complete(Principal("bob", ProofMethod.TOKEN, tenant="evil"))
 
 
 @pytest.mark.parametrize(

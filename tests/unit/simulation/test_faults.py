@@ -9,7 +9,7 @@ import pytest
 from tidings.errors import SettingsError
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, FaultPlan, Incident, Rates, drawn, halves, isolated, ring_cut
-from tidings.simulation.topology import Overlay, line, random_tree
+from tidings.simulation.topology import OverlayGraph, line, random_tree
 
 TREE = random_tree(8, Random(1), fan_out=3)
 
@@ -46,7 +46,7 @@ def test_every_kind_is_drawn_sooner_or_later() -> None:
 
 
 def test_where_no_link_is_none_is_cut() -> None:
-    alone = Overlay(("b0",), ())
+    alone = OverlayGraph(("b0",), ())
     plans = [drawn(alone, Random(s), until=9.0) for s in range(20)]
     drawn_kinds = {i.kind for plan in plans for i in plan.incidents}
     assert drawn_kinds == {fault.CRASH, fault.DISK_LOSS, fault.STOP, fault.CLOCK_SKEW}

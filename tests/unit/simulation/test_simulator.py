@@ -386,14 +386,14 @@ def test_a_skewed_clock_moves_the_machine_not_the_world() -> None:
 
 def test_connect_disconnect_and_probe() -> None:
     stage = Stage("abc", ("ab",))
-    stage.do("a", fx.Connect("c"), fx.Probe("c"), fx.Probe("nobody"))
+    stage.do("a", fx.OpenLink("c"), fx.ProbePeer("c"), fx.ProbePeer("nobody"))
     stage.run(1)
     assert stage.kinds("c")[-1] == "LinkUp"
     probed = {i.peer: i.distance for _, i in stage.logs["a"] if isinstance(i, ins.Probed)}
     assert probed == {"c": pytest.approx(0.02), "nobody": None}
     stage.send("a", "c", 1)
     stage.run(2)
-    stage.do("a", fx.Disconnect("c"))
+    stage.do("a", fx.CloseLink("c"))
     stage.send("a", "c", 2)
     stage.run(3)
     assert stage.got("c") == [1]

@@ -11,7 +11,7 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultPlan, Incident
-from tidings.simulation.parts import Clock
+from tidings.simulation.parts import MachineClock
 from tidings.wire.codec import Codec
 
 
@@ -51,7 +51,7 @@ def test_a_clock_that_drifts_wakes_its_machine_by_its_own_time() -> None:
 
 
 def test_a_clock_is_continuous_where_its_rate_changes() -> None:
-    clock = Clock()
+    clock = MachineClock()
     clock.jump(7.0)
     clock.run_at(1.25, 10.0)
     assert clock.local(10.0) == pytest.approx(17.0)

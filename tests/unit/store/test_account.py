@@ -9,7 +9,7 @@ from tests.unit.store._kit import append
 
 from tidings.availability.records import Forget, Put
 from tidings.errors import CorruptionError
-from tidings.store.account import Account, Ledger, OffsetSet
+from tidings.store.account import OffsetSet, StoreAccount, StoreLedger
 from tidings.store.engine import Change
 from tidings.store.guard import ACCOUNT_KEY, ENTRY, entry_key, guarded, opened, row_key
 from tidings.store.memory import MemoryDisk, MemoryStore
@@ -28,9 +28,9 @@ def test_the_set_of_offsets_is_a_set(steps: list[tuple[bool, int]]) -> None:
 
 
 def test_a_plan_changes_nothing_until_applied() -> None:
-    ledger = Ledger()
+    ledger = StoreLedger()
     plan = ledger.plan([append(1), Put("t", "k", b"v")])
-    assert ledger.account == Account()
+    assert ledger.account == StoreAccount()
     assert plan.grows
     ledger.apply(plan)
     assert (ledger.account.commit, ledger.account.entries, ledger.account.rows) == (1, 1, 1)
@@ -76,8 +76,10 @@ def test_a_wrong_account_is_found_by_verify() -> None:
     disk = MemoryDisk()
     store = MemoryStore(disk)
     store.commit([append(1)])
-    account = Account.decode(opened(ACCOUNT_KEY, disk.read(ACCOUNT_KEY) or b"", "x"))
-    later = Account(account.commit + 1, *[getattr(account, name) for name in Account.__struct_fields__[1:]])
+    account = StoreAccount.decode(opened(ACCOUNT_KEY, disk.read(ACCOUNT_KEY) or b"", "x"))
+    later = StoreAccount(
+        account.commit + 1, *[getattr(account, name) for name in StoreAccount.__struct_fields__[1:]]
+    )
     disk.write([(ACCOUNT_KEY, guarded(ACCOUNT_KEY, later.encode()))])
     with pytest.raises(CorruptionError, match="not the one that was written"):
         store.verify()

@@ -22,7 +22,7 @@ EVENT = Event("s", "1", {"a": 1, "n": {"b": 2.5}}, topic="x/y", payload=b"\x00\x
 MESSAGES: list[m.Message] = [
     m.Hello("c", "i"),
     m.Welcome("b", "b#1"),
-    m.Publish(1, EVENT, 7, m.Mode.KEPT),
+    m.Publish(1, EVENT, 7, m.AckMode.KEPT),
     m.Published(1, Position("b#1", 9)),
     m.Subscribe(2, 1, "n", EVERYTHING, DeliveryOptions(durable=True)),
     m.Subscribed(2, 1, "c", "n", resumed=True),

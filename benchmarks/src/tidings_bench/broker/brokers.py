@@ -35,7 +35,7 @@ WHERE = (
 )  # before PATH: newer than the system's
 
 
-class Running(NamedTuple):
+class RunningBroker(NamedTuple):
     """A broker that takes connections."""
 
     port: int
@@ -54,7 +54,7 @@ def program(name: str) -> str | None:
 @contextmanager
 def ours(
     folder: Path, *, name: str = "b1", store: bool = False, join: str = "", tls: tuple[str, ...] = ()
-) -> Iterator[Running]:
+) -> Iterator[RunningBroker]:
     """A broker of ours; with a store, in a folder of its own."""
     words = [str(folder), name, str(folder / name) if store else "", join, *tls]
     process = subprocess.Popen(  # noqa: S603
@@ -66,11 +66,11 @@ def ours(
         if not line:
             raise UnreachableError(f"broker {name} did not start", hint="what it said is above")
         address: str = json.loads(line)["address"]
-        yield Running(int(address.rpartition(":")[2]), process)
+        yield RunningBroker(int(address.rpartition(":")[2]), process)
 
 
 @contextmanager
-def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[Running]:
+def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[RunningBroker]:
     """A peer, with no event kept or with every event kept."""
     where = program(name)
     if where is None:
@@ -81,7 +81,7 @@ def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[Running]
         process = subprocess.Popen(words, stdout=said, stderr=said)  # noqa: S603
     with ending(process):
         _wait(name, port, process)
-        yield Running(port, process)
+        yield RunningBroker(port, process)
 
 
 def _mosquitto(program: str, port: int, folder: Path, durable: bool) -> list[str]:

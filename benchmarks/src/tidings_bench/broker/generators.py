@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from tidings.errors import MissingDependencyError, TidingsError
-from tidings_bench.broker.plan import Plan
+from tidings_bench.broker.plan import LoadPlan
 
 OWN = Path(__file__).with_name("load.c")
 VARIABLE = "TIDINGS_PUBSUBLOAD"
@@ -68,7 +68,7 @@ def pubsubload() -> Path | None:
     return next((place for place in places if place.exists()), None)
 
 
-def load_ours(plan: Plan, folder: Path, pids: Iterable[int], **options: float) -> Figures:
+def load_ours(plan: LoadPlan, folder: Path, pids: Iterable[int], **options: float) -> Figures:
     """Run `load.c` by a plan; what it found."""
     file = folder / "plan"
     plan.write(file)

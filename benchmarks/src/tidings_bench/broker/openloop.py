@@ -22,7 +22,7 @@ from pathlib import Path
 from tidings.errors import TidingsError
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_ours, load_peer
-from tidings_bench.broker.plan import Plan, topic_subscribers
+from tidings_bench.broker.plan import LoadPlan, topic_subscribers
 from tidings_bench.broker.rows import OURS, P50, Row, Unit, compared, left_out, row
 from tidings_bench.broker.works import WINDOW, Scale, our_topic, trouble
 
@@ -89,7 +89,7 @@ def overload(scale: Scale) -> Iterator[Row]:
         runs = count(1)
 
         def load(**options: float) -> Figures:
-            plan = Plan(broker.port, topic_subscribers(FAN), run=next(runs))
+            plan = LoadPlan(broker.port, topic_subscribers(FAN), run=next(runs))
             return load_ours(plan, Path(name), [broker.pid], secs=scale.seconds, drain=30, **options)
 
         best = load(window=WINDOW)

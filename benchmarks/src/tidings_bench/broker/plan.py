@@ -18,8 +18,8 @@ from tidings.errors import TidingsError
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy
-from tidings.protocol.messages import Hello, Message, Mode, Publish, Subscribe
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open, Pong
+from tidings.protocol.messages import AckMode, Hello, Message, Publish, Subscribe
+from tidings.runtime.words import BESIDE, HANDSHAKE, KeepaliveAck, OpenSession
 from tidings.wire.codec import HEAD, Codec
 
 NO_CLASS = 0xFFFFFFFF
@@ -44,13 +44,13 @@ class Subscriber(NamedTuple):
     port: int | None = None  # None: that of the plan
 
 
-class Plan(NamedTuple):
+class LoadPlan(NamedTuple):
     """Input of `load.c`."""
 
     port: int
     subscribers: Sequence[Subscriber]
     publishers: int = 1
-    mode: Mode = Mode.BEST_EFFORT
+    mode: AckMode = AckMode.BEST_EFFORT
     symbols: int = 1
     bands: int = 1
     publisher_ports: Sequence[int] = ()
@@ -60,7 +60,7 @@ class Plan(NamedTuple):
     def write(self, path: Path) -> None:
         """The binary file that the generator reads."""
         head = (len(self.subscribers), self.publishers, self.symbols, self.bands)
-        parts = [struct.pack("<4I", *head), _sized(_codec.encode(Pong()))]
+        parts = [struct.pack("<4I", *head), _sized(_codec.encode(KeepaliveAck()))]
         for number, subscriber in enumerate(self.subscribers):
             parts += self._subscriber(number, subscriber)
         for number in range(self.publishers):
@@ -84,7 +84,7 @@ class Plan(NamedTuple):
         self, port: int, name: str, said: Sequence[Message], wants: int, pieces: Sequence[tuple[int, bytes]]
     ) -> Iterable[bytes]:
         yield struct.pack("<I", port)
-        yield _sized(_codec.encode(Open("client", name, mechanism="anonymous")))
+        yield _sized(_codec.encode(OpenSession("client", name, mechanism="anonymous")))
         yield _sized(b"".join(map(_codec.encode, said)))
         yield struct.pack("<3I", len(said), wants, len(pieces))  # each of what it says is answered once
         for kind, text in pieces:
@@ -92,7 +92,7 @@ class Plan(NamedTuple):
 
 
 def publish_pieces(
-    source: str, incarnation: str, mode: Mode, *, with_content: bool
+    source: str, incarnation: str, mode: AckMode, *, with_content: bool
 ) -> list[tuple[int, bytes]]:
     """A Publish without its head, as pieces (kind, text)."""
     content = {"symbol": _MARK_SYMBOL, "change": _MARK_CHANGE} if with_content else {}

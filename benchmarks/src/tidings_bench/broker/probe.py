@@ -21,20 +21,20 @@ from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol.messages import (
     Ack,
+    AckMode,
     Credit,
     Deliver,
     DeliverAll,
     Hello,
     Message,
-    Mode,
     Publish,
     Subscribe,
     Subscribed,
 )
-from tidings.runtime.connection import Connection, Gathering, NetworkSettings
+from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.dialling import Address, dial
 from tidings.runtime.process import run
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.doors import NoCredentials
 from tidings.wire.codec import Codec
 from tidings_bench.broker.plan import TOPIC
@@ -44,14 +44,14 @@ AT_ONCE = 100  # connections that are being made
 PATIENCE_SECONDS = 30.0  # for the last events; the longest wait is in the figures
 
 
-class Probe:
+class IdleProbe:
     """The near end of all connections."""
 
     def __init__(self, port: int, authority: str) -> None:
         self._address = Address("127.0.0.1", port, True)
         self._tls = ssl.create_default_context(cafile=authority)
         self._codec = Codec((*HANDSHAKE, *BESIDE))
-        self._gathering = Gathering()
+        self._gathering = WriteCoalescer()
         self._settings = NetworkSettings(connect_seconds=60.0)
         self._latencies: list[float] = []
         self._sequence = 0
@@ -61,7 +61,7 @@ class Probe:
     async def connect(self, name: str) -> Connection:
         dialled = await dial(
             self._address,
-            lambda: Open("client", name, mechanism="anonymous"),
+            lambda: OpenSession("client", name, mechanism="anonymous"),
             self._codec,
             self._gathering,
             self._settings,
@@ -113,7 +113,7 @@ class Probe:
             event = Event(
                 "saying", f"i-{self._sequence}", {"sent": time.monotonic()}, TOPIC, payload=b"x" * 100
             )
-            self._saying.send(Publish(self._sequence, event, self._sequence, Mode.BEST_EFFORT))
+            self._saying.send(Publish(self._sequence, event, self._sequence, AckMode.BEST_EFFORT))
         until = time.monotonic() + PATIENCE_SECONDS
         while len(self._latencies) < int(seconds * RATE) and time.monotonic() < until:
             await asyncio.sleep(0.01)
@@ -133,7 +133,7 @@ def _resident(pid: int) -> int:
 
 
 async def main(port: int, pid: int, authority: str, count: int, seconds: float) -> dict[str, Any]:
-    probe = Probe(port, authority)
+    probe = IdleProbe(port, authority)
     await probe.begin()
     await probe.latencies(0.5)
     alone = await probe.latencies(seconds)

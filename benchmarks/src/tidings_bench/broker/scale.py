@@ -23,7 +23,7 @@ from tidings.errors import TidingsError
 from tidings.runtime.authority import issue, make_authority
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import load_ours
-from tidings_bench.broker.plan import Plan, Subscriber, topic_subscribers
+from tidings_bench.broker.plan import LoadPlan, Subscriber, topic_subscribers
 from tidings_bench.broker.rows import OURS, Row, left_out, row
 from tidings_bench.broker.works import WINDOW, trouble
 
@@ -32,17 +32,17 @@ CONNECTIONS = 10  # that share the many subscriptions
 SPARE_FILES = 500  # descriptors that a process needs beside its connections
 
 
-class Size(NamedTuple):
+class ScaleSize(NamedTuple):
     idle: int
     subscriptions: int
     seconds: float
 
 
-QUICK = Size(200, 5_000, 1.0)
-FULL = Size(10_000, 1_000_000, 4.0)
+QUICK = ScaleSize(200, 5_000, 1.0)
+FULL = ScaleSize(10_000, 1_000_000, 4.0)
 
 
-def idle(size: Size) -> Iterator[Row]:
+def idle(size: ScaleSize) -> Iterator[Row]:
     """Memory of an idle connection, and latency beside none and beside all of them."""
     most = resource.getrlimit(resource.RLIMIT_NOFILE)[1] - SPARE_FILES
     count = min(size.idle, most)
@@ -78,7 +78,7 @@ def _probed(words: list[str], count: int) -> Iterator[Row]:
         yield row(work, count, OURS, latencies["p99"], f"us p99, TLS, beside {beside}")
 
 
-def subscriptions(size: Size) -> Iterator[Row]:
+def subscriptions(size: ScaleSize) -> Iterator[Row]:
     """Rate of subscribing, and the memory of each subscription."""
     work, count = "subscriptions", size.subscriptions
     each = count // CONNECTIONS
@@ -91,7 +91,7 @@ def subscriptions(size: Size) -> Iterator[Row]:
     with tempfile.TemporaryDirectory(prefix="tidings-bench-") as name:
         try:
             with brokers.ours(Path(name)) as broker:
-                plan = Plan(broker.port, plans, publishers=0, credit=1)
+                plan = LoadPlan(broker.port, plans, publishers=0, credit=1)
                 found = load_ours(plan, Path(name), [broker.pid], secs=0, drain=0)
         except TidingsError as error:
             yield left_out(work, count, OURS, str(error))
@@ -102,16 +102,16 @@ def subscriptions(size: Size) -> Iterator[Row]:
     yield row(work, held, OURS, grown / held, "bytes/subscription")
 
 
-def network(size: Size) -> Iterator[Row]:
+def network(size: ScaleSize) -> Iterator[Row]:
     work = f"network of {BROKERS} brokers"
     with tempfile.TemporaryDirectory(prefix="tidings-bench-") as name, ExitStack() as stack:
         folder = Path(name)
-        running: list[brokers.Running] = []
+        running: list[brokers.RunningBroker] = []
         for number in range(BROKERS):
             parent = f"127.0.0.1:{running[(number - 1) // 2].port}" if number else ""
             running.append(stack.enter_context(brokers.ours(folder, name=f"b{number + 1}", join=parent)))
         subscribers = [one._replace(port=broker.port) for broker in running for one in topic_subscribers(1)]
-        plan = Plan(running[0].port, subscribers, publisher_ports=[running[-1].port])
+        plan = LoadPlan(running[0].port, subscribers, publisher_ports=[running[-1].port])
         pids = [broker.pid for broker in running]
         found = load_ours(plan, folder, pids, secs=size.seconds, window=WINDOW // 10, drain=10)
     problem = trouble(found)

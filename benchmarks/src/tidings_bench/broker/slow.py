@@ -17,11 +17,11 @@ from pathlib import Path
 from tidings.language import parse_filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol.messages import Hello, Subscribe
-from tidings.runtime.words import BESIDE, HANDSHAKE, Open
+from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.wire.codec import Codec
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_ours
-from tidings_bench.broker.plan import TOPIC, Plan, topic_subscribers
+from tidings_bench.broker.plan import TOPIC, LoadPlan, topic_subscribers
 from tidings_bench.broker.rows import OURS, Row, left_out, row
 from tidings_bench.broker.works import trouble
 
@@ -50,7 +50,7 @@ def _measured(folder: Path, credits: tuple[int, ...], seconds: float) -> Figures
     with brokers.ours(folder) as broker, ExitStack() as stack:
         for number, credit in enumerate(credits):
             stack.enter_context(closing(deaf(broker.port, f"deaf{number}", credit)))
-        plan = Plan(broker.port, topic_subscribers(FAN))
+        plan = LoadPlan(broker.port, topic_subscribers(FAN))
         return load_ours(plan, folder, [broker.pid], secs=seconds, rate=RATE)
 
 
@@ -59,7 +59,7 @@ def deaf(port: int, name: str, credit: int) -> socket.socket:
     options = DeliveryOptions(queue=1_000, policy=Policy.DROP_OLDEST)
     subscribe = Subscribe(1, 1, "w", parse_filter(f"topic = '{TOPIC}'"), options, False, {}, credit)
     line = socket.create_connection((brokers.HOST, port), 10.0)
-    for said in (Open("client", name, mechanism="anonymous"), Hello(name, "1"), subscribe):
+    for said in (OpenSession("client", name, mechanism="anonymous"), Hello(name, "1"), subscribe):
         line.sendall(_codec.encode(said))
         _read_frame(line)
     return line

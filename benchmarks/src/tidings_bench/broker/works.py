@@ -18,10 +18,10 @@ from typing import NamedTuple
 
 from tidings.errors import TidingsError
 from tidings.matching.columnar.warm import warm
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_ours, load_peer
-from tidings_bench.broker.plan import Plan, content_subscribers, topic_subscribers
+from tidings_bench.broker.plan import LoadPlan, content_subscribers, topic_subscribers
 from tidings_bench.broker.rows import (
     ALL_CPU,
     BROKER_CPU,
@@ -135,7 +135,7 @@ def our_content(folder: Path, scale: Scale) -> Figures:
     compile_kernels()
     with brokers.ours(folder) as broker:
         subscribers = content_subscribers(scale.subscribers, scale.symbols, BANDS)
-        plan = Plan(broker.port, subscribers, symbols=scale.symbols, bands=BANDS)
+        plan = LoadPlan(broker.port, subscribers, symbols=scale.symbols, bands=BANDS)
         return load_ours(plan, folder, [broker.pid], secs=scale.seconds, window=WINDOW, hold=WARM_SECONDS)
 
 
@@ -198,7 +198,7 @@ def _topic_measures(fan: int, scale: Scale) -> dict[str, Measure]:
 
 def our_topic(folder: Path, fan: int, **options: float) -> Figures:
     with brokers.ours(folder) as broker:
-        return load_ours(Plan(broker.port, topic_subscribers(fan)), folder, [broker.pid], **options)
+        return load_ours(LoadPlan(broker.port, topic_subscribers(fan)), folder, [broker.pid], **options)
 
 
 def _peer_topic(name: str, fan: int, **options: float) -> Measure:
@@ -224,7 +224,7 @@ def durable(scale: Scale) -> Iterator[Row]:
 
 def our_durable(folder: Path, publishers: int, scale: Scale) -> Figures:
     with brokers.ours(folder, store=True) as broker:
-        plan = Plan(broker.port, [], publishers, Mode.KEPT)
+        plan = LoadPlan(broker.port, [], publishers, AckMode.KEPT)
         return load_ours(plan, folder, [broker.pid], secs=scale.seconds, inflight=1)
 
 

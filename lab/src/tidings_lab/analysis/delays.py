@@ -3,7 +3,7 @@
 A delay is a distribution with a `cdf`, a `mean` and `draw`. `Logistic` is the epidemic model of
 the thesis (3.3, 3.4): the fraction of N brokers that a flood has reached after t seconds is
 1 / (1 + (N-1) e^(-rate t)). It begins at 1/N, the source itself, and not at 1, which would be
-the number of brokers; and it is a probability, not a density. `Measured` is what a run gave.
+the number of brokers; and it is a probability, not a density. `MeasuredDelay` is what a run gave.
 """
 
 from __future__ import annotations
@@ -68,7 +68,7 @@ class Logistic:
         return np.maximum(late, 0)
 
 
-class Measured:
+class MeasuredDelay:
     """Delays seen in a run."""
 
     def __init__(self, delays: Iterable[float]) -> None:

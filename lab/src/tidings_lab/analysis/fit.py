@@ -11,12 +11,12 @@ from collections.abc import Iterable, Sequence
 
 import numpy as np
 
-from tidings_lab.analysis.delays import Floats, Logistic, Measured
+from tidings_lab.analysis.delays import Floats, Logistic, MeasuredDelay
 
 
 def fit_rate(delays: Iterable[float], brokers: int) -> float:
     """From delays: ln N / mean."""
-    return _rate(Measured(delays).mean, brokers)
+    return _rate(MeasuredDelay(delays).mean, brokers)
 
 
 def fit_rate_to_curve(times: Sequence[float], reached: Sequence[float], brokers: int) -> float:

@@ -26,7 +26,7 @@ ANY = "any"
 MOST_NAMES = 64  # a filter that names more of them has the key ANY
 
 
-class Cells(Protocol):
+class KeyCells(Protocol):
     """A partition of the attribute space (`tidings.algebra.cells`)."""
 
     def assign(self, filter: Filter) -> Sequence[int]: ...
@@ -79,7 +79,7 @@ class ByType(_ByName):
 class ByCell(Assignment):
     name = "zones by hash"
 
-    def __init__(self, cells: Cells) -> None:
+    def __init__(self, cells: KeyCells) -> None:
         self.cells = cells
 
     def assign(self, subscription: Subscription) -> tuple[str, ...]:

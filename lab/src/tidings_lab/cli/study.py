@@ -12,8 +12,8 @@ from tidings.cli.sweeps import POINTS_HELP, PROCESSES_HELP, SPARK_HELP, runner_f
 from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
-    from tidings_lab.studies._report import Kept
-    from tidings_lab.studies.study import Outcome, Study
+    from tidings_lab.studies._report import StudyRecord
+    from tidings_lab.studies.study import Study, StudyOutcome
 
 app_help = "Run the papers' experiments again and compare."
 
@@ -68,7 +68,7 @@ def run(
     Ends with 1 when a claim was not reproduced. With --spark or --processes the points of a study
     run side by side, and those that are finished are kept and not run again.
     """
-    from tidings_lab.studies.study import Setting, find_study, studies
+    from tidings_lab.studies.study import StudySetting, find_study, studies
 
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
@@ -76,7 +76,7 @@ def run(
     for chosen in studies() if all_ else [str(name)]:
         study = find_study(chosen)
         runner = runner_for(points / chosen, spark, processes)
-        setting = Setting(quick=quick, seed=seed, runner=runner)
+        setting = StudySetting(quick=quick, seed=seed, runner=runner)
         outcome, drawn = _run_one(study, setting, None if no_plots else plots)
         failed = failed or not all(claim.reproduced for claim in outcome.claims)
         _print(study, outcome, drawn, as_json)
@@ -136,27 +136,27 @@ def report(
         raise typer.Exit(Exit.NO)
 
 
-def _kept(folder: Path, name: str) -> Kept | None:
+def _kept(folder: Path, name: str) -> StudyRecord | None:
     import msgspec
 
-    from tidings_lab.studies._report import Kept
+    from tidings_lab.studies._report import StudyRecord
 
     file = folder / "studies" / f"{name}.json"
-    return msgspec.json.decode(file.read_bytes(), type=Kept) if file.exists() else None
+    return msgspec.json.decode(file.read_bytes(), type=StudyRecord) if file.exists() else None
 
 
-def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> Kept:
+def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> StudyRecord:
     import time
 
     import msgspec
 
     from tidings_lab._version import __version__
-    from tidings_lab.studies._report import Kept
-    from tidings_lab.studies.study import Setting, find_study
+    from tidings_lab.studies._report import StudyRecord
+    from tidings_lab.studies.study import StudySetting, find_study
 
     study, began = find_study(name), time.monotonic()
-    outcome, drawn = _run_one(study, Setting(quick=quick, seed=seed, runner=runner), folder / "plots")
-    kept = Kept(
+    outcome, drawn = _run_one(study, StudySetting(quick=quick, seed=seed, runner=runner), folder / "plots")
+    kept = StudyRecord(
         study=study.name, title=study.title, answers=study.answers, quick=quick, seed=seed,
         version=__version__, seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
         tables=outcome.tables, plots=[path.name for path in drawn],
@@ -166,7 +166,7 @@ def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> Kept:
     return kept
 
 
-def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, list[Path]]:
+def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[StudyOutcome, list[Path]]:
     import msgspec
 
     if not errors().is_terminal or setting.runner is not None:  # a runner shows its own progress
@@ -184,7 +184,7 @@ def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[Outcome, l
     return outcome, draw(outcome.pictures, plots)
 
 
-def _print(study: Study, outcome: Outcome, drawn: list[Path], as_json: bool) -> None:
+def _print(study: Study, outcome: StudyOutcome, drawn: list[Path], as_json: bool) -> None:
     if as_json:
         import msgspec
 

@@ -24,7 +24,7 @@ from tidings.model.filter import Filter
 from tidings.model.value import Kind, kind_of
 
 
-class _Attribute:
+class _AttributeConstraints:
     """The distinct constraints of one attribute, arranged for phase one."""
 
     def __init__(self) -> None:
@@ -116,7 +116,7 @@ class CountingMatcher:
     def _rebuild(self) -> None:
         numbers: dict[tuple[Constraint, Kinds], int] = {}
         users: list[list[int]] = []
-        self._attributes: dict[str, _Attribute] = {}
+        self._attributes: dict[str, _AttributeConstraints] = {}
         self._owners: list[int] = []
         self._residuals: list[list[Callable[[Event], bool]]] = []
         needed: list[int] = []
@@ -127,7 +127,7 @@ class CountingMatcher:
                     number = numbers.setdefault((constraint, kinds), len(numbers))
                     if number == len(users):
                         users.append([])
-                        self._attributes.setdefault(constraint.attribute, _Attribute()).add(
+                        self._attributes.setdefault(constraint.attribute, _AttributeConstraints()).add(
                             constraint, number
                         )
                     users[number].append(len(needed))

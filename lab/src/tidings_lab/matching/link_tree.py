@@ -14,10 +14,10 @@ from collections.abc import Iterable
 from tidings.language.work import WorkIndex
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings_lab.matching.tree import Node, TreeMatcher, followed
+from tidings_lab.matching.tree import TreeMatcher, TreeNode, followed
 
 
-class _Annotated(Node):
+class _Annotated(TreeNode):
     """`may`: by link, how many subscriptions end here or below."""
 
     __slots__ = ("may",)
@@ -31,7 +31,7 @@ class LinkTree:
     """Filters, each with the links behind which it is wanted."""
 
     def __init__(self, *, order: tuple[str, ...] = (), factored: tuple[str, ...] = ()) -> None:
-        self._tree = _Tree(order=order, factored=factored)
+        self._tree = _AnnotatedTree(order=order, factored=factored)
         self._handles: dict[tuple[str, str], int] = {}  # by digest and link
 
     def __len__(self) -> int:
@@ -61,7 +61,7 @@ class LinkTree:
         self._tree.check()
 
 
-class _Tree(TreeMatcher):
+class _AnnotatedTree(TreeMatcher):
     node = _Annotated
 
     def __init__(self, *, order: tuple[str, ...], factored: tuple[str, ...]) -> None:
@@ -120,7 +120,7 @@ class _Tree(TreeMatcher):
         assert ends == held, "annotations and filters differ"
 
 
-def _count(node: Node, link: str, change: int) -> None:
+def _count(node: TreeNode, link: str, change: int) -> None:
     assert isinstance(node, _Annotated)
     count = node.may.get(link, 0) + change
     if count:

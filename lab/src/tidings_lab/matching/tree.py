@@ -31,15 +31,15 @@ from tidings.model.value import kind_of
 ANY = None  # the key of those who do not care, in the table of factored values
 
 
-class Node:
+class TreeNode:
     """Branches by attribute: by value for equalities, by test for everything else."""
 
     __slots__ = ("ends", "star", "tests", "values")
 
     def __init__(self) -> None:
-        self.values: dict[str, dict[tuple[Any, Any], Node]] = {}
-        self.tests: dict[str, dict[tuple[Constraint, Kinds], Node]] = {}
-        self.star: Node | None = None  # of those who do not care about this level
+        self.values: dict[str, dict[tuple[Any, Any], TreeNode]] = {}
+        self.tests: dict[str, dict[tuple[Constraint, Kinds], TreeNode]] = {}
+        self.star: TreeNode | None = None  # of those who do not care about this level
         self.ends: dict[tuple[int, int], list[Callable[[Event], bool]]] = {}
 
     @property
@@ -50,7 +50,7 @@ class Node:
 class TreeMatcher:
     """Attributes are ordered as they first appear, unless `order` says otherwise."""
 
-    node: type[Node] = Node
+    node: type[TreeNode] = TreeNode
 
     def __init__(
         self, *, order: Sequence[str] = (), factored: Sequence[str] = (), delayed: bool = True
@@ -59,7 +59,7 @@ class TreeMatcher:
         self.delayed = delayed
         self.visited = 0  # nodes, by all events so far
         self._handles = Handles()
-        self._roots: dict[tuple[Any, ...], Node] = {}  # by the factored values
+        self._roots: dict[tuple[Any, ...], TreeNode] = {}  # by the factored values
         self._order: dict[str, int] = {name: place for place, name in enumerate(order)}
         self._filters: dict[int, Filter] = {}
         self._nodes = 0
@@ -108,17 +108,17 @@ class TreeMatcher:
         names.sort(key=self._order.__getitem__)
         return key, [each for name in names for each in by_name.get(name, [None])]
 
-    def _made(self) -> Node:
+    def _made(self) -> TreeNode:
         self._nodes += 1
         return self.node()
 
-    def _branches(self, node: Node, constraint: Constraint) -> tuple[dict[Any, Node], Any]:
+    def _branches(self, node: TreeNode, constraint: Constraint) -> tuple[dict[Any, TreeNode], Any]:
         if isinstance(constraint, Equals) and kind_of(constraint.value) is not None:
             key = (kind_of(constraint.value), constraint.value)
             return node.values.setdefault(constraint.attribute, {}), key
         return node.tests.setdefault(constraint.attribute, {}), told_apart(constraint)
 
-    def _child(self, node: Node, constraint: Constraint | None) -> Node:
+    def _child(self, node: TreeNode, constraint: Constraint | None) -> TreeNode:
         if constraint is None:
             if node.star is None:
                 node.star = self._made()
@@ -129,7 +129,7 @@ class TreeMatcher:
             child = branches[key] = self._made()
         return child
 
-    def _cut(self, node: Node, path: Sequence[Constraint | None], end: tuple[int, int]) -> None:
+    def _cut(self, node: TreeNode, path: Sequence[Constraint | None], end: tuple[int, int]) -> None:
         """Take one path out, and with it the nodes that no other path needs."""
         if not path:
             del node.ends[end]
@@ -140,7 +140,7 @@ class TreeMatcher:
             self._nodes -= 1
             self._unlink(node, path[0])
 
-    def _unlink(self, node: Node, constraint: Constraint | None) -> None:
+    def _unlink(self, node: TreeNode, constraint: Constraint | None) -> None:
         if constraint is None:
             node.star = None
             return
@@ -152,7 +152,7 @@ class TreeMatcher:
 
     # -- events ------------------------------------------------------------------------------
 
-    def _begin(self, event: Event) -> list[Node]:
+    def _begin(self, event: Event) -> list[TreeNode]:
         """The trees that an event has to look through."""
         if not self.factored:
             return list(self._roots.values())
@@ -188,7 +188,7 @@ class TreeMatcher:
         }
 
 
-def followed(node: Node, value_of: Callable[[str], Any]) -> list[Node]:
+def followed(node: TreeNode, value_of: Callable[[str], Any]) -> list[TreeNode]:
     """The branches of a node that an event satisfies."""
     found = [] if node.star is None else [node.star]
     for name, branches in node.values.items():

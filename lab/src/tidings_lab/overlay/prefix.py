@@ -1,7 +1,7 @@
 """An overlay of prefixes in the manner of Pastry: any node leads to the one responsible for a key in few hops.
 
 Rules
-- A newcomer knows some `contacts`. Its `Seek` goes to its own id, hop by hop; it comes back as `Admit` with all
+- A newcomer knows some `contacts`. Its `PrefixJoin` goes to its own id, hop by hop; it comes back as `PrefixJoinReply` with all
   that those on the way know, and the newcomer greets every node that it takes into its sets. A node that hears of a
   new leaf greets it and is told its leaves, so that many may come at once.
 - Every `beat_seconds` a node asks its two neighbours on the ring whether they live, and some of the others, so that
@@ -22,22 +22,22 @@ from collections.abc import Iterable
 import msgspec
 
 from tidings.errors import SettingsError
-from tidings.protocol.effects import Probe
+from tidings.protocol.effects import ProbePeer
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Overlay, Ports
-from tidings_lab.overlay.prefix_state import Known, id_of
+from tidings_lab.overlay.prefix_state import PrefixTables, id_of
 from tidings_lab.overlay.prefix_words import (
-    Admit,
-    CellAsk,
+    CellRequest,
     Contact,
-    Depart,
-    Doubt,
-    Greet,
-    RowAsk,
-    RowTold,
-    Seek,
+    PrefixHello,
+    PrefixJoin,
+    PrefixJoinReply,
+    PrefixLeave,
+    PrefixSuspicion,
+    RowReply,
+    RowRequest,
 )
 from tidings_lab.overlay.reach import Reach
 
@@ -70,7 +70,7 @@ class PrefixSettings(msgspec.Struct, frozen=True, kw_only=True):
             )
 
 
-class _Ask(msgspec.Struct):
+class _PendingPing(msgspec.Struct):
     """Open probe of one node: when it times out, and how many were sent."""
 
     until: float
@@ -79,7 +79,16 @@ class _Ask(msgspec.Struct):
 
 class PrefixOverlay(Overlay, KeyLookup):
     name = "prefix"
-    messages = (Seek, Admit, Greet, CellAsk, RowAsk, RowTold, Doubt, Depart)
+    messages = (
+        PrefixJoin,
+        PrefixJoinReply,
+        PrefixHello,
+        CellRequest,
+        RowRequest,
+        RowReply,
+        PrefixSuspicion,
+        PrefixLeave,
+    )
 
     def __init__(
         self, contacts: Iterable[str] = (), settings: PrefixSettings | None = None, *, linked: bool = False
@@ -87,7 +96,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         self._is_linked = linked
         self.settings = settings or PrefixSettings()
         self._contacts = tuple(contacts)
-        self._asked: dict[str, _Ask] = {}
+        self._asked: dict[str, _PendingPing] = {}
         self._checked: dict[str, float] = {}  # when each was asked last
         self._graves: dict[str, float] = {}  # until when
         self._distances: dict[str, float] = {}
@@ -106,7 +115,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         super().bind(ports)
         settings = self.settings
         self._reach = Reach(ports, linked=self._is_linked)
-        self.known = Known(
+        self.known = PrefixTables(
             ports.name, leaves=settings.leaves, near=settings.near, digit_bits=settings.digit_bits
         )
         self._is_contact = ports.name in self._contacts
@@ -168,23 +177,23 @@ class PrefixOverlay(Overlay, KeyLookup):
             return
         self._asked.pop(sender, None)
         match message:
-            case Greet():
+            case PrefixHello():
                 self._greeted(sender, message, now)
-            case Seek():
+            case PrefixJoin():
                 self._sought(message, now)
-            case Admit():
+            case PrefixJoinReply():
                 self._admitted(message.contacts, now)
-            case CellAsk():
+            case CellRequest():
                 self._fill(message, now)
-            case RowAsk():
-                self._send(sender, RowTold(self._contacts_of(self.known.row(message.row))))
-            case RowTold():
+            case RowRequest():
+                self._send(sender, RowReply(self._contacts_of(self.known.row(message.row))))
+            case RowReply():
                 for name, address in message.contacts:
                     self._learn(name, address, now, weighed=True)
-            case Doubt():
+            case PrefixSuspicion():
                 if message.name in self.known.addresses:
                     self._ask(message.name, now)
-            case Depart():
+            case PrefixLeave():
                 self._bury(sender, now)
                 self._learn_all(message.contacts, now)
         self._tell_changes(now)
@@ -225,7 +234,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         candidates = strangers if settled else self._contacts
         if candidates:
             self._turn += 1
-            self._send(candidates[self._turn % len(candidates)], Seek(self._me()))
+            self._send(candidates[self._turn % len(candidates)], PrefixJoin(self._me()))
         self._seek_at = now + (
             self.settings.merge_seconds * self.ports.rng.uniform(0.5, 1.5)
             if settled
@@ -240,7 +249,7 @@ class PrefixOverlay(Overlay, KeyLookup):
             self._turn = self._contacts.index(peer) - 1
             self._seek(now)
 
-    def _sought(self, seek: Seek, now: float) -> None:
+    def _sought(self, seek: PrefixJoin, now: float) -> None:
         name, address = seek.newcomer
         if name == self.ports.name:
             return
@@ -251,9 +260,9 @@ class PrefixOverlay(Overlay, KeyLookup):
             found.update(self._contacts_of(known.near))
         if hop is None or seek.hops >= MOST_HOPS:
             found.update(self._contacts_of(known.leaves()))
-            self._send(name, Admit(tuple(sorted(found - {seek.newcomer}))), address)
+            self._send(name, PrefixJoinReply(tuple(sorted(found - {seek.newcomer}))), address)
         else:
-            self._send(hop, Seek(seek.newcomer, tuple(sorted(found - {seek.newcomer})), seek.hops + 1))
+            self._send(hop, PrefixJoin(seek.newcomer, tuple(sorted(found - {seek.newcomer})), seek.hops + 1))
         self._graves.pop(name, None)
         self._learn(name, address, now, directly=True)
 
@@ -264,12 +273,12 @@ class PrefixOverlay(Overlay, KeyLookup):
         asked = self._asked
         for name in self.known.addresses:
             if name not in asked and name not in before:
-                self._send(name, Greet(address=self.ports.address))
+                self._send(name, PrefixHello(address=self.ports.address))
         self._seek_at = now + self.settings.merge_seconds * self.ports.rng.uniform(0.5, 1.5)
 
     def _leave(self) -> None:
         for name in self.known.everybody():
-            self._send(name, Depart(self._contacts_of(self.known.leaves())))
+            self._send(name, PrefixLeave(self._contacts_of(self.known.leaves())))
         self._beat_at = self._seek_at = None
         self._asked.clear()
         self._has_left = True
@@ -280,13 +289,13 @@ class PrefixOverlay(Overlay, KeyLookup):
 
     # -- hearing of others -----------------------------------------------------------------------------
 
-    def _greeted(self, sender: str, greet: Greet, now: float) -> None:
+    def _greeted(self, sender: str, greet: PrefixHello, now: float) -> None:
         self._graves.pop(sender, None)
         self._learn(sender, greet.address, now, directly=True)
         self._learn_all(greet.contacts, now)
         if greet.answer:
             leaves = self._contacts_of(self.known.leaves())
-            self._send(sender, Greet(leaves, address=self.ports.address), greet.address)
+            self._send(sender, PrefixHello(leaves, address=self.ports.address), greet.address)
 
     def _learn_all(self, contacts: Iterable[Contact], now: float) -> None:
         for name, address in contacts:
@@ -320,16 +329,16 @@ class PrefixOverlay(Overlay, KeyLookup):
 
     def _ask(self, name: str, now: float) -> None:
         if name not in self._asked:
-            self._asked[name] = _Ask(now + self.settings.answer_seconds)
+            self._asked[name] = _PendingPing(now + self.settings.answer_seconds)
             self._checked[name] = now
-            self._send(name, Greet(answer=True, address=self.ports.address))
+            self._send(name, PrefixHello(answer=True, address=self.ports.address))
 
     def _review_asked(self, now: float) -> None:
         for name, ask in [(name, ask) for name, ask in self._asked.items() if ask.until <= now]:
             if ask.tries < self.settings.tries:
                 ask.tries += 1
                 ask.until = now + self.settings.answer_seconds
-                self._send(name, Greet(answer=True, address=self.ports.address))
+                self._send(name, PrefixHello(answer=True, address=self.ports.address))
             else:
                 del self._asked[name]
                 self._lost(name, now)
@@ -349,7 +358,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         """Ask a node of our table for the row that it shares with us: its nodes may be nearer than ours."""
         if self.settings.proximity and self.known.table:
             cell, name = self.ports.rng.choice(sorted(self.known.table.items()))
-            self._send(name, RowAsk(cell >> self.settings.digit_bits))
+            self._send(name, RowRequest(cell >> self.settings.digit_bits))
 
     def _lost(self, name: str, now: float) -> None:
         """A node is gone: tell the leaves, and look for others in its places."""
@@ -359,7 +368,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         self._bury(name, now)
         if was_leaf:
             for leaf in self.known.leaves():
-                self._send(leaf, Doubt(name))
+                self._send(leaf, PrefixSuspicion(name))
 
     def _bury(self, name: str, now: float) -> None:
         known = self.known
@@ -382,15 +391,15 @@ class PrefixOverlay(Overlay, KeyLookup):
         known = self.known
         mates = known.row(known.row_of(id)) or known.leaves()
         if mates:
-            self._send(self.ports.rng.choice(sorted(mates)), CellAsk(self._me(), id))
+            self._send(self.ports.rng.choice(sorted(mates)), CellRequest(self._me(), id))
 
-    def _fill(self, fill: CellAsk, now: float) -> None:
+    def _fill(self, fill: CellRequest, now: float) -> None:
         """Our table's cell for the id has what the other one lost, when the two of us share its prefix."""
         found = self.known.table.get(self.known.cell_of(fill.key))
         if found is not None and found != fill.newcomer[0]:
             self._send(
                 fill.newcomer[0],
-                Greet(self._contacts_of((found,)), address=self.ports.address),
+                PrefixHello(self._contacts_of((found,)), address=self.ports.address),
                 fill.newcomer[1],
             )
 
@@ -404,7 +413,7 @@ class PrefixOverlay(Overlay, KeyLookup):
             self.known.rival(name) is not None or len(self.known.near) < self.settings.near
         ):
             self._rivals[name] = address
-            self.ports.emit(Probe(name, address))
+            self.ports.emit(ProbePeer(name, address))
 
     def _probed(self, name: str, seconds: float | None) -> None:
         address = self._rivals.pop(name, self.known.addresses.get(name, ""))
@@ -429,7 +438,7 @@ class PrefixOverlay(Overlay, KeyLookup):
             return
         if holder not in distances:
             if holder not in self._waiting:
-                self.ports.emit(Probe(holder, self.known.addresses[holder]))
+                self.ports.emit(ProbePeer(holder, self.known.addresses[holder]))
             self._waiting.setdefault(holder, {})[name] = address
         elif distances[name] < distances[holder]:
             self.known.prefer(name, address)

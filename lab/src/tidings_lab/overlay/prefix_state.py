@@ -33,7 +33,7 @@ def between(a: int, b: int) -> int:
     return min(apart, RING - apart)
 
 
-class Known:
+class PrefixTables:
     """The three sets of one node. It only remembers; the overlay decides which nodes to ask."""
 
     __slots__ = ("_half", "_near_count", "addresses", "bits", "down", "me", "name", "near", "table", "up")

@@ -7,7 +7,7 @@ from tidings.protocol.messages import Message
 Contact = tuple[str, str]  # name, and where it is reached (empty where the driver knows)
 
 
-class Seek(Message, frozen=True, tag="Seek"):
+class PrefixJoin(Message, frozen=True, tag="Seek"):
     """A newcomer looks for its place; each node on the way to its id adds the nodes that it knows."""
 
     newcomer: Contact
@@ -15,13 +15,13 @@ class Seek(Message, frozen=True, tag="Seek"):
     hops: int = 0
 
 
-class Admit(Message, frozen=True, tag="Admit"):
+class PrefixJoinReply(Message, frozen=True, tag="Admit"):
     """The end of that way: every node that was found on it, and the leaves of the last node."""
 
     contacts: tuple[Contact, ...]
 
 
-class Greet(Message, frozen=True, tag="Greet"):
+class PrefixHello(Message, frozen=True, tag="Greet"):
     """We are there, and these are the nodes next to us. It also asks whether the other one lives."""
 
     contacts: tuple[Contact, ...] = ()
@@ -29,30 +29,30 @@ class Greet(Message, frozen=True, tag="Greet"):
     address: str = ""  # our own
 
 
-class CellAsk(Message, frozen=True, tag="CellAsk"):
-    """Request for a node of this cell of the table. Answered by `Greet`, or not at all."""
+class CellRequest(Message, frozen=True, tag="CellAsk"):
+    """Request for a node of this cell of the table. Answered by `PrefixHello`, or not at all."""
 
     newcomer: Contact
     key: int  # an id that belongs into the cell
 
 
-class RowAsk(Message, frozen=True, tag="RowAsk"):
+class RowRequest(Message, frozen=True, tag="RowAsk"):
     """Request for the nodes of this row of the table. One of them may be nearer than ours."""
 
     row: int
 
 
-class RowTold(Message, frozen=True, tag="RowTold"):
+class RowReply(Message, frozen=True, tag="RowTold"):
     contacts: tuple[Contact, ...]
 
 
-class Doubt(Message, frozen=True, tag="Doubt"):
+class PrefixSuspicion(Message, frozen=True, tag="Doubt"):
     """This node does not answer us; see for yourself."""
 
     name: str
 
 
-class Depart(Message, frozen=True, tag="Depart"):
+class PrefixLeave(Message, frozen=True, tag="Depart"):
     """We go; these stay."""
 
     contacts: tuple[Contact, ...] = ()

@@ -2,7 +2,7 @@
 
 Rules
 - A datagram needs no preparation, and a lost one is not repeated.
-- Over links the first word to a broker asks the driver for a link (`Connect`); what is said meanwhile waits, up to
+- Over links the first word to a broker asks the driver for a link (`OpenLink`); what is said meanwhile waits, up to
   `MOST_WAITING` messages. A link that is neither used nor to a node of the overlay's sets is closed after a while.
 - A broker that joins by itself is let in.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Container
 
-from tidings.protocol.effects import Channel, Connect, Disconnect
+from tidings.protocol.effects import Channel, CloseLink, OpenLink
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Ports
@@ -47,7 +47,7 @@ class Reach:
         if to not in self._waiting:
             self._brokers.add(to)
             self._waiting[to] = (self._now, [])
-            self._ports.emit(Connect(to, address))
+            self._ports.emit(OpenLink(to, address))
         waiting = self._waiting[to][1]
         if len(waiting) < MOST_WAITING:
             waiting.append(message)
@@ -58,7 +58,7 @@ class Reach:
         match input:
             case Joined():
                 self._brokers.add(input.peer)
-                self._ports.emit(Connect(input.peer))
+                self._ports.emit(OpenLink(input.peer))
             case LinkUp() if self.linked:
                 self._up[input.peer] = now
                 for message in self._waiting.pop(input.peer, (now, []))[1]:
@@ -77,7 +77,7 @@ class Reach:
         self._brokers.discard(peer)
         self._waiting.pop(peer, None)
         self._up.pop(peer, None)
-        self._ports.emit(Disconnect(peer, reason, for_good=True))
+        self._ports.emit(CloseLink(peer, reason, for_good=True))
 
     def tidy(self, wanted: Container[str], now: float) -> None:
         """Close links that are not needed, and give up brokers that no link reaches."""

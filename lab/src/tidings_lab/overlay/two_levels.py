@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.protocol.effects import Hear
+from tidings.protocol.effects import JoinMulticast
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.slots import Overlay
 from tidings_lab.lans import Lan
@@ -18,4 +18,4 @@ class TwoLevels(Overlay):
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
-            self.ports.emit(Hear(self.lan.name))
+            self.ports.emit(JoinMulticast(self.lan.name))

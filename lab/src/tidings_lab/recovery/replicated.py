@@ -28,7 +28,7 @@ from tidings.protocol.slots import Recovery
 MOST_SEEN = 20_000  # events whose passing a broker remembers
 
 
-class Replicated(msgspec.Struct, frozen=True, array_like=True):
+class ReplicatedHeader(msgspec.Struct, frozen=True, array_like=True):
     """One subscription of the sender's clients."""
 
     subscriber: str
@@ -45,15 +45,15 @@ class Replica(Message, frozen=True, tag="Replica"):
 
     life: str  # of the sender
     number: int
-    subscriptions: tuple[Replicated, ...]
+    subscriptions: tuple[ReplicatedHeader, ...]
 
 
-class ReplicaSeen(Message, frozen=True, tag="ReplicaSeen"):
+class ReplicaAck(Message, frozen=True, tag="ReplicaSeen"):
     life: str
     number: int
 
 
-class Handed(Message, frozen=True, tag="Handed"):
+class HandedEvents(Message, frozen=True, tag="Handed"):
     """Events that were kept for a subscription of the receiver's."""
 
     subscriber: str
@@ -62,7 +62,7 @@ class Handed(Message, frozen=True, tag="Handed"):
     number: int  # said again until it is seen
 
 
-class HandedSeen(Message, frozen=True, tag="HandedSeen"):
+class HandedAck(Message, frozen=True, tag="HandedSeen"):
     number: int
 
 
@@ -85,7 +85,7 @@ class _Away:
 
 class SubscriptionReplication(Recovery):
     name = "subscription replication"
-    messages = (Replica, ReplicaSeen, Handed, HandedSeen)
+    messages = (Replica, ReplicaAck, HandedEvents, HandedAck)
 
     def __init__(self, settings: ReplicationSettings | None = None) -> None:
         self.settings = settings or ReplicationSettings()
@@ -93,7 +93,7 @@ class SubscriptionReplication(Recovery):
         self._own: dict[SubscriptionId, Filter] = {}
         self._life, self._number = "", 0
         self._others: dict[str, _Away] = {}
-        self._handing: dict[int, tuple[str, Handed]] = {}  # until it is seen
+        self._handing: dict[int, tuple[str, HandedEvents]] = {}  # until it is seen
         self._last_handed = 0
         self._taken: OrderedDict[tuple[str, int], None] = OrderedDict()  # what was handed to us
         self._passed: OrderedDict[tuple[str, str], float] = OrderedDict()  # events, and when
@@ -116,7 +116,7 @@ class SubscriptionReplication(Recovery):
     def _tell(self, now: float, only: str | None = None) -> None:
         if only is None:
             self._number += 1
-        subscriptions = tuple(Replicated(id.subscriber, id.name, f) for id, f in self._own.items())
+        subscriptions = tuple(ReplicatedHeader(id.subscriber, id.name, f) for id, f in self._own.items())
         for link in self._links() if only is None else (only,):
             self.ports.send(link, Replica(self._life, self._number, subscriptions))
             self.timers.set(("tell", link), now + self.settings.repeat_seconds)
@@ -170,17 +170,17 @@ class SubscriptionReplication(Recovery):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, Replica):
             self._on_replica(sender, message, now)
-        elif isinstance(message, ReplicaSeen):
+        elif isinstance(message, ReplicaAck):
             if message.life == self._life and message.number == self._number:
                 self.timers.clear(("tell", sender))
-        elif isinstance(message, Handed):
+        elif isinstance(message, HandedEvents):
             self._on_handed(sender, message, now)
-        elif isinstance(message, HandedSeen):
+        elif isinstance(message, HandedAck):
             self._handing.pop(message.number, None)
             self.timers.clear(("hand", str(message.number)))
 
     def _on_replica(self, sender: str, message: Replica, now: float) -> None:
-        self.ports.send(sender, ReplicaSeen(message.life, message.number))
+        self.ports.send(sender, ReplicaAck(message.life, message.number))
         away = self._others.setdefault(sender, _Away())
         life, number = away.told
         if message.life == life and message.number <= number:
@@ -201,7 +201,7 @@ class SubscriptionReplication(Recovery):
         kept = self._take_out(broker, away, id, now)
         for part, _ in cut(kept, self.ports.limits):
             self._last_handed += 1
-            handed = Handed(id.subscriber, id.name, part, self._last_handed)
+            handed = HandedEvents(id.subscriber, id.name, part, self._last_handed)
             self._handing[self._last_handed] = (broker, handed)
             self._hand(self._last_handed, now)
 
@@ -243,8 +243,8 @@ class SubscriptionReplication(Recovery):
         self.ports.send(broker, handed)
         self.timers.set(("hand", str(number)), now + self.settings.repeat_seconds)
 
-    def _on_handed(self, sender: str, message: Handed, now: float) -> None:
-        self.ports.send(sender, HandedSeen(message.number))
+    def _on_handed(self, sender: str, message: HandedEvents, now: float) -> None:
+        self.ports.send(sender, HandedAck(message.number))
         key = (
             f"{sender} {self._others[sender].told[0]}" if sender in self._others else sender,
             message.number,

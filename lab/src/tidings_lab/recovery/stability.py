@@ -28,15 +28,15 @@ from tidings.protocol.inputs import Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Recovery
 from tidings_lab.recovery.streams import (
-    Again,
     Flush,
     GroupState,
-    Heard,
+    GroupStateRequest,
     Highest,
     Marks,
     Owed,
-    StateAsk,
-    Stream,
+    PublisherStream,
+    ResendRequest,
+    StreamProgress,
     SubscriberMarks,
     stream_of,
 )
@@ -54,7 +54,7 @@ class StabilitySettings(msgspec.Struct, frozen=True, kw_only=True):
 class Stability(Recovery):
     name = "stability buffers"
     messages: ClassVar[tuple[type[Message], ...]] = (
-        Highest, Again, StateAsk, GroupState, Flush, Heard, SubscriberMarks,
+        Highest, ResendRequest, GroupStateRequest, GroupState, Flush, StreamProgress, SubscriberMarks,
     )  # fmt: skip
 
     def __init__(self, settings: StabilitySettings | None = None, *, above: tuple[str, ...] = ()) -> None:
@@ -62,7 +62,7 @@ class Stability(Recovery):
         self._epoch = 0  # the number of the view
         self._up: set[str] = set()  # of those, the linked ones
         self._above = above  # distributors that we are below of; none: we are of the group
-        self.streams: dict[str, Stream] = {}
+        self.streams: dict[str, PublisherStream] = {}
         self._marks: dict[str, Marks] = {}  # by member: what it said that it has
         self._dirty: set[str] = set()  # streams that moved since they were told
         self._members: tuple[str, ...] = ()
@@ -123,8 +123,8 @@ class Stability(Recovery):
             else:
                 self.ports.events.arrived((envelope,), came_from, now)
 
-    def _stream(self, key: str) -> Stream:
-        return self.streams.setdefault(key, Stream())
+    def _stream(self, key: str) -> PublisherStream:
+        return self.streams.setdefault(key, PublisherStream())
 
     @property
     def buffered(self) -> int:
@@ -152,27 +152,27 @@ class Stability(Recovery):
                 self.ports.send(sender, Highest(known))
             self._repair(sender, now)
             self._discard()
-        elif isinstance(message, Again):
+        elif isinstance(message, ResendRequest):
             for envelope in message.envelopes:
                 self.admit(envelope, sender, now)
-        elif isinstance(message, StateAsk):
+        elif isinstance(message, GroupStateRequest):
             if self._is_synced:
                 self._bring_in(sender, message)
         elif isinstance(message, GroupState):
             self._sync(message.marks, now)
         elif isinstance(message, Flush):
             self._on_flush(sender, message, now)
-        elif isinstance(message, Heard):
+        elif isinstance(message, StreamProgress):
             self._on_heard(sender, message, now)
         elif isinstance(message, SubscriberMarks):
             self._on_subscribers(sender, message)
 
     def _ask_above(self, now: float) -> None:
         for peer in sorted(self._up):
-            self.ports.send(peer, StateAsk(0, self._known()))
+            self.ports.send(peer, GroupStateRequest(0, self._known()))
         self._exchange_soon(now)
 
-    def _bring_in(self, newcomer: str, message: StateAsk) -> None:
+    def _bring_in(self, newcomer: str, message: GroupStateRequest) -> None:
         """Tell it where streams stand, and send what is buffered here and comes after what it has."""
         lacking = {key: stream.above(message.marks.get(key, 0)) for key, stream in self.streams.items()}
         marks = {
@@ -182,7 +182,7 @@ class Stability(Recovery):
         self.ports.send(newcomer, GroupState(message.epoch, marks))
         again = tuple(envelope for envelopes in lacking.values() for envelope in envelopes)
         if again:
-            self.ports.send(newcomer, Again(again))
+            self.ports.send(newcomer, ResendRequest(again))
 
     def _known(self) -> Marks:
         return {key: stream.known for key, stream in self.streams.items()}
@@ -235,7 +235,7 @@ class Stability(Recovery):
         if not self._is_synced and self._up:
             self._ask_above(now)
         if not self._is_synced and self._members:
-            self.ports.send(self._members[0], StateAsk(self._epoch, self._known()))
+            self.ports.send(self._members[0], GroupStateRequest(self._epoch, self._known()))
             self._exchange_soon(now)
         for key, stream in list(self.streams.items()):
             if stream.waits_since is not None and stream.waits_since > now:
@@ -281,7 +281,7 @@ class Stability(Recovery):
             is_ours = lacking[0].origin == me
             if now - last >= self._settings.exchange_seconds and not (is_ours and self._is_fresh(lacking[0])):
                 self._repaired[(member, key)] = now
-                self.ports.send(member, Again(tuple(lacking)))
+                self.ports.send(member, ResendRequest(tuple(lacking)))
 
     def _is_fresh(self, envelope: Envelope) -> bool:
         """The event was sent so lately that no member can have acknowledged it."""
@@ -324,7 +324,7 @@ class Stability(Recovery):
                 envelope for key, s in self.streams.items() for envelope in s.above(message.marks.get(key, 0))
             ]
             if lacking and self._flush is None:  # we are done, and it is not
-                self.ports.send(sender, Again(tuple(lacking)))
+                self.ports.send(sender, ResendRequest(tuple(lacking)))
         self._try_flush(now)
 
     def _try_flush(self, now: float) -> None:
@@ -358,7 +358,7 @@ class Stability(Recovery):
                 continue
             if now - self._repaired.get((survivor, key), float("-inf")) >= self._settings.exchange_seconds:
                 self._repaired[(survivor, key)] = now
-                self.ports.send(survivor, Again(tuple(self._stream(key).above(lacks))))
+                self.ports.send(survivor, ResendRequest(tuple(self._stream(key).above(lacks))))
 
     # -- no gaps: every subscriber in the system ---------------------------------------------------
 
@@ -375,7 +375,7 @@ class Stability(Recovery):
             if owed is not None and owed.at == self.ports.name:
                 owed.sent[key] = number
 
-    def _on_heard(self, sender: str, message: Heard, now: float) -> None:
+    def _on_heard(self, sender: str, message: StreamProgress, now: float) -> None:
         client = self._client_of(sender)
         if client is None or not self.is_without_gaps:
             return

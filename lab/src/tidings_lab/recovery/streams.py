@@ -27,7 +27,7 @@ class Highest(Message, frozen=True, tag="Highest"):
     asks: bool = False  # say yours
 
 
-class Again(Message, frozen=True, tag="Again"):
+class ResendRequest(Message, frozen=True, tag="Again"):
     """Events that the receiver lacks, in order."""
 
     cut_field: ClassVar[str] = "envelopes"
@@ -35,7 +35,7 @@ class Again(Message, frozen=True, tag="Again"):
     envelopes: tuple[Envelope, ...]
 
 
-class StateAsk(Message, frozen=True, tag="StateAsk"):
+class GroupStateRequest(Message, frozen=True, tag="StateAsk"):
     """A newcomer, or a distributor below: where do streams stand?"""
 
     epoch: int
@@ -57,7 +57,7 @@ class Flush(Message, frozen=True, tag="Flush"):
     asks: bool = True  # say yours, and send what is lacking
 
 
-class Heard(Message, frozen=True, tag="Heard"):
+class StreamProgress(Message, frozen=True, tag="Heard"):
     """A subscriber to its distributor: what it has heard, by the name of the subscription. The first word after
     its hello."""
 
@@ -76,7 +76,7 @@ def stream_of(envelope: Envelope) -> str:
     return f"{event.source}/{event.id.rpartition('-')[0]}"
 
 
-class Stream:
+class PublisherStream:
     """One stream here."""
 
     __slots__ = ("buffer", "known", "orphans", "waiting", "waits_since")

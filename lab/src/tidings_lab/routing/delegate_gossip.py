@@ -20,7 +20,7 @@ from tidings.model.subscription import Subscription
 from tidings.model.topic import ROOT
 from tidings.protocol.effects import Channel, Record
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.routing.topic_gossip import Identity, Rumour
+from tidings.protocol.routing.topic_gossip import GossipEvents, Identity
 from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, over
 from tidings_lab.membership.delegate_tree import DelegateTree
@@ -34,7 +34,7 @@ class DelegateSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 class DelegateGossip(Routing):
     name = "gossip among delegates"
-    messages = (Rumour,)
+    messages = (GossipEvents,)
 
     def __init__(
         self, place: int, tree: DelegateTree, *, topics: tuple[str, ...], graph: TopicGraph, settings: DelegateSettings
@@ -69,7 +69,7 @@ class DelegateGossip(Routing):
     # -- the way of an event ---------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if not isinstance(message, Rumour):
+        if not isinstance(message, GossipEvents):
             return
         event = message.envelope.event
         self.received += 1
@@ -104,7 +104,7 @@ class DelegateGossip(Routing):
         fan = min(len(pool), math.floor(math.log(len(pool)) + self.settings.c)) if pool else 0
         others = [name for name in self.ports.rng.sample(pool, fan) if name != self.ports.name]
         for name in others:
-            self.ports.send(name, Rumour(envelope), Channel.DATAGRAM)
+            self.ports.send(name, GossipEvents(envelope), Channel.DATAGRAM)
         self.payloads += len(others)
         return len(others)
 

@@ -49,7 +49,7 @@ class ToAccess(Message, frozen=True, tag="ToAccess"):
     envelope: Envelope
 
 
-class _Held:
+class _HeldFilters:
     """Filters held for brokers; one matcher entry per (filter, broker)."""
 
     def __init__(self) -> None:
@@ -95,7 +95,7 @@ class _Held:
 class _Direct(Routing):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._held = _Held()
+        self._held = _HeldFilters()
         self._maintain_at: float | None = None
 
     def table_size(self) -> int:

@@ -20,7 +20,7 @@ from tidings_lab.routing.keyed import MOST_HOPS, KeyRouting
 from tidings_lab.routing.rendezvous_words import Enrol, Enrolled, Version
 
 
-class _Told(msgspec.Struct):
+class _AnnouncedKey(msgspec.Struct):
     """Our enrolment at a key."""
 
     filters: tuple[Filter, ...]
@@ -29,7 +29,7 @@ class _Told(msgspec.Struct):
     is_acknowledged: bool = False
 
 
-class _Held(msgspec.Struct):
+class _KeyHolder(msgspec.Struct):
     """Enrolment of another broker, or our own, at a key that is ours."""
 
     version: Version
@@ -43,8 +43,8 @@ class Enrolment:
     def __init__(self, owner: KeyRouting) -> None:
         self._owner = owner
         self._timing = owner.settings
-        self._told: dict[str, _Told] = {}
-        self._held: dict[str, dict[str, _Held]] = {}  # by key and access broker
+        self._told: dict[str, _AnnouncedKey] = {}
+        self._held: dict[str, dict[str, _KeyHolder]] = {}  # by key and access broker
         self._matchers: dict[str, MatchingEngine] = {}
         self._access: dict[tuple[str, int], str] = {}  # by key and handle
         self._due: float | None = None  # no later than the first moment
@@ -52,10 +52,10 @@ class Enrolment:
     # -- at the subscriber's broker ------------------------------------------------------------------
 
     def tell(self, key: str, filters: tuple[Filter, ...], now: float) -> None:
-        self._told[key] = told = _Told(filters, self._owner.new_version(), 0.0)
+        self._told[key] = told = _AnnouncedKey(filters, self._owner.new_version(), 0.0)
         self._say(key, told, now)
 
-    def _say(self, key: str, told: _Told, now: float) -> None:
+    def _say(self, key: str, told: _AnnouncedKey, now: float) -> None:
         told.due = now + self._timing.retry_seconds
         self._wake_by(told.due)
         told.is_acknowledged = False
@@ -109,7 +109,7 @@ class Enrolment:
         handles = tuple(matcher.add(filter) for filter in enrol.filters)
         self._access.update({(enrol.key, handle): enrol.access for handle in handles})
         self._wake_by(until)
-        held = _Held(enrol.version, until, enrol.filters, handles, enrol.address)
+        held = _KeyHolder(enrol.version, until, enrol.filters, handles, enrol.address)
         self._held.setdefault(enrol.key, {})[enrol.access] = held
 
     def _forget(self, key: str, access: str) -> None:

@@ -10,7 +10,14 @@ from __future__ import annotations
 from tidings.model.event import Event
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.routing.seen import NUMBER, Forward, LastNumber, Numbering, Seen, Window
+from tidings.protocol.routing.seen import (
+    NUMBER,
+    DuplicateFilter,
+    Forward,
+    LastNumberFilter,
+    Numbering,
+    NumberWindow,
+)
 from tidings.protocol.slots import Ports, Routing
 
 
@@ -20,7 +27,7 @@ class Flooding(Routing):
     headers = frozenset({NUMBER})
 
     def __init__(self, *, fifo: bool = False, window: int = 4096) -> None:
-        self._seen: Seen = LastNumber() if fifo else Window(window)
+        self._seen: DuplicateFilter = LastNumberFilter() if fifo else NumberWindow(window)
         self.fifo = fifo
 
     def bind(self, ports: Ports) -> None:

@@ -31,7 +31,7 @@ from tidings.protocol.slots import Ports, Routing
 LOCAL = ""  # our own clients; no link has this name
 
 
-class Grouped(Message, frozen=True, tag="Grouped"):
+class GroupInterest(Message, frozen=True, tag="Grouped"):
     """A filter is wanted by the members of a group behind this link, or is not any more."""
 
     filter: Filter
@@ -104,7 +104,7 @@ class Clusters:
 
 class GroupMulticast(Routing):
     name = "multicast groups"
-    messages = (Grouped, ToGroups)
+    messages = (GroupInterest, ToGroups)
 
     def __init__(self, groups: int = 16, sample: int = 64) -> None:
         self._clusters = Clusters(groups, sample)
@@ -139,7 +139,7 @@ class GroupMulticast(Routing):
         if group is None:
             group = self._clusters.choose(filter, self.ports.rng)
         self._own[filter.digest] = (group, wanted + 1)
-        self._spread(Grouped(filter, group, self.ports.name, +1), LOCAL)
+        self._spread(GroupInterest(filter, group, self.ports.name, +1), LOCAL)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         filter = subscription.filter
@@ -148,9 +148,9 @@ class GroupMulticast(Routing):
             self._own[filter.digest] = (group, wanted - 1)
         else:
             del self._own[filter.digest]
-        self._spread(Grouped(filter, group, self.ports.name, -1), LOCAL)
+        self._spread(GroupInterest(filter, group, self.ports.name, -1), LOCAL)
 
-    def _spread(self, change: Grouped, came_from: str) -> None:
+    def _spread(self, change: GroupInterest, came_from: str) -> None:
         self._take(change, came_from)
         self._send(change, self._links(), came_from)
 
@@ -163,7 +163,7 @@ class GroupMulticast(Routing):
             if link != came_from:
                 self.ports.send(link, message)
 
-    def _take(self, change: Grouped, came_from: str) -> None:
+    def _take(self, change: GroupInterest, came_from: str) -> None:
         key = (change.filter.digest, change.group)
         if change.count < 0 and not self._wanted[key]:
             return  # its beginning was lost on the way
@@ -185,7 +185,7 @@ class GroupMulticast(Routing):
     # -- the way of an event -------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Grouped):
+        if isinstance(message, GroupInterest):
             self._spread(message, sender)
             return
         assert isinstance(message, ToGroups)

@@ -38,7 +38,7 @@ class Attach(Message, frozen=True, tag="Attach"):
     """A distributor below asks to be sent everything."""
 
 
-class Service:
+class MulticastService:
     """One service here."""
 
     def __init__(self, filter: Filter, creator: str | None) -> None:
@@ -56,7 +56,7 @@ class DistributorMulticast(Routing):
         self._parent: str | None = None
         self._up: set[str] = set()
         self._below: dict[str, None] = {}
-        self.services: dict[str, Service] = {}
+        self.services: dict[str, MulticastService] = {}
         self._subscriptions: dict[SubscriptionId, Subscription] = {}
 
     def _others(self) -> tuple[str, ...]:
@@ -126,7 +126,7 @@ class DistributorMulticast(Routing):
 
     def _publicised(self, message: Publicise, creator: str | None) -> None:
         known = self.services.get(message.service)
-        service = self.services[message.service] = Service(message.filter, creator)
+        service = self.services[message.service] = MulticastService(message.filter, creator)
         if known is not None and creator is None:
             service.creator = known.creator
         for id, subscription in self._subscriptions.items():

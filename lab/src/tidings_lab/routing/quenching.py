@@ -16,7 +16,7 @@ from tidings.protocol.slots import Ports
 from tidings_lab.routing.direct import Hold, MatchFirst
 
 
-class _Offer:
+class _AdvertisedFilter:
     """Advertisement of a client, and the filters here that overlap it."""
 
     def __init__(self, client: str, filter: Filter) -> None:
@@ -31,14 +31,14 @@ class Quenching(MatchFirst):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._filters: dict[str, Filter] = {}  # that some broker wants, by digest
-        self._offers: dict[tuple[str, str], _Offer] = {}  # by client and digest
+        self._offers: dict[tuple[str, str], _AdvertisedFilter] = {}  # by client and digest
 
     def advertisement_added(self, advertisement: Advertisement, now: float) -> None:
         key = (advertisement.publisher, advertisement.filter.digest)
         if key in self._offers:
             self._offers[key].count += 1
             return
-        offer = self._offers[key] = _Offer(advertisement.publisher, advertisement.filter)
+        offer = self._offers[key] = _AdvertisedFilter(advertisement.publisher, advertisement.filter)
         offer.wanted = {d for d, filter in self._filters.items() if overlaps(filter, offer.filter)}
         self._tell(offer)
 
@@ -61,7 +61,7 @@ class Quenching(MatchFirst):
         for offer in self._offers.values():
             self._review(offer, hold.filter, came=came)
 
-    def _review(self, offer: _Offer, filter: Filter, *, came: bool) -> None:
+    def _review(self, offer: _AdvertisedFilter, filter: Filter, *, came: bool) -> None:
         was_wanted = bool(offer.wanted)
         if not came:
             offer.wanted.discard(filter.digest)
@@ -70,7 +70,7 @@ class Quenching(MatchFirst):
         if bool(offer.wanted) is not was_wanted:
             self._tell(offer)
 
-    def _tell(self, offer: _Offer) -> None:
+    def _tell(self, offer: _AdvertisedFilter) -> None:
         address = self.ports.subscribers.address_of(offer.client)
         if address is not None:
             self.ports.send(address, Quench(offer.filter.digest, not offer.wanted))

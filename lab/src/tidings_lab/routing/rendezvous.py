@@ -53,7 +53,7 @@ class _Child(msgspec.Struct):
     handles: tuple[int, ...] = ()  # in the tree's matcher
 
 
-class _Tree:
+class _KeyTree:
     """One broker's part in the tree of a key."""
 
     __slots__ = (
@@ -97,7 +97,7 @@ class RendezvousTrees(KeyRouting):
         super().__init__(settings)
         self.on_path = on_path
         self._quenched = frozenset(quenched)
-        self._trees: dict[str, _Tree] = {}
+        self._trees: dict[str, _KeyTree] = {}
         self._taken: dict[tuple[str, str], set[str]] = {}  # by event: the keys under which it descended here
         self._unwanted: dict[str, float] = {}  # by key: until when no subscriber wants it
         self._lessees: dict[str, dict[str, str]] = {}  # by key: the brokers that we told so, with addresses
@@ -110,7 +110,7 @@ class RendezvousTrees(KeyRouting):
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         digest = subscription.filter.digest
         for key in at:
-            tree = self._trees.setdefault(key, _Tree())
+            tree = self._trees.setdefault(key, _KeyTree())
             count = tree.local[digest][1] if digest in tree.local else 0
             tree.local[digest] = (subscription.filter, count + 1)
             tree.is_stale = tree.is_stale or count == 0
@@ -158,20 +158,20 @@ class RendezvousTrees(KeyRouting):
             tree.parent, tree.told, tree.tries = parent, digests, 0
             self._graft(key, tree, told, now)
 
-    def _graft(self, key: str, tree: _Tree, filters: tuple[Filter, ...] | None, now: float) -> None:
+    def _graft(self, key: str, tree: _KeyTree, filters: tuple[Filter, ...] | None, now: float) -> None:
         assert tree.parent is not None
         tree.version, tree.is_acknowledged = self.new_version(), False
         tree.tries += 1
         self._set_due(tree, now + self.settings.retry_seconds)
         self.send(tree.parent, Graft(key, tree.version, filters))
 
-    def _wanted_below(self, tree: _Tree) -> tuple[Filter, ...] | None:
+    def _wanted_below(self, tree: _KeyTree) -> tuple[Filter, ...] | None:
         """The fewest filters that hold all that is wanted here and below; None: too many to say."""
         if tree.is_stale:
             tree.below, tree.is_stale = self._reduced(tree), False
         return tree.below
 
-    def _reduced(self, tree: _Tree) -> tuple[Filter, ...] | None:
+    def _reduced(self, tree: _KeyTree) -> tuple[Filter, ...] | None:
         wanted = {digest: filter for digest, (filter, _) in tree.local.items()}
         for child in tree.children.values():
             if child.filters is None:
@@ -203,7 +203,7 @@ class RendezvousTrees(KeyRouting):
             self.enrolment.ways_changed(now)
 
     def _grafted(self, sender: str, graft: Graft, now: float) -> None:
-        tree = self._trees.setdefault(graft.key, _Tree())
+        tree = self._trees.setdefault(graft.key, _KeyTree())
         child = tree.children.get(sender)
         if child is None or child.version[0] != graft.version[0] or child.version[1] < graft.version[1]:
             until = now + self.settings.children_seconds
@@ -219,7 +219,7 @@ class RendezvousTrees(KeyRouting):
         self._review(graft.key, now)
 
     def _index(
-        self, tree: _Tree, name: str, before: _Child | None, filters: tuple[Filter, ...] | None
+        self, tree: _KeyTree, name: str, before: _Child | None, filters: tuple[Filter, ...] | None
     ) -> tuple[int, ...]:
         """Put a child's filters in the place of those that it had."""
         tree.is_stale = True
@@ -309,7 +309,7 @@ class RendezvousTrees(KeyRouting):
     def _outgoing(self, envelope: Envelope, to: str, now: float) -> Envelope | None:
         return self.ports.passage.outgoing(envelope, to, now)
 
-    def _takers(self, tree: _Tree, event: Event) -> list[str]:
+    def _takers(self, tree: _KeyTree, event: Event) -> list[str]:
         if tree.matcher is None:
             return [name for name, child in tree.children.items() if child.filters is None]
         found = {tree.handles[handle] for handle in tree.matcher.match(event)}
@@ -350,7 +350,7 @@ class RendezvousTrees(KeyRouting):
                 if self.enrolment is not None:
                     self.enrolment.on_message(sender, message, now)
 
-    def _set_due(self, tree: _Tree, at: float) -> None:
+    def _set_due(self, tree: _KeyTree, at: float) -> None:
         tree.due = at
         self._set_due_at(at)
 
@@ -376,7 +376,7 @@ class RendezvousTrees(KeyRouting):
                 self._again(key, tree, now)
         self._due = min(self._moments(), default=None)
 
-    def _again(self, key: str, tree: _Tree, now: float) -> None:
+    def _again(self, key: str, tree: _KeyTree, now: float) -> None:
         """No answer came, or a refresh is due."""
         assert tree.parent is not None
         if not tree.is_acknowledged and tree.tries >= self.settings.tries:

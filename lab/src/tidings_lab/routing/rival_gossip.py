@@ -13,7 +13,7 @@ from __future__ import annotations
 import math
 
 from tidings.protocol.messages import Envelope
-from tidings.protocol.routing.topic_gossip import GossipSettings, Rumour, TopicGossip
+from tidings.protocol.routing.topic_gossip import GossipEvents, GossipSettings, TopicGossip
 from tidings.protocol.topic_graph import TopicGraph, into, over
 
 
@@ -24,7 +24,7 @@ class SubscriberGossip(TopicGossip):
     def contacts(self, size: int) -> int:
         return max(1, self.settings.fan_out(size))
 
-    def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
+    def _elect(self, topic: str, size: int, envelope: Envelope, came: GossipEvents | None) -> None:
         if came is not None:
             return
         for up in self.graph.supers(topic):
@@ -48,7 +48,7 @@ class ClusterGossip(TopicGossip):
         super().__init__(topics, graph=graph, settings=settings)
         self.across = max(1, math.floor(math.log(clusters) + c2)) if clusters > 1 else 0
 
-    def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
+    def _elect(self, topic: str, size: int, envelope: Envelope, came: GossipEvents | None) -> None:
         if came is None or came.is_entry:
             for name in self.sample(self.across):
                 self._hand_up(name, envelope)

@@ -61,7 +61,7 @@ class Subject(Message, frozen=True, tag="Subject"):
     wanted: bool
 
 
-class Subjects(Message, frozen=True, tag="Subjects"):
+class SubjectSet(Message, frozen=True, tag="Subjects"):
     """All subjects that the sender wants."""
 
     subjects: tuple[str, ...]
@@ -77,7 +77,7 @@ class ToRouters(Message, frozen=True, tag="ToRouters"):
     onward: tuple[str, ...] = ()
 
 
-class CacheAsk(Message, frozen=True, tag="CacheAsk"):
+class CacheRequest(Message, frozen=True, tag="CacheAsk"):
     """What was published last on these subjects? Routers answer straight to the asker."""
 
     asker: str
@@ -86,7 +86,7 @@ class CacheAsk(Message, frozen=True, tag="CacheAsk"):
     is_first: bool = False  # at the asker's own router: pass it on
 
 
-class CacheAnswer(Message, frozen=True, tag="CacheAnswer"):
+class CacheReply(Message, frozen=True, tag="CacheAnswer"):
     number: int
     envelopes: tuple[Envelope, ...]
 
@@ -102,15 +102,15 @@ class _Newcomer(msgspec.Struct):
 
 class SubjectRouting(Routing):
     name = "broadcast and a tree per subject"
-    messages = (OnLan, Subject, Subjects, ToRouters, CacheAsk, CacheAnswer)
+    messages = (OnLan, Subject, SubjectSet, ToRouters, CacheRequest, CacheReply)
 
     def __init__(self, lan: Lan, *, cache: int = 0, fan_out: int = 3, refresh: float = REFRESH) -> None:
         self.lan = lan
         self.cache = cache
         self.fan_out = max(1, fan_out)
         self._own: Counter[str] = Counter()  # subjects that our clients want
-        self._hosts = Wishes(refresh * SILENT)  # at a router: of its network's other hosts
-        self._lans = Wishes(refresh * SILENT)  # at a router: of the other networks, by their routers
+        self._hosts = SubjectWishes(refresh * SILENT)  # at a router: of its network's other hosts
+        self._lans = SubjectWishes(refresh * SILENT)  # at a router: of the other networks, by their routers
         self._told: frozenset[str] = frozenset()  # at a router: what the others know that our network wants
         self._refresh = refresh
         self._refresh_at: float | None = None
@@ -133,8 +133,8 @@ class SubjectRouting(Routing):
             self._refresh_at = now + self._refresh
             if self.is_router:
                 for router in self.lan.others():
-                    self.ports.send(router, Subjects((), asks=True), Channel.DATAGRAM)
-                self.ports.send(self.lan.name, Subjects((), asks=True), Channel.MULTICAST)
+                    self.ports.send(router, SubjectSet((), asks=True), Channel.DATAGRAM)
+                self.ports.send(self.lan.name, SubjectSet((), asks=True), Channel.MULTICAST)
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         subjects = subjects_of(subscription.filter)
@@ -145,7 +145,7 @@ class SubjectRouting(Routing):
         if self.cache:
             self._asked += 1
             self._newcomers[self._asked] = _Newcomer(subscription, now + PATIENCE, set(), [])
-            ask = CacheAsk(self.ports.name, self._asked, subjects, is_first=True)
+            ask = CacheRequest(self.ports.name, self._asked, subjects, is_first=True)
             self._to(self.lan.router, ask, now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -172,15 +172,15 @@ class SubjectRouting(Routing):
                 self.ports.send(router, Subject(subject, subject in wanted), Channel.DATAGRAM)
         self._told = wanted
 
-    def _heard_wish(self, sender: str, message: Subject | Subjects, now: float) -> None:
-        if isinstance(message, Subjects) and message.asks:
+    def _heard_wish(self, sender: str, message: Subject | SubjectSet, now: float) -> None:
+        if isinstance(message, SubjectSet) and message.asks:
             self._say_all(sender)  # to a router that begins; what it wants itself it will say
         elif self.is_router:
             self._take_wish(sender, message, now)
 
-    def _take_wish(self, sender: str, message: Subject | Subjects, now: float) -> None:
+    def _take_wish(self, sender: str, message: Subject | SubjectSet, now: float) -> None:
         wishes = self._lans if sender in self.lan.routers else self._hosts
-        if isinstance(message, Subjects):
+        if isinstance(message, SubjectSet):
             wishes.replace(sender, message.subjects, now)
         else:
             wishes.change(sender, message.subject, message.wanted, now)
@@ -189,7 +189,7 @@ class SubjectRouting(Routing):
 
     def _say_all(self, to: str) -> None:
         wanted = self._told if self.is_router else frozenset(self._own)
-        self.ports.send(to, Subjects(tuple(sorted(wanted))), Channel.DATAGRAM)
+        self.ports.send(to, SubjectSet(tuple(sorted(wanted))), Channel.DATAGRAM)
 
     def _refresh_all(self, now: float) -> None:
         self._refresh_at = now + self._refresh
@@ -218,11 +218,11 @@ class SubjectRouting(Routing):
             self._onward(message.envelope, message.onward)
             self._broadcast(message.envelope, from_outside=True)
             self._arrived(message.envelope, sender, now)
-        elif isinstance(message, Subject | Subjects):
+        elif isinstance(message, Subject | SubjectSet):
             self._heard_wish(sender, message, now)
-        elif isinstance(message, CacheAsk):
+        elif isinstance(message, CacheRequest):
             self._cache_asked(message, now)
-        elif isinstance(message, CacheAnswer):
+        elif isinstance(message, CacheReply):
             self._cache_answered(message)
 
     def forward(
@@ -276,7 +276,7 @@ class SubjectRouting(Routing):
         if len(self._last) > MOST_SUBJECTS:
             self._last.popitem(last=False)
 
-    def _cache_asked(self, ask: CacheAsk, now: float) -> None:
+    def _cache_asked(self, ask: CacheRequest, now: float) -> None:
         if ask.is_first:
             for router in self.lan.others():
                 self.ports.send(router, msgspec.structs.replace(ask, is_first=False), Channel.DATAGRAM)
@@ -287,9 +287,9 @@ class SubjectRouting(Routing):
             for envelope in last
         )
         if found:
-            self._to(ask.asker, CacheAnswer(ask.number, found), now)
+            self._to(ask.asker, CacheReply(ask.number, found), now)
 
-    def _cache_answered(self, answer: CacheAnswer) -> None:
+    def _cache_answered(self, answer: CacheReply) -> None:
         newcomer = self._newcomers.get(answer.number)
         if newcomer is not None:
             newcomer.found += answer.envelopes
@@ -323,7 +323,7 @@ class SubjectRouting(Routing):
         assert all(count > 0 for count in self._own.values())
 
 
-class Wishes:
+class SubjectWishes:
     """Interest of others by subject; that of a router which is silent for `seconds` is forgotten."""
 
     def __init__(self, seconds: float) -> None:

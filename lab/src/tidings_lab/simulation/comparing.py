@@ -26,11 +26,11 @@ from tidings.history.schema import NTFY, PUB, Row
 from tidings.protocol.messages import tag_of
 from tidings.simulation.experiment import latencies_of
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import OVERLAYS, Overlay, hops_from, local_networks
+from tidings.simulation.topology import OVERLAYS, OverlayGraph, hops_from, local_networks
 from tidings.simulation.workloads import Plan, Step, Workload, content_named, mixed
 from tidings.simulation.world import World
 from tidings.systems import MESH, NO_LINKS, PEERS, System, find_system, system_names
-from tidings_lab.simulation.metering import Meter, entries_of
+from tidings_lab.simulation.metering import CostMeter, entries_of
 from tidings_lab.simulation.oracle import Judgement, judge
 
 WARM = 10.0  # seconds before the first subscription, in which overlays and tables come to be
@@ -54,7 +54,7 @@ class Comparison(msgspec.Struct, frozen=True, kw_only=True):
     probes: int = 4  # subscribers that come while brokers publish for them; 0: no delays are measured
     check: bool = False  # run every invariant after each step
 
-    def build_overlay(self) -> Overlay:
+    def build_overlay(self) -> OverlayGraph:
         if self.overlay not in OVERLAYS:
             known = ", ".join(OVERLAYS)
             raise SettingsError(f"no overlay is called {self.overlay!r}", hint=f"there are: {known}")
@@ -115,17 +115,17 @@ def compare(
 def measure(system: System, comparison: Comparison) -> Measures:
     """One system's line; a system that cannot serve the workload says why."""
     try:
-        return _Run(system, comparison).measures()
+        return _SystemRun(system, comparison).measures()
     except TidingsError as error:
         return Measures(system=system.name, model=system.model, refused=error.message)
 
 
 def deliveries(system: System, comparison: Comparison) -> Judgement:
     """The oracle's judgement of one system alone."""
-    return _Run(system, comparison).judged()
+    return _SystemRun(system, comparison).judged()
 
 
-class _Run:
+class _SystemRun:
     def __init__(self, system: System, comparison: Comparison) -> None:
         self.system, self.comparison = system, comparison
         self.network = comparison.build_overlay()
@@ -140,7 +140,7 @@ class _Run:
         simulation = self.world.simulation
         self.wire = simulation.settings.link_seconds
         simulation.seconds_between = lambda a, b: self.wire * max(1, self._wires(a, b))
-        self.meter = Meter({name: self.between[name] for name in self.overlay.brokers})
+        self.meter = CostMeter({name: self.between[name] for name in self.overlay.brokers})
         self.meter.on = False
         simulation.on_handled = self.meter
 
@@ -189,7 +189,7 @@ class _Run:
         return Workload(clients, tuple(_later(step, WARM) for step in drawn.steps))
 
     def _line(
-        self, judgement: Judgement, rows: Sequence[Row], entries: dict[str, int] | None, delays: _Delays
+        self, judgement: Judgement, rows: Sequence[Row], entries: dict[str, int] | None, delays: _PairDelays
     ) -> Measures:
         meter, comparison = self.meter, self.comparison
         events = comparison.plan.events
@@ -222,14 +222,14 @@ class _Run:
         )
 
 
-def _suited(system: System, network: Overlay) -> Overlay:
+def _suited(system: System, network: OverlayGraph) -> OverlayGraph:
     """The same brokers with the links that the system itself begins with."""
     if system.graph == NO_LINKS:
-        return Overlay(network.brokers[:1], ())
+        return OverlayGraph(network.brokers[:1], ())
     if system.graph == PEERS:
-        return Overlay(network.brokers, ())
+        return OverlayGraph(network.brokers, ())
     if system.graph == MESH:
-        return Overlay(network.brokers, tuple(combinations(network.brokers, 2)))
+        return OverlayGraph(network.brokers, tuple(combinations(network.brokers, 2)))
     return network
 
 
@@ -237,7 +237,7 @@ def _later(step: Step, seconds: float) -> Step:
     return msgspec.structs.replace(step, at=step.at + seconds)
 
 
-class _Delays(msgspec.Struct, frozen=True):
+class _PairDelays(msgspec.Struct, frozen=True):
     """Delays of subscriptions and events, for each pair of a subscriber and a publishing broker."""
 
     pairs: tuple[tuple[float, float], ...]  # infinite: it did not come in time
@@ -260,17 +260,17 @@ class _Delays(msgspec.Struct, frozen=True):
 class _Probes:
     """Subscribers that come while brokers publish for them."""
 
-    def __init__(self, world: World, comparison: Comparison, overlay: Overlay, wire: float) -> None:
+    def __init__(self, world: World, comparison: Comparison, overlay: OverlayGraph, wire: float) -> None:
         self.world, self.wire = world, wire
         rng = Random(f"{comparison.seed}/probes")
         self.at = [rng.choice(overlay.brokers) for _ in range(comparison.probes)]
         self.sources = rng.sample(overlay.brokers, min(PROBE_BROKERS, len(overlay.brokers)))
         self.slots = 4 * overlay.diameter() + 8 if overlay.links else 4 * len(overlay.brokers) + 8
 
-    def run(self) -> _Delays:
+    def run(self) -> _PairDelays:
         world = self.world
         if not self.at:
-            return _Delays((), 0)
+            return _PairDelays((), 0)
         for source in self.sources:
             world.add_client(f"probe-{source}", source)
         for number, broker in enumerate(self.at):
@@ -296,7 +296,7 @@ class _Probes:
         world.unsubscribe(f"prober{number}", "probe")
         world.run(world.simulation.now + 2.0)
 
-    def _delays(self, rows: Sequence[Row]) -> _Delays:
+    def _delays(self, rows: Sequence[Row]) -> _PairDelays:
         told = {(row.source, row.event): row.time for row in rows if row.op == NTFY}
         took: dict[tuple[int, str], dict[int, float | None]] = {}
         for row in rows:
@@ -313,4 +313,4 @@ class _Probes:
                 continue
             told_in = [seconds for slot, seconds in slots.items() if slot >= since and seconds is not None]
             pairs.append((since * self.wire, max(told_in)))
-        return _Delays(tuple(pairs), unknown)
+        return _PairDelays(tuple(pairs), unknown)

@@ -14,7 +14,7 @@ import math
 import numpy as np
 
 from tidings_lab.membership.delegate_tree import DelegateTree
-from tidings_lab.simulation.rounds import Hierarchy, Plan, Section, above, arena_of, scattered
+from tidings_lab.simulation.rounds import GossipPlan, Hierarchy, Section, above, arena_of, scattered
 from tidings_lab.simulation.rounds_parts import ACROSS, PUBLISHER, Ints
 
 Range = tuple[int, int]
@@ -29,14 +29,14 @@ def delegate_tree(
     delegates: int = 3,
     c: float = 5.0,
     published: int = -1,
-) -> Plan:
+) -> GossipPlan:
     """PMcast, or hpcast with `interest=False`. Without a depth, lowest groups have 10 processes or more."""
     places = scattered(hierarchy)
     published = published % len(hierarchy)
     wanted = above(hierarchy, published)
     wants = np.isin(places, wanted) if interest else np.ones(places.size, np.bool_)
-    tree = _Tree(DelegateTree.of(places.size, arity, depth, delegates), c, wants)
-    return Plan(
+    tree = _DelegateArrays(DelegateTree.of(places.size, arity, depth, delegates), c, wants)
+    return GossipPlan(
         algorithm="PMcast" if interest else "hpcast", arena=tree.arena(), published=published,
         groups=_sizes(hierarchy), entries=(tree.entries(),) * len(hierarchy), wanted=tuple(wanted),
         most_delay=tree.tree.depth - 1, places=places,
@@ -48,7 +48,7 @@ def _sizes(hierarchy: Hierarchy) -> tuple[Range, ...]:
     return tuple(zip([0, *ends[:-1]], ends, strict=True))
 
 
-class _Tree:
+class _DelegateArrays:
     """The tree's pools as arrays."""
 
     def __init__(self, tree: DelegateTree, c: float, wants: object) -> None:

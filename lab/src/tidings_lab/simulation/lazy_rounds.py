@@ -1,7 +1,7 @@
 """Lazy push inside one group, in rounds: announce to the whole table, send the event to those who ask.
 
 Rules
-- A peer with the event tells its table so, once (`Have`, a few bytes); one that lacks it asks the first that told it
+- A peer with the event tells its table so, once (`AckProgress`, a few bytes); one that lacks it asks the first that told it
   and, when no answer came after `patience` rounds, the next. An answer is the event itself.
 - The first `eager` steps from the publisher send the event at once: the group is hardly reached then, so few
   of these copies are wasted, and each such step saves the two rounds of asking.
@@ -43,7 +43,7 @@ def lazy_push(
 ) -> LazyRun:  # fmt: skip
     """One event in a group of `size` with tables of ln S + c entries."""
     fan = fan_out(size, c, success)
-    group = _Group(size, fan, np.random.default_rng(seed), loss, crashed, patience, tries)
+    group = _LazyGroup(size, fan, np.random.default_rng(seed), loss, crashed, patience, tries)
     group.eager = eager_steps(size, fan) if eager is None else eager
     rounds = group.run()
     alive = int(group.alive.sum())
@@ -54,7 +54,7 @@ def lazy_push(
     )  # fmt: skip
 
 
-class _Group:
+class _LazyGroup:
     def __init__(
         self, size: int, fan: int, rng: np.random.Generator, loss: float, crashed: float, patience: int, tries: int
     ) -> None:  # fmt: skip

@@ -17,7 +17,7 @@ import msgspec
 from tidings.model.event import Event
 from tidings.protocol.inputs import Received, ReceivedAll
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import ReplayParts
+from tidings.protocol.recovery.words import ReplayReplies
 from tidings.protocol.slots import Routing
 
 FRAME = 9  # bytes around each message on the wire
@@ -26,7 +26,7 @@ FRAME = 9  # bytes around each message on the wire
 def carries_event(message: Any) -> bool:
     """Is there an event in this message, or in a record that it holds?"""
     kind: type = type(message)
-    if kind is ReplayParts:
+    if kind is ReplayReplies:
         return any(part.envelopes for part in message.parts)
     return any(getattr(message, name) for name in _event_fields(kind))
 
@@ -48,7 +48,7 @@ def _has_event(kind: Any, seen: set[Any] | None = None) -> bool:
     return any(_has_event(part, seen) for part in parts)
 
 
-class Meter:
+class CostMeter:
     """Counts while it is `on`."""
 
     def __init__(self, hops: Mapping[str, Mapping[str, int]]) -> None:

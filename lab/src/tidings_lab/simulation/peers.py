@@ -21,18 +21,18 @@ import msgspec
 from tidings.protocol.inputs import Received
 from tidings.protocol.membership.topics import StaticTables
 from tidings.protocol.messages import Publish
-from tidings.protocol.routing.topic_gossip import Rumour
+from tidings.protocol.routing.topic_gossip import GossipEvents
 from tidings.protocol.topic_graph import TopicGraph, over
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 from tidings.systems import find_system
 
 ROUND = 0.01  # seconds of one hop
 
 
-class Heard(msgspec.Struct, frozen=True, kw_only=True):
+class EventOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one event."""
 
     topic: str
@@ -90,7 +90,7 @@ class Peers:
             options["membership"] = lambda name: StaticTables({}, self._members)
         self._members: dict[str, int] = {}  # of each group, when tables are static
         settings = SimulationSettings(link_seconds=ROUND, check=check)
-        overlay = Overlay(tuple(self._mixed(list(self.topics))), ())
+        overlay = OverlayGraph(tuple(self._mixed(list(self.topics))), ())
         self.world = World(system, overlay, seed=seed, settings=settings, options=options, record=record)
         self.world.simulation.plan(FaultPlan(Rates(loss=loss)))
         self._clients: set[str] = set()
@@ -159,7 +159,7 @@ class Peers:
         self.world.add_broker(name)
         return name
 
-    def publish(self, topic: str, *, at: str | None = None, seconds: float = 3.0) -> Heard:
+    def publish(self, topic: str, *, at: str | None = None, seconds: float = 3.0) -> EventOutcome:
         """One event of a topic, by a peer of its group unless told otherwise; then let time pass."""
         at = at or self._rng.choice(self.alive(topic))
         client = f"client of {at}"
@@ -172,7 +172,7 @@ class Peers:
         times: dict[str, float] = {}
 
         def handled(name: str, item: Any, now: float) -> None:
-            if type(item) is Received and isinstance(item.message, Rumour | Publish):
+            if type(item) is Received and isinstance(item.message, GossipEvents | Publish):
                 times.setdefault(name, now)
 
         simulation.on_handled = handled
@@ -182,7 +182,7 @@ class Peers:
         after = self._counters()
         payloads, handed_up, parasites = (b - a for a, b in zip(counted, after, strict=True))
         groups = {each: self.alive(each) for each in self.sizes}
-        return Heard(
+        return EventOutcome(
             topic=topic, began=times[at], times=times, groups=groups, payloads=payloads, handed_up=handed_up,
             parasites=parasites, messages=dict(simulation.sent - before),
         )  # fmt: skip

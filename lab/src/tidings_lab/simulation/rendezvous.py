@@ -23,7 +23,7 @@ import msgspec
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.simulation.simulator import SimulationSettings
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.workloads import zipf_weights
 from tidings.simulation.world import World
 from tidings_lab.overlay.prefix_state import between, id_of
@@ -51,7 +51,7 @@ class Routes(msgspec.Struct, frozen=True):
         return sum(self.hops) / len(self.hops)
 
 
-class Told(msgspec.Struct, frozen=True, kw_only=True):
+class DeliveryOutcome(msgspec.Struct, frozen=True, kw_only=True):
     """Result of some events."""
 
     events: int
@@ -69,7 +69,7 @@ class Told(msgspec.Struct, frozen=True, kw_only=True):
         return sum(self.messages.values()) / self.events
 
 
-class Ring:
+class RendezvousNetwork:
     def __init__(
         self,
         system: str,
@@ -93,7 +93,7 @@ class Ring:
             knobs |= {"beat_seconds": 4 * joining + 60.0, "merge_seconds": 1e6}
         self.world = World(
             system,
-            Overlay(names, ()),
+            OverlayGraph(names, ()),
             seed=seed,
             settings=SimulationSettings(check=check),
             options={"overlay": knobs | (overlay or {}), **(options or {})},
@@ -176,7 +176,7 @@ class Ring:
         self._groups = groups
         self.run(2.0 + SETTLE)
 
-    def publish(self, count: int) -> Told:
+    def publish(self, count: int) -> DeliveryOutcome:
         """Events of groups drawn evenly, from anywhere among the subscribers' nodes."""
         simulation = self.world.simulation
         before, start = simulation.sent, simulation.now
@@ -194,7 +194,7 @@ class Ring:
             for notification in self.world.applications[client].heard[heard_before[client] :]:
                 heard[client, notification.event.attributes["number"]] += 1
         sent = simulation.sent - before
-        return Told(
+        return DeliveryOutcome(
             events=count,
             due=sum(expected.values()),
             missing=sum((expected - heard).values()),

@@ -6,7 +6,7 @@
 
 Rules
 - Every process has fixed tables: other processes, drawn without repetition by a hash of the process and the
-  seed of the views. They are the same for every event and take no memory; `Plan.entries` says how many
+  seed of the views. They are the same for every event and take no memory; `GossipPlan.entries` says how many
   entries real processes would hold.
 - In each round those who heard the event in the round before send to their tables, once (infect and die).
 - A message is lost by chance. A process that crashed at the start stays in all tables (`crashed`, Figure 4 of
@@ -44,27 +44,27 @@ from tidings_lab.simulation.rounds_parts import (
     PUBLISHER,
     ROLE,
     Arena,
-    Draws,
+    GossipDraws,
+    GossipState,
     Ints,
-    State,
 )
 
 MOST_LINKS = 4096  # that entry processes name for one event
 
 
-class Group(msgspec.Struct, frozen=True):
+class TopicGroup(msgspec.Struct, frozen=True):
     """The processes that are interested in one topic. Supertopics are named by their place in the hierarchy."""
 
     size: int
     supers: tuple[int, ...] = ()
 
 
-Hierarchy = tuple[Group, ...]
+Hierarchy = tuple[TopicGroup, ...]
 
 
 def chain(*sizes: int) -> Hierarchy:
     """T0 (the root), T1, …: each the supertopic of the next."""
-    return tuple(Group(size, (place - 1,) if place else ()) for place, size in enumerate(sizes))
+    return tuple(TopicGroup(size, (place - 1,) if place else ()) for place, size in enumerate(sizes))
 
 
 def above(hierarchy: Hierarchy, group: int) -> list[int]:
@@ -105,7 +105,7 @@ def fan_out(size: int, c: float, success: float = 1.0) -> int:
     return max(0, min(count, size - 1, MOST_TABLE - 1))
 
 
-class Plan(msgspec.Struct, frozen=True, kw_only=True):
+class GossipPlan(msgspec.Struct, frozen=True, kw_only=True):
     """Possible senders and receivers under one algorithm."""
 
     algorithm: str
@@ -182,7 +182,7 @@ def _ranges(starts: Sequence[int]) -> tuple[tuple[int, int], ...]:
 # -- the algorithms ----------------------------------------------------------------------------
 
 
-def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published: int = -1) -> Plan:
+def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published: int = -1) -> GossipPlan:
     """Gossip inside groups; links hand the event up to each supertopic (Baehni et al. 2004, 4.3)."""
     scheme = scheme or Scheme()
     starts = _starts(hierarchy)
@@ -200,25 +200,25 @@ def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published
         ]  # fmt: skip
         sections.append([own, *ups])
     published = published % len(hierarchy)
-    return Plan(
+    return GossipPlan(
         algorithm="daMulticast", arena=arena_of(starts, sections), groups=_ranges(starts), scheme=scheme,
         entries=tuple(sum(min(s.fan, s.size) for s in of_class) for of_class in sections), published=published,
         wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
 
-def gossip_broadcast(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> Plan:
+def gossip_broadcast(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> GossipPlan:
     """Every process gossips every event with all others (5.5, approach a)."""
     starts = _starts(hierarchy)
     everyone = Section(start=0, size=starts[-1], fan=fan_out(starts[-1], c))
     published = published % len(hierarchy)
-    return Plan(
+    return GossipPlan(
         algorithm="gossip broadcast", arena=arena_of(starts, [[everyone]] * len(hierarchy)), published=published,
         groups=_ranges(starts), entries=(everyone.fan,) * len(hierarchy), wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
 
-def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> Plan:
+def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> GossipPlan:
     """Figure 1, pattern 1: one group for the publishers of a topic; who subscribed to a supertopic joins it too.
 
     An event is gossiped in one group. Processes hold a table for every group they are in: their own topic's
@@ -239,14 +239,14 @@ def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -
         [g for g in range(len(hierarchy)) if place in above(hierarchy, g)] for place in range(len(hierarchy))
     ]
     members = [sum(hierarchy[up].size for up in above(hierarchy, g)) for g in range(len(hierarchy))]
-    return Plan(
+    return GossipPlan(
         algorithm="gossip multicast, publisher groups", arena=arena_of(starts, sections), published=published,
         groups=_ranges(starts), entries=tuple(sum(fan_out(members[g], c) for g in own) for own in joined),
         wanted=tuple(wanted),
     )  # fmt: skip
 
 
-def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> Plan:
+def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> GossipPlan:
     """Figure 1, pattern 2: one group for the subscribers of a topic; a publisher gossips in every supertopic's
     group as well, so it holds a table for each."""
     starts = _starts(hierarchy)
@@ -260,7 +260,7 @@ def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = 
             for up in above(hierarchy, place)[1:]
         ]  # fmt: skip
         sections.append([own, *ups])
-    return Plan(
+    return GossipPlan(
         algorithm="gossip multicast, subscriber groups", arena=arena_of(starts, sections), published=published,
         groups=_ranges(starts), entries=tuple(sum(s.fan for s in of_class) for of_class in sections),
         wanted=tuple(above(hierarchy, published)),
@@ -269,7 +269,7 @@ def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = 
 
 def hierarchical_broadcast(
     hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1, first: bool = True
-) -> Plan:  # fmt: skip
+) -> GossipPlan:  # fmt: skip
     """Approach c: N clusters of m processes, blind to topics. The first process of a cluster that hears the
     event hands it to ln N + c2 processes of other clusters; every process gossips in its cluster (5.5.2).
 
@@ -287,7 +287,7 @@ def hierarchical_broadcast(
                          role=FIRST if first else ENTRY)  # fmt: skip
         sections.append([own, others] if across else [own])
     published = published % len(hierarchy)
-    return Plan(
+    return GossipPlan(
         algorithm="hierarchical gossip broadcast", arena=arena_of(bounds, sections), published=published,
         groups=_ranges(starts), entries=(sections[0][0].fan + across,) * len(hierarchy), places=places,
         wanted=tuple(above(hierarchy, published)),
@@ -304,10 +304,10 @@ def scattered(hierarchy: Hierarchy) -> Ints:
 # -- running -----------------------------------------------------------------------------------
 
 
-class Run(msgspec.Struct, frozen=True, kw_only=True):
+class GossipRun(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one dissemination."""
 
-    plan: Plan
+    plan: GossipPlan
     heard: Any  # by process: the round in which it heard, NEVER or CRASHED
     copies: Any  # by process: copies that reached it; empty when they were not counted
     inside: int  # messages that were sent within groups
@@ -352,7 +352,7 @@ class Run(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def disseminate(
-    plan: Plan,
+    plan: GossipPlan,
     *,
     seed: int,
     loss: float = 0.0,
@@ -362,7 +362,7 @@ def disseminate(
     publisher: int | None = None,
     count: bool = False,
     kernel: str = "",
-) -> Run:
+) -> GossipRun:
     """Publish one event. `views` is the seed of the tables, `kernel` is `numba`, `numpy` or what there is."""
     size, scheme = plan.processes, plan.scheme
     publisher = plan.someone(seed) if publisher is None else publisher
@@ -373,7 +373,7 @@ def disseminate(
         heard[publisher] = NEVER
     named = scheme.named
     branded = named or bool((plan.arena.sections[:, ROLE] == ENTRY).any())
-    state = State(
+    state = GossipState(
         heard=heard,
         queue=np.empty(size, np.int32),
         copies=np.zeros(size if count else 0, np.uint16),
@@ -382,14 +382,14 @@ def disseminate(
         links=np.zeros((MOST_LINKS if named else 0, 5), np.int64),
         counts=np.zeros(6, np.int64),
     )
-    draws_ = Draws(
+    draws_ = GossipDraws(
         views=_key(views, "views"), event=_key(seed, "event"), reach=1.0 - loss, apparent=apparent,
         publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0, own=min(scheme.own, round(scheme.g)),
         amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced, mixed=branded and not named,
     )  # fmt: skip
     rounds = _kernel(kernel)(plan.arena, state, draws_)
     counts = state.counts
-    return Run(
+    return GossipRun(
         plan=plan, heard=heard, copies=state.copies, inside=int(counts[INSIDE]), across=int(counts[ACROSS]),
         arrived=int(counts[ARRIVED]), rounds=int(rounds), namings=int(counts[NAMINGS]),
     )  # fmt: skip
@@ -415,7 +415,7 @@ def _key(seed: int, purpose: str) -> np.uint64:
     return np.uint64(int.from_bytes(digest, "little"))
 
 
-def bytes_per_process(plan: Plan) -> float:
+def bytes_per_process(plan: GossipPlan) -> float:
     """Bytes that one dissemination holds in memory for each process, without tables: they are hashes."""
     kept = 1 + 4 + (2 if plan.scheme.named else 0)
     return kept + (8 if plan.places is not None else 0)

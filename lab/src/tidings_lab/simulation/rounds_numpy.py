@@ -39,9 +39,9 @@ from tidings_lab.simulation.rounds_parts import (
     START,
     WHO,
     Arena,
-    Draws,
+    GossipDraws,
+    GossipState,
     Ints,
-    State,
 )
 
 Words = NDArray[np.uint64]
@@ -109,7 +109,7 @@ def picked_from(chosen: Ints, rows: Words, amount: int) -> Ints:
     return found
 
 
-def arrive(state: State, targets: Ints, brands: Ints, turn: int, size: int) -> int:
+def arrive(state: GossipState, targets: Ints, brands: Ints, turn: int, size: int) -> int:
     """Copies reach live processes, in this order; how many have heard now."""
     state.counts[ARRIVED] += targets.size
     if state.copies.size:
@@ -132,7 +132,7 @@ def arrive(state: State, targets: Ints, brands: Ints, turn: int, size: int) -> i
     return int(size + found.size)
 
 
-def name_links(arena: Arena, state: State, draws: Draws, process: int, turn: int) -> None:
+def name_links(arena: Arena, state: GossipState, draws: GossipDraws, process: int, turn: int) -> None:
     """An entry process names itself, and members of its topic table, as links of its group."""
     cls = int(np.searchsorted(arena.starts, process, "right")) - 1
     own, counts = int(arena.first[cls]), state.counts
@@ -155,7 +155,7 @@ Sends = tuple[Ints, Ints, Ints, Ints, Ints]  # place in the queue, section, entr
 
 
 def _acted(
-    arena: Arena, state: State, draws: Draws, places: Ints, processes: Ints, s: int
+    arena: Arena, state: GossipState, draws: GossipDraws, places: Ints, processes: Ints, s: int
 ) -> Sends:  # fmt: skip
     """Messages that processes of one class send for one section, and those that reach a live process."""
     kind, exact = int(arena.sections[s, KIND]), int(arena.sections[s, EXACT])
@@ -187,7 +187,7 @@ def _acted(
     return places[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
 
 
-def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, size: int) -> int:
+def _act_as_link(arena: Arena, state: GossipState, draws: GossipDraws, k: int, turn: int, size: int) -> int:
     process, naming = int(state.links[k, WHO]), int(state.links[k, NAMING])
     cls = int(np.searchsorted(arena.starts, process, "right")) - 1
     for s in range(int(arena.first[cls]) + 1, int(arena.first[cls + 1])):
@@ -212,7 +212,7 @@ def _act_as_link(arena: Arena, state: State, draws: Draws, k: int, turn: int, si
 
 
 def _acting(
-    arena: Arena, state: State, draws: Draws, processes: Ints, leaders: Ints, s: int, cls: int
+    arena: Arena, state: GossipState, draws: GossipDraws, processes: Ints, leaders: Ints, s: int, cls: int
 ) -> NDArray[np.bool_]:
     role = arena.sections[s, ROLE]
     if role == ENTRY:
@@ -223,7 +223,7 @@ def _acting(
 
 
 def _part(
-    arena: Arena, state: State, draws: Draws, leaders: Ints, kind: int, begin: int, end: int, delay: int,
+    arena: Arena, state: GossipState, draws: GossipDraws, leaders: Ints, kind: int, begin: int, end: int, delay: int,
     turn: int, size: int,
 ) -> int:  # fmt: skip
     """The sends of one kind of a stretch of the queue."""
@@ -246,7 +246,7 @@ def _part(
     return arrive(state, target[order], brand[order], turn + 1, size)
 
 
-def spread(arena: Arena, state: State, draws: Draws) -> int:
+def spread(arena: Arena, state: GossipState, draws: GossipDraws) -> int:
     """Fills the state; how many rounds there were."""
     leaders = np.full(arena.starts.size, -1, np.int64)
     bounds = [0]

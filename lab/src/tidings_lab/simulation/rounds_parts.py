@@ -43,7 +43,7 @@ class Arena(NamedTuple):
     members: Ints
 
 
-class State(NamedTuple):
+class GossipState(NamedTuple):
     """Mutable state of one dissemination."""
 
     heard: Bytes  # by process: the round in which it heard, NEVER or CRASHED
@@ -57,7 +57,7 @@ class State(NamedTuple):
     counts: Ints
 
 
-class Draws(NamedTuple):
+class GossipDraws(NamedTuple):
     """Keys of the hashes, and the chances that hold for the whole run."""
 
     views: np.uint64

@@ -53,7 +53,7 @@ def build(hosts: int, seed: int, brokers: int = BROKERS) -> World:
     return world
 
 
-class Delays:
+class SourceDelays:
     """From every source (row) to every broker (column), in simulated seconds."""
 
     def __init__(self, hosts: int, seed: int, sources: Sequence[int] | None = None) -> None:
@@ -69,7 +69,7 @@ class Delays:
 
 def delays_of(hosts: int, seed: int, sources: Sequence[int] | None) -> dict[str, list[list[float]]]:
     """The same as a point of a sweep."""
-    found = Delays(hosts, seed, sources)
+    found = SourceDelays(hosts, seed, sources)
     return {"subscription": found.subscription.tolist(), "notification": found.notification.tolist()}
 
 

@@ -25,9 +25,9 @@ from numpy.typing import NDArray
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
 from tidings.protocol.overlay import choosing
-from tidings.protocol.overlay.choosing import NEVER_ENDS, Hop, Offer
+from tidings.protocol.overlay.choosing import NEVER_ENDS, Hop, LinkOffer
 from tidings.protocol.overlay.measures import Measure, SampledMeasure, weight
-from tidings.simulation.topology import Overlay, random_tree
+from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings.simulation.workloads import Rectangles
 from tidings_lab.overlay.spanning import heaviest_tree
 
@@ -39,7 +39,7 @@ TABLES = (
 MEASURED = 1024  # points by which brokers measure zones
 
 
-class Way(msgspec.Struct, frozen=True, kw_only=True):
+class OrganisingVariant(msgspec.Struct, frozen=True, kw_only=True):
     """Strategy of self-organisation; as the settings of the protocol."""
 
     name: str = "SOCBR"
@@ -65,8 +65,8 @@ def measure() -> SampledMeasure:
 class FastNetwork:
     def __init__(
         self,
-        overlay: Overlay,
-        way: Way,
+        overlay: OverlayGraph,
+        way: OrganisingVariant,
         *,
         by: Measure | None = None,
         distance: Callable[[str, str], float] | None = None,
@@ -115,7 +115,7 @@ class FastNetwork:
             return self.way.ttl
         return choosing.adaptive_ttl(self.way.events_per_change, self._deepest)
 
-    def _ask(self, broker: str, link: str, zone: Any) -> Offer | None:
+    def _ask(self, broker: str, link: str, zone: Any) -> LinkOffer | None:
         if not self._behind:
             self._look()
         hop = self._hop(broker, None, 0.0, (broker, link))
@@ -138,7 +138,9 @@ class FastNetwork:
             return hop
         return msgspec.structs.replace(hop, away=self.distance(asker, hop.broker))
 
-    def _visit(self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int) -> Offer | None:
+    def _visit(
+        self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int
+    ) -> LinkOffer | None:
         """Answer of this broker: the best of itself and of those behind it."""
         by, own, asker = self.by, self.zones[broker], hops[0].broker
         self.sent["DiscoveryRequest"] += 1
@@ -158,7 +160,7 @@ class FastNetwork:
 
     def _offer(
         self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, link_weight: float
-    ) -> Offer | None:
+    ) -> LinkOffer | None:
         asker = hops[0].broker
         bound = self.way.bound
         if bound is not None and self.distance is not None and self.distance(asker, broker) > bound:
@@ -170,12 +172,12 @@ class FastNetwork:
             if len(whole) < 3:
                 return None
             value = choosing.saving_cut(self.by, whole, 1, self._free(broker))[1]
-        return Offer(value, self.by.pack(self.zones[broker]), self._free(broker), whole)
+        return LinkOffer(value, self.by.pack(self.zones[broker]), self._free(broker), whole)
 
     def _free(self, broker: str) -> int:
         return max(0, self.way.fan_out - len(self.links[broker]))
 
-    def _consider(self, offer: Offer, zone: Any) -> None:
+    def _consider(self, offer: LinkOffer, zone: Any) -> None:
         first, last, hops = offer.hops[0].broker, offer.broker, offer.hops
         if last in self.links[first] or len(hops) < 3 or not self._is_path(hops):
             return
@@ -261,9 +263,9 @@ class FastNetwork:
         return order, parent
 
     @property
-    def overlay(self) -> Overlay:
+    def overlay(self) -> OverlayGraph:
         links = {(a, b) if a < b else (b, a) for a in self.links for b in self.links[a]}
-        return Overlay(self.brokers, tuple(sorted(links)))
+        return OverlayGraph(self.brokers, tuple(sorted(links)))
 
     # -- figures --------------------------------------------------------------------------------
 
@@ -376,5 +378,5 @@ def drawn(seed: int, subscriptions: int, widest: float, brokers: Sequence[str]) 
     return [(rng.choice(brokers), parse_filter(content.filter(rng))) for _ in range(subscriptions)]
 
 
-def start(seed: int, brokers: int = 100, fan_out: int = 10) -> Overlay:
+def start(seed: int, brokers: int = 100, fan_out: int = 10) -> OverlayGraph:
     return random_tree(brokers, Random(f"{seed}/overlay"), fan_out)

@@ -19,7 +19,7 @@ import msgspec
 from tidings.history.schema import Row
 from tidings.protocol.inputs import Received
 from tidings.simulation.faults import CRASH, FaultPlan, Incident, Rates
-from tidings.simulation.topology import Overlay, hops_from, random_tree
+from tidings.simulation.topology import OverlayGraph, hops_from, random_tree
 from tidings.simulation.world import World
 from tidings_lab.recovery.epidemic.words import PatternPull, PushWant, SourcePull
 
@@ -30,7 +30,7 @@ REQUESTS = (PushWant, PatternPull, SourcePull)
 TABLES = frozenset({"Interest", "InterestSeen"})
 
 
-class Case(msgspec.Struct, frozen=True, kw_only=True):
+class RecoveryCase(msgspec.Struct, frozen=True, kw_only=True):
     """Parameters of a point."""
 
     system: str = "subscription-forwarding"
@@ -78,11 +78,11 @@ class Deliveries:
 
 def measured(case: dict[str, Any]) -> dict[str, float]:
     """Run one case, given as plain data."""
-    return Run(msgspec.convert(case, Case)).result()
+    return RecoveryRun(msgspec.convert(case, RecoveryCase)).result()
 
 
-class Run:
-    def __init__(self, case: Case) -> None:
+class RecoveryRun:
+    def __init__(self, case: RecoveryCase) -> None:
         self.case = case
         rng = Random(f"{case.seed}/workload")
         self.overlay = random_tree(case.brokers, Random(f"{case.seed}/overlay"), case.degree)
@@ -207,14 +207,14 @@ class Run:
         return figures
 
 
-def pairs_floor(overlay: Overlay, loss: float) -> float:
+def pairs_floor(overlay: OverlayGraph, loss: float) -> float:
     """Delivery without recovery, exactly (COS-12): the mean over all pairs of (1 - loss) to the power of
     the links between them."""
     chances = [(1 - loss) ** hops for hops in pair_hops(overlay)]
     return sum(chances) / len(chances)
 
 
-def pair_hops(overlay: Overlay) -> Iterator[int]:
+def pair_hops(overlay: OverlayGraph) -> Iterator[int]:
     """The links between every two brokers."""
     table = overlay.neighbours()
     for broker in overlay.brokers:

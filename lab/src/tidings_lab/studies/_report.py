@@ -17,10 +17,10 @@ from typing import Any
 import msgspec
 
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, Document, Shown
-from tidings_lab.studies.study import Claim, Table
+from tidings_lab.studies.study import PaperClaim, StudyTable
 
 
-class Kept(msgspec.Struct, kw_only=True):
+class StudyRecord(msgspec.Struct, kw_only=True):
     """A study that was run."""
 
     study: str
@@ -30,8 +30,8 @@ class Kept(msgspec.Struct, kw_only=True):
     seed: int
     version: str
     seconds: float
-    claims: list[Claim]
-    tables: list[Table] = []
+    claims: list[PaperClaim]
+    tables: list[StudyTable] = []
     plots: list[str] = []  # file names below `plots/`
 
     @property
@@ -39,7 +39,7 @@ class Kept(msgspec.Struct, kw_only=True):
         return f"tidings study run {self.study} --seed {self.seed}" + (" --quick" if self.quick else "")
 
 
-def write(folder: Path, found: Sequence[Kept], *, soak: Path | None = None) -> Path:
+def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = None) -> Path:
     """`index.html` in the folder; the claims alone, as Markdown, beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
     held = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
@@ -64,7 +64,7 @@ def write(folder: Path, found: Sequence[Kept], *, soak: Path | None = None) -> P
     return page
 
 
-def _summary(found: Sequence[Kept]) -> str:
+def _summary(found: Sequence[StudyRecord]) -> str:
     claims = [claim for each in found for claim in each.claims]
     good = sum(claim.reproduced for claim in claims)
     quick = [each.study for each in found if each.quick]
@@ -80,7 +80,7 @@ def _summary(found: Sequence[Kept]) -> str:
     )
 
 
-def _document(document: Document, found: Sequence[Kept]) -> str:
+def _document(document: Document, found: Sequence[StudyRecord]) -> str:
     rows = "".join(_shown(shown, found) for shown in document.shows)
     return (
         f"<h2>{escape(document.authors)}</h2><p>{escape(document.title)}</p><div class=wide><table>"
@@ -88,7 +88,7 @@ def _document(document: Document, found: Sequence[Kept]) -> str:
     )
 
 
-def _shown(shown: Shown, found: Sequence[Kept]) -> str:
+def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
     by_name = {each.study: each for each in found}
     claims = [
         claim
@@ -111,14 +111,14 @@ def _shown(shown: Shown, found: Sequence[Kept]) -> str:
     return f"<tr><td>{escape(shown.place)}<td>{escape(shown.what)}<td>{'<br>'.join(answers)}<td>{verdict}"
 
 
-def _errata(found: Sequence[Kept]) -> str:
+def _errata(found: Sequence[StudyRecord]) -> str:
     used = {claim.erratum for each in found for claim in each.claims if claim.erratum}
     known = "".join(f"<li><code>{code}</code> {escape(words)}" for code, words in ERRATA.items())
     others = sorted(words for words in used if not re.match(r"E-[A-Z]\d+[a-z]?\b", words))
     return f"<ul>{known}{''.join(f'<li>{escape(words)}' for words in others)}</ul>"
 
 
-def _beyond(found: Sequence[Kept]) -> str:
+def _beyond(found: Sequence[StudyRecord]) -> str:
     """Claims of ours that no paper makes."""
     rows = "".join(
         f"<tr><td><a href=#{escape(each.study)}>{escape(each.study)}</a>{_claim(claim).removeprefix('<tr>')}"
@@ -132,7 +132,7 @@ def _beyond(found: Sequence[Kept]) -> str:
     return f"<div class=wide><table>{head}{rows}</table></div>"
 
 
-def claims_page(found: Sequence[Kept]) -> str:
+def claims_page(found: Sequence[StudyRecord]) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
     parts = [
@@ -162,7 +162,7 @@ def _line(*cells: str) -> str:
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"
 
 
-def _study(kept: Kept, folder: Path) -> str:
+def _study(kept: StudyRecord, folder: Path) -> str:
     claims = "".join(_claim(claim) for claim in kept.claims)
     tables = "".join(_table(table) for table in kept.tables)
     plots = "".join(_plot(folder / "plots" / name) for name in kept.plots if name.endswith(".png"))
@@ -174,7 +174,7 @@ def _study(kept: Kept, folder: Path) -> str:
     )
 
 
-def _claim(claim: Claim) -> str:
+def _claim(claim: PaperClaim) -> str:
     verdict = "<b class=good>reproduced</b>" if claim.reproduced else "<b class=bad>not reproduced</b>"
     corrected = "" if claim.erratum is None else f" <small>({escape(claim.erratum)})</small>"
     cells = (claim.id, claim.claim, claim.paper, claim.expected, claim.ours, claim.tolerance)
@@ -183,7 +183,7 @@ def _claim(claim: Claim) -> str:
     return "<tr>" + "".join(f"<td>{each}" for each in told) + f"<td>{verdict}"
 
 
-def _table(table: Table) -> str:
+def _table(table: StudyTable) -> str:
     head = "".join(f"<th>{escape(str(name))}" for name in table.columns)
     rows = "".join("<tr>" + "".join(f"<td>{escape(cell(v))}" for v in row) for row in table.rows)
     return f"<h4>{escape(table.title)}</h4><div class=wide><table><tr>{head}{rows}</table></div>"
@@ -198,7 +198,7 @@ def _plot(file: Path) -> str:
 
 def _bench(bench: dict[str, Any]) -> str:
     columns = ("work", "size", "engine", "figure", "unit", "ratio_to_best_peer")
-    table = Table(
+    table = StudyTable(
         str(bench["bench"]), columns, [[row.get(name) for name in columns] for row in bench["rows"]]
     )
     return _table(table)
@@ -212,7 +212,7 @@ def _soak(parts: Iterable[dict[str, Any]]) -> str:
     ]  # fmt: skip
     if not rows:
         return "<p>It was not run here: <code>make soak</code></p>"
-    return _table(Table("What was held", ("part", "what", "verdict", "of the full size", "held"), rows))
+    return _table(StudyTable("What was held", ("part", "what", "verdict", "of the full size", "held"), rows))
 
 
 def cell(value: Any) -> str:

@@ -12,9 +12,9 @@ import numpy as np
 from tidings_lab.simulation.delegates import delegate_tree
 from tidings_lab.simulation.lazy_rounds import lazy_push
 from tidings_lab.simulation.rounds import (
-    Group,
-    Plan,
+    GossipPlan,
     Scheme,
+    TopicGroup,
     bytes_per_process,
     chain,
     damulticast,
@@ -27,7 +27,7 @@ from tidings_lab.simulation.rounds import (
 
 LOSS = 0.15
 SETTINGS = ((10, 100, 1000), (100, 100, 100), (100, 100, 100, 100, 100))  # of Tables 1 and 2, the root first
-BUILDERS: dict[str, Callable[..., Plan]] = {
+BUILDERS: dict[str, Callable[..., GossipPlan]] = {
     "gossip broadcast": gossip_broadcast,
     "publisher groups": publisher_groups,
     "subscriber groups": subscriber_groups,
@@ -35,7 +35,9 @@ BUILDERS: dict[str, Callable[..., Plan]] = {
 }
 
 
-def plan_of(algorithm: str, sizes: tuple[int, ...] | list[int], published: int = -1, **scheme: Any) -> Plan:
+def plan_of(
+    algorithm: str, sizes: tuple[int, ...] | list[int], published: int = -1, **scheme: Any
+) -> GossipPlan:
     hierarchy = chain(*sizes)
     if algorithm == "daMulticast":
         return damulticast(hierarchy, Scheme(**scheme), published=published)
@@ -127,7 +129,7 @@ def cost(processes: int, seed: int) -> dict[str, float]:
 
 def hpcast(processes: int, interested: int, c: float, runs: int, seed: int) -> dict[str, float]:
     """Gossip as the only routing, with no fault: whole events, to all peers alike."""
-    groups = (Group(interested), Group(processes - interested, (0,)))
+    groups = (TopicGroup(interested), TopicGroup(processes - interested, (0,)))
     plan = delegate_tree(groups, interest=False, c=c, published=0)
     seeds = range(seed * 1_000_003, seed * 1_000_003 + runs)
     found = [disseminate(plan, seed=number, views=number, count=True) for number in seeds]

@@ -15,7 +15,7 @@ from typing import Any
 from tidings.language import parse_filter
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
-from tidings.simulation.topology import Overlay, random_tree
+from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings_lab.matching.counting import CountingMatcher
 from tidings_lab.matching.link_tree import LinkTree
 from tidings_lab.matching.tree import TreeMatcher
@@ -72,7 +72,7 @@ def link_matching_cost(brokers: int, subscriptions: int, seed: int) -> dict[str,
     rng = Random(f"{seed}/links")
     overlay = random_tree(brokers, rng, fan_out=4)
     placed = [(drawn_filter(rng), rng.choice(overlay.brokers)) for _ in range(subscriptions)]
-    network = _Network(overlay, placed)
+    network = _TreeNetwork(overlay, placed)
     more = hops = full = reached = due = 0
     for number in range(EVENTS):
         event = drawn_event(rng, number)
@@ -89,10 +89,10 @@ def link_matching_cost(brokers: int, subscriptions: int, seed: int) -> dict[str,
     }  # fmt: skip
 
 
-class _Network:
+class _TreeNetwork:
     """At every broker the annotated tree of all subscriptions, and the plain one."""
 
-    def __init__(self, overlay: Overlay, placed: list[tuple[Filter, str]]) -> None:
+    def __init__(self, overlay: OverlayGraph, placed: list[tuple[Filter, str]]) -> None:
         self.table = overlay.neighbours()
         self.links = {broker: LinkTree(order=NAMES) for broker in overlay.brokers}
         self.whole = TreeMatcher(order=NAMES)

@@ -25,7 +25,7 @@ from tidings_lab.studies._architectures import (
 )
 from tidings_lab.studies._trees import MATCHERS, TREES, link_matching_cost, matching_cost
 from tidings_lab.studies.policies import Costs, costs_of
-from tidings_lab.studies.study import Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, judged
 
 Found = dict[str, Any]
 FLAT, STEEP = "siena", "siena-hierarchical"
@@ -43,15 +43,15 @@ REACTING = (
 class _Answers:
     """Claims, pictures and tables as they come together."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: StudySetting) -> None:
         self.setting = setting
-        self.outcome = Outcome(claims=[])
+        self.outcome = StudyOutcome(claims=[])
 
     def claim(self, id: str, words: str, *, paper: str, ours: str, rule: str, held: bool) -> None:
         self.outcome.claims.append(judged(id, words, paper=paper, ours=ours, rule=rule, held=held))
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
-        self.outcome.tables.append(Table(title, columns, rows))
+        self.outcome.tables.append(StudyTable(title, columns, rows))
 
     def picture(
         self, name: str, title: str, labels: tuple[str, str], curves: Sequence[Curve], **how: bool
@@ -62,7 +62,7 @@ class _Answers:
         )
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     answers = _Answers(setting)
     for part in (
         _hierarchy,

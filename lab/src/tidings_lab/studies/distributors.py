@@ -19,7 +19,16 @@ from typing import Any
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import mesh
 from tidings.simulation.world import World
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 MODES = ("gap", "no-gap", "log")
 WARM = 4.0  # seconds until the group stands
@@ -113,7 +122,7 @@ def view_seconds(synchrony: str, unstable: int, seed: int) -> float:
     return max(row.time for row in world.rows if row.op == "view" and row.view == 2) - lost
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     seed = setting.seed
     sizes = (50, 100, 200) if setting.quick else (100, 300, 1000)
     many = 1_000 if setting.quick else 10_000
@@ -127,18 +136,18 @@ def run(setting: Setting) -> Outcome:
     by_mode = {mode: gaps[place * len(seeds) : (place + 1) * len(seeds)] for place, mode in enumerate(MODES)}
     curves = {mode: states[place * len(sizes) : (place + 1) * len(sizes)] for place, mode in enumerate(MODES)}
     weak, virtual = views[: len(flushes)], views[len(flushes) :]
-    return Outcome(
+    return StudyOutcome(
         claims=[
             *_gap_claims(by_mode), *_state_claims(curves, sizes), _crowd_claim(crowd, many),
             _view_claim(weak, virtual),
         ],
         pictures=[_picture(curves, sizes)],
         tables=[
-            Table("after the crash of a distributor", ("mode", "missed", "told twice"),
+            StudyTable("after the crash of a distributor", ("mode", "missed", "told twice"),
                   [(mode, _sum(found, "missed"), _sum(found, "twice")) for mode, found in by_mode.items()]),
-            Table("subscribers that a distributor of ten knows", ("subscribers", *MODES),
+            StudyTable("subscribers that a distributor of ten knows", ("subscribers", *MODES),
                   [(size, *(curves[mode][at]["state"] for mode in MODES)) for at, size in enumerate(sizes)]),
-            Table("seconds to the next view", ("events at one survivor", "weak", "virtual", "later by"),
+            StudyTable("seconds to the next view", ("events at one survivor", "weak", "virtual", "later by"),
                   [(count, w, v, v - w) for count, w, v in zip(flushes, weak, virtual, strict=True)]),
         ],
     )  # fmt: skip
@@ -148,7 +157,7 @@ def _sum(found: list[dict[str, int]], key: str) -> int:
     return sum(each[key] for each in found)
 
 
-def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[Claim]:
+def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[PaperClaim]:
     twice = sum(_sum(each, "twice") for each in found.values())
     return [
         judged(
@@ -167,7 +176,7 @@ def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, ...]) -> list[Claim]:
+def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, ...]) -> list[PaperClaim]:
     small, large = sizes[0], sizes[-1]
     local = {mode: curves[mode][-1]["state"] for mode in ("gap", "log")}
     grows = (curves["no-gap"][-1]["state"] - curves["no-gap"][0]["state"]) / (large - small)
@@ -189,7 +198,7 @@ def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, .
     ]  # fmt: skip
 
 
-def _crowd_claim(crowd: dict[str, float], many: int) -> Claim:
+def _crowd_claim(crowd: dict[str, float], many: int) -> PaperClaim:
     return judged(
         "UAR-10", f"{many:,} subscribers over 10 distributors: each hears everything, each distributor knows a tenth",
         paper="scales", ours=f"{crowd['heard']:.3f} of the events, {crowd['state']:.0f} known", expected="all",
@@ -197,7 +206,7 @@ def _crowd_claim(crowd: dict[str, float], many: int) -> Claim:
     )  # fmt: skip
 
 
-def _view_claim(weak: list[float], virtual: list[float]) -> Claim:
+def _view_claim(weak: list[float], virtual: list[float]) -> PaperClaim:
     later = ", ".join(f"{v - w:.4f}" for w, v in zip(weak, virtual, strict=True))
     return judged(
         "UAR-9", "the next view stands sooner without a flush", paper="sooner", ours=f"{later} s later with one",

@@ -17,17 +17,26 @@ from random import Random
 
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
-from tidings.simulation.topology import Overlay, hops_from, minimal_subtree, random_tree
+from tidings.simulation.topology import OverlayGraph, hops_from, minimal_subtree, random_tree
 from tidings.simulation.workloads import box_filter, zipf_weights
 from tidings.simulation.world import World
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 BROKERS = 100
 ZONES = ((0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75))  # centres
 LEVELS = (0.0, 0.2, 0.4, 0.6, 0.8, 1.0)
 
 
-def groups(overlay: Overlay) -> dict[str, int]:
+def groups(overlay: OverlayGraph) -> dict[str, int]:
     """Four groups of neighbours: each broker belongs to the nearest of four that are far apart."""
     table = overlay.neighbours()
     heads = [overlay.brokers[0]]
@@ -54,7 +63,7 @@ def _zone(own: int, locality: float, rng: Random) -> int:
     return own if chance < locality else other
 
 
-class Case:
+class LocalityCase:
     """One overlay with its subscriptions at one degree of locality."""
 
     def __init__(self, locality: float, per_broker: int, seed: int) -> None:
@@ -98,15 +107,15 @@ class Case:
 
 
 def hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
-    return Case(locality, per_broker, seed).hops(events)
+    return LocalityCase(locality, per_broker, seed).hops(events)
 
 
 def simulated_hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
     """With real brokers."""
-    return Case(locality, per_broker, seed).simulated_hops(events)
+    return LocalityCase(locality, per_broker, seed).simulated_hops(events)
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     per_broker, events, runs = (12, 100, 2) if setting.quick else (12, 400, 5)
     seeds = range(setting.seed * 100, setting.seed * 100 + runs)
     points = [(level, per_broker, seed, events) for level in LEVELS for seed in seeds]
@@ -115,14 +124,14 @@ def run(setting: Setting) -> Outcome:
     same = (1.0, 2, setting.seed * 100, 60 if setting.quick else 300)
     [real] = setting.measure(simulated_hops_of, [same])
     [oracle] = setting.measure(hops_of, [same])
-    return Outcome(
+    return StudyOutcome(
         claims=_claims(curve, real, oracle),
         pictures=[_picture(curve)],
-        tables=[Table("hops per event", ("locality", "hops"), list(zip(LEVELS, curve, strict=True)))],
+        tables=[StudyTable("hops per event", ("locality", "hops"), list(zip(LEVELS, curve, strict=True)))],
     )
 
 
-def _claims(curve: list[float], real: float, oracle: float) -> list[Claim]:
+def _claims(curve: list[float], real: float, oracle: float) -> list[PaperClaim]:
     flooding = BROKERS - 1
     falls = all(later <= earlier * 1.03 for earlier, later in itertools.pairwise(curve))
     return [

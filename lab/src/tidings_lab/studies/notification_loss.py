@@ -17,8 +17,26 @@ import numpy as np
 
 from tidings.simulation.world import World
 from tidings_lab.analysis.probability import interval_needed, volatile, volatile_from_pairs
-from tidings_lab.studies._cbr import APART, BROKERS, MATCH_SECONDS, TABLE_SECONDS, Delays, build, delays_of
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
+from tidings_lab.studies._cbr import (
+    APART,
+    BROKERS,
+    MATCH_SECONDS,
+    TABLE_SECONDS,
+    SourceDelays,
+    build,
+    delays_of,
+)
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    close,
+    judged,
+)
 
 MEAN_SUBSCRIPTION = math.log(BROKERS) / 0.97  # seconds, Table 3.1 with 100 hosts
 T_ON = (10.0, 20.0, 35.0, 50.0, 75.0, 100.0, 150.0, 300.0, 600.0)
@@ -40,17 +58,17 @@ class Series(NamedTuple):
     points: list[Point]
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     constant = _constant(setting)
     measured = [_series(hosts, constant, setting) for hosts in (100, 250)]
     claims = [*_formula_claims(), *_measured_claims(measured)]
     tables = [_table(series) for series in measured]
-    return Outcome(
+    return StudyOutcome(
         claims=claims, pictures=[*_formula_pictures(), *_measured_pictures(measured)], tables=tables
     )
 
 
-def _constant(setting: Setting) -> float:
+def _constant(setting: StudySetting) -> float:
     """Factor from simulated seconds to the thesis'."""
     seeds = range(setting.seed * 1000, setting.seed * 1000 + 12)
     found = setting.measure(delays_of, [(100, seed, list(range(0, BROKERS, 34))) for seed in seeds])
@@ -61,7 +79,7 @@ def _constant(setting: Setting) -> float:
 # -- the simulation ------------------------------------------------------------------------
 
 
-def _series(hosts: int, constant: float, setting: Setting) -> Series:
+def _series(hosts: int, constant: float, setting: StudySetting) -> Series:
     topologies, pairs, events = (1, 80, 25) if setting.quick else (5, 250, 40)
     seeds = [setting.seed * 1000 + 500 + number for number in range(topologies)]
     found = setting.measure(on_one_topology, [(hosts, seed, constant, pairs, events) for seed in seeds])
@@ -85,7 +103,7 @@ def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: 
     """Deliveries to the pairs of one topology for each T_ON, and their delays in the thesis' seconds."""
     rng = Random(f"{seed}/pairs")
     chosen = [rng.sample(range(BROKERS), 2) for _ in range(pairs)]
-    known = Delays(hosts, seed)
+    known = SourceDelays(hosts, seed)
     # A broker that is busy lets what arrives wait: the order of arrival decides, so the handling of
     # the last broker on the way is no part of the delay.
     delays = [
@@ -128,7 +146,7 @@ def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: 
 # -- claims ----------------------------------------------------------------------------------
 
 
-def _formula_claims() -> list[Claim]:
+def _formula_claims() -> list[PaperClaim]:
     cases = (
         ("VIR3-6", "Figure 3.7: d at α = 0.2, T_ON = 500 (the text: above 0.9)", 0.2, 500, 100, 0.908),
         ("VIR3-6", "Figure 3.7: d at α = 0.5, T_ON = 100 (the text: relatively high)", 0.5, 100, 100, 0.816),
@@ -158,7 +176,7 @@ def _formula_claims() -> list[Claim]:
     return claims
 
 
-def _measured_claims(measured: list[Series]) -> list[Claim]:
+def _measured_claims(measured: list[Series]) -> list[PaperClaim]:
     claims = []
     for series in measured:
         long = [p for p in series.points if p.t_on >= series.stable_from]
@@ -192,7 +210,7 @@ def _slope(points: list[Point]) -> float:
     return float(np.polyfit(x, y, 1)[0])
 
 
-def _against_paper(series: Series) -> Claim:
+def _against_paper(series: Series) -> PaperClaim:
     """Value of d by the printed rates; other networks differ by their delays, so the band is wide."""
     gaps = {p.t_on: p.measured - PAPER_D[series.hosts][int(p.t_on)] for p in series.points
             if p.t_on in PAPER_D[series.hosts]}  # fmt: skip
@@ -266,9 +284,9 @@ def _measured_pictures(measured: list[Series]) -> list[Picture]:
     ]  # fmt: skip
 
 
-def _table(series: Series) -> Table:
+def _table(series: Series) -> StudyTable:
     rows = [tuple(round(float(value), 4) for value in point) for point in series.points]
-    return Table(f"{series.hosts} hosts", ("T_ON", "measured", "exact", "(3.6)"), rows)
+    return StudyTable(f"{series.hosts} hosts", ("T_ON", "measured", "exact", "(3.6)"), rows)
 
 
 STUDY = Study(

@@ -20,7 +20,16 @@ from tidings.algebra.cells import GridCells
 from tidings.language import parse_filter
 from tidings.simulation.topology import random_tree
 from tidings.simulation.world import World
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 ALL, ACCESS, FILTER = "all brokers", "access-driven", "filter-driven"
 SYSTEM = {ALL: "all-brokers", ACCESS: "network-of-servers", FILTER: "partitioned"}
@@ -100,7 +109,7 @@ def _phases(world: World, act: Callable[[], None]) -> Counter[str]:
     return phases
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     sizes = (8, 20) if setting.quick else (8, 20, 50, 100)
     points = [
         (policy, brokers, takers, setting.seed)
@@ -109,10 +118,10 @@ def run(setting: Setting) -> Outcome:
         for takers in (1, 3, 5)
     ]
     found = [Costs(**each) for each in setting.measure(costs_of, points)]
-    return Outcome(claims=_claims(found), pictures=[_picture(found)], tables=[_table(found)])
+    return StudyOutcome(claims=_claims(found), pictures=[_picture(found)], tables=[_table(found)])
 
 
-def _claims(found: list[Costs]) -> list[Claim]:
+def _claims(found: list[Costs]) -> list[PaperClaim]:
     words = {
         ALL: ("broadcast", "none", "direct"),
         ACCESS: ("none", "broadcast", "none"),
@@ -158,7 +167,7 @@ def _rule(word: str, phase: str) -> str:
     return "one per broker with a taker" if phase == "notification" else "1"
 
 
-def _table(found: list[Costs]) -> Table:
+def _table(found: list[Costs]) -> StudyTable:
     rows = [
         (c.policy, c.brokers, c.takers, c.subscription, c.event, c.notification, c.delivered) for c in found
     ]
@@ -171,7 +180,7 @@ def _table(found: list[Costs]) -> Table:
         "notification",
         "delivered",
     )
-    return Table("messages per operation", columns, rows)
+    return StudyTable("messages per operation", columns, rows)
 
 
 def _picture(found: list[Costs]) -> Picture:

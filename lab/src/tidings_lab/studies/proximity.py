@@ -23,9 +23,18 @@ from random import Random
 
 import numpy as np
 
-from tidings.simulation.topology import Overlay, broker_names, transit_stub
-from tidings_lab.studies._organising import FastNetwork, Way, drawn, latencies
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings.simulation.topology import OverlayGraph, broker_names, transit_stub
+from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn, latencies
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 BROKERS = 100
 LONGEST = 0.2  # seconds between the two hosts that are farthest apart
@@ -38,13 +47,13 @@ WAYS = (CBR, *(f"pbSOCBR {bound * 1000:.0f} ms" for bound in BOUNDS), SOCBR, ALP
 RATIO = 50  # of Figure 4.18
 
 
-def way_named(name: str) -> Way:
+def way_named(name: str) -> OrganisingVariant:
     kind, _, bound = name.partition(" ")
     if name == CBR:
-        return Way(name=name, ttl=0)
+        return OrganisingVariant(name=name, ttl=0)
     if kind == "pbSOCBR":
-        return Way(name=name, bound=float(bound.split()[0]) / 1000)
-    return Way(name=name, keep_alpha=name == ALPHA)
+        return OrganisingVariant(name=name, bound=float(bound.split()[0]) / 1000)
+    return OrganisingVariant(name=name, keep_alpha=name == ALPHA)
 
 
 def network(seed: int) -> Callable[[str, str], float]:
@@ -63,7 +72,9 @@ def network(seed: int) -> Callable[[str, str], float]:
     return seconds
 
 
-def first_tree(known: int, seed: int, seconds: Callable[[str, str], float], fan_out: int = 10) -> Overlay:
+def first_tree(
+    known: int, seed: int, seconds: Callable[[str, str], float], fan_out: int = 10
+) -> OverlayGraph:
     rng = Random(f"{seed}/overlay")
     names = broker_names(BROKERS)
     degree = dict.fromkeys(names, 0)
@@ -74,7 +85,7 @@ def first_tree(known: int, seed: int, seconds: Callable[[str, str], float], fan_
         links.append((at, name))
         degree[at] += 1
         degree[name] += 1
-    return Overlay(names, tuple(links))
+    return OverlayGraph(names, tuple(links))
 
 
 def run_of(seed: int, name: str, known: int, subscriptions: int) -> dict[str, float]:
@@ -100,8 +111,8 @@ def run_of(seed: int, name: str, known: int, subscriptions: int) -> dict[str, fl
     }
 
 
-class Runs:
-    def __init__(self, setting: Setting) -> None:
+class ProximityRuns:
+    def __init__(self, setting: StudySetting) -> None:
         self.subscriptions = 100 if setting.quick else 200
         self.seeds = range(setting.seed, setting.seed + (2 if setting.quick else 5))
         cases = [(name, known) for known in KNOWN for name in WAYS]
@@ -123,12 +134,12 @@ class Runs:
         return (ratio * run["hops"] + run["told"] + run["messages"]) / (ratio + 1)
 
 
-def run(setting: Setting) -> Outcome:
-    runs = Runs(setting)
-    return Outcome(claims=_claims(runs), pictures=_pictures(runs), tables=[_table(runs)])
+def run(setting: StudySetting) -> StudyOutcome:
+    runs = ProximityRuns(setting)
+    return StudyOutcome(claims=_claims(runs), pictures=_pictures(runs), tables=[_table(runs)])
 
 
-def _claims(runs: Runs) -> list[Claim]:
+def _claims(runs: ProximityRuns) -> list[PaperClaim]:
     near, middle, far = WAYS[1:4]
     slower = runs.slower(SOCBR)
     hops = [runs.of(name)["hops"] for name in (CBR, near, middle, far, SOCBR)]
@@ -162,7 +173,7 @@ def _claims(runs: Runs) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _pictures(runs: Runs) -> list[Picture]:
+def _pictures(runs: ProximityRuns) -> list[Picture]:
     bounds = [0.0, *(bound * 1000 for bound in BOUNDS), LONGEST * 1000]
     names = (CBR, *WAYS[1:4], SOCBR)
     trees = [
@@ -194,7 +205,7 @@ def _pictures(runs: Runs) -> list[Picture]:
     ]  # fmt: skip
 
 
-def _table(runs: Runs) -> Table:
+def _table(runs: ProximityRuns) -> StudyTable:
     rows = []
     for known in KNOWN:
         for name in WAYS:
@@ -202,7 +213,7 @@ def _table(runs: Runs) -> Table:
             rows.append([known, name, round(found["hops"], 2), round(found["latency"], 3),
                          f"{runs.slower(name, known):+.0%}", round(found["messages"], 1)])  # fmt: skip
     columns = ["known at first", "way", "hops", "latency", "against CBR", "messages per subscription"]
-    return Table("transit-stub, wide rectangles", columns, rows)
+    return StudyTable("transit-stub, wide rectangles", columns, rows)
 
 
 STUDY = Study(

@@ -27,7 +27,17 @@ from typing import Any
 from tidings.simulation.topology import random_tree
 from tidings_lab.studies._recovery import measured, pair_hops, pairs_floor
 from tidings_lab.studies._topic_gossip import hpcast
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    close,
+    judged,
+)
 
 Figures = dict[str, float]
 
@@ -49,10 +59,10 @@ COLUMNS = (
 )  # fmt: skip
 
 
-class Bench:
+class RecoveryBench:
     """Runs points of one setting, and remembers them."""
 
-    def __init__(self, setting: Setting) -> None:
+    def __init__(self, setting: StudySetting) -> None:
         self._setting = setting
         quick = {"brokers": 24, "patterns": 12, "per_event": 2, "events": 260, "rate": 25.0, "calm": 5.0}
         full = {"brokers": 100, "patterns": 70, "per_event": 3, "events": 2000, "rate": 50.0}
@@ -85,8 +95,8 @@ def recovered(figures: Figures) -> float:
     return (figures["delivery"] - floor) / (1 - floor) if floor < 1 else 1.0
 
 
-def run(setting: Setting) -> Outcome:
-    bench = Bench(setting)
+def run(setting: StudySetting) -> StudyOutcome:
+    bench = RecoveryBench(setting)
     losses = (0.1,) if setting.quick else (0.05, 0.1)
     names = list(STYLES)
     found = bench.means([(name, {"loss": loss}) for loss in losses for name in names])
@@ -107,8 +117,8 @@ def run(setting: Setting) -> Outcome:
     gossip_only, baseline = _gossip_only(setting)
     claims += gossip_only
     pictures, sweeps = _sweeps(bench, setting)
-    shown = [Table(f"loss {loss}", ("style", *COLUMNS), _rows(table)) for loss, table in tables.items()]
-    return Outcome(claims=claims, pictures=pictures, tables=[*shown, *sweeps, baseline])
+    shown = [StudyTable(f"loss {loss}", ("style", *COLUMNS), _rows(table)) for loss, table in tables.items()]
+    return StudyOutcome(claims=claims, pictures=pictures, tables=[*shown, *sweeps, baseline])
 
 
 def _rows(table: dict[str, Figures]) -> list[tuple[Any, ...]]:
@@ -117,7 +127,7 @@ def _rows(table: dict[str, Figures]) -> list[tuple[Any, ...]]:
     ]
 
 
-def _floor_claims(setting: Setting, tables: dict[float, dict[str, Figures]]) -> list[Claim]:
+def _floor_claims(setting: StudySetting, tables: dict[float, dict[str, Figures]]) -> list[PaperClaim]:
     trees = [random_tree(100, Random(f"{setting.seed}/{n}"), 4) for n in range(20 if setting.quick else 60)]
     hops = mean(mean(pair_hops(tree)) for tree in trees)
     claims = [
@@ -143,7 +153,7 @@ def _floor_claims(setting: Setting, tables: dict[float, dict[str, Figures]]) -> 
     return claims
 
 
-def _delivery_claims(table: dict[str, Figures]) -> list[Claim]:
+def _delivery_claims(table: dict[str, Figures]) -> list[PaperClaim]:
     push, combined, none = table["push"], table["combined pull"], table[NONE]
     best = max(table["subscriber pull"]["delivery"], table["publisher pull"]["delivery"])
     twice = sum(figures["twice"] for figures in table.values())
@@ -164,7 +174,7 @@ def _delivery_claims(table: dict[str, Figures]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _causes(bench: Bench) -> list[Claim]:
+def _causes(bench: RecoveryBench) -> list[PaperClaim]:
     """COS-11.6."""
     causes = {
         "links that lose a tenth": {"loss": 0.1},
@@ -184,7 +194,7 @@ def _causes(bench: Bench) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _intersection(bench: Bench) -> list[Claim]:
+def _intersection(bench: RecoveryBench) -> list[PaperClaim]:
     """COS-11.1 and 11.7: many subscribers to each pattern, or hardly more than one."""
     brokers = bench.base["brokers"]
     styles = ("push", "subscriber pull", "publisher pull", "combined pull")
@@ -205,7 +215,7 @@ def _intersection(bench: Bench) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _patterns(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
+def _patterns(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]:
     """COS-11.2: each pattern waits for its turn."""
     count = bench.base["patterns"]
     found = bench.means([("push", {"patterns": count // 4}), ("push", {"per_event": 1})])
@@ -222,7 +232,7 @@ def _patterns(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _traffic(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
+def _traffic(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]:
     """COS-2 and 11.4."""
     styles = ("push", "combined pull")
     quiet = dict(zip(styles, bench.means([(style, {"loss": 0.0}) for style in styles]), strict=True))
@@ -238,7 +248,7 @@ def _traffic(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _load(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
+def _load(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]:
     """COS-11.5 and 11.8."""
     brokers = bench.base["brokers"]
     most = {
@@ -260,7 +270,7 @@ def _load(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _trade(bench: Bench) -> list[Claim]:
+def _trade(bench: RecoveryBench) -> list[PaperClaim]:
     """COS-11.3."""
     events = bench.base["events"]
     small, large = events // 40, events
@@ -277,7 +287,7 @@ def _trade(bench: Bench) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _policies(bench: Bench, setting: Setting) -> list[Claim]:
+def _policies(bench: RecoveryBench, setting: StudySetting) -> list[PaperClaim]:
     """COS-8: at an equal and scarce size."""
     seeds = 2 if setting.quick else 4
     size = bench.base["events"] // 40
@@ -299,7 +309,7 @@ def _policies(bench: Bench, setting: Setting) -> list[Claim]:
     return claims
 
 
-def _interval(bench: Bench) -> list[Claim]:
+def _interval(bench: RecoveryBench) -> list[PaperClaim]:
     """COS-9: losses in the first third, then none, and quiet for half a minute after the last event."""
     knobs = {"lossy_until": 0.33, "loss": 0.15, "calm": 30.0}
     fixed, adaptive = bench.means([("push", knobs), ("push", {**knobs, "gossip_longest_seconds": 3.0})])
@@ -311,7 +321,7 @@ def _interval(bench: Bench) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _beyond(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
+def _beyond(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]:
     """Ours, measured against the paper's."""
     names = ("at once", "heartbeats", "bloom")
     at_once, beats, bloom = bench.means(
@@ -336,7 +346,7 @@ def _beyond(bench: Bench, table: dict[str, Figures]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _gossip_only(setting: Setting) -> tuple[list[Claim], Table]:
+def _gossip_only(setting: StudySetting) -> tuple[list[PaperClaim], StudyTable]:
     """hpcast, gossip as the only routing, without any fault: one in ten brokers is interested (section 2).
 
     With c = 5 no event was lost in a thousand runs, at nine whole events for each broker; so the claim is judged at
@@ -357,10 +367,10 @@ def _gossip_only(setting: Setting) -> tuple[list[Claim], Table]:
         rule="fan-out ln S: delivery below 1, more sends than a tree's N - 1, most of them to the uninterested",
         held=small["delivery"] < 1 and small["sent"] > brokers - 1 and small["parasites"] > small["sent"] / 2,
     )  # fmt: skip
-    return [claim], Table("hpcast: gossip as the only routing, no loss", columns, rows)
+    return [claim], StudyTable("hpcast: gossip as the only routing, no loss", columns, rows)
 
 
-def _sweeps(bench: Bench, setting: Setting) -> tuple[list[Picture], list[Table]]:
+def _sweeps(bench: RecoveryBench, setting: StudySetting) -> tuple[list[Picture], list[StudyTable]]:
     quick = setting.quick
     styles = ("combined pull",) if quick else ("push", "publisher pull", "combined pull", "lazy push")
     sweeps: dict[str, tuple[str, str, list[Any]]] = {
@@ -412,7 +422,7 @@ def _pictures(name: str, label: str, values: list[Any], found: dict[str, list[Fi
     ]
 
 
-def _sweep_table(name: str, label: str, values: list[Any], found: dict[str, list[Figures]]) -> Table:
+def _sweep_table(name: str, label: str, values: list[Any], found: dict[str, list[Figures]]) -> StudyTable:
     rows = [
         (
             style,
@@ -422,7 +432,9 @@ def _sweep_table(name: str, label: str, values: list[Any], found: dict[str, list
         for style, points in found.items()
         for value, each in zip(values, points, strict=True)
     ]
-    return Table(f"sweep: {name}", ("style", label, "delivery", "floor", "gossip", "recovery latency"), rows)
+    return StudyTable(
+        f"sweep: {name}", ("style", label, "delivery", "floor", "gossip", "recovery latency"), rows
+    )
 
 
 STUDY = Study(

@@ -14,8 +14,17 @@ import time
 from typing import Any
 
 from tidings.algebra.cells import HashCells
-from tidings_lab.simulation.rendezvous import Ring
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.simulation.rendezvous import RendezvousNetwork
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 SYSTEMS = ("scribe", "hermes", "hermes-path", "partitioned-elastic")
 LARGE = ("scribe", "hermes")  # at the largest size
@@ -34,7 +43,7 @@ def size_of(system: str, count: int, seed: int) -> dict[str, Any]:
     """One ring: its routes, and what came of events through it."""
     begun = time.process_time()
     groups = max(8, count // 100)
-    ring = Ring(system, count, seed=seed, options=options_of(system, groups))
+    ring = RendezvousNetwork(system, count, seed=seed, options=options_of(system, groups))
     routes = ring.routes(ROUTES)
     ring.subscribe(count, groups=groups)
     told = ring.publish(EVENTS)
@@ -51,7 +60,7 @@ def size_of(system: str, count: int, seed: int) -> dict[str, Any]:
 def healing_of(system: str, count: int, seed: int) -> dict[str, Any]:
     """A fifth of the nodes vanishes: routes before, at once and after a while, and events after it."""
     groups = 8
-    ring = Ring(system, count, seed=seed, calm=False, options=options_of(system, groups))
+    ring = RendezvousNetwork(system, count, seed=seed, calm=False, options=options_of(system, groups))
     ring.subscribe(count // 4, groups=groups, brokers=count // 2)
     before = ring.publish(20)
     ring.vanish(VANISHING)
@@ -64,8 +73,8 @@ def healing_of(system: str, count: int, seed: int) -> dict[str, Any]:
     }  # fmt: skip
 
 
-class Runs:
-    def __init__(self, setting: Setting) -> None:
+class RendezvousRuns:
+    def __init__(self, setting: StudySetting) -> None:
         self.sizes = QUICK if setting.quick else FULL
         points = [(s, n, setting.seed) for n in self.sizes for s in SYSTEMS if n <= SMALL or s in LARGE]
         found = setting.measure(size_of, points)
@@ -75,12 +84,12 @@ class Runs:
         self.common = [count for count in self.sizes if count <= SMALL]
 
 
-def run(setting: Setting) -> Outcome:
-    runs = Runs(setting)
-    return Outcome(claims=_claims(runs), pictures=_pictures(runs), tables=_tables(runs))
+def run(setting: StudySetting) -> StudyOutcome:
+    runs = RendezvousRuns(setting)
+    return StudyOutcome(claims=_claims(runs), pictures=_pictures(runs), tables=_tables(runs))
 
 
-def _claims(runs: Runs) -> list[Claim]:
+def _claims(runs: RendezvousRuns) -> list[PaperClaim]:
     within = min(each["within"] for each in runs.by.values())
     wrong = sum(each["missing"] + each["extra"] for each in runs.by.values())
     due = sum(each["due"] for each in runs.by.values())
@@ -106,7 +115,7 @@ def _claims(runs: Runs) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _pictures(runs: Runs) -> list[Picture]:
+def _pictures(runs: RendezvousRuns) -> list[Picture]:
     hops = [runs.by["scribe", n]["hops"] for n in runs.sizes]
     bounds = [runs.by["scribe", n]["bound"] for n in runs.sizes]
     return [
@@ -118,7 +127,7 @@ def _pictures(runs: Runs) -> list[Picture]:
     ]  # fmt: skip
 
 
-def _tables(runs: Runs) -> list[Table]:
+def _tables(runs: RendezvousRuns) -> list[StudyTable]:
     columns = ["hops", "bound", "within", "known", "due", "missing", "messages", "entries", "most entries", "cpu",
                "megabytes"]  # fmt: skip
     rows = [
@@ -128,8 +137,8 @@ def _tables(runs: Runs) -> list[Table]:
     healing = [[system, *each.values()] for system, each in runs.healing.items()]
     names = list(next(iter(runs.healing.values())))
     return [
-        Table("by size", ["system", "nodes", *columns], rows),
-        Table(f"{VANISHING:.0%} of the nodes vanish", ["system", *names], healing),
+        StudyTable("by size", ["system", "nodes", *columns], rows),
+        StudyTable(f"{VANISHING:.0%} of the nodes vanish", ["system", *names], healing),
     ]
 
 

@@ -27,8 +27,17 @@ from typing import Any
 import msgspec
 import numpy as np
 
-from tidings_lab.studies._organising import FastNetwork, Way, drawn, start
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn, start
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 WIDTHS = (1.0, 0.5, 0.2)
 WIDER = (1.5, 2.0)  # beyond the range: what is outside falls away
@@ -41,18 +50,18 @@ WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
 
 
-def way_named(name: str, fan_out: int) -> Way:
+def way_named(name: str, fan_out: int) -> OrganisingVariant:
     """`CBR`, `SOCBR`, `by hops`, `TTL 4`, `adaptive 10`."""
     kind, _, number = name.partition(" ")
     if name == CBR:
-        return Way(name=name, ttl=0, fan_out=fan_out)
+        return OrganisingVariant(name=name, ttl=0, fan_out=fan_out)
     if name == FEWER:
-        return Way(name=name, weigh="hops", fan_out=fan_out)
+        return OrganisingVariant(name=name, weigh="hops", fan_out=fan_out)
     if kind == "TTL":
-        return Way(name=name, ttl=int(number), fan_out=fan_out)
+        return OrganisingVariant(name=name, ttl=int(number), fan_out=fan_out)
     if kind == "adaptive":
-        return Way(name=name, events_per_change=float(number), fan_out=fan_out)
-    return Way(name=name, fan_out=fan_out)
+        return OrganisingVariant(name=name, events_per_change=float(number), fan_out=fan_out)
+    return OrganisingVariant(name=name, fan_out=fan_out)
 
 
 def run_of(seed: int, name: str, widest: float, fan_out: int, subscriptions: int) -> dict[str, Any]:
@@ -74,7 +83,7 @@ def run_of(seed: int, name: str, widest: float, fan_out: int, subscriptions: int
 NUMBER, HOPS, IDEAL, AS, MOST, BEST, TOLD, MESSAGES, DISCOVERY = range(9)
 
 
-class Case(msgspec.Struct):
+class OrganisationCase(msgspec.Struct):
     """All runs of one way on one workload: their mean, look by look."""
 
     looks: Any
@@ -113,13 +122,13 @@ class Case(msgspec.Struct):
         )
 
 
-class Cases:
-    def __init__(self, setting: Setting) -> None:
+class OrganisationCases:
+    def __init__(self, setting: StudySetting) -> None:
         self.setting = setting
         self.subscriptions = 200 if setting.quick else 400
         self.seeds = range(setting.seed, setting.seed + (2 if setting.quick else 5))
         self.middle = 100 if setting.quick else 200  # figures against R are of the window that ends here
-        self._cases: dict[tuple[str, float, int], Case] = {}
+        self._cases: dict[tuple[str, float, int], OrganisationCase] = {}
         self.diameters: list[float] = []
 
     def load(self, wanted: Sequence[tuple[str, float, int]]) -> None:
@@ -127,13 +136,13 @@ class Cases:
         found = self.setting.measure(run_of, points)
         for place, case in enumerate(wanted):
             runs = found[place * len(self.seeds) : (place + 1) * len(self.seeds)]
-            self._cases[case] = Case(
+            self._cases[case] = OrganisationCase(
                 _between(np.mean([np.array(run["rows"], dtype=float) for run in runs], axis=0))
             )
             if case[0] == CBR and case[2] == 10:
                 self.diameters += [run["diameter"] for run in runs]
 
-    def __getitem__(self, case: tuple[str, float, int]) -> Case:
+    def __getitem__(self, case: tuple[str, float, int]) -> OrganisationCase:
         return self._cases[case]
 
 
@@ -145,22 +154,22 @@ def _between(looks: Any) -> Any:
     return looks
 
 
-def run(setting: Setting) -> Outcome:
-    cases = Cases(setting)
+def run(setting: StudySetting) -> StudyOutcome:
+    cases = OrganisationCases(setting)
     cases.load([(name, width, fan) for width in WIDTHS for fan in FAN_OUTS for name in (CBR, SOCBR, FEWER)])
     cases.load([(name, width, 10) for width in WIDER for name in (CBR, SOCBR)])
     adaptive = [f"adaptive {ratio}" for ratio in RATIOS]
     cases.load([(name, 1.0, 10) for name in [*(f"TTL {ttl}" for ttl in TTLS), *adaptive]])
     claims = [*_forwarders(cases), *_associativity(cases), *_messages(cases), *_ttl(cases), *_ours(cases),
               *_wider(cases)]  # fmt: skip
-    return Outcome(claims=claims, pictures=_pictures(cases), tables=[_table(cases)])
+    return StudyOutcome(claims=claims, pictures=_pictures(cases), tables=[_table(cases)])
 
 
 def _change(after: float, before: float) -> float:
     return after / before - 1.0 if before else 0.0
 
 
-def _forwarders(cases: Cases) -> list[Claim]:
+def _forwarders(cases: OrganisationCases) -> list[PaperClaim]:
     end = cases.subscriptions
     falls = {
         (width, fan): _change(
@@ -186,7 +195,7 @@ def _forwarders(cases: Cases) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _associativity(cases: Cases) -> list[Claim]:
+def _associativity(cases: OrganisationCases) -> list[PaperClaim]:
     case, early = cases[SOCBR, 1.0, 10], 100
     most = case.just(early, MOST)
     share, plain = case.just(early, AS) / most, cases[CBR, 1.0, 10].just(early, AS) / most
@@ -201,13 +210,13 @@ def _associativity(cases: Cases) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _break_even(cases: Cases, name: str) -> float:
+def _break_even(cases: OrganisationCases, name: str) -> float:
     plain, other, at = cases[CBR, 1.0, 10], cases[name, 1.0, 10], cases.middle
     saved = plain.at(at, HOPS) - other.at(at, HOPS)
     return other.per_subscription(at, MESSAGES) / saved if saved > 0 else float("inf")
 
 
-def _messages(cases: Cases) -> list[Claim]:
+def _messages(cases: OrganisationCases) -> list[PaperClaim]:
     plain, ours, at = cases[CBR, 1.0, 10], cases[SOCBR, 1.0, 10], cases.middle
     fall = _change(ours.per_operation(at, 100), plain.per_operation(at, 100))
     even = _break_even(cases, SOCBR)
@@ -229,7 +238,7 @@ def _messages(cases: Cases) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _wider(cases: Cases) -> list[Claim]:
+def _wider(cases: OrganisationCases) -> list[PaperClaim]:
     """Effect of larger rectangles: Figure 4.12, and not 4.14."""
     end, at = cases.subscriptions, cases.middle
     erratum = "E-V9c: the size of the rectangles is not printed, and the figure hangs on it"
@@ -248,7 +257,7 @@ def _wider(cases: Cases) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _tables(case: Case) -> float:
+def _tables(case: OrganisationCase) -> float:
     """Messages for tables: `_organising.TABLES` in every 4 + TABLES for each link of a path, nearly."""
     from tidings_lab.studies._organising import TABLES
 
@@ -256,7 +265,7 @@ def _tables(case: Case) -> float:
     return float(swapping * TABLES / (4 + TABLES))
 
 
-def _ttl(cases: Cases) -> list[Claim]:
+def _ttl(cases: OrganisationCases) -> list[PaperClaim]:
     at = cases.middle
     names = [*(f"TTL {ttl}" for ttl in TTLS), SOCBR]
     cost = {(n, r): cases[n, 1.0, 10].per_operation(at, r) for n in [CBR, *names] for r in RATIOS}
@@ -279,7 +288,7 @@ def _ttl(cases: Cases) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _ours(cases: Cases) -> list[Claim]:
+def _ours(cases: OrganisationCases) -> list[PaperClaim]:
     end = cases.subscriptions
     claims = []
     for width in WIDTHS:
@@ -298,14 +307,14 @@ def _ours(cases: Cases) -> list[Claim]:
 # -- pictures ------------------------------------------------------------------------------------
 
 
-def _pictures(cases: Cases) -> list[Picture]:
+def _pictures(cases: OrganisationCases) -> list[Picture]:
     return [
         *(_hops_picture(cases, width, fan) for width in WIDTHS for fan in FAN_OUTS),
         _associativity_picture(cases), _ratio_picture(cases), _cost_picture(cases), _ttl_picture(cases),
     ]  # fmt: skip
 
 
-def _hops_picture(cases: Cases, width: float, fan: int) -> Picture:
+def _hops_picture(cases: OrganisationCases, width: float, fan: int) -> Picture:
     plain, organised, fewer = (cases[name, width, fan].looks for name in (CBR, SOCBR, FEWER))
     x = plain[:, NUMBER].tolist()
     return Picture(
@@ -320,7 +329,7 @@ def _hops_picture(cases: Cases, width: float, fan: int) -> Picture:
     )  # fmt: skip
 
 
-def _associativity_picture(cases: Cases) -> Picture:
+def _associativity_picture(cases: OrganisationCases) -> Picture:
     curves = []
     for name in (CBR, SOCBR, FEWER):
         looks = cases[name, 1.0, 10].looks
@@ -335,7 +344,7 @@ def _associativity_picture(cases: Cases) -> Picture:
     )  # fmt: skip
 
 
-def _ratio_picture(cases: Cases) -> Picture:
+def _ratio_picture(cases: OrganisationCases) -> Picture:
     curves = [
         Curve(name, RATIOS, [cases[name, 1.0, 10].per_operation(cases.middle, ratio) for ratio in RATIOS])
         for name in (CBR, SOCBR, FEWER)
@@ -346,12 +355,12 @@ def _ratio_picture(cases: Cases) -> Picture:
     )  # fmt: skip
 
 
-def _bound(cases: Cases) -> Curve:
+def _bound(cases: OrganisationCases) -> Curve:
     at = [cases[CBR, 1.0, 10].bound_per_operation(cases.middle, ratio) for ratio in RATIOS]
     return Curve("maximum-weight spanning tree", RATIOS, at, dashed=True)
 
 
-def _cost_picture(cases: Cases) -> Picture:
+def _cost_picture(cases: OrganisationCases) -> Picture:
     x = list(range(WINDOW, cases.subscriptions + 1, WINDOW))
     curves = [
         Curve(name, x, [cases[name, 1.0, 10].per_subscription(n, MESSAGES) for n in x])
@@ -364,7 +373,7 @@ def _cost_picture(cases: Cases) -> Picture:
     )  # fmt: skip
 
 
-def _ttl_picture(cases: Cases) -> Picture:
+def _ttl_picture(cases: OrganisationCases) -> Picture:
     at = cases.middle
     curves = [
         Curve(name, RATIOS, [cases[name, 1.0, 10].per_operation(at, ratio) for ratio in RATIOS])
@@ -378,7 +387,7 @@ def _ttl_picture(cases: Cases) -> Picture:
     )  # fmt: skip
 
 
-def _table(cases: Cases) -> Table:
+def _table(cases: OrganisationCases) -> StudyTable:
     end, rows = cases.subscriptions, []
     for width in WIDTHS:
         for fan in FAN_OUTS:
@@ -388,7 +397,7 @@ def _table(cases: Cases) -> Table:
                 round(plain.at(end, BEST), 2), round(plain.at(end, IDEAL), 2),
             ])  # fmt: skip
     columns = ["largest side", "F", "CBR", "SOCBR", "by hops", "most associative tree", "no pure forwarder"]
-    return Table(f"hops per event after {end} subscriptions", columns, rows)
+    return StudyTable(f"hops per event after {end} subscriptions", columns, rows)
 
 
 STUDY = Study(

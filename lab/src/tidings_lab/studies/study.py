@@ -1,6 +1,6 @@
 """Parts of every study: claims, figures to draw, and one function that runs.
 
-A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives an `Outcome`: claims with
+A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives an `StudyOutcome`: claims with
 the paper's value beside ours, tables of what was measured, and pictures described as data, so
 that measuring needs no plotting library and drawing happens in one place (`draw.py`).
 A claim of a paper that is false counts as reproduced when we show it false: `expected` is then
@@ -22,7 +22,7 @@ from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import blamed, load, offered, pass_over
 
 
-class Claim(msgspec.Struct, frozen=True, kw_only=True):
+class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     """One claim of a paper and our answer to it."""
 
     id: str  # catalogue id, e.g. VIR3-7
@@ -36,19 +36,19 @@ class Claim(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def close(id: str, claim: str, *, expected: float, ours: float, tolerance: float, paper: float | None = None,
-          erratum: str | None = None) -> Claim:  # fmt: skip
+          erratum: str | None = None) -> PaperClaim:  # fmt: skip
     """A claim that holds when ours is within `tolerance` of what is expected."""
     held = math.isfinite(ours) and abs(ours - expected) <= tolerance
-    return Claim(
+    return PaperClaim(
         id=id, claim=claim, paper=expected if paper is None else paper, expected=expected,
         erratum=erratum, ours=ours, tolerance=tolerance, reproduced=held,
     )  # fmt: skip
 
 
 def judged(id: str, claim: str, *, paper: float | str | None, ours: float | str, rule: str, held: bool,
-           expected: float | str | None = None, erratum: str | None = None) -> Claim:  # fmt: skip
+           expected: float | str | None = None, erratum: str | None = None) -> PaperClaim:  # fmt: skip
     """A claim that is judged by a rule in words (an order, a band, a slope)."""
-    return Claim(
+    return PaperClaim(
         id=id, claim=claim, paper=paper, expected=paper if expected is None else expected,
         erratum=erratum, ours=ours, tolerance=rule, reproduced=bool(held),
     )  # fmt: skip
@@ -76,22 +76,22 @@ class Picture(msgspec.Struct, frozen=True, kw_only=True):
     y_log: bool = False
 
 
-class Table(msgspec.Struct, frozen=True):
+class StudyTable(msgspec.Struct, frozen=True):
     title: str
     columns: Sequence[str]
     rows: Sequence[Sequence[Any]]
 
 
-class Outcome(msgspec.Struct, kw_only=True):
-    claims: list[Claim]
+class StudyOutcome(msgspec.Struct, kw_only=True):
+    claims: list[PaperClaim]
     pictures: list[Picture] = []
-    tables: list[Table] = []
+    tables: list[StudyTable] = []
 
 
 Runner = Callable[[Callable[..., Any], Sequence[tuple[Any, ...]]], list[Any]]
 
 
-class Setting(msgspec.Struct, frozen=True, kw_only=True):
+class StudySetting(msgspec.Struct, frozen=True, kw_only=True):
     """How to run: `quick` in seconds, full in minutes; the seed moves the figures."""
 
     quick: bool = False
@@ -121,7 +121,7 @@ class Study(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     answers: str  # which tables and figures
-    run: Callable[[Setting], Outcome]
+    run: Callable[[StudySetting], StudyOutcome]
 
 
 GROUP = "tidings.studies"

@@ -23,7 +23,17 @@ from tidings_lab.analysis import gossip, printed_gossip
 from tidings_lab.analysis.gossip import constants_for
 from tidings_lab.simulation.rounds import fan_out
 from tidings_lab.studies._topic_gossip import LOSS, SETTINGS, cost, lazy, measured
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    close,
+    judged,
+)
 
 SUCCESS = 1 - LOSS
 PAPER = [10, 100, 1000]
@@ -51,9 +61,9 @@ Found = dict[str, Any]
 Point = tuple[str, list[int], dict[str, float], dict[str, Any], int]  # of a measurement: see `_ask`
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     parts = (_tables, _figures, _passing, _complexity, _conditions, _beyond, _scale)
-    outcome = Outcome(claims=[])
+    outcome = StudyOutcome(claims=[])
     for part in parts:
         more = part(setting)
         outcome.claims += more.claims
@@ -62,11 +72,11 @@ def run(setting: Setting) -> Outcome:
     return outcome
 
 
-def _runs(setting: Setting, quick: int, full: int) -> int:
+def _runs(setting: StudySetting, quick: int, full: int) -> int:
     return quick if setting.quick else full
 
 
-def _ask(setting: Setting, points: list[Point], runs: int) -> list[Found]:
+def _ask(setting: StudySetting, points: list[Point], runs: int) -> list[Found]:
     """Measure (algorithm, sizes, faults, scheme, published topic) each so many times."""
     return setting.measure(
         measured, [(name, sizes, runs, setting.seed, faults, scheme, of) for name, sizes, faults, scheme, of in points]
@@ -76,7 +86,7 @@ def _ask(setting: Setting, points: list[Point], runs: int) -> list[Found]:
 # -- Tables 1 and 2 --------------------------------------------------------------------------------
 
 
-def _tables(setting: Setting) -> Outcome:
+def _tables(setting: StudySetting) -> StudyOutcome:
     runs = _runs(setting, 150, 1000)
     names = list(TABLE_1)
     points: list[Point] = [(name, list(sizes), {}, {}, -1) for name in names for sizes in SETTINGS]
@@ -86,13 +96,13 @@ def _tables(setting: Setting) -> Outcome:
     parasites = {name: [next(from_the_root)["parasites"] for _ in SETTINGS] for name in names}
     claims = [*_claims_of_table_1(rounds), *_claims_of_table_2(parasites)]
     tables = [
-        Table("Table 1, rounds", ("algorithm", *NAMES), [(n, *(round(v, 2) for v in rounds[n])) for n in names]),
-        Table(
+        StudyTable("Table 1, rounds", ("algorithm", *NAMES), [(n, *(round(v, 2) for v in rounds[n])) for n in names]),
+        StudyTable(
             "Table 2, parasites of an event of the root topic", ("algorithm", *NAMES),
             [(n, *(round(v, 1) for v in parasites[n])) for n in names],
         ),
     ]  # fmt: skip
-    return Outcome(claims=claims, tables=tables)
+    return StudyOutcome(claims=claims, tables=tables)
 
 
 def _rounds(name: str, found: Found) -> float:
@@ -100,7 +110,7 @@ def _rounds(name: str, found: Found) -> float:
     return float(found["last"][0] if name == "daMulticast" else found["rounds"])
 
 
-def _claims_of_table_1(rounds: dict[str, list[float]]) -> list[Claim]:
+def _claims_of_table_1(rounds: dict[str, list[float]]) -> list[PaperClaim]:
     claims = []
     for name, part, erratum in (("daMulticast", 0.12, None), ("gossip broadcast", 0.10, "E-D10")):
         for place, printed in enumerate(TABLE_1[name]):
@@ -122,7 +132,7 @@ def _claims_of_table_1(rounds: dict[str, list[float]]) -> list[Claim]:
     return claims
 
 
-def _claims_of_table_2(parasites: dict[str, list[float]]) -> list[Claim]:
+def _claims_of_table_2(parasites: dict[str, list[float]]) -> list[PaperClaim]:
     claims = []
     for place, sizes in enumerate(SETTINGS):
         n = sum(sizes)
@@ -148,7 +158,7 @@ def _claims_of_table_2(parasites: dict[str, list[float]]) -> list[Claim]:
 # -- Figures 4 and 5 ---------------------------------------------------------------------------------
 
 
-def _figures(setting: Setting) -> Outcome:
+def _figures(setting: StudySetting) -> StudyOutcome:
     runs = _runs(setting, 150, 1000)
     levels = (0.0, 0.2, 0.4, 0.6, 0.8) if setting.quick else CRASHES
     points: list[Point] = [
@@ -157,14 +167,14 @@ def _figures(setting: Setting) -> Outcome:
     found = _ask(setting, points, runs)
     stillborn = dict(zip(levels, (f["reached"] for f in found[: len(levels)]), strict=True))
     dynamic = dict(zip(levels, (f["reached"] for f in found[len(levels) :]), strict=True))
-    return Outcome(
+    return StudyOutcome(
         claims=_claims_of_figures(stillborn, dynamic, runs),
         pictures=[
             _figure("topic-gossip-stillborn", "Figure 4: reached, crashed at the start", stillborn, "crashed"),
             _figure("topic-gossip-dynamic", "Figure 5: reached, crashed for some", dynamic, "apparent"),
         ],
         tables=[
-            Table(f"Figure {n}: part of the live that heard", ("crashed", "T2", "T1", "T0"),
+            StudyTable(f"Figure {n}: part of the live that heard", ("crashed", "T2", "T1", "T0"),
                   [(q, *(round(v, 3) for v in reversed(curve[q]))) for q in levels])
             for n, curve in ((4, stillborn), (5, dynamic))
         ],
@@ -173,7 +183,7 @@ def _figures(setting: Setting) -> Outcome:
 
 def _claims_of_figures(
     stillborn: dict[float, list[float]], dynamic: dict[float, list[float]], runs: int
-) -> list[Claim]:
+) -> list[PaperClaim]:
     noise = 0.02  # two curves that meet may cross by chance
     falling = all(
         curve[q][2] + noise >= curve[q][1] and curve[q][1] + noise >= curve[q][0]
@@ -218,7 +228,7 @@ def _figure(name: str, title: str, curve: dict[float, list[float]], kind: str) -
 # -- reliability, and the three properties ---------------------------------------------------------------
 
 
-def _passing(setting: Setting) -> Outcome:
+def _passing(setting: StudySetting) -> StudyOutcome:
     runs = _runs(setting, 400, 4000)
     paper, forced = _ask(
         setting, [("daMulticast", PAPER, {}, {}, -1), ("daMulticast", PAPER, {}, {"forced": True}, -1)], runs
@@ -249,13 +259,13 @@ def _passing(setting: Setting) -> Outcome:
                expected=f"{whole:.3f} by the corrected formula", ours=paper["all"], erratum="E-D1",
                rule="not above 0.95 in the paper's own setting: its probability is not high", held=paper["all"] < 0.95),
     ]  # fmt: skip
-    return Outcome(claims=claims)
+    return StudyOutcome(claims=claims)
 
 
 # -- messages and memory -----------------------------------------------------------------------------
 
 
-def _complexity(setting: Setting) -> Outcome:
+def _complexity(setting: StudySetting) -> StudyOutcome:
     runs = _runs(setting, 60, 400)
     found = dict(
         zip(RIVALS, _ask(setting, [(name, PAPER, {}, {}, -1) for name in RIVALS], runs), strict=True)
@@ -288,10 +298,12 @@ def _complexity(setting: Setting) -> Outcome:
         for name, f in found.items()
     ]
     columns = ("algorithm", "messages", "entries T2", "entries T1", "entries T0", "all heard", "parasites")
-    return Outcome(claims=claims, tables=[Table("One event of T2: messages and memory", columns, rows)])
+    return StudyOutcome(
+        claims=claims, tables=[StudyTable("One event of T2: messages and memory", columns, rows)]
+    )
 
 
-def _memory_claim() -> Claim:
+def _memory_claim() -> PaperClaim:
     own = [gossip.memory_damulticast(size, is_root=not place) for place, size in enumerate(PAPER)]
     rivals = {
         "broadcast": [gossip.memory_broadcast(1110)] * 3,
@@ -315,7 +327,7 @@ def _memory_claim() -> Claim:
 # -- the conditions of 5.5.3 ----------------------------------------------------------------------------
 
 
-def _conditions(_: Setting) -> Outcome:
+def _conditions(_: StudySetting) -> StudyOutcome:
     printed = printed_gossip.printed_passing(1000, success=SUCCESS)
     exact = gossip.passing(1000, success=SUCCESS)
     cases: tuple[tuple[str, float, float, Callable[[float], float]], ...] = (
@@ -333,13 +345,13 @@ def _conditions(_: Setting) -> Outcome:
               ours=bound(printed), tolerance=0.01)
         for name, wrong, _, bound in cases
     ]  # fmt: skip
-    return Outcome(claims=claims)
+    return StudyOutcome(claims=claims)
 
 
 # -- beyond the paper ---------------------------------------------------------------------------------------
 
 
-def _beyond(setting: Setting) -> Outcome:
+def _beyond(setting: StudySetting) -> StudyOutcome:
     runs = _runs(setting, 300, 4000)
     known = constants_for(0.999, 3, loss=LOSS, crashed=0.2)
     chosen = {"named": True, "c": known.c, "g": known.g, "z": known.z, "success": known.success}
@@ -361,16 +373,16 @@ def _beyond(setting: Setting) -> Outcome:
     columns = ("links", "crashed", "T0 entered", "T1 entered", "all heard", "inside", "across", "rounds")
     lazy_rows = [(size, *(round(v, 4) for v in f.values())) for size, f in in_groups.items()]
     lazy_columns = ("size", *next(iter(in_groups.values())))
-    return Outcome(
+    return StudyOutcome(
         claims=[*_claims_of_links(at), *_claims_of_lazy(in_groups, at)],
         tables=[
-            Table("Beyond the paper", columns, rows),
-            Table("Lazy push in one group", lazy_columns, lazy_rows),
+            StudyTable("Beyond the paper", columns, rows),
+            StudyTable("Lazy push in one group", lazy_columns, lazy_rows),
         ],
     )
 
 
-def _claims_of_links(at: dict[tuple[str, float], Found]) -> list[Claim]:
+def _claims_of_links(at: dict[tuple[str, float], Found]) -> list[PaperClaim]:
     paper, named, chosen = (at[(name, 0.2)] for name in ("paper", "named links", "chosen for 0.999"))
     calm, calm_named = at[("paper", 0.0)], at[("named links", 0.0)]
     steps = [f["across"] / (1 + f["entered"][1]) for f in (paper, named)]  # for each group that hands on
@@ -396,7 +408,7 @@ def _claims_of_links(at: dict[tuple[str, float], Found]) -> list[Claim]:
     ]  # fmt: skip
 
 
-def _claims_of_own_turns(at: dict[tuple[str, float], Found]) -> list[Claim]:
+def _claims_of_own_turns(at: dict[tuple[str, float], Found]) -> list[PaperClaim]:
     entered = [at[(name, 0.2)]["entered"][0] for name in ("paper", "named, own turns")]
     claims = [
         judged("DAM-6", "15% loss, 20% crashed: four turns, three of them one's own: root group entered",
@@ -416,7 +428,7 @@ def _claims_of_own_turns(at: dict[tuple[str, float], Found]) -> list[Claim]:
 
 def _claims_of_lazy(
     in_groups: dict[int, dict[str, float]], at: dict[tuple[str, float], Found]
-) -> list[Claim]:
+) -> list[PaperClaim]:
     eager = at[("paper", 0.0)]["payloads"]
     return [
         judged("DAM-6", f"lazy push in a group of {size}: payloads for each delivery", paper=round(eager, 2),
@@ -429,7 +441,7 @@ def _claims_of_lazy(
 # -- to a million ---------------------------------------------------------------------------------------------
 
 
-def _scale(setting: Setting) -> Outcome:
+def _scale(setting: StudySetting) -> StudyOutcome:
     sizes = (10_000, 30_000, 100_000) if setting.quick else (10_000, 30_000, 100_000, 300_000, 1_000_000)
     found = setting.measure(cost, [(size, setting.seed) for size in sizes])
     each = [f["seconds"] / f["processes"] * 1e9 for f in found]
@@ -454,7 +466,9 @@ def _scale(setting: Setting) -> Outcome:
                    ours=found[-1]["seconds"], rule="under 2 CPU seconds", held=found[-1]["seconds"] < 2.0)
         )  # fmt: skip
     columns = ("processes", "CPU s", "ns a process", "messages", "bytes a process", "heard")
-    return Outcome(claims=claims, pictures=[picture], tables=[Table("Cost over five levels", columns, rows)])
+    return StudyOutcome(
+        claims=claims, pictures=[picture], tables=[StudyTable("Cost over five levels", columns, rows)]
+    )
 
 
 STUDY = Study(

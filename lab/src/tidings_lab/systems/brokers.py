@@ -6,7 +6,7 @@ from typing import Any
 
 from tidings.algebra.cells import GridCells
 from tidings.protocol.assignment.policies import AllBrokers, FilterDriven
-from tidings.protocol.routing.covering import Covering, SubscriptionForwarding
+from tidings.protocol.routing.covering import CoveringRouting, SubscriptionForwarding
 from tidings.systems.brokers import broker_slots
 from tidings.systems.system import ANY_GRAPH, TREE, Site, System
 from tidings_lab.routing.direct import MatchAtTarget, MatchFirst
@@ -20,12 +20,12 @@ def _network_of_servers(site: Site) -> dict[str, Any]:
 def _siena(site: Site) -> dict[str, Any]:
     advertisements = site.options.get("advertisements", False)
     return broker_slots(
-        site, Covering(advertisements=advertisements, reduce=site.options.get("reduce", "covering"))
+        site, CoveringRouting(advertisements=advertisements, reduce=site.options.get("reduce", "covering"))
     )
 
 
 def _siena_hierarchical(site: Site) -> dict[str, Any]:
-    return broker_slots(site, Covering(hierarchical=True, parent=site.parent()))
+    return broker_slots(site, CoveringRouting(hierarchical=True, parent=site.parent()))
 
 
 def _forwarding(site: Site) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from tidings.protocol.slots import Membership
 from tidings.systems.distributors import GROUP, group_settings, one_of
 from tidings.systems.system import MESH, Site, System
 from tidings_lab.recovery.stability import GAP, NO_GAP, Stability, StabilitySettings
-from tidings_lab.recovery.streams import Heard
+from tidings_lab.recovery.streams import StreamProgress
 from tidings_lab.routing.multicast import DistributorMulticast
 
 
@@ -51,6 +51,6 @@ SYSTEMS: tuple[System, ...] = (
         strategies=_uarc,
         options=("mode", "synchrony", "above", "detector", "stability", "roaming"),
         roams=True,
-        tells_heard=lambda options: Heard if options.get("mode") == NO_GAP else None,
+        tells_heard=lambda options: StreamProgress if options.get("mode") == NO_GAP else None,
     ),
 )

@@ -14,7 +14,7 @@ from tidings.matching.engine import MatchingEngine
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.routing.topic_gossip import GossipSettings
-from tidings.protocol.topic_graph import AllAbove, Cluster, PublisherGroups, TopicGraph
+from tidings.protocol.topic_graph import AllAbove, ClusterGroup, PublisherGroups, TopicGraph
 from tidings.systems.gossip import OPTIONS, own_topics, peer
 from tidings.systems.system import PEERS, Site, System
 from tidings_lab.membership.delegate_tree import DelegateTree
@@ -48,7 +48,7 @@ def _hierarchical(site: Site) -> dict[str, Any]:
         c2 = float(site.options.get("c2", 5.0))
         return ClusterGossip(topics, graph=graph, settings=settings, clusters=clusters, c2=c2)
 
-    return peer(site, Cluster(own), (own,), routing)
+    return peer(site, ClusterGroup(own), (own,), routing)
 
 
 def _cluster_of(site: Site, clusters: int) -> int:

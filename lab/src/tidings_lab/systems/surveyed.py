@@ -7,7 +7,7 @@ from typing import Any
 from tidings.algebra.cells import GridCells
 from tidings.protocol.assignment.policies import AccessDriven, AllBrokers, FilterDriven
 from tidings.protocol.overlay.joined import JoinedOverlay
-from tidings.protocol.recovery.acknowledged import Acknowledged
+from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 from tidings.systems.brokers import broker_slots, plain_delivery
 from tidings.systems.system import ANY_GRAPH, PEERS, TREE, Site, System
 from tidings_lab.lans import LAN_SIZE, lan_of
@@ -34,7 +34,7 @@ def _gryphon(site: Site) -> dict[str, Any]:
         **broker_slots(site, routing, AllBrokers(site.brokers)),
         "overlay": JoinedOverlay(site.neighbours, site.parent()),
         "delivery": plain_delivery(**delivery),
-        "recovery": Acknowledged(),
+        "recovery": AcknowledgedRecovery(),
     }
 
 

@@ -6,10 +6,10 @@ from random import Random
 
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import line
-from tidings_lab.recovery.epidemic.marks import Received
+from tidings_lab.recovery.epidemic.marks import ReceivedNumbers
 from tidings_lab.recovery.epidemic.patience import MOST_SECONDS, Patience
 from tidings_lab.recovery.epidemic.requests import Requests
-from tidings_lab.recovery.epidemic.standing import OFFER, REQUEST, Standing
+from tidings_lab.recovery.epidemic.standing import OFFER, REQUEST, PeerStanding
 
 from ...papers._epidemic import Epidemics
 
@@ -40,9 +40,9 @@ def test_where_answers_take_longer_than_the_setting_few_come_twice() -> None:
     assert copies < 0.05 * 2000
 
 
-def requests() -> tuple[Requests, Standing, Patience]:
-    standing, patience = Standing(3, 2.0, 60.0), Patience(0.25)
-    return Requests(patience, Received(100), standing), standing, patience
+def requests() -> tuple[Requests, PeerStanding, Patience]:
+    standing, patience = PeerStanding(3, 2.0, 60.0), Patience(0.25)
+    return Requests(patience, ReceivedNumbers(100), standing), standing, patience
 
 
 def test_an_answer_that_nobody_waits_for_any_more_is_taken_once() -> None:
@@ -66,7 +66,7 @@ def test_who_was_not_asked_is_not_to_blame() -> None:
 
 
 def test_a_peer_that_is_only_slow_is_heard_again_and_one_that_asks_in_vain_is_not() -> None:
-    standing = Standing(3, 2.0, 60.0)
+    standing = PeerStanding(3, 2.0, 60.0)
     for peer, what in (("slow", OFFER), ("liar", REQUEST)):
         for _ in range(3):
             standing.strike(peer, what, 0.0)

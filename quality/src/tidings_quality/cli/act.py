@@ -209,9 +209,9 @@ def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], address
 
 
 def clean_row(spark: Any, plan: Any) -> dict[str, Any]:
-    from tidings_quality.spark.factory import State
+    from tidings_quality.spark.factory import FactoryState
 
-    rows = State(spark, plan).current()
+    rows = FactoryState(spark, plan).current()
     good = rows.where("_quality['Name.accuracy'] = 1.0 AND Name IS NOT NULL").orderBy("_object").limit(1)
     (row,) = (
         good.select("id", "Name", "Address", "FiscalCode", "town", "postcode", "updated")

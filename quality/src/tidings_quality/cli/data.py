@@ -18,9 +18,9 @@ from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError, SettingsError, TidingsError
 
 if TYPE_CHECKING:
-    from tidings_quality.querying import Found
-    from tidings_quality.spark.factory import Factory, Step
-    from tidings_quality.spark.settings import Plan
+    from tidings_quality.querying import QueryResult
+    from tidings_quality.spark.factory import Factory, FactoryStep
+    from tidings_quality.spark.settings import FactoryPlan
 
 STOPS = (signal.SIGINT, signal.SIGTERM)
 POLL_SECONDS = 0.1  # between two looks at whether to stop
@@ -107,16 +107,18 @@ def evaluate(
         _summary(factory, as_json)
 
 
-def _hearer(plan: Plan, url: str | None, as_json: bool, stack: ExitStack) -> Callable[[Step], None]:
+def _hearer(
+    plan: FactoryPlan, url: str | None, as_json: bool, stack: ExitStack
+) -> Callable[[FactoryStep], None]:
     from tidings_quality.telling import changes_of, teller
 
-    told: Callable[[Step], int] | None = None
+    told: Callable[[FactoryStep], int] | None = None
     if url is not None:
         from tidings_quality.client import OrganisationClient, local_token
 
         told = teller(stack.enter_context(OrganisationClient(url, token=local_token())), plan)
 
-    def hear(step: Step) -> None:
+    def hear(step: FactoryStep) -> None:
         changes = step.changes().count()
         new = told(step) if told is not None else None
         if as_json:
@@ -142,7 +144,9 @@ def _hearer(plan: Plan, url: str | None, as_json: bool, stack: ExitStack) -> Cal
     return hear
 
 
-def _stream(factory: Factory, hear: Callable[[Step], None], *, continuous: bool, every: str | None) -> None:
+def _stream(
+    factory: Factory, hear: Callable[[FactoryStep], None], *, continuous: bool, every: str | None
+) -> None:
     from tidings_quality.spark.factory import files_of
 
     frame = files_of(factory.spark, factory.plan)
@@ -269,14 +273,14 @@ def query(
         raise typer.Exit(Exit.NO)
 
 
-def _is_asked(plan: Plan, asked: Any) -> bool:
+def _is_asked(plan: FactoryPlan, asked: Any) -> bool:
     from tidings_quality.model import is_within
 
     named = asked.sources is None or plan.organisation in asked.sources
     return named and is_within(plan.data_class, asked.data_class)
 
 
-def _show_found(found: Found, adopted: dict[str, int], as_json: bool) -> None:
+def _show_found(found: QueryResult, adopted: dict[str, int], as_json: bool) -> None:
     from tidings_quality.broker import as_json as told
 
     deal = found.deal
@@ -302,7 +306,7 @@ def _show_found(found: Found, adopted: dict[str, int], as_json: bool) -> None:
         console().print(f"{organisation} adopted better values for {count:,} objects")
 
 
-def _show_deal(found: Found) -> None:
+def _show_deal(found: QueryResult) -> None:
     deal = found.deal
     met = sum(answer.met for answer in deal.answers)
     console().print(

@@ -21,7 +21,7 @@ from tidings_quality.cli.data import add_commands
 if TYPE_CHECKING:
     from tidings.model.event import Event
     from tidings_quality.client import OrganisationClient
-    from tidings_quality.service import Service
+    from tidings_quality.service import OrganisationServer
 
 T = TypeVar("T")
 
@@ -69,15 +69,15 @@ def serve(
     if listen is not None:
         settings = msgspec.structs.replace(settings, listen=listen)
     try:
-        from tidings_quality.service import Service
+        from tidings_quality.service import OrganisationServer
     except ImportError as error:
         raise MissingDependencyError(
             f"an organisation's service needs {error.name}", hint="pip install 'tidings[server]'"
         ) from None
-    asyncio.run(_serve(Service(settings), as_json))
+    asyncio.run(_serve(OrganisationServer(settings), as_json))
 
 
-async def _serve(service: Service, as_json: bool) -> None:
+async def _serve(service: OrganisationServer, as_json: bool) -> None:
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         asyncio.get_running_loop().add_signal_handler(number, stopped.set)

@@ -26,9 +26,9 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
+from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.protocol.routing.seen import NUMBER, Numbering, Window
+from tidings.protocol.routing.seen import NUMBER, Numbering, NumberWindow
 from tidings.protocol.slots import Ports, Routing
 from tidings_quality.routing.trees import Branch, build_tree
 
@@ -37,7 +37,7 @@ MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
 MAINTAIN_SECONDS = 0.05
 
 
-class Notify(Message, frozen=True, tag="Notify"):
+class DiffuseEvent(Message, frozen=True, tag="Notify"):
     """An event, and the branches that the receiver has to send it on to."""
 
     envelope: Envelope
@@ -46,7 +46,7 @@ class Notify(Message, frozen=True, tag="Notify"):
 
 class DiffusionTrees(Routing):
     name = "diffusion trees"
-    messages = (Notify, Interest, InterestSeen)
+    messages = (DiffuseEvent, Interest, InterestAck)
     headers = frozenset({NUMBER})
 
     def __init__(
@@ -68,7 +68,7 @@ class DiffusionTrees(Routing):
         self._handles: dict[str, int] = {}  # digest -> handle, for filters of others
         self._takers: dict[int, tuple[str, ...]] = {}  # handle -> who wants it
         self._lives: dict[str, str] = {}  # by organisation: the life in which we last heard it
-        self._seen = Window()
+        self._seen = NumberWindow()
         self._maintain_at: float | None = None
         self._checked = -1
 
@@ -136,12 +136,12 @@ class DiffusionTrees(Routing):
         self._subs.flush(self._send, self._others, now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Notify):
+        if isinstance(message, DiffuseEvent):
             self._notified(sender, message, now)
         elif isinstance(message, Interest):
             self._hear(sender, message, now)
         else:
-            assert isinstance(message, InterestSeen)
+            assert isinstance(message, InterestAck)
             self._subs.seen(sender, message)
 
     def _hear(self, sender: str, message: Interest, now: float) -> None:
@@ -182,7 +182,7 @@ class DiffusionTrees(Routing):
             tree = build_tree(self.capability(self.ports.name), takers, self.capability)
             self._send_on(self._numbering.numbered(envelope), tree)
 
-    def _notified(self, sender: str, message: Notify, now: float) -> None:
+    def _notified(self, sender: str, message: DiffuseEvent, now: float) -> None:
         origin, number = message.envelope.headers[NUMBER]
         if not self._seen.is_new(origin, number):
             return
@@ -191,7 +191,7 @@ class DiffusionTrees(Routing):
 
     def _send_on(self, envelope: Envelope, branches: Sequence[Branch]) -> None:
         for branch in branches:
-            self._send(branch.name, Notify(envelope, branch.below))
+            self._send(branch.name, DiffuseEvent(envelope, branch.below))
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         return [not self.takers(event) for event in events]

@@ -16,7 +16,7 @@ from typing import Any
 
 from tidings.errors import InputError
 from tidings_quality.spark.measures import ACCURACY, COMPLETENESS, CONSISTENCY, CURRENCY
-from tidings_quality.spark.settings import Dependency, Plan, Property
+from tidings_quality.spark.settings import Dependency, FactoryPlan, MeasuredProperty
 
 OBJECT, AGREE, REFERENCE = "_object", "_agree", "_reference"
 
@@ -27,7 +27,7 @@ def column(name: str) -> Any:
     return sql.col(f"`{name}`")
 
 
-def present(name: str, each: Property) -> Any:
+def present(name: str, each: MeasuredProperty) -> Any:
     """The column as text; NULL where it is missing."""
     from pyspark.sql import functions as sql
 
@@ -45,7 +45,7 @@ def similarity(one: Any, other: Any) -> Any:
     )
 
 
-def quality_of(plan: Plan, property: str, dimension: str, now_micros: int) -> Any:
+def quality_of(plan: FactoryPlan, property: str, dimension: str, now_micros: int) -> Any:
     """The value of one dimension, rounded."""
     from pyspark.sql import functions as sql
 
@@ -57,13 +57,13 @@ def quality_of(plan: Plan, property: str, dimension: str, now_micros: int) -> An
     return sql.round(value.cast("double"), plan.digits)
 
 
-def _applies(each: Property) -> Any:
+def _applies(each: MeasuredProperty) -> Any:
     from pyspark.sql import functions as sql
 
     return ~sql.coalesce(sql.expr(each.inapplicable), sql.lit(False)) if each.inapplicable else sql.lit(True)
 
 
-def _accuracy(plan: Plan, property: str) -> Any:
+def _accuracy(plan: FactoryPlan, property: str) -> Any:
     from pyspark.sql import functions as sql
 
     each = plan.properties[property]
@@ -75,7 +75,7 @@ def _accuracy(plan: Plan, property: str) -> Any:
     return sql.when(_applies(each) & right.isNotNull(), near)
 
 
-def _completeness(plan: Plan, property: str) -> Any:
+def _completeness(plan: FactoryPlan, property: str) -> Any:
     from pyspark.sql import functions as sql
 
     each = plan.properties[property]
@@ -86,7 +86,7 @@ def _completeness(plan: Plan, property: str) -> Any:
     return sql.when(_applies(each), there.cast("double") / len(parts)).otherwise(sql.lit(1.0))
 
 
-def _currency(plan: Plan, property: str, now_micros: int) -> Any:
+def _currency(plan: FactoryPlan, property: str, now_micros: int) -> Any:
     from pyspark.sql import functions as sql
 
     age = sql.lit(now_micros) - sql.unix_micros(column(plan.updated))
@@ -95,7 +95,7 @@ def _currency(plan: Plan, property: str, now_micros: int) -> Any:
     return sql.when(column(plan.updated).isNotNull(), bounded)  # greatest passes over NULL
 
 
-def _consistency(plan: Plan, property: str) -> Any:
+def _consistency(plan: FactoryPlan, property: str) -> Any:
     from pyspark.sql import functions as sql
 
     verdicts = [
@@ -115,7 +115,7 @@ def closest(property: str) -> str:
     return f"_closest_{property}"
 
 
-def with_domains(frame: Any, plan: Plan) -> Any:
+def with_domains(frame: Any, plan: FactoryPlan) -> Any:
     """With how near each value is to its domain; of a domain in a table each distinct value is compared once."""
     from pyspark.sql import functions as sql
 
@@ -143,7 +143,7 @@ def _nearest(value: Any, values: tuple[str, ...]) -> Any:
     return sql.when(value.isin(list(values)), sql.lit(1.0)).when(value.isNotNull(), each)
 
 
-def _possible(spark: Any, each: Property) -> Any:
+def _possible(spark: Any, each: MeasuredProperty) -> Any:
     assert each.domain is not None
     found = spark.read.parquet(each.domain.table).select(
         column(each.domain.column).cast("string").alias("_possible")
@@ -154,7 +154,7 @@ def _possible(spark: Any, each: Property) -> Any:
     return found
 
 
-def with_references(frame: Any, plan: Plan) -> Any:
+def with_references(frame: Any, plan: FactoryPlan) -> Any:
     """With the right values, from tables that know the objects' keys."""
     from pyspark.sql import functions as sql
 

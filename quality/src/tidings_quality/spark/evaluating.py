@@ -36,7 +36,7 @@ from tidings_quality.spark.columns import (
     with_references,
 )
 from tidings_quality.spark.measures import CONSISTENCY, CURRENCY
-from tidings_quality.spark.settings import Plan
+from tidings_quality.spark.settings import FactoryPlan
 
 PRINT, GONE, QUALITY, CHANGES, TIME, VERSION = "_print", "_gone", "_quality", "_changes", "_time", "_version"
 OWN = (OBJECT, PRINT, GONE, AGREE, QUALITY, CHANGES, TIME, VERSION)
@@ -44,7 +44,7 @@ CHANGE_KIND = "array<struct<property:string,dimension:string,before:double,after
 
 
 def step(
-    plan: Plan,
+    plan: FactoryPlan,
     came: Any,
     known: Any | None,
     now_micros: int,
@@ -85,7 +85,7 @@ def step(
     )
 
 
-def check_columns(plan: Plan, frame: Any) -> None:
+def check_columns(plan: FactoryPlan, frame: Any) -> None:
     """Every column that the plan names is there, and none looks like ours."""
     taken = [name for name in frame.columns if name.startswith("_")]
     if taken:
@@ -103,7 +103,7 @@ def check_columns(plan: Plan, frame: Any) -> None:
             )
 
 
-def _printed(plan: Plan, came: Any) -> Any:
+def _printed(plan: FactoryPlan, came: Any) -> Any:
     from pyspark.sql import functions as sql
 
     gone = sql.coalesce(column(plan.deleted), sql.lit(False)) if plan.deleted else sql.lit(False)
@@ -118,7 +118,7 @@ def _printed(plan: Plan, came: Any) -> Any:
     ).where(sql.col(OBJECT).isNotNull())
 
 
-def _newest(plan: Plan, frame: Any) -> Any:
+def _newest(plan: FactoryPlan, frame: Any) -> Any:
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
@@ -137,7 +137,7 @@ def _all_new(arrived: Any) -> Any:
     return fresh.withColumn("_fresh", sql.lit(True)).withColumn("_new", sql.lit(True))
 
 
-def _changed(plan: Plan, arrived: Any, known: Any) -> Any:
+def _changed(plan: FactoryPlan, arrived: Any, known: Any) -> Any:
     """The arrived rows that differ from what is known and are not older, with what was known of them."""
     from pyspark.sql import functions as sql
 
@@ -180,7 +180,7 @@ def _compared(arrived: Any, known: Any) -> Any:
     )
 
 
-def _with_groups(plan: Plan, members: Any) -> Any:
+def _with_groups(plan: FactoryPlan, members: Any) -> Any:
     """With the group of each object; what is whole has all members of every group."""
     from pyspark.sql import functions as sql
 
@@ -191,7 +191,7 @@ def _with_groups(plan: Plan, members: Any) -> Any:
     return members.withColumns(added) if added else members
 
 
-def _with_peers(plan: Plan, changed: Any, known: Any, held: list[Any]) -> Any:
+def _with_peers(plan: FactoryPlan, changed: Any, known: Any, held: list[Any]) -> Any:
     """With the members of the groups that the changed objects left or joined."""
     if not plan.dependencies:
         return changed
@@ -200,7 +200,7 @@ def _with_peers(plan: Plan, changed: Any, known: Any, held: list[Any]) -> Any:
     return members.unionByName(_peers(plan, members, known))
 
 
-def _with_agreements(plan: Plan, members: Any) -> Any:
+def _with_agreements(plan: FactoryPlan, members: Any) -> Any:
     """With the share of its group that agrees with each object."""
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
@@ -219,7 +219,7 @@ def _with_agreements(plan: Plan, members: Any) -> Any:
     return members.withColumns(said).withColumns(shares).withColumn(AGREE, _map(agreed))
 
 
-def _peers(plan: Plan, changed: Any, known: Any) -> Any:
+def _peers(plan: FactoryPlan, changed: Any, known: Any) -> Any:
     """Known objects that did not change, in groups that an object left or joined."""
     from pyspark.sql import functions as sql
 
@@ -239,7 +239,7 @@ def _peers(plan: Plan, changed: Any, known: Any) -> Any:
     return touched_at_all.withColumns(added).drop(*(f"_touched_{i}" for i in count))
 
 
-def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bool) -> Any:
+def _value(plan: FactoryPlan, property: str, dimension: str, now_micros: int, whole: bool) -> Any:
     """Measures of a changed object; of a mere peer only its consistency, and what time changes."""
     from pyspark.sql import functions as sql
 
@@ -250,7 +250,7 @@ def _value(plan: Plan, property: str, dimension: str, now_micros: int, whole: bo
     return sql.when(~sql.col(GONE), value)
 
 
-def _changes(plan: Plan, entries: list[tuple[str, str, str]]) -> Any:
+def _changes(plan: FactoryPlan, entries: list[tuple[str, str, str]]) -> Any:
     from pyspark.sql import functions as sql
 
     told = []
@@ -269,7 +269,7 @@ def _changes(plan: Plan, entries: list[tuple[str, str, str]]) -> Any:
     return sql.filter(sql.array(*told), lambda each: each.isNotNull()).cast(CHANGE_KIND)
 
 
-def _regrouped(plan: Plan) -> Any:
+def _regrouped(plan: FactoryPlan) -> Any:
     """A peer that agrees with another share of its group, though no rounded value shows it."""
     from pyspark.sql import functions as sql
 

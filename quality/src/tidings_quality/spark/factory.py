@@ -25,7 +25,7 @@ from tidings.pipeline.files import Files
 from tidings.pipeline.sink import ParquetSink
 from tidings_quality.spark.columns import OBJECT
 from tidings_quality.spark.evaluating import CHANGES, GONE, QUALITY, TIME, VERSION, step
-from tidings_quality.spark.settings import Plan, check_plan
+from tidings_quality.spark.settings import FactoryPlan, check_plan
 
 PLAN = "_plan"
 TOLD = "_told"
@@ -33,7 +33,7 @@ COMPACT_EVERY = 8  # steps; fewer make steps cheaper to read, and more often wri
 SNAPSHOTS = "snapshots"  # the run of a state that is made of whole tables
 
 
-class Step(NamedTuple):
+class FactoryStep(NamedTuple):
     """Result of a step. `changes` and `objects` are frames over what was published."""
 
     number: int
@@ -59,20 +59,20 @@ class Step(NamedTuple):
         )  # fmt: skip
 
 
-Tell = Callable[[Step], None]
+Tell = Callable[[FactoryStep], None]
 
 
-class State:
+class FactoryState:
     """State of a factory, as Parquet."""
 
-    def __init__(self, spark: Any, plan: Plan) -> None:
+    def __init__(self, spark: Any, plan: FactoryPlan) -> None:
         check_plan(plan)
         if not plan.state:
             raise SettingsError(f"the plan of {plan.organisation} names no state", hint="state = a folder")
         self._spark, self._files, self.folder = spark, Files(spark), plan.state.rstrip("/")
         self._check_plan(plan)
 
-    def _check_plan(self, plan: Plan) -> None:
+    def _check_plan(self, plan: FactoryPlan) -> None:
         place = f"{self.folder}/{PLAN}"
         if not self._files.exists(place):
             self._files.write(place, plan.digest().encode())
@@ -172,7 +172,7 @@ def _version(run: str, number: int) -> str:
     return f"{run}-{number}"
 
 
-def quality_rows(current: Any, plan: Plan) -> Any:
+def quality_rows(current: Any, plan: FactoryPlan) -> Any:
     """The state as the table of qualities: one row for each object, property and dimension."""
     from pyspark.sql import functions as sql
 
@@ -197,19 +197,19 @@ def now_micros() -> int:
 class Factory:
     """Evaluates the tables of one plan."""
 
-    def __init__(self, spark: Any, plan: Plan, *, now: Callable[[], int] = now_micros) -> None:
+    def __init__(self, spark: Any, plan: FactoryPlan, *, now: Callable[[], int] = now_micros) -> None:
         self.spark, self.plan, self._now = spark, plan, now
-        self.state = State(spark, plan)
+        self.state = FactoryState(spark, plan)
 
-    def snapshot(self, table: Any, tell: Tell | None = None) -> Step:
+    def snapshot(self, table: Any, tell: Tell | None = None) -> FactoryStep:
         """Evaluate a whole table; what is not in it is gone. The step is told, also after a crash."""
         return self._batch(table, tell, whole=True)
 
-    def take(self, rows: Any, tell: Tell | None = None) -> Step:
+    def take(self, rows: Any, tell: Tell | None = None) -> FactoryStep:
         """Evaluate new and changed rows of a table that is evaluated as a whole at other times."""
         return self._batch(rows, tell, whole=False)
 
-    def _batch(self, rows: Any, tell: Tell | None, *, whole: bool) -> Step:
+    def _batch(self, rows: Any, tell: Tell | None, *, whole: bool) -> FactoryStep:
         if any(run != f"run={SNAPSHOTS}" for run in self.state.runs()):
             raise InputError(f"{self.plan.state} is the state of a stream", hint="name another for snapshots")
         began = time.monotonic()
@@ -280,15 +280,15 @@ class Factory:
             for frame in held:
                 frame.unpersist()
 
-    def _told(self, number: int, run: str, replayed: bool, began: float, tell: Tell | None) -> Step:
+    def _told(self, number: int, run: str, replayed: bool, began: float, tell: Tell | None) -> FactoryStep:
         objects = self.state.read(number)
-        done = Step(number, _version(run, number), replayed, objects, time.monotonic() - began)
+        done = FactoryStep(number, _version(run, number), replayed, objects, time.monotonic() - began)
         if tell is not None:
             tell(done)
         return done
 
 
-def files_of(spark: Any, plan: Plan, *, files_per_step: int | None = None) -> Any:
+def files_of(spark: Any, plan: FactoryPlan, *, files_per_step: int | None = None) -> Any:
     """The folder of a plan's table as a stream: each file once, as it comes."""
     if not Files(spark).stamps(plan.table):
         raise InputError(f"{plan.table} holds no files", hint="the first files tell the columns")

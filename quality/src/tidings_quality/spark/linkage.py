@@ -34,7 +34,7 @@ class Linkage(msgspec.Struct, frozen=True, forbid_unknown_fields=True, kw_only=T
     most_in_a_block: int = MOST_IN_A_BLOCK
 
 
-class Pair(NamedTuple):
+class LinkedPair(NamedTuple):
     likeness: float
     one: tuple[str, str]  # (source, key)
     other: tuple[str, str]
@@ -93,7 +93,7 @@ def _likeness(linkage: Linkage) -> Any:
     return reduce(lambda a, b: a + b, like) / sql.nullif(reduce(lambda a, b: a + b, both), sql.lit(0.0))
 
 
-def entities(found: Iterable[Pair]) -> dict[tuple[str, str], tuple[str, str]]:
+def entities(found: Iterable[LinkedPair]) -> dict[tuple[str, str], tuple[str, str]]:
     """Copy -> the first copy of its entity, for all copies that are linked with one."""
     groups: dict[tuple[str, str], list[tuple[str, str]]] = {}
     for _, one, other in sorted(set(found), key=lambda pair: (-pair.likeness, pair.one, pair.other)):
@@ -112,7 +112,9 @@ def link(copies: Any, linkage: Linkage, wanted: Any | None = None) -> Any:
 
     rows = pairs(copies, linkage, wanted).toArrow().to_pylist()
     found = [
-        Pair(row["likeness"], *sorted([(row["source"], row["key"]), (row["other_source"], row["other_key"])]))
+        LinkedPair(
+            row["likeness"], *sorted([(row["source"], row["key"]), (row["other_source"], row["other_key"])])
+        )
         for row in rows
     ]
     named = [(*copy, "/".join(entity)) for copy, entity in entities(found).items()]

@@ -11,7 +11,7 @@ from datetime import UTC, datetime, timedelta
 from typing import Any
 
 from tidings_quality.spark import measures
-from tidings_quality.spark.settings import Dependency, Plan
+from tidings_quality.spark.settings import Dependency, FactoryPlan
 
 Row = Mapping[str, Any]
 Check = Callable[[Row], bool | None]
@@ -20,7 +20,7 @@ EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def evaluate_plain(
-    plan: Plan,
+    plan: FactoryPlan,
     rows: Sequence[Row],
     now_micros: int,
     *,
@@ -52,7 +52,7 @@ def evaluate_plain(
 
 
 def _measure(
-    plan: Plan, property: str, dimension: str, row: Row, now_micros: int,
+    plan: FactoryPlan, property: str, dimension: str, row: Row, now_micros: int,
     checks: Mapping[str, Check], references: Mapping[str, Mapping[str, str]], agree: Mapping[str, float | None],
 ) -> float | None:  # fmt: skip
     each = plan.properties[property]

@@ -41,7 +41,7 @@ class Reference(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only
     column: str
 
 
-class Domain(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class ColumnDomain(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """The values that are possible: listed, or a column of a table."""
 
     values: tuple[str, ...] = ()
@@ -49,13 +49,13 @@ class Domain(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=Tr
     column: str = ""
 
 
-class Property(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class MeasuredProperty(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     column: str = ""
     parts: tuple[str, ...] = ()  # columns that make up the property; its completeness is their share
     missing: tuple[str, ...] = MISSING
     inapplicable: str = ""  # Spark SQL: where this holds, no value is to be there
     reference: Reference | None = None
-    domain: Domain | None = None
+    domain: ColumnDomain | None = None
     volatility: str = ""  # after this time a value is worthless
 
     @property
@@ -64,7 +64,7 @@ class Property(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=
         return round(float(found[1]) * _MICROS[found[2]]) if found else 0
 
 
-class Rule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class QualityRule(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     of: tuple[str, ...]
     check: str
 
@@ -77,13 +77,13 @@ class Dependency(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_onl
     determined: tuple[str, ...] = msgspec.field(name="to")
 
 
-class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
+class FactoryPlan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True):
     """Plan of one factory."""
 
     organisation: str
     data_class: str = msgspec.field(name="class")
     key: str
-    properties: dict[str, Property]
+    properties: dict[str, MeasuredProperty]
     table: str = ""
     state: str = ""
     updated: str = ""
@@ -91,7 +91,7 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
     digits: int = 3  # of a quality that is kept and told; a smaller change is none
     adopts: bool = True  # better values that others propose are taken over
     announce_new: bool = False  # the first values of an object count as changes
-    rules: dict[str, Rule] = {}
+    rules: dict[str, QualityRule] = {}
     dependencies: dict[str, Dependency] = {}
 
     def column(self, name: str) -> str:
@@ -118,18 +118,18 @@ class Plan(msgspec.Struct, forbid_unknown_fields=True, frozen=True, kw_only=True
         return blake2b(msgspec.json.encode(content), digest_size=16).hexdigest()
 
 
-def read_plan(file: Path | str) -> Plan:
+def read_plan(file: Path | str) -> FactoryPlan:
     """The plan of a file; any error in it is a `SettingsError`."""
     file = Path(file)
     try:
-        plan = msgspec.convert(read_toml(file), Plan)
+        plan = msgspec.convert(read_toml(file), FactoryPlan)
     except msgspec.ValidationError as error:
         raise SettingsError(f"{file}: {error}", hint="see quality/docs/quality.md") from None
     check_plan(plan, str(file))
     return _anchored(plan, file.parent)
 
 
-def check_plan(plan: Plan, where: str = "the plan") -> None:
+def check_plan(plan: FactoryPlan, where: str = "the plan") -> None:
     """Names lead somewhere, and what is asked for can be measured."""
     for table in ("rules", "dependencies"):
         for name, rule in getattr(plan, table).items():
@@ -154,17 +154,17 @@ def check_plan(plan: Plan, where: str = "the plan") -> None:
             raise SettingsError(f"{where}: [properties.{name}] its domain has either values or a table")
 
 
-def _anchored(plan: Plan, folder: Path) -> Plan:
+def _anchored(plan: FactoryPlan, folder: Path) -> FactoryPlan:
     def path(text: str) -> str:
         return text if not text or "://" in text else str((folder / text).resolve())
 
     return _moved(plan, path, table=path(plan.table), state=path(plan.state))
 
 
-def _moved(plan: Plan, path: Callable[[str], str], *, table: str, state: str) -> Plan:
+def _moved(plan: FactoryPlan, path: Callable[[str], str], *, table: str, state: str) -> FactoryPlan:
     """The plan with its tables in another folder."""
 
-    def own(each: Property) -> Property:
+    def own(each: MeasuredProperty) -> MeasuredProperty:
         reference, domain = each.reference, each.domain
         if reference is not None:
             reference = msgspec.structs.replace(reference, table=path(reference.table))

@@ -21,12 +21,22 @@ from numpy.typing import NDArray
 
 from tidings_lab.analysis.fit import fit_rate, goodness
 from tidings_lab.studies._cbr import BROKERS, delays_of
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, close, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    close,
+    judged,
+)
 
 Floats = NDArray[np.float64]
 
 
-class Row(NamedTuple):
+class DiffusionRow(NamedTuple):
     hosts: int
     s: float
     r: float
@@ -35,21 +45,21 @@ class Row(NamedTuple):
 
 
 PAPER = (
-    Row(100, 0.97, 1.21, 12.20, 9.95),
-    Row(250, 0.62, 0.80, 19.06, 14.03),
-    Row(500, 0.47, 0.58, 25.44, 20.44),
+    DiffusionRow(100, 0.97, 1.21, 12.20, 9.95),
+    DiffusionRow(250, 0.62, 0.80, 19.06, 14.03),
+    DiffusionRow(500, 0.47, 0.58, 25.44, 20.44),
 )
 
 
-class Measured(NamedTuple):
+class MeasuredDiffusion(NamedTuple):
     hosts: int
     subscription: Floats  # delays over all sources and topologies, simulated seconds
     notification: Floats
     longest_subscription: float  # mean over topologies of the longest delay
     longest_notification: float
 
-    def row(self, constant: float) -> Row:
-        return Row(
+    def row(self, constant: float) -> DiffusionRow:
+        return DiffusionRow(
             self.hosts,
             fit_rate(self.subscription * constant, BROKERS),
             fit_rate(self.notification * constant, BROKERS),
@@ -58,14 +68,14 @@ class Measured(NamedTuple):
         )
 
 
-def measure(hosts: int, setting: Setting) -> Measured:
+def measure(hosts: int, setting: StudySetting) -> MeasuredDiffusion:
     topologies, step = (30, 34) if setting.quick else (40, 10)  # the thesis has 5: the spread is wide
     sources = list(range(0, BROKERS, step))
     points = [(hosts, setting.seed * 1000 + number, sources) for number in range(topologies)]
     found = setting.measure(delays_of, points)
     subscription = [np.asarray(delays["subscription"]) for delays in found]
     notification = [np.asarray(delays["notification"]) for delays in found]
-    return Measured(
+    return MeasuredDiffusion(
         hosts,
         np.concatenate([delays.ravel() for delays in subscription]),
         np.concatenate([delays.ravel() for delays in notification]),
@@ -74,15 +84,17 @@ def measure(hosts: int, setting: Setting) -> Measured:
     )
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     measured = [measure(row.hosts, setting) for row in PAPER]
     constant = np.log(BROKERS) / PAPER[0].s / float(measured[0].subscription.mean())
     ours = [each.row(constant) for each in measured]
     claims = [*_ratio_claims(ours), *_row_claims(ours), *_shape_claims(measured, ours, constant)]
-    return Outcome(claims=claims, pictures=_pictures(measured[0], ours[0], constant), tables=[_table(ours)])
+    return StudyOutcome(
+        claims=claims, pictures=_pictures(measured[0], ours[0], constant), tables=[_table(ours)]
+    )
 
 
-def _ratio_claims(ours: list[Row]) -> list[Claim]:
+def _ratio_claims(ours: list[DiffusionRow]) -> list[PaperClaim]:
     claims = []
     for name, place in (("s", 1), ("r", 2)):
         for number in (1, 2):
@@ -93,7 +105,7 @@ def _ratio_claims(ours: list[Row]) -> list[Claim]:
     return claims
 
 
-def _row_claims(ours: list[Row]) -> list[Claim]:
+def _row_claims(ours: list[DiffusionRow]) -> list[PaperClaim]:
     claims = []
     for number in (1, 2):
         for name, place in (("s", 1), ("r", 2)):
@@ -136,7 +148,9 @@ def _curve(delays: Floats, constant: float, longest: float) -> tuple[Floats, Flo
     return times, reached
 
 
-def _shape_claims(measured: list[Measured], ours: list[Row], constant: float) -> list[Claim]:
+def _shape_claims(
+    measured: list[MeasuredDiffusion], ours: list[DiffusionRow], constant: float
+) -> list[PaperClaim]:
     claims = []
     for each, row in zip(measured, ours, strict=True):
         times, reached = _curve(each.subscription, constant, row.t_sub)
@@ -154,7 +168,7 @@ def _shape_claims(measured: list[Measured], ours: list[Row], constant: float) ->
     return claims
 
 
-def _pictures(measured: Measured, ours: Row, constant: float) -> list[Picture]:
+def _pictures(measured: MeasuredDiffusion, ours: DiffusionRow, constant: float) -> list[Picture]:
     pictures = []
     for what, delays, longest, rate, flip in (
         ("subscription", measured.subscription, ours.t_sub, ours.s, False),
@@ -191,12 +205,12 @@ def _side(reached: Floats, flip: bool) -> list[float]:
     return [float(value) for value in (1 - reached if flip else reached)]
 
 
-def _table(ours: list[Row]) -> Table:
+def _table(ours: list[DiffusionRow]) -> StudyTable:
     rows: list[tuple[Any, ...]] = []
     for printed, row in zip(PAPER, ours, strict=True):
         rows.append(("thesis", *printed))
         rows.append(("ours", *(round(float(value), 2) for value in row)))
-    return Table("Table 3.1", ("", "hosts", "s", "r", "T_sub", "T_diff"), rows)
+    return StudyTable("Table 3.1", ("", "hosts", "s", "r", "T_sub", "T_diff"), rows)
 
 
 STUDY = Study(

@@ -1,6 +1,6 @@
 """Study `merge-subscriptions`: what merging saves between organisations (Virgillito 2003, Figures 5.8 to 5.10).
 
-Ten organisations run the system `qns` on the simulator. The schema is a weather report: classes below `Report`
+Ten organisations run the system `qns` on the simulator. The schema is a weather report: classes below `RatingReport`
 (as topics here), a city, a measured value, and the accuracy and the currency of that value. A subscription
 draws each of these by Zipf's law with exponent 1; of each, "not constrained" is the most popular choice, as in
 the examples of the thesis, and the others are ranked in a random order, so that popular is not the same
@@ -29,9 +29,18 @@ from random import Random
 from statistics import fmean
 from typing import Any
 
-from tidings.simulation.topology import Overlay
+from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
 
 ORGANISATIONS = tuple(f"o{number}" for number in range(10))
 KINDS = ("Temperature", "Rain", "Wind", "Pressure", "Humidity")
@@ -99,7 +108,7 @@ def _world(weather: Weather, mapping: str, reduce: str, seed: int) -> World:
     options: dict[str, Any] = {"reduce": reduce}
     if mapping == WITH:
         options["produces"] = weather.produces()
-    world = World("qns", Overlay(ORGANISATIONS, ()), seed=seed, options=options, record=False)
+    world = World("qns", OverlayGraph(ORGANISATIONS, ()), seed=seed, options=options, record=False)
     for name in ORGANISATIONS:
         world.add_client(f"users of {name}", name)
     world.run(1.0)
@@ -171,7 +180,7 @@ def _heard(world: World) -> Counter[str]:
     return Counter({name: len(world.applications[f"users of {name}"].heard) for name in ORGANISATIONS})
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     sizes = QUICK_SIZES if setting.quick else SIZES
     slow = sizes[: 2 if setting.quick else 5]  # a union is looked for again and again
     usual = (EXPONENT, USUAL, setting.seed)
@@ -192,7 +201,7 @@ def run(setting: Setting) -> Outcome:
     ]
     told = setting.measure(notification, counts)
     by_users, by_events = told[: len(users)], told[len(users) :]
-    return Outcome(
+    return StudyOutcome(
         claims=_claims(found, by_users, by_events),
         pictures=[*_reduction_pictures(found), _table_picture(found), _notification_picture(by_events)],
         tables=[_reduction_table(found), _notification_table(told)],
@@ -214,7 +223,7 @@ def _curve(
 
 def _claims(
     found: list[dict[str, Any]], by_users: list[dict[str, Any]], by_events: list[dict[str, Any]]
-) -> list[Claim]:
+) -> list[PaperClaim]:
     claims = [_falls(found, mapping, what) for mapping in (WITHOUT, WITH) for what in ("traffic", "table")]
     claims.append(_differ(found))
     exact = all(row["sent"] == row["bound"] for row in (*by_users, *by_events))
@@ -236,7 +245,7 @@ def _claims(
     return [*claims, *_beyond(found)]
 
 
-def _differ(found: list[dict[str, Any]]) -> Claim:
+def _differ(found: list[dict[str, Any]]) -> PaperClaim:
     """Figure 5.9, judged where the tables are the largest: later one wide subscription covers them all."""
     largest = max(_usual(found, WITH, "covering"), key=lambda row: fmean(row["tables"]))
     size = largest["subscriptions"]
@@ -254,7 +263,7 @@ def _last(found: list[dict[str, Any]], mapping: str, reduce: str = "covering") -
     return _usual(found, mapping, reduce)[-1]
 
 
-def _falls(found: list[dict[str, Any]], mapping: str, what: str) -> Claim:
+def _falls(found: list[dict[str, Any]], mapping: str, what: str) -> PaperClaim:
     sizes, values = _curve(found, mapping, "covering", what)
     grows = all(a < b for a, b in pairwise(values))
     named = "subscription traffic" if what == "traffic" else "size of the tables"
@@ -266,7 +275,7 @@ def _falls(found: list[dict[str, Any]], mapping: str, what: str) -> Claim:
     )  # fmt: skip
 
 
-def _beyond(found: list[dict[str, Any]]) -> list[Claim]:
+def _beyond(found: list[dict[str, Any]]) -> list[PaperClaim]:
     claims = []
     for mapping in (WITHOUT, WITH):
         size = _last(found, mapping, "union")["subscriptions"]
@@ -343,7 +352,7 @@ def _notification_picture(told: list[dict[str, Any]]) -> Picture:
     )  # fmt: skip
 
 
-def _reduction_table(found: list[dict[str, Any]]) -> Table:
+def _reduction_table(found: list[dict[str, Any]]) -> StudyTable:
     rows = [
         (
             r["reduce"], r["mapping"], r["kind"], r["exponent"], r["subscriptions"], r["sent"], round(100 * r["traffic"], 1),
@@ -355,10 +364,10 @@ def _reduction_table(found: list[dict[str, Any]]) -> Table:
         "reduction", "mapping", "subscriptions", "exponent", "subscriptions each", "messages", "traffic saved %", "mean table",
         "table saved %",
     )  # fmt: skip
-    return Table("subscriptions between organisations", columns, rows)
+    return StudyTable("subscriptions between organisations", columns, rows)
 
 
-def _notification_table(told: list[dict[str, Any]]) -> Table:
+def _notification_table(told: list[dict[str, Any]]) -> StudyTable:
     rows = [
         (
             r["mapping"],
@@ -370,7 +379,7 @@ def _notification_table(told: list[dict[str, Any]]) -> Table:
         )
         for r in told
     ]
-    return Table(
+    return StudyTable(
         "notifications between organisations",
         ("mapping", "users each", "events", "sent", "delivered elsewhere", "sent per delivered"), rows,
     )  # fmt: skip

@@ -22,10 +22,28 @@ from random import Random
 from statistics import mean
 from typing import Any
 
-from tidings_lab.studies.study import Claim, Curve, Outcome, Picture, Setting, Study, Table, judged
-from tidings_quality.broker import Copy, Proposal, choose, proposals
-from tidings_quality.generate import DIRT, GLOBAL, LOCAL, Dirt, Person, held_by, number_of, population
-from tidings_quality.rating import Ratings, Report, observe
+from tidings_lab.studies.study import (
+    Curve,
+    PaperClaim,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    judged,
+)
+from tidings_quality.broker import ObjectCopy, ValueProposal, choose, proposals
+from tidings_quality.generate import (
+    DIRT,
+    GLOBAL,
+    LOCAL,
+    Dirt,
+    GeneratedPerson,
+    held_by,
+    number_of,
+    population,
+)
+from tidings_quality.rating import RatingReport, Ratings, observe
 from tidings_quality.spark.measures import similarity
 
 ROUNDS = 10
@@ -37,7 +55,7 @@ SLACK = 1e-9  # of sums of floats
 Held = dict[str, dict[int, dict[str, str | None]]]  # organisation -> person -> values under global names
 
 
-class World:
+class CooperationWorld:
     """Organisations, what they hold, and what is true."""
 
     def __init__(self, people: int, seed: int, *, liar: bool) -> None:
@@ -53,7 +71,7 @@ class World:
             }
 
     def truth(self, person: int) -> dict[str, str]:
-        one: Person = self.people[person]
+        one: GeneratedPerson = self.people[person]
         return {"Name": one.name, "Address": one.street, "FiscalCode": one.code}
 
     def true_quality(self, organisation: str) -> float:
@@ -64,9 +82,9 @@ class World:
             for name, value in values.items()
         )
 
-    def copies(self, person: int) -> list[Copy]:
+    def copies(self, person: int) -> list[ObjectCopy]:
         return [
-            Copy(name, str(person), dict(rows[person]), self._declared(name, person))
+            ObjectCopy(name, str(person), dict(rows[person]), self._declared(name, person))
             for name, rows in self.held.items()
             if person in rows
         ]
@@ -79,7 +97,7 @@ class World:
             found |= {f"{name}.accuracy": said, f"{name}.completeness": float(value is not None)}
         return found
 
-    def adopt(self, offered: list[Proposal]) -> None:
+    def adopt(self, offered: list[ValueProposal]) -> None:
         for each in offered:
             if each.to != self.liar:  # a source that declares perfect data adopts no proposal
                 self.held[each.to][int(each.key)][each.property] = each.value
@@ -87,7 +105,7 @@ class World:
 
 def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) -> list[dict[str, Any]]:
     """For each round, from before the first: the true quality and the trust of each organisation."""
-    world, ratings, rng = World(people, seed, liar=liar), Ratings(), Random(f"{seed}/rounds")
+    world, ratings, rng = CooperationWorld(people, seed, liar=liar), Ratings(), Random(f"{seed}/rounds")
     told: list[dict[str, Any]] = []
 
     def note() -> None:
@@ -100,19 +118,19 @@ def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) ->
     for number in range(rounds):
         trust = ratings.table() if rated else {}
         seen: list[Any] = []
-        offered: list[Proposal] = []
+        offered: list[ValueProposal] = []
         for person in sorted(rng.sample(range(people), round(SHARE * people))):
             copies = world.copies(person)
             if len(copies) > 1:
                 offered += proposals(copies, choose(copies, (), trust), trust)
                 seen += observe(copies, trust)
-        ratings.report(Report(str(number), tuple(seen)))
+        ratings.report(RatingReport(str(number), tuple(seen)))
         world.adopt(offered)
         note()
     return told
 
 
-def run(setting: Setting) -> Outcome:
+def run(setting: StudySetting) -> StudyOutcome:
     people = 300 if setting.quick else 5000
     points = [
         (people, ROUNDS, setting.seed, False, True),
@@ -120,7 +138,7 @@ def run(setting: Setting) -> Outcome:
         (people, ROUNDS, setting.seed, True, False),
     ]
     honest, rated, unrated = setting.measure(improvement, points)
-    return Outcome(
+    return StudyOutcome(
         claims=_claims(honest, rated, unrated),
         pictures=[
             _qualities("quality-improvement", "All declare what is so", honest),
@@ -148,7 +166,7 @@ def _honest_means(told: list[dict[str, Any]]) -> list[float]:
     return [mean(value for name, value in each["quality"].items() if name != LIAR) for each in told]
 
 
-def _claims(honest: list[Any], rated: list[Any], unrated: list[Any]) -> list[Claim]:
+def _claims(honest: list[Any], rated: list[Any], unrated: list[Any]) -> list[PaperClaim]:
     means, least = _means(honest), _least(honest)
     trusts = [each["trust"][LIAR] for each in rated]
     ranks = [each["rank"][LIAR] for each in rated]
@@ -201,7 +219,7 @@ def _trusts(told: list[dict[str, Any]]) -> Picture:
     )
 
 
-def _table(*runs: list[dict[str, Any]]) -> Table:
+def _table(*runs: list[dict[str, Any]]) -> StudyTable:
     names = ("all honest", f"{LIAR} overstates, rated", f"{LIAR} overstates, unrated")
     rows = [
         (name, number, *(round(each["quality"][org], 4) for org in LOCAL), round(mean(each["quality"].values()), 4),
@@ -210,7 +228,7 @@ def _table(*runs: list[dict[str, Any]]) -> Table:
         for number, each in enumerate(told)
     ]  # fmt: skip
     columns = ("case", "round", *LOCAL, "mean", *(f"trust of {name}" for name in LOCAL))
-    return Table("true quality and trust after each round", columns, rows)
+    return StudyTable("true quality and trust after each round", columns, rows)
 
 
 STUDY = Study(

@@ -17,7 +17,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 
 
-class _Mqtt:
+class _MqttBridgeClient:
     def __init__(self, address: str, name: str) -> None:
         parts = urlsplit(address)
         if not parts.hostname:
@@ -49,7 +49,7 @@ class _Mqtt:
             del error  # it was gone before
 
 
-class MqttGiver(_Mqtt):
+class MqttGiver(_MqttBridgeClient):
     def __init__(self, route: RouteSettings, name: str) -> None:
         super().__init__(route.from_, name)
         if not route.topic:
@@ -84,7 +84,7 @@ class MqttGiver(_Mqtt):
         return done
 
 
-class MqttTaker(_Mqtt):
+class MqttTaker(_MqttBridgeClient):
     def __init__(self, route: RouteSettings, name: str) -> None:
         super().__init__(route.to, name)
         self._route = route

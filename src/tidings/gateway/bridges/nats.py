@@ -23,7 +23,7 @@ PULL_SECONDS = 1.0
 MOST_OPEN = 4096  # given to us and not acknowledged
 
 
-class _Nats:
+class _NatsBridgeClient:
     def __init__(self, address: str) -> None:
         self._address = address
         self._connection: Any = None
@@ -41,7 +41,7 @@ class _Nats:
             await self._connection.close()
 
 
-class NatsGiver(_Nats):
+class NatsGiver(_NatsBridgeClient):
     """Events of a stream (each once), or of a subject (what comes while we listen)."""
 
     def __init__(self, route: RouteSettings, name: str) -> None:
@@ -117,7 +117,7 @@ class NatsGiver(_Nats):
         )
 
 
-class NatsTaker(_Nats):
+class NatsTaker(_NatsBridgeClient):
     """To a stream, where the id of an event keeps it from being there twice; or to a subject."""
 
     def __init__(self, route: RouteSettings) -> None:

@@ -18,7 +18,7 @@ BLOCK_MILLISECONDS = 1000
 BODY = b"event"  # the field that holds an event of ours
 
 
-class _Redis:
+class _RedisBridgeClient:
     def __init__(self, address: str, route: RouteSettings, name: str) -> None:
         if not route.stream:
             raise SettingsError(f"the route {name} needs a stream")
@@ -40,7 +40,7 @@ class _Redis:
             await self._redis.aclose()
 
 
-class RedisGiver(_Redis):
+class RedisGiver(_RedisBridgeClient):
     """Entries of a stream, by a consumer group of our name."""
 
     def __init__(self, route: RouteSettings, name: str) -> None:
@@ -113,7 +113,7 @@ def _entries(answer: Any) -> list[tuple[str, dict[bytes, bytes]]]:
     return found
 
 
-class RedisTaker(_Redis):
+class RedisTaker(_RedisBridgeClient):
     """To a stream; the position is written in the same transaction, so no entry is added twice."""
 
     def __init__(self, route: RouteSettings, name: str) -> None:

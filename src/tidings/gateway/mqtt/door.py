@@ -3,7 +3,7 @@
 Rules
 - The first packet is CONNECT, within ten seconds. A name and a password are checked as everywhere; a password
   without a name (version 5), or with the name `token`, is a signed token.
-- A session belongs to a tenant, a user's name and a client id (`Key`), regardless of the user's mechanism and
+- A session belongs to a tenant, a user's name and a client id (`SessionKey`), regardless of the user's mechanism and
   present groups. A connection under a key that is connected takes the session over.
 - A protocol violation ends the connection, with a reason for version 5.
 - Sessions that outlive their connection are written down (a JSON file in the store's directory), and end
@@ -29,20 +29,20 @@ from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.desks import client_name
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.events import FILTER
-from tidings.gateway.mqtt.exchanges import Exchanges, Journal
-from tidings.gateway.mqtt.packets import V5, V31, Kind, Malformed, Packet, Reason
-from tidings.gateway.mqtt.pushes import Outlet
-from tidings.gateway.mqtt.reading import ANY, Reader
-from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, Session
-from tidings.gateway.mqtt.sessions_file import Key, SessionsFile, Written, key_of
-from tidings.gateway.mqtt.shares import Shares
-from tidings.gateway.mqtt.undecided import Undecided
+from tidings.gateway.mqtt.exchanges import ExchangeJournal, Exchanges
+from tidings.gateway.mqtt.packets import V5, V31, Malformed, Packet, PacketKind, Reason
+from tidings.gateway.mqtt.pushes import PushChannel
+from tidings.gateway.mqtt.reading import ANY, PacketReader
+from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, MqttSession
+from tidings.gateway.mqtt.sessions_file import SessionKey, SessionsFile, StoredSession, key_of
+from tidings.gateway.mqtt.shares import SharedSubscriptions
+from tidings.gateway.mqtt.undecided import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
-from tidings.gateway.proving import Prover, Where
+from tidings.gateway.proving import ConnectionOrigin, GatewayAuthenticator
 from tidings.gateway.serving import bind
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
-from tidings.runtime.admission import Listener, Visit, streamed
-from tidings.runtime.guests import Guests, Host, charge, in_slices
+from tidings.runtime.admission import AdmittedConnection, SocketListener, streamed
+from tidings.runtime.guests import LocalClientHost, LocalClients, charge, in_slices
 from tidings.security.attempts import TooManyAttempts
 
 log = logging.getLogger("tidings.gateway")
@@ -54,21 +54,24 @@ AHEAD = 100  # publishes of QoS 1 and 2 that we take before we answer: our recei
 ALIASES = 32
 BUFFER = 256 * 1024  # bytes that may wait for a slow client before its delivery pauses
 MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
-USER_PROPERTIES = {Kind.PUBLISH: ANY, Kind.SUBSCRIBE: FILTER}  # those of other packets are not kept
+USER_PROPERTIES = {
+    PacketKind.PUBLISH: ANY,
+    PacketKind.SUBSCRIBE: FILTER,
+}  # those of other packets are not kept
 _OLD_CODES = {
     Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4, Reason.NOT_AUTHORISED: 5,
 }  # fmt: skip
 
 
-def _reason_of(error: TidingsError, connect: mq.Connect) -> Reason:
+def _reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
     if isinstance(error, TooManyAttempts | StoreFullError):
         return Reason.UNAVAILABLE
     return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
 
 
-class MqttDoor:
+class MqttListener:
     def __init__(
-        self, host: Host, prover: Prover, scope: Callable[[Any, str], str], listen: str, folder: Path | None,
+        self, host: LocalClientHost, prover: GatewayAuthenticator, scope: Callable[[Any, str], str], listen: str, folder: Path | None,
         tls: ssl.SSLContext | None, bounds: ClientLimits = DEFAULT_LIMITS.client,
     ) -> None:  # fmt: skip
         self.topic_filters, self._session_bytes = bounds.topic_filters, bounds.session_bytes
@@ -77,15 +80,15 @@ class MqttDoor:
         self._listen = listen
         self._tls = tls
         self._file = SessionsFile(None if folder is None else folder / FILE)
-        self._journal = None if folder is None else Journal(folder)
-        self._server: Listener | None = None
-        self._sessions: dict[Key, Session] = {}
+        self._journal = None if folder is None else ExchangeJournal(folder)
+        self._server: SocketListener | None = None
+        self._sessions: dict[SessionKey, MqttSession] = {}
         self._known = self._file.known
-        self._links: dict[Key, Link] = {}
+        self._links: dict[SessionKey, MqttConnection] = {}
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeping: asyncio.Task[None] | None = None
-        self._shares = Shares(scope)
-        self._undecided = Undecided(host.resources.remembered_events)
+        self._shares = SharedSubscriptions(scope)
+        self._undecided = UnconfirmedPublishes(host.resources.remembered_events)
         self.address = ""
 
     async def start(self) -> None:
@@ -100,7 +103,7 @@ class MqttDoor:
             return  # connections come by WebSocket alone
         bound = bind(self._listen, "gateway.mqtt")
         host, port = bound.getsockname()[:2]
-        self._server = Listener(bound, streamed(self.serve, 2**16), self._host.admission, tls=self._tls)
+        self._server = SocketListener(bound, streamed(self.serve, 2**16), self._host.admission, tls=self._tls)
         self.address = f"{'mqtt' if self._tls is None else 'mqtts'}://{host}:{port}"
 
     async def close(self) -> None:
@@ -119,20 +122,22 @@ class MqttDoor:
 
     # -- connections -------------------------------------------------------------------------------
 
-    async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit) -> None:
+    async def serve(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: AdmittedConnection
+    ) -> None:
         """One connection, from beginning to end."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await Link(self, reader, writer, visit).run()
+            await MqttConnection(self, reader, writer, visit).run()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             log.debug("mqtt: a connection ended: %s", error)
         finally:
             self._tasks.discard(task)
             writer.close()
 
-    async def proved(self, connect: mq.Connect, where: Where) -> Any:
+    async def proved(self, connect: mq.ConnectPacket, where: ConnectionOrigin) -> Any:
         if connect.password is None:
             return await self._prover.nobody(connect.user or connect.client_id or "anonymous", where)
         try:
@@ -143,7 +148,9 @@ class MqttDoor:
             return await self._prover.token(password, where)
         return await self._prover.password(connect.user, password, where)
 
-    async def session(self, principal: Any, connect: mq.Connect, link: Link) -> tuple[Session, bool]:
+    async def session(
+        self, principal: Any, connect: mq.ConnectPacket, link: MqttConnection
+    ) -> tuple[MqttSession, bool]:
         """The session that this connection carries on, or a new one; was there one?"""
         key = key_of(principal, connect.client_id)
         other = self._links.get(key)
@@ -171,7 +178,7 @@ class MqttDoor:
         self._sessions[key] = session
         if session.durable:
             name = session.exchanges.session
-            self._known[key] = Written(principal, connect.client_id, expiry, None, session.kept, name)
+            self._known[key] = StoredSession(principal, connect.client_id, expiry, None, session.kept, name)
             if not await self.is_written() and known is None:  # one that the file holds can go on as it is
                 del self._known[key], self._sessions[key], self._links[key]
                 await session.end()
@@ -179,20 +186,20 @@ class MqttDoor:
         return session, known is not None
 
     async def _open(
-        self, principal: Any, client_id: str, known: Written | None, *, durable: bool = True
-    ) -> Session:
-        bus = Guests(self._host, principal).bus(client_name(principal, client_id))
+        self, principal: Any, client_id: str, known: StoredSession | None, *, durable: bool = True
+    ) -> MqttSession:
+        bus = LocalClients(self._host, principal).bus(client_name(principal, client_id))
         await bus.open()
         kept = None if known is None else known.subscriptions
         exchanges = None
         if durable and self._journal is not None:
             exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
-        return Session(
+        return MqttSession(
             client_id, bus, self._undecided, self._shares, owner=principal, durable=durable, kept=kept, exchanges=exchanges,
             most_bytes=self._session_bytes,
         )  # fmt: skip
 
-    async def left(self, key: Key, session: Session, link: Link) -> None:
+    async def left(self, key: SessionKey, session: MqttSession, link: MqttConnection) -> None:
         """The connection of a session is gone."""
         if self._links.get(key) is link:
             del self._links[key]
@@ -220,7 +227,7 @@ class MqttDoor:
         self._tasks.add(task)
         task.add_done_callback(self._tasks.discard)
 
-    def is_connected(self, key: Key) -> bool:
+    def is_connected(self, key: SessionKey) -> bool:
         return key in self._links
 
     # -- sessions that stay ------------------------------------------------------------------------
@@ -248,17 +255,21 @@ class MqttDoor:
                     await self.is_written()
 
 
-class Link:
+class MqttConnection:
     """One connection."""
 
     def __init__(
-        self, door: MqttDoor, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: Visit
+        self,
+        door: MqttListener,
+        reader: asyncio.StreamReader,
+        writer: asyncio.StreamWriter,
+        visit: AdmittedConnection,
     ) -> None:
         self._door, self._visit = door, visit
         self._reader, self._writer = reader, writer
-        self._read = Reader(LARGEST, topic_filters=door.topic_filters, user=USER_PROPERTIES)
+        self._read = PacketReader(LARGEST, topic_filters=door.topic_filters, user=USER_PROPERTIES)
         self._version = 4
-        self._session: Session | None = None
+        self._session: MqttSession | None = None
         self._answers: deque[asyncio.Task[None]] = deque()
         self._aliases: dict[int, str] = {}  # the client's
         self._told: dict[str, int] = {}  # ours, as many as the client allows
@@ -275,7 +286,7 @@ class Link:
     def send(self, packet: Packet) -> None:
         if not self._is_over:
             self._flush()
-            if self._most_told and isinstance(packet, mq.Publish):
+            if self._most_told and isinstance(packet, mq.PublishPacket):
                 packet = self._aliased(packet)
             data = write(packet, self._version)
             if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
@@ -284,7 +295,7 @@ class Link:
                 return
             self._writer.write(data)
 
-    def _aliased(self, packet: mq.Publish) -> mq.Publish:
+    def _aliased(self, packet: mq.PublishPacket) -> mq.PublishPacket:
         """With a number for its topic, of the first topics that there are numbers for; known ones by that alone."""
         alias = self._told.get(packet.topic)
         if alias is not None:
@@ -329,11 +340,11 @@ class Link:
     def end(self, reason: Reason) -> None:
         """Leave the client, with a reason if it understands one."""
         if self._version == V5 and self._session is not None:
-            self.send(mq.Disconnect(reason))
+            self.send(mq.DisconnectPacket(reason))
         self._is_over = True
         self._writer.close()
 
-    def expiry(self, connect: mq.Connect) -> int:
+    def expiry(self, connect: mq.ConnectPacket) -> int:
         """Seconds for which the session outlives the connection."""
         if connect.version == V5:
             return int(connect.properties.get("session_expiry", 0))
@@ -356,8 +367,8 @@ class Link:
         self._largest = connect.properties.get("maximum_packet", 0)
         self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
-            self.send(mq.Connack(0, present and self._version != V31, self._said(connect)))
-            outlet = Outlet(
+            self.send(mq.ConnackPacket(0, present and self._version != V31, self._said(connect)))
+            outlet = PushChannel(
                 self.send, self.send_bytes, self._drained, self._is_full, version=self._version,
                 largest=self._largest, aliases=self._most_told,
             )  # fmt: skip
@@ -366,7 +377,7 @@ class Link:
         finally:
             await self._over(key, session)
 
-    async def _over(self, key: Key, session: Session) -> None:
+    async def _over(self, key: SessionKey, session: MqttSession) -> None:
         self._is_over = True
         await asyncio.gather(*self._answers, return_exceptions=True)
         will, self._will = self._will, None
@@ -379,11 +390,11 @@ class Link:
         await self._door.left(key, session, self)
         self.over.set()
 
-    async def _say_late(self, key: Key, session: Session, will: mq.Will) -> None:
+    async def _say_late(self, key: SessionKey, session: MqttSession, will: mq.Will) -> None:
         if not self._door.is_connected(key) and session.bus.state == "up":
             await session.will(will)
 
-    async def _first(self) -> tuple[mq.Connect, list[Packet]]:
+    async def _first(self) -> tuple[mq.ConnectPacket, list[Packet]]:
         """CONNECT, and what came behind it."""
         found: list[Packet] = []
         try:
@@ -394,7 +405,7 @@ class Link:
                         raise ConnectionResetError("gone before CONNECT")
                     found = list(self._read.feed(data))
             connect = found[0]
-            assert isinstance(connect, mq.Connect)
+            assert isinstance(connect, mq.ConnectPacket)
             self._version = connect.version
             if "authentication_method" in connect.properties:
                 raise Malformed("no such method", Reason.AUTHENTICATION)
@@ -414,17 +425,19 @@ class Link:
         self._version = self._read.version or 4
         code = int(reason) if self._version == V5 else _OLD_CODES.get(reason)
         if code is not None:
-            self._writer.write(write(mq.Connack(code), self._version))
+            self._writer.write(write(mq.ConnackPacket(code), self._version))
 
-    def _where(self) -> Where:
+    def _where(self) -> ConnectionOrigin:
         peer = self._writer.get_extra_info("peername") or ("",)
         try:
             is_loopback = ipaddress.ip_address(peer[0]).is_loopback
         except ValueError:
             is_loopback = False
-        return Where(str(peer[0]), is_loopback, self._writer.get_extra_info("ssl_object") is not None)
+        return ConnectionOrigin(
+            str(peer[0]), is_loopback, self._writer.get_extra_info("ssl_object") is not None
+        )
 
-    def _said(self, connect: mq.Connect) -> mq.Properties:
+    def _said(self, connect: mq.ConnectPacket) -> mq.Properties:
         if self._version != V5:
             return {}
         said: mq.Properties = {
@@ -468,34 +481,34 @@ class Link:
         if self._is_over:
             return
         match packet:
-            case mq.Publish():
+            case mq.PublishPacket():
                 await self._publish(session, packet)
-            case mq.Ack(kind=Kind.PUBREL):
+            case mq.AckPacket(kind=PacketKind.PUBREL):
                 await self._answered(self._release(session, packet.packet_id))
-            case mq.Ack():
+            case mq.AckPacket():
                 session.acknowledged(packet)
-            case mq.Subscribe():
+            case mq.SubscribePacket():
                 await self._subscribe(session, packet)
-            case mq.Unsubscribe():
-                self.send(mq.Unsuback(packet.packet_id, await session.unsubscribe(packet.filters)))
+            case mq.UnsubscribePacket():
+                self.send(mq.UnsubackPacket(packet.packet_id, await session.unsubscribe(packet.filters)))
                 await self._door.is_written()
-            case mq.Ping(is_answer=False):
-                self.send(mq.Ping(True))
-            case mq.Disconnect():
+            case mq.PingPacket(is_answer=False):
+                self.send(mq.PingPacket(True))
+            case mq.DisconnectPacket():
                 self._leave(session, packet)
             case _:
                 raise Malformed(f"{type(packet).__name__} from a client", Reason.PROTOCOL)
 
-    async def _subscribe(self, session: Session, packet: mq.Subscribe) -> None:
+    async def _subscribe(self, session: MqttSession, packet: mq.SubscribePacket) -> None:
         """The answer first, then what is retained."""
         reasons = await session.subscribe(packet)
         if not await self._door.is_written() and session.durable:
             reasons = [Reason.QUOTA] * len(reasons)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
-        self.send(mq.Suback(packet.packet_id, reasons if self._version == V5 else old))
+        self.send(mq.SubackPacket(packet.packet_id, reasons if self._version == V5 else old))
         session.serve()
 
-    def _leave(self, session: Session, packet: mq.Disconnect) -> None:
+    def _leave(self, session: MqttSession, packet: mq.DisconnectPacket) -> None:
         expiry = packet.properties.get("session_expiry")
         if expiry is not None:
             if expiry and not session.expiry:
@@ -506,7 +519,7 @@ class Link:
         self._is_over = True
         self._writer.close()
 
-    async def _publish(self, session: Session, packet: mq.Publish) -> None:
+    async def _publish(self, session: MqttSession, packet: mq.PublishPacket) -> None:
         packet.topic = self._named(packet)
         if packet.qos == 0:
             session.publish_soon(packet)
@@ -514,7 +527,7 @@ class Link:
         if packet.qos == 2 and not session.is_new(
             packet.packet_id, AHEAD if self._version == V5 else MOST_AHEAD
         ):
-            self.send(mq.Ack(Kind.PUBREC, packet.packet_id))
+            self.send(mq.AckPacket(PacketKind.PUBREC, packet.packet_id))
             return
         await self._answered(self._answer(session, packet))
 
@@ -526,16 +539,16 @@ class Link:
             await self._answers[0]
         self._answers.append(asyncio.create_task(answer))
 
-    async def _release(self, session: Session, packet_id: int) -> None:
+    async def _release(self, session: MqttSession, packet_id: int) -> None:
         try:
             reason = await session.released(packet_id)
         except StoreFullError as error:  # without an answer the client asks again
             log.info("mqtt %s: %s", session.client_id, error)
             self.end(Reason.QUOTA)
             return
-        self.send(mq.Ack(Kind.PUBCOMP, packet_id, reason))
+        self.send(mq.AckPacket(PacketKind.PUBCOMP, packet_id, reason))
 
-    async def _answer(self, session: Session, packet: mq.Publish) -> None:
+    async def _answer(self, session: MqttSession, packet: mq.PublishPacket) -> None:
         """Acknowledge when the broker has."""
         reason = await session.publish(packet)
         if reason is None:
@@ -547,10 +560,10 @@ class Link:
             if self._version != V5:
                 self.end(Reason(reason))
                 return
-        kind = Kind.PUBACK if packet.qos == 1 else Kind.PUBREC
-        self.send(mq.Ack(kind, packet.packet_id, reason))
+        kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
+        self.send(mq.AckPacket(kind, packet.packet_id, reason))
 
-    def _named(self, packet: mq.Publish) -> str:
+    def _named(self, packet: mq.PublishPacket) -> str:
         """The topic, by its alias if it has one."""
         alias = packet.properties.pop("topic_alias", None)
         if "subscription_id" in packet.properties:

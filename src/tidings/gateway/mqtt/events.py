@@ -14,7 +14,7 @@ Rules
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
 - MQTT writes a text in 65,535 bytes at most, without U+0000. A property is left out if its value does not fit, and the
-  payload is delivered. A topic that does not fit cannot be left out: such an event is `Unsendable`.
+  payload is delivered. A topic that does not fit cannot be left out: such an event is `UnsendableEvent`.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import EventError, FilterError
-from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, Publish, Reason
+from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, PublishPacket, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
 from tidings.model.decoding import UNREADABLE, is_crowded
@@ -48,7 +48,7 @@ _TAKEN = RESERVED | OURS
 JSON_TYPE = "application/json"
 
 
-class Unsendable(EventError):
+class UnsendableEvent(EventError):
     """An event that no PUBLISH packet can carry."""
 
 
@@ -89,7 +89,7 @@ def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 # -- inward ------------------------------------------------------------------------------------------
 
 
-def options_of(publish: Publish) -> dict[str, Any]:
+def options_of(publish: PublishPacket) -> dict[str, Any]:
     """Options of `Bus.publish` beside the attributes. Raises `Malformed`."""
     try:
         name = check_topic(our_topic(publish.topic))
@@ -109,7 +109,7 @@ def options_of(publish: Publish) -> dict[str, Any]:
     return options
 
 
-def attributes_of(publish: Publish) -> dict[str, Any]:
+def attributes_of(publish: PublishPacket) -> dict[str, Any]:
     properties = publish.properties
     if properties.get("payload_format") == 1:
         try:
@@ -184,11 +184,11 @@ def qos_of(event: Event, granted: int) -> int:
     return min(granted, said) if type(said) is int and said >= 0 else granted
 
 
-def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> Publish:
-    """The event as a message that can be encoded. Raises `Unsendable`."""
+def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> PublishPacket:
+    """The event as a message that can be encoded. Raises `UnsendableEvent`."""
     name = their_topic(event.topic)
     if not name or not _fits(name):
-        raise Unsendable(
+        raise UnsendableEvent(
             f"its topic has {len(name.encode())} bytes; MQTT carries 1 to {LONGEST_TEXT}",
             hint="publish it under a shorter topic",
         )
@@ -196,7 +196,7 @@ def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -
     if payload is None:
         payload = msgspec.json.encode(event.attributes, enc_hook=str) if event.attributes else b""
     properties = _properties(event, payload) if with_properties else {}
-    return Publish(name, payload, qos, retain, properties=properties)
+    return PublishPacket(name, payload, qos, retain, properties=properties)
 
 
 def _fits(text: Any) -> bool:

@@ -46,7 +46,7 @@ IN, KEPT, RELEASED, OUT, RECEIVED, DONE, LEFT, END = (
 )
 
 
-class Outgoing(msgspec.Struct):
+class OutgoingExchange(msgspec.Struct):
     """A message on its way to the client, or one that it has and PUBCOMP has not come for."""
 
     name: str  # of the subscription
@@ -57,12 +57,12 @@ class Outgoing(msgspec.Struct):
 class Exchanges:
     """Those of one session."""
 
-    def __init__(self, session: str, journal: Journal | None) -> None:
+    def __init__(self, session: str, journal: ExchangeJournal | None) -> None:
         self.session = session
         self._journal = journal
         self._events: dict[int, str] = {}  # by packet id from the client: the id of its event
         self._kept: set[int] = set()  # of those: published
-        self.outgoing: dict[int, Outgoing] = {}  # by our packet id
+        self.outgoing: dict[int, OutgoingExchange] = {}  # by our packet id
         self._handled: dict[tuple[str, Position], None] = {}  # the client has them
         self._earlier: dict[tuple[str, Position], int] = {}  # sent before, by packet id, and to come again
 
@@ -131,7 +131,7 @@ class Exchanges:
 
     def send(self, packet_id: int, name: str, position: Position) -> asyncio.Future[None] | None:
         """Record the packet id of an outgoing message; returns when to send it (None: at once)."""
-        self.outgoing[packet_id] = Outgoing(name, position)
+        self.outgoing[packet_id] = OutgoingExchange(name, position)
         return self._append(OUT, packet_id, name, position.log, position.offset)
 
     def received(self, packet_id: int) -> asyncio.Future[None] | None:
@@ -157,7 +157,7 @@ class Exchanges:
         if self._journal is not None:
             self._journal.end(self.session)
 
-    def _handle(self, out: Outgoing) -> None:
+    def _handle(self, out: OutgoingExchange) -> None:
         out.is_received = True
         self._handled[out.name, out.position] = None
         if len(self._handled) > MOST_HANDLED:
@@ -209,7 +209,7 @@ class Exchanges:
                 self._events.pop(id, None)
                 self._kept.discard(id)
             case "out", (int(id), str(name), str(log), int(offset)):
-                self.outgoing[id] = Outgoing(name, Position(log, offset))
+                self.outgoing[id] = OutgoingExchange(name, Position(log, offset))
             case "received", (int(id),) if id in self.outgoing:
                 self._handle(self.outgoing[id])
             case "done", (int(id),):
@@ -218,7 +218,7 @@ class Exchanges:
                 self._leave(name)
 
 
-class Journal:
+class ExchangeJournal:
     """The file. `append` and `note` are called on the event loop; a thread writes."""
 
     def __init__(self, folder: Path) -> None:

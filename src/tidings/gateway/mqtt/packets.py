@@ -15,7 +15,7 @@ LONGEST_TEXT = 0xFFFF  # bytes of a text or of binary data: two bytes say how ma
 NAMES = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
 
 
-class Kind(IntEnum):
+class PacketKind(IntEnum):
     CONNECT = 1
     CONNACK = 2
     PUBLISH = 3
@@ -91,8 +91,8 @@ PROPERTIES = {
 }  # fmt: skip
 IDENTIFIERS = {name: (identifier, kind) for identifier, (name, kind) in PROPERTIES.items()}
 MANY = {"user", "subscription_id"}  # may stand more than once
-ALLOWED: dict[Kind | str, frozenset[str]] = {
-    Kind.CONNECT: frozenset(
+ALLOWED: dict[PacketKind | str, frozenset[str]] = {
+    PacketKind.CONNECT: frozenset(
         [
             "session_expiry",
             "receive_maximum",
@@ -116,7 +116,7 @@ ALLOWED: dict[Kind | str, frozenset[str]] = {
             "user",
         ]
     ),
-    Kind.CONNACK: frozenset(
+    PacketKind.CONNACK: frozenset(
         [
             "session_expiry",
             "receive_maximum",
@@ -137,7 +137,7 @@ ALLOWED: dict[Kind | str, frozenset[str]] = {
             "authentication_data",
         ]
     ),
-    Kind.PUBLISH: frozenset(
+    PacketKind.PUBLISH: frozenset(
         [
             "payload_format",
             "message_expiry",
@@ -149,10 +149,10 @@ ALLOWED: dict[Kind | str, frozenset[str]] = {
             "content_type",
         ]
     ),
-    Kind.SUBSCRIBE: frozenset({"subscription_id", "user"}),
-    Kind.UNSUBSCRIBE: frozenset({"user"}),
-    Kind.DISCONNECT: frozenset({"session_expiry", "reason", "user", "server_reference"}),
-    Kind.AUTH: frozenset({"authentication_method", "authentication_data", "reason", "user"}),
+    PacketKind.SUBSCRIBE: frozenset({"subscription_id", "user"}),
+    PacketKind.UNSUBSCRIBE: frozenset({"user"}),
+    PacketKind.DISCONNECT: frozenset({"session_expiry", "reason", "user", "server_reference"}),
+    PacketKind.AUTH: frozenset({"authentication_method", "authentication_data", "reason", "user"}),
 }
 TOLD = frozenset({"reason", "user"})  # of every acknowledgement
 
@@ -169,7 +169,7 @@ class Will(msgspec.Struct):
     properties: Properties = {}
 
 
-class Connect(Packet):
+class ConnectPacket(Packet):
     version: int
     client_id: str
     clean: bool = True
@@ -180,13 +180,13 @@ class Connect(Packet):
     properties: Properties = {}
 
 
-class Connack(Packet):
+class ConnackPacket(Packet):
     reason: int
     session_present: bool = False
     properties: Properties = {}
 
 
-class Publish(Packet):
+class PublishPacket(Packet):
     topic: str
     payload: bytes
     qos: int = 0
@@ -196,16 +196,16 @@ class Publish(Packet):
     properties: Properties = {}
 
 
-class Ack(Packet):
+class AckPacket(Packet):
     """PUBACK, PUBREC, PUBREL and PUBCOMP."""
 
-    kind: Kind
+    kind: PacketKind
     packet_id: int
     reason: int = 0
     properties: Properties = {}
 
 
-class Wish(msgspec.Struct):
+class SubscriptionRequest(msgspec.Struct):
     """One entry of a SUBSCRIBE."""
 
     filter: str
@@ -215,39 +215,39 @@ class Wish(msgspec.Struct):
     handling: int = 0  # of retained ones: 0 send, 1 send when new, 2 don't
 
 
-class Subscribe(Packet):
+class SubscribePacket(Packet):
     packet_id: int
-    wishes: list[Wish]
+    wishes: list[SubscriptionRequest]
     properties: Properties = {}
     beyond: int = 0  # filters beyond the reader's bound, which were not read
 
 
-class Suback(Packet):
+class SubackPacket(Packet):
     packet_id: int
     reasons: list[int]
     properties: Properties = {}
 
 
-class Unsubscribe(Packet):
+class UnsubscribePacket(Packet):
     packet_id: int
     filters: list[str]
     properties: Properties = {}
 
 
-class Unsuback(Packet):
+class UnsubackPacket(Packet):
     packet_id: int
     reasons: list[int]
 
 
-class Ping(Packet):
+class PingPacket(Packet):
     is_answer: bool = False
 
 
-class Disconnect(Packet):
+class DisconnectPacket(Packet):
     reason: int = 0
     properties: Properties = {}
 
 
-class Auth(Packet):
+class AuthPacket(Packet):
     reason: int = 0
     properties: Properties = {}

@@ -16,7 +16,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidings.errors import TidingsError
-from tidings.gateway.mqtt.events import Unsendable, publish_of
+from tidings.gateway.mqtt.events import UnsendableEvent, publish_of
 from tidings.gateway.mqtt.packets import Packet
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
@@ -39,7 +39,7 @@ def written(event: Event, version: int, *, retain: bool) -> bytes:
     return _last[3]
 
 
-class Outlet:
+class PushChannel:
     """A connection as its session sees it."""
 
     def __init__(
@@ -68,12 +68,12 @@ class Pushes:
     def __init__(self, client_id: str, bus: Bus) -> None:
         self._client_id = client_id
         self._bus = bus
-        self._outlet: Outlet | None = None
+        self._outlet: PushChannel | None = None
         self._flowing: dict[Listener[Event], None] = {}
         self._paused: dict[Listener[Event], None] = {}
         self._resuming: asyncio.Task[None] | None = None
 
-    def attach(self, outlet: Outlet) -> None:
+    def attach(self, outlet: PushChannel) -> None:
         self._outlet = outlet
 
     async def detach(self) -> None:
@@ -103,7 +103,7 @@ class Pushes:
                 self._resume(self._outlet), name=f"mqtt {self._client_id} resumes"
             )
 
-    async def _resume(self, outlet: Outlet) -> None:
+    async def _resume(self, outlet: PushChannel) -> None:
         while self._paused:
             await outlet.drained()
             if not self._paused:
@@ -137,7 +137,7 @@ class Pushes:
                 if outlet.largest and len(data) > outlet.largest:
                     return
                 outlet.send_bytes(data)
-        except Unsendable as error:
+        except UnsendableEvent as error:
             log.warning("mqtt %s: event %s is dropped: %s", self._client_id, event.identity, error)
             return
         if self._flowing and outlet.is_full():

@@ -18,31 +18,31 @@ from tidings.gateway.mqtt.packets import (
     TOLD,
     V5,
     V31,
-    Ack,
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Kind,
+    AckPacket,
+    AuthPacket,
+    ConnackPacket,
+    ConnectPacket,
+    DisconnectPacket,
     Malformed,
     Packet,
-    Ping,
+    PacketKind,
+    PingPacket,
     Properties,
-    Publish,
+    PublishPacket,
     Reason,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
+    SubackPacket,
+    SubscribePacket,
+    SubscriptionRequest,
+    UnsubackPacket,
+    UnsubscribePacket,
     Will,
-    Wish,
 )
 from tidings.protocol.limits import DEFAULT_LIMITS
 
 ANY = "*"  # stands for every name of a user property
 
 
-class _Bytes:
+class _PacketBytes:
     """Walks through a packet's body."""
 
     __slots__ = ("at", "data", "end")
@@ -93,7 +93,7 @@ class _Bytes:
         size = self.variable()
         if size > self.left:
             raise Malformed("properties longer than their packet")
-        inner = _Bytes(self.data, self.at, self.at + size)
+        inner = _PacketBytes(self.data, self.at, self.at + size)
         self.at += size
         found: Properties = {}
         while inner.left:
@@ -134,7 +134,7 @@ class _Bytes:
             raise Malformed(f"{self.left} bytes too many")
 
 
-class Reader:
+class PacketReader:
     """Bytes of one direction to packets. `version` is set once it is known."""
 
     def __init__(
@@ -143,7 +143,7 @@ class Reader:
         version: int = 0,
         topic_filters: int = DEFAULT_LIMITS.client.topic_filters,
         *,
-        user: Mapping[Kind, str] | None = None,
+        user: Mapping[PacketKind, str] | None = None,
     ) -> None:
         self.version = version
         self._topic_filters = topic_filters  # of one SUBSCRIBE
@@ -175,67 +175,67 @@ class Reader:
             return None
         head, body = buffer[0], bytes(buffer[at : at + size])
         del buffer[: at + size]
-        return self._read(head >> 4, head & 0x0F, _Bytes(body))
+        return self._read(head >> 4, head & 0x0F, _PacketBytes(body))
 
-    def _read(self, number: int, flags: int, body: _Bytes) -> Packet:
+    def _read(self, number: int, flags: int, body: _PacketBytes) -> Packet:
         if number == 0:
             raise Malformed("a packet of kind 0")
-        kind = Kind(number)
+        kind = PacketKind(number)
         if self.version == V31 and kind in _FLAGGED:
             flags &= ~8  # it could say there that it sends again
-        if kind is not Kind.PUBLISH and flags != (2 if kind in _FLAGGED else 0):
+        if kind is not PacketKind.PUBLISH and flags != (2 if kind in _FLAGGED else 0):
             raise Malformed(f"{kind.name} with flags {flags}")
-        if self.version == 0 and kind is not Kind.CONNECT:
+        if self.version == 0 and kind is not PacketKind.CONNECT:
             raise Malformed(f"{kind.name} before CONNECT", Reason.PROTOCOL)
         packet = self._of_kind(kind, flags, body)
         body.finish()
         return packet
 
-    def _of_kind(self, kind: Kind, flags: int, body: _Bytes) -> Packet:
+    def _of_kind(self, kind: PacketKind, flags: int, body: _PacketBytes) -> Packet:
         match kind:
-            case Kind.CONNECT:
+            case PacketKind.CONNECT:
                 return self._connect(body)
-            case Kind.CONNACK:
+            case PacketKind.CONNACK:
                 present, reason = body.number(1), body.number(1)
-                return Connack(reason, bool(present), self._properties(kind, body))
-            case Kind.PUBLISH:
+                return ConnackPacket(reason, bool(present), self._properties(kind, body))
+            case PacketKind.PUBLISH:
                 return self._publish(flags, body)
-            case Kind.PUBACK | Kind.PUBREC | Kind.PUBREL | Kind.PUBCOMP:
-                return Ack(kind, _packet_id(body), *self._told(body))
-            case Kind.SUBSCRIBE:
+            case PacketKind.PUBACK | PacketKind.PUBREC | PacketKind.PUBREL | PacketKind.PUBCOMP:
+                return AckPacket(kind, _packet_id(body), *self._told(body))
+            case PacketKind.SUBSCRIBE:
                 return self._subscribe(body)
-            case Kind.UNSUBSCRIBE:
+            case PacketKind.UNSUBSCRIBE:
                 return self._unsubscribe(body)
-            case Kind.SUBACK:
+            case PacketKind.SUBACK:
                 packet_id, properties = _packet_id(body), self._properties(TOLD, body)
-                return Suback(packet_id, list(body.take(body.left)), properties)
-            case Kind.UNSUBACK:
+                return SubackPacket(packet_id, list(body.take(body.left)), properties)
+            case PacketKind.UNSUBACK:
                 packet_id = _packet_id(body)
                 self._properties(TOLD, body)
-                return Unsuback(packet_id, list(body.take(body.left if self.version == V5 else 0)))
-            case Kind.PINGREQ | Kind.PINGRESP:
-                return Ping(kind is Kind.PINGRESP)
-            case Kind.DISCONNECT:
-                return Disconnect(*self._told(body, ALLOWED[kind]))
-            case Kind.AUTH:
+                return UnsubackPacket(packet_id, list(body.take(body.left if self.version == V5 else 0)))
+            case PacketKind.PINGREQ | PacketKind.PINGRESP:
+                return PingPacket(kind is PacketKind.PINGRESP)
+            case PacketKind.DISCONNECT:
+                return DisconnectPacket(*self._told(body, ALLOWED[kind]))
+            case PacketKind.AUTH:
                 if self.version != V5:
                     raise Malformed("AUTH before version 5", Reason.PROTOCOL)
-                return Auth(*self._told(body, ALLOWED[kind]))
+                return AuthPacket(*self._told(body, ALLOWED[kind]))
 
-    def _properties(self, allowed: Kind | frozenset[str], body: _Bytes) -> Properties:
+    def _properties(self, allowed: PacketKind | frozenset[str], body: _PacketBytes) -> Properties:
         if self.version != V5:
             return {}
-        if not isinstance(allowed, Kind):
+        if not isinstance(allowed, PacketKind):
             return body.properties(allowed)
         return body.properties(ALLOWED[allowed], ANY if self._user is None else self._user.get(allowed))
 
-    def _told(self, body: _Bytes, allowed: frozenset[str] = TOLD) -> tuple[int, Properties]:
+    def _told(self, body: _PacketBytes, allowed: frozenset[str] = TOLD) -> tuple[int, Properties]:
         if self.version != V5 or not body.left:
             return 0, {}
         reason = body.number(1)
         return reason, body.properties(allowed, ANY if self._user is None else None) if body.left else {}
 
-    def _connect(self, body: _Bytes) -> Connect:
+    def _connect(self, body: _PacketBytes) -> ConnectPacket:
         if self.version:
             raise Malformed("CONNECT twice", Reason.PROTOCOL)
         name, version = body.blob(), body.number(1)
@@ -248,8 +248,8 @@ class Reader:
             raise Malformed(f"CONNECT with flags {flags:#x}")
         if version != V5 and flags & 0x40 and not flags & 0x80:
             raise Malformed("a password without a name")
-        connect = Connect(version, "", bool(flags & 2), body.number(2))
-        connect.properties = self._properties(Kind.CONNECT, body)
+        connect = ConnectPacket(version, "", bool(flags & 2), body.number(2))
+        connect.properties = self._properties(PacketKind.CONNECT, body)
         connect.client_id = body.text()
         if has_will:
             connect.will = self._will(body, will_qos, bool(flags & 0x20))
@@ -257,30 +257,30 @@ class Reader:
         connect.password = body.blob() if flags & 0x40 else None
         return connect
 
-    def _will(self, body: _Bytes, qos: int, retain: bool) -> Will:
+    def _will(self, body: _PacketBytes, qos: int, retain: bool) -> Will:
         properties = self._properties(ALLOWED["will"], body)
         return Will(check_name(body.text()), body.blob(), qos, retain, properties)
 
-    def _publish(self, flags: int, body: _Bytes) -> Publish:
+    def _publish(self, flags: int, body: _PacketBytes) -> PublishPacket:
         qos = flags >> 1 & 3
         if qos == 3 or (qos == 0 and flags & 8):
             raise Malformed(f"PUBLISH with flags {flags}")
         topic = body.text()
         packet_id = _packet_id(body, Reason.PROTOCOL) if qos else 0
-        properties = self._properties(Kind.PUBLISH, body)
+        properties = self._properties(PacketKind.PUBLISH, body)
         if properties.get("topic_alias") == 0:
             raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
         if topic or "topic_alias" not in properties:
             check_name(topic)
-        return Publish(
+        return PublishPacket(
             topic, body.take(body.left), qos, bool(flags & 1), bool(flags & 8), packet_id, properties
         )
 
-    def _subscribe(self, body: _Bytes) -> Subscribe:
-        packet_id, properties = _packet_id(body), self._properties(Kind.SUBSCRIBE, body)
+    def _subscribe(self, body: _PacketBytes) -> SubscribePacket:
+        packet_id, properties = _packet_id(body), self._properties(PacketKind.SUBSCRIBE, body)
         if properties.get("subscription_id") in ([0],) or len(properties.get("subscription_id", ())) > 1:
             raise Malformed("subscription id", Reason.PROTOCOL)
-        wishes: list[Wish] = []
+        wishes: list[SubscriptionRequest] = []
         beyond = 0
         while body.left:
             if len(wishes) == self._topic_filters:  # counted for the answer, and not read
@@ -290,32 +290,36 @@ class Reader:
             filter, options = _filter(body), body.number(1)
             if options & 3 == 3 or options & (0xC0 if self.version == V5 else 0xFC) or options >> 4 & 3 == 3:
                 raise Malformed(f"subscription options {options:#x}")
-            wishes.append(Wish(filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3))
+            wishes.append(
+                SubscriptionRequest(
+                    filter, options & 3, bool(options & 4), bool(options & 8), options >> 4 & 3
+                )
+            )
         if not wishes:
             raise Malformed("SUBSCRIBE to nothing", Reason.PROTOCOL)
-        return Subscribe(packet_id, wishes, properties, beyond)
+        return SubscribePacket(packet_id, wishes, properties, beyond)
 
-    def _unsubscribe(self, body: _Bytes) -> Unsubscribe:
-        packet_id, properties = _packet_id(body), self._properties(Kind.UNSUBSCRIBE, body)
+    def _unsubscribe(self, body: _PacketBytes) -> UnsubscribePacket:
+        packet_id, properties = _packet_id(body), self._properties(PacketKind.UNSUBSCRIBE, body)
         filters = []
         while body.left:
             filters.append(_filter(body))
         if not filters:
             raise Malformed("UNSUBSCRIBE from nothing", Reason.PROTOCOL)
-        return Unsubscribe(packet_id, filters, properties)
+        return UnsubscribePacket(packet_id, filters, properties)
 
 
-_FLAGGED = (Kind.PUBREL, Kind.SUBSCRIBE, Kind.UNSUBSCRIBE)
+_FLAGGED = (PacketKind.PUBREL, PacketKind.SUBSCRIBE, PacketKind.UNSUBSCRIBE)
 
 
-def _packet_id(body: _Bytes, reason: Reason = Reason.MALFORMED) -> int:
+def _packet_id(body: _PacketBytes, reason: Reason = Reason.MALFORMED) -> int:
     packet_id = body.number(2)
     if not packet_id:
         raise Malformed("packet id 0", reason)
     return packet_id
 
 
-def _filter(body: _Bytes) -> str:
+def _filter(body: _PacketBytes) -> str:
     text = body.text()
     if not text:
         raise Malformed("an empty topic filter")

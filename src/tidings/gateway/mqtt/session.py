@@ -30,7 +30,7 @@ from tidings.errors import (
     UnknownOutcomeError,
 )
 from tidings.gateway.mqtt.events import (
-    Unsendable,
+    UnsendableEvent,
     attributes_of,
     filters_of,
     options_of,
@@ -39,17 +39,27 @@ from tidings.gateway.mqtt.events import (
     wanted,
 )
 from tidings.gateway.mqtt.exchanges import Exchanges
-from tidings.gateway.mqtt.packets import Ack, Kind, Malformed, Packet, Publish, Reason, Subscribe, Will, Wish
-from tidings.gateway.mqtt.pushes import Outlet, Pushes
-from tidings.gateway.mqtt.shares import Share, Shares, is_shared
-from tidings.gateway.mqtt.state import Held, Kept, Way
-from tidings.gateway.mqtt.undecided import Undecided
+from tidings.gateway.mqtt.packets import (
+    AckPacket,
+    Malformed,
+    Packet,
+    PacketKind,
+    PublishPacket,
+    Reason,
+    SubscribePacket,
+    SubscriptionRequest,
+    Will,
+)
+from tidings.gateway.mqtt.pushes import PushChannel, Pushes
+from tidings.gateway.mqtt.shares import SharedSubscription, SharedSubscriptions, is_shared
+from tidings.gateway.mqtt.state import InFlightMessage, MqttSubscription, StoredMqttSubscription
+from tidings.gateway.mqtt.undecided import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Notification
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 from tidings.runtime.bus import Bus
 
 log = logging.getLogger("tidings.gateway")
@@ -59,17 +69,17 @@ MOST_SUBSCRIPTIONS = 10_000
 NEVER = 0xFFFFFFFF  # an expiry
 
 
-class Session:
+class MqttSession:
     def __init__(
         self,
         client_id: str,
         bus: Bus,
-        undecided: Undecided,
-        shares: Shares,
+        undecided: UnconfirmedPublishes,
+        shares: SharedSubscriptions,
         *,
         owner: Any,
         durable: bool,
-        kept: dict[str, Kept] | None = None,
+        kept: dict[str, StoredMqttSubscription] | None = None,
         exchanges: Exchanges | None = None,
         most_bytes: int = DEFAULT_LIMITS.client.session_bytes,
     ) -> None:
@@ -83,17 +93,19 @@ class Session:
         self._kept_bytes = sum(each.size for each in self.kept.values())
         self.expiry = 0
         self.left_at: float | None = None
-        self._held: dict[str, Held] = {}
-        self._ways: dict[int, Way] = {}
+        self._held: dict[str, MqttSubscription] = {}
+        self._ways: dict[int, InFlightMessage] = {}
         self._received: set[int] = set()  # packet ids of QoS 2 that wait for PUBREL
         self.exchanges = exchanges or Exchanges("", None)
         self._undecided = undecided  # of all sessions of the listener, like the next
         self._shares = shares
         self._borrowing: set[asyncio.Task[None]] = set()
         for packet_id in self.exchanges.resume():
-            self._ways[packet_id] = Way(Publish("", b"", 2, False), None, -1, is_received=True)
+            self._ways[packet_id] = InFlightMessage(
+                PublishPacket("", b"", 2, False), None, -1, is_received=True
+            )
         self._last_id = 0
-        self._outlet: Outlet | None = None
+        self._outlet: PushChannel | None = None
         self._pushes = Pushes(client_id, bus)
         self._version = 4
         self._largest = 0
@@ -103,7 +115,7 @@ class Session:
 
     # -- the connection ----------------------------------------------------------------------------
 
-    async def attach(self, outlet: Outlet, *, ahead: int) -> None:
+    async def attach(self, outlet: PushChannel, *, ahead: int) -> None:
         """A connection carries this session from now on."""
         self._outlet, self._version, self._largest = outlet, outlet.version, outlet.largest
         self._pushes.attach(outlet)
@@ -111,7 +123,7 @@ class Session:
         self._room = asyncio.Semaphore(max(ahead - len(self._ways), 0))
         for packet_id, way in self._ways.items():
             if way.is_received:
-                outlet.send(Ack(Kind.PUBREL, packet_id))
+                outlet.send(AckPacket(PacketKind.PUBREL, packet_id))
             elif way.is_sent:
                 way.publish.dup = True
                 outlet.send(way.publish)
@@ -160,7 +172,7 @@ class Session:
 
     # -- subscriptions -----------------------------------------------------------------------------
 
-    async def subscribe(self, packet: Subscribe) -> list[int]:
+    async def subscribe(self, packet: SubscribePacket) -> list[int]:
         """A reason for each filter; `serve` lets events come. Others are served between two of them, and one line of
         the log is about all."""
         reasons, errors = [], []
@@ -180,13 +192,13 @@ class Session:
             )  # fmt: skip
         return reasons + [Reason.QUOTA] * packet.beyond
 
-    async def _wish(self, wish: Wish, packet: Subscribe) -> int:
+    async def _wish(self, wish: SubscriptionRequest, packet: SubscribePacket) -> int:
         if wish.no_local and is_shared(wish.filter):
             raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
         if len(self._held) >= MOST_SUBSCRIPTIONS:
             return Reason.QUOTA
         user = filters_of(packet.properties.get("user", ()))
-        kept = Kept(wish, packet.properties.get("subscription_id", []), user)
+        kept = StoredMqttSubscription(wish, packet.properties.get("subscription_id", []), user)
         old = self.kept.get(wish.filter)
         if self._kept_bytes + kept.size - (0 if old is None else old.size) > self._most_bytes:
             return Reason.QUOTA
@@ -201,7 +213,7 @@ class Session:
         self._keep(kept)
         return wish.qos
 
-    def _keep(self, kept: Kept) -> None:
+    def _keep(self, kept: StoredMqttSubscription) -> None:
         self._forget(kept.wish.filter)
         self.kept[kept.wish.filter] = kept
         self._kept_bytes += kept.size
@@ -211,13 +223,15 @@ class Session:
         if old is not None:
             self._kept_bytes -= old.size
 
-    def _stays(self, kept: Kept) -> bool:
+    def _stays(self, kept: StoredMqttSubscription) -> bool:
         """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop the
         events that wait for the session."""
         old = self.kept.get(kept.wish.filter)
         return self.durable and old is not None and old.user == kept.user
 
-    async def _open(self, name: str, kept: Kept, *, is_again: bool = False) -> Held:
+    async def _open(
+        self, name: str, kept: StoredMqttSubscription, *, is_again: bool = False
+    ) -> MqttSubscription:
         filter, group = wanted(name, {"user": kept.user})
         if group is not None:
             return await self._join(name, kept, filter)
@@ -228,23 +242,23 @@ class Session:
             listener = await self._pushes.open(filter, options)
         else:
             listener = await self.bus.subscribe(filter, **options)
-        held = self._held[name] = Held(kept.wish, kept.ids, listener)
+        held = self._held[name] = MqttSubscription(kept.wish, kept.ids, listener)
         held.is_pushed = self._is_plain(kept)
         return held
 
-    async def _join(self, name: str, kept: Kept, filter: Filter) -> Held:
+    async def _join(self, name: str, kept: StoredMqttSubscription, filter: Filter) -> MqttSubscription:
         async with self._shares.changing(self.owner, name) as share:
             listener = await share.join(self, kept, filter)
-            held = self._held[name] = Held(kept.wish, kept.ids, listener, share)
+            held = self._held[name] = MqttSubscription(kept.wish, kept.ids, listener, share)
         return held
 
-    def _is_plain(self, kept: Kept) -> bool:
+    def _is_plain(self, kept: StoredMqttSubscription) -> bool:
         """Plain QoS 0: notifications are written at once."""
         wish = kept.wish
         return not (wish.qos or self.durable or kept.ids or wish.no_local or wish.as_published)
 
     @staticmethod
-    def _replays(wish: Wish, is_again: bool) -> bool:
+    def _replays(wish: SubscriptionRequest, is_again: bool) -> bool:
         return wish.handling == 0 or (wish.handling == 1 and not is_again)
 
     async def unsubscribe(self, names: list[str]) -> list[int]:
@@ -271,7 +285,7 @@ class Session:
             self._room.release()
         self.exchanges.left(name)
 
-    async def _unsubscribe(self, held: Held) -> None:
+    async def _unsubscribe(self, held: MqttSubscription) -> None:
         if held.share is None:
             self._pushes.close(held.listener)
             await held.listener.unsubscribe()
@@ -290,11 +304,11 @@ class Session:
         for held in self._held.values():
             self._pump(held)
 
-    def _pump(self, held: Held) -> None:
+    def _pump(self, held: MqttSubscription) -> None:
         if not held.is_pushed and (held.task is None or held.task.done()):
             held.task = asyncio.create_task(self._tell(held), name=f"mqtt {self.client_id}")
 
-    async def _tell(self, held: Held) -> None:
+    async def _tell(self, held: MqttSubscription) -> None:
         while True:
             if held.parked is None:
                 try:
@@ -310,7 +324,7 @@ class Session:
             except Exception as error:  # of this event alone: those behind it are delivered
                 self._give_back(held, notification, tag, error)
 
-    async def _deliver(self, held: Held, notification: Notification, tag: int) -> None:
+    async def _deliver(self, held: MqttSubscription, notification: Notification, tag: int) -> None:
         """Send one event, or commit it when this client is not to have it."""
         listener, wish = held.listener, held.wish
         event, position = notification.event, notification.position
@@ -329,8 +343,8 @@ class Session:
             held.parked = (publish, tag, notification)
             await self._on_its_way(held)
 
-    def _publish_of(self, held: Held, event: Event) -> Publish:
-        """The packet for this subscription. Raises `Unsendable`."""
+    def _publish_of(self, held: MqttSubscription, event: Event) -> PublishPacket:
+        """The packet for this subscription. Raises `UnsendableEvent`."""
         is_old = event.time is not None and event.time < held.began and event.lifetime > 0
         retain = event.key is not None and held.wish.as_published if not is_old else True
         qos = qos_of(event, held.wish.qos)
@@ -347,7 +361,7 @@ class Session:
             self._borrowing.add(task)
             task.add_done_callback(self._borrowing.discard)
 
-    async def _send_lent(self, held: Held, share: Share) -> None:
+    async def _send_lent(self, held: MqttSubscription, share: SharedSubscription) -> None:
         for position, packet_id in share.lent_to(self.key):
             way = self._ways.get(packet_id)
             if way is None:
@@ -364,24 +378,28 @@ class Session:
                 publish = self._publish_of(held, lent.notification.event)
                 publish.qos, publish.packet_id, publish.dup = 2, packet_id, True
                 self.exchanges.packet_id(held.wish.filter, position)
-                self._ways[packet_id] = Way(publish, held, lent.tag, position, lender=lent.listener)
+                self._ways[packet_id] = InFlightMessage(
+                    publish, held, lent.tag, position, lender=lent.listener
+                )
                 self._say(publish)
 
-    def _give_back(self, held: Held, notification: Notification, tag: int, error: Exception) -> None:
+    def _give_back(
+        self, held: MqttSubscription, notification: Notification, tag: int, error: Exception
+    ) -> None:
         """Give back an event that could not be sent: after `max_deliveries` attempts it is a dead letter."""
         held.parked = None
         for packet_id in [id for id, way in self._ways.items() if way.held is held and way.tag == tag]:
             del self._ways[packet_id]
             self._room.release()
         if notification.attempt == 1:
-            is_ours = not isinstance(error, Unsendable)
+            is_ours = not isinstance(error, UnsendableEvent)
             log.warning(
                 "mqtt %s: event %s cannot be sent and becomes a dead letter of %r: %s",
                 self.client_id, notification.event.identity, held.wish.filter, error, exc_info=is_ours,
             )  # fmt: skip
         held.listener.settle(tag, handled=False)
 
-    async def _on_its_way(self, held: Held) -> None:
+    async def _on_its_way(self, held: MqttSubscription) -> None:
         """Send what is parked as soon as there is room."""
         assert held.parked is not None
         if self._outlet is not None:
@@ -396,12 +414,12 @@ class Session:
             return
         if publish.qos != 2 or position is None or not self.durable:
             publish.packet_id = self._next_id()
-            self._ways[publish.packet_id] = Way(publish, held, tag)
+            self._ways[publish.packet_id] = InFlightMessage(publish, held, tag)
             self._say(publish)
             return
         earlier = self.exchanges.packet_id(name, position)
         packet_id = publish.packet_id = self._next_id() if earlier is None else earlier
-        way = self._ways[packet_id] = Way(publish, held, tag, position)
+        way = self._ways[packet_id] = InFlightMessage(publish, held, tag, position)
         if held.share is not None:
             held.share.sent(self.key, packet_id, position)
         if earlier is not None:
@@ -411,7 +429,7 @@ class Session:
             way.is_sent = False
             _then(self.exchanges.send(packet_id, name, position), lambda: self._sent(way))
 
-    def _sent(self, way: Way) -> None:
+    def _sent(self, way: InFlightMessage) -> None:
         """The journal holds it: it may leave."""
         if self._ways.get(way.publish.packet_id) is way:
             way.is_sent = True
@@ -427,14 +445,14 @@ class Session:
             if self._last_id not in self._ways and self._last_id not in self.exchanges.outgoing:
                 return self._last_id
 
-    def acknowledged(self, ack: Ack) -> None:
+    def acknowledged(self, ack: AckPacket) -> None:
         """PUBACK, PUBREC or PUBCOMP came. Raises `Malformed` for one that does not fit the message."""
         way = self._ways.get(ack.packet_id)
-        if way is not None and (ack.kind is Kind.PUBACK) != (way.publish.qos == 1):
+        if way is not None and (ack.kind is PacketKind.PUBACK) != (way.publish.qos == 1):
             raise Malformed(f"{ack.kind.name} for a message of QoS {way.publish.qos}", Reason.PROTOCOL)
-        if ack.kind is Kind.PUBREC:
+        if ack.kind is PacketKind.PUBREC:
             if way is None and ack.packet_id not in self.exchanges.outgoing:
-                self._say(Ack(Kind.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
+                self._say(AckPacket(PacketKind.PUBREL, ack.packet_id, Reason.PACKET_ID_NOT_FOUND))
             elif way is not None and ack.reason >= 0x80:
                 self.exchanges.received(ack.packet_id)
                 self._settled(ack.packet_id, way)
@@ -442,17 +460,17 @@ class Session:
                 _then(self.exchanges.received(ack.packet_id), lambda: self._has(ack.packet_id, way))
         elif way is not None:
             self._settled(ack.packet_id, way)
-        elif ack.kind is Kind.PUBCOMP:
+        elif ack.kind is PacketKind.PUBCOMP:
             self.exchanges.done(ack.packet_id)
 
-    def _has(self, packet_id: int, way: Way | None) -> None:
+    def _has(self, packet_id: int, way: InFlightMessage | None) -> None:
         """The journal holds that the client has it: it is not sent again."""
         if way is not None and not way.is_received:
             way.is_received = True
             self._settle(way)
-        self._say(Ack(Kind.PUBREL, packet_id))
+        self._say(AckPacket(PacketKind.PUBREL, packet_id))
 
-    def _settled(self, packet_id: int, way: Way) -> None:
+    def _settled(self, packet_id: int, way: InFlightMessage) -> None:
         del self._ways[packet_id]
         if not way.is_received:
             self._settle(way)
@@ -460,14 +478,14 @@ class Session:
         self._room.release()
 
     @staticmethod
-    def _settle(way: Way) -> None:
+    def _settle(way: InFlightMessage) -> None:
         way.settle()
         if way.position is not None and way.held is not None and way.held.share is not None:
             way.held.share.received(way.position)
 
     # -- from the client ---------------------------------------------------------------------------
 
-    async def publish(self, packet: Publish) -> int | None:
+    async def publish(self, packet: PublishPacket) -> int | None:
         """Publish, and answer when the broker has it; the reason code. None: the outcome is unknown, and the client
         is to send it again."""
         known = self._undecided.id_of(self.key, packet)
@@ -476,7 +494,7 @@ class Session:
             self._undecided.decided(self.key, packet)
         return reason
 
-    async def _published(self, packet: Publish, known: str | None) -> int | None:
+    async def _published(self, packet: PublishPacket, known: str | None) -> int | None:
         try:
             options = options_of(packet)
             if packet.qos == 2:
@@ -484,7 +502,9 @@ class Session:
             elif known is not None:
                 options["id"] = known
             await self.bus.publish(
-                attributes_of(packet), mode=Mode.BEST_EFFORT if packet.qos == 0 else Mode.AUTO, **options
+                attributes_of(packet),
+                mode=AckMode.BEST_EFFORT if packet.qos == 0 else AckMode.AUTO,
+                **options,
             )
         except UnknownOutcomeError as error:
             log.info("mqtt %s: %s", self.client_id, error)
@@ -510,7 +530,7 @@ class Session:
             self.exchanges.published(packet.packet_id)
         return Reason.SUCCESS
 
-    def publish_soon(self, packet: Publish) -> None:
+    def publish_soon(self, packet: PublishPacket) -> None:
         """QoS 0: publish without waiting for the acknowledgement."""
         try:
             self.bus.publish_soon(attributes_of(packet), **options_of(packet))
@@ -545,7 +565,9 @@ class Session:
     async def will(self, will: Will) -> None:
         """The client is gone without a word: say what it left to say."""
         properties = {k: v for k, v in will.properties.items() if k != "will_delay"}
-        await self.publish(Publish(will.topic, will.payload, will.qos, will.retain, properties=properties))
+        await self.publish(
+            PublishPacket(will.topic, will.payload, will.qos, will.retain, properties=properties)
+        )
 
 
 def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:

@@ -11,8 +11,8 @@ import msgspec
 
 from tidings.errors import StoreError
 from tidings.gateway.mqtt.events import filters_of
-from tidings.gateway.mqtt.shares import Shares
-from tidings.gateway.mqtt.state import Kept
+from tidings.gateway.mqtt.shares import SharedSubscriptions
+from tidings.gateway.mqtt.state import StoredMqttSubscription
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.security.principal import Principal
@@ -20,7 +20,7 @@ from tidings.security.principal import Principal
 log = logging.getLogger("tidings.gateway")
 
 
-class Key(NamedTuple):
+class SessionKey(NamedTuple):
     """The session that a connection means. Groups, rules and proofs of a user change; these do not."""
 
     tenant: str
@@ -28,14 +28,14 @@ class Key(NamedTuple):
     client_id: str
 
 
-def key_of(principal: Any, client_id: str) -> Key:
-    return Key(getattr(principal, "tenant", ""), principal.name, client_id)
+def key_of(principal: Any, client_id: str) -> SessionKey:
+    return SessionKey(getattr(principal, "tenant", ""), principal.name, client_id)
 
 
-def read(file: Path) -> list[Written]:
+def read(file: Path) -> list[StoredSession]:
     """The sessions of the file. Raises `StoreError`. Earlier versions wrote every user property of a SUBSCRIBE."""
     try:
-        listed = msgspec.json.decode(file.read_bytes(), type=list[Written])
+        listed = msgspec.json.decode(file.read_bytes(), type=list[StoredSession])
     except (OSError, *UNREADABLE) as error:
         raise StoreError(
             f"{file} cannot be read: {error}", hint="restore it, or move it away to begin without"
@@ -45,14 +45,14 @@ def read(file: Path) -> list[Written]:
     return listed
 
 
-class Written(msgspec.Struct):
+class StoredSession(msgspec.Struct):
     """A session as the file holds it."""
 
     owner: Principal
     client_id: str
     expiry: int
     left_at: float | None
-    subscriptions: dict[str, Kept]
+    subscriptions: dict[str, StoredMqttSubscription]
     session: str = ""  # the name of its exchanges in the journal
 
 
@@ -62,7 +62,7 @@ class SessionsFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._writing = asyncio.Lock()
-        self.known: dict[Key, Written] = {}  # also those that no connection uses now
+        self.known: dict[SessionKey, StoredSession] = {}  # also those that no connection uses now
 
     def load(self, now: float) -> None:
         """Read the file. Raises `StoreError`."""
@@ -73,7 +73,7 @@ class SessionsFile:
                 written.left_at = now
             self._take_up(key_of(written.owner, written.client_id), written)
 
-    def _take_up(self, key: Key, written: Written) -> None:
+    def _take_up(self, key: SessionKey, written: StoredSession) -> None:
         """Earlier versions wrote a session for each set of groups of one user: all that they held is one session."""
         other = self.known.get(key)
         if other is not None:
@@ -83,14 +83,15 @@ class SessionsFile:
             written = last
         self.known[key] = written
 
-    async def is_written(self, shares: Shares) -> bool:
+    async def is_written(self, shares: SharedSubscriptions) -> bool:
         """Write the sessions, and the shares that only clean sessions have: the next start ends those. False: the file
         could not be written."""
         if self._path is None:
             return True
         async with self._writing:
             left = [
-                Written(owner, "", 0, 0.0, {name: kept}) for owner, name, kept in shares.without_sessions()
+                StoredSession(owner, "", 0, 0.0, {name: kept})
+                for owner, name, kept in shares.without_sessions()
             ]
             written = msgspec.json.encode([*self.known.values(), *left])
             try:

@@ -23,14 +23,14 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidings.errors import FilterError, TidingsError
 from tidings.gateway.mqtt.events import SHARE, wanted
 from tidings.gateway.mqtt.exchanges import Exchanges
-from tidings.gateway.mqtt.state import Held, Kept
+from tidings.gateway.mqtt.state import MqttSubscription, StoredMqttSubscription
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Notification, Position
 from tidings.runtime.listener import Listener
 
 if TYPE_CHECKING:
-    from tidings.gateway.mqtt.session import Session
+    from tidings.gateway.mqtt.session import MqttSession
 
 SessionKey = tuple[str, str, str]  # tenant, user and client id
 
@@ -44,14 +44,14 @@ def group_of(name: str) -> str:
     return f"{name.removeprefix(SHARE).partition('/')[0]}/{name}"
 
 
-class KeptMember(NamedTuple):
+class StoredShareMember(NamedTuple):
     """A kept session of a share, connected or not."""
 
     user: list[tuple[str, str]]  # its content filter
     exchanges: Exchanges
 
 
-class Lent(NamedTuple):
+class SharedDelivery(NamedTuple):
     """An event that the broker delivered to one member and that another session has in flight."""
 
     listener: Listener[Event]
@@ -59,25 +59,29 @@ class Lent(NamedTuple):
     notification: Notification
 
 
-class Share:
+class SharedSubscription:
     """One shared subscription."""
 
     def __init__(self, id: tuple[str, str], name: str) -> None:
         self.id = id
         self.name = name
         self.lock = asyncio.Lock()
-        self.kept: dict[SessionKey, KeptMember] = {}
-        self.members: dict[SessionKey, Session] = {}  # sessions that have it open, kept or not
+        self.kept: dict[SessionKey, StoredShareMember] = {}
+        self.members: dict[SessionKey, MqttSession] = {}  # sessions that have it open, kept or not
         self.is_durable = False
-        self.last: tuple[Any, Kept] | None = None  # the principal that joined last, and the subscription
+        self.last: tuple[Any, StoredMqttSubscription] | None = (
+            None  # the principal that joined last, and the subscription
+        )
         self._sent: dict[
             Position, tuple[SessionKey, int] | None
         ] = {}  # QoS 2 in flight; None: its session has ended
-        self._lent: dict[Position, Lent] = {}
+        self._lent: dict[Position, SharedDelivery] = {}
 
     # -- members -----------------------------------------------------------------------------------
 
-    async def join(self, session: Session, kept: Kept, filter: Filter) -> Listener[Event]:
+    async def join(
+        self, session: MqttSession, kept: StoredMqttSubscription, filter: Filter
+    ) -> Listener[Event]:
         """Open the subscription for a session; the lock is held. Raises."""
         if any(member.user != kept.user for key, member in self.kept.items() if key != session.key):
             raise FilterError("the other sessions of this share have another content filter")
@@ -88,17 +92,17 @@ class Share:
             self.keep(session.key, kept, session.exchanges)
         return listener
 
-    def _opened(self, session: Session, filter: Filter, *, durable: bool) -> Any:
+    def _opened(self, session: MqttSession, filter: Filter, *, durable: bool) -> Any:
         return session.bus.subscribe(filter, replay=False, group=group_of(self.name), durable=durable)
 
-    def keep(self, key: SessionKey, kept: Kept, exchanges: Exchanges) -> None:
+    def keep(self, key: SessionKey, kept: StoredMqttSubscription, exchanges: Exchanges) -> None:
         """A kept session has it, from now on or from an earlier life of the broker."""
         self.is_durable = True
-        self.kept[key] = KeptMember(kept.user, exchanges)
+        self.kept[key] = StoredShareMember(kept.user, exchanges)
         for packet_id, position in exchanges.sent(self.name):
             self._sent[position] = (key, packet_id)
 
-    async def leave(self, session: Session, held: Held) -> None:
+    async def leave(self, session: MqttSession, held: MqttSubscription) -> None:
         """A session ends its subscription; the lock is held."""
         self.members.pop(session.key, None)
         self.kept.pop(session.key, None)
@@ -135,7 +139,9 @@ class Share:
     def received(self, position: Position) -> None:
         self._sent.pop(position, None)
 
-    def is_elsewhere(self, session: Session, held: Held, notification: Notification, tag: int) -> bool:
+    def is_elsewhere(
+        self, session: MqttSession, held: MqttSubscription, notification: Notification, tag: int
+    ) -> bool:
         """Does another session have the event, or had it? Then this one is not to send it."""
         position = notification.position
         if position is None:
@@ -152,7 +158,7 @@ class Share:
             return True
         if holder[0] == session.key:
             return False
-        self._lent[position] = Lent(held.listener, tag, notification)
+        self._lent[position] = SharedDelivery(held.listener, tag, notification)
         other = self.members.get(holder[0])
         if other is not None:
             other.borrow(self.name)
@@ -167,26 +173,26 @@ class Share:
                 found.append((position, holder[1]))
         return found
 
-    def take_lent(self, position: Position) -> Lent | None:
+    def take_lent(self, position: Position) -> SharedDelivery | None:
         return self._lent.pop(position, None)
 
 
-class Shares:
+class SharedSubscriptions:
     """Those of all sessions of one listener. `scope` gives what the broker puts before the name of a group."""
 
     def __init__(self, scope: Callable[[Any, str], str]) -> None:
         self._scope = scope
-        self._table: dict[tuple[str, str], Share] = {}
+        self._table: dict[tuple[str, str], SharedSubscription] = {}
 
-    def of(self, owner: Any, name: str) -> Share:
+    def of(self, owner: Any, name: str) -> SharedSubscription:
         id = (self._scope(owner, group_of(name)), name)
         found = self._table.get(id)
         if found is None:
-            found = self._table[id] = Share(id, name)
+            found = self._table[id] = SharedSubscription(id, name)
         return found
 
     @asynccontextmanager
-    async def changing(self, owner: Any, name: str) -> AsyncIterator[Share]:
+    async def changing(self, owner: Any, name: str) -> AsyncIterator[SharedSubscription]:
         """The share of this name, while no other session joins or leaves it."""
         while True:
             share = self.of(owner, name)
@@ -199,12 +205,16 @@ class Shares:
                     self._drop(share)
                 return
 
-    def _drop(self, share: Share) -> None:
+    def _drop(self, share: SharedSubscription) -> None:
         if not (share.members or share.kept or share.is_durable):
             self._table.pop(share.id, None)
 
     def found(
-        self, owner: Any, key: SessionKey, subscriptions: Mapping[str, Kept], exchanges: Exchanges
+        self,
+        owner: Any,
+        key: SessionKey,
+        subscriptions: Mapping[str, StoredMqttSubscription],
+        exchanges: Exchanges,
     ) -> None:
         """The file of sessions holds this one."""
         for name, kept in subscriptions.items():
@@ -219,7 +229,7 @@ class Shares:
             share.kept.pop(key, None)
             self._drop(share)
 
-    def without_sessions(self) -> list[tuple[Any, str, Kept]]:
+    def without_sessions(self) -> list[tuple[Any, str, StoredMqttSubscription]]:
         """The durable groups that no kept session has: principal, name and subscription of each."""
         return [
             (share.last[0], share.name, share.last[1])

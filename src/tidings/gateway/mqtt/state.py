@@ -10,20 +10,20 @@ from typing import TYPE_CHECKING
 import msgspec
 
 from tidings.errors import TidingsError
-from tidings.gateway.mqtt.packets import Publish, Wish
+from tidings.gateway.mqtt.packets import PublishPacket, SubscriptionRequest
 from tidings.model.event import Event
 from tidings.model.subscription import Notification, Position
 from tidings.runtime.listener import Listener
 
 if TYPE_CHECKING:
-    from tidings.gateway.mqtt.shares import Share
+    from tidings.gateway.mqtt.shares import SharedSubscription
 
 
-class Way(msgspec.Struct):
+class InFlightMessage(msgspec.Struct):
     """A message on its way to the client."""
 
-    publish: Publish
-    held: Held | None  # None: sent by an earlier life of the broker, and received
+    publish: PublishPacket
+    held: MqttSubscription | None  # None: sent by an earlier life of the broker, and received
     tag: int
     position: Position | None = None
     is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
@@ -41,11 +41,15 @@ class Way(msgspec.Struct):
             self.held.listener.settle(self.tag)
 
 
-class Held:
+class MqttSubscription:
     """One subscription."""
 
     def __init__(
-        self, wish: Wish, ids: list[int], listener: Listener[Event], share: Share | None = None
+        self,
+        wish: SubscriptionRequest,
+        ids: list[int],
+        listener: Listener[Event],
+        share: SharedSubscription | None = None,
     ) -> None:
         self.wish = wish
         self.ids = ids  # subscription identifiers, of version 5
@@ -54,13 +58,15 @@ class Held:
         self.began = datetime.now(UTC)
         self.task: asyncio.Task[None] | None = None
         self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[Publish, int, Notification] | None = None  # taken, and waits for room on the way
+        self.parked: tuple[PublishPacket, int, Notification] | None = (
+            None  # taken, and waits for room on the way
+        )
 
 
-class Kept(msgspec.Struct, omit_defaults=True):
+class StoredMqttSubscription(msgspec.Struct, omit_defaults=True):
     """A subscription as it outlives the process."""
 
-    wish: Wish
+    wish: SubscriptionRequest
     ids: list[int] = []
     user: list[tuple[str, str]] = []
 

@@ -13,34 +13,34 @@ from __future__ import annotations
 from collections import OrderedDict
 from hashlib import blake2b
 
-from tidings.gateway.mqtt.packets import Publish
+from tidings.gateway.mqtt.packets import PublishPacket
 
 Client = tuple[str, ...]  # tenant, user and client id
 Message = tuple[Client, int, bytes]
 
 
-class Undecided:
+class UnconfirmedPublishes:
     """The ids of their events, for all clients of one listener."""
 
     def __init__(self, most: int) -> None:
         self._most = most
         self._ids: OrderedDict[Message, str] = OrderedDict()
 
-    def id_of(self, client: Client, packet: Publish) -> str | None:
+    def id_of(self, client: Client, packet: PublishPacket) -> str | None:
         """The id of the first copy; None when this is no resend, or its first copy is unknown."""
         return self._ids.get(_message(client, packet)) if packet.dup and self._ids else None
 
-    def note(self, client: Client, packet: Publish, id: str) -> None:
+    def note(self, client: Client, packet: PublishPacket, id: str) -> None:
         """Record a publish that may be kept, or not."""
         self._ids[_message(client, packet)] = id
         if len(self._ids) > self._most:
             self._ids.popitem(last=False)
 
-    def decided(self, client: Client, packet: Publish) -> None:
+    def decided(self, client: Client, packet: PublishPacket) -> None:
         if self._ids:
             self._ids.pop(_message(client, packet), None)
 
 
-def _message(client: Client, packet: Publish) -> Message:
+def _message(client: Client, packet: PublishPacket) -> Message:
     content = blake2b(packet.topic.encode() + b"\0" + packet.payload, digest_size=16)
     return client, packet.packet_id, content.digest()

@@ -13,11 +13,11 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tidings.gateway.mqtt.door import LARGEST, MqttDoor
+from tidings.gateway.mqtt.door import LARGEST, MqttListener
 from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
-from tidings.runtime.admission import Admission, Visit
-from tidings.runtime.guests import Host
+from tidings.runtime.admission import Admission, AdmittedConnection
+from tidings.runtime.guests import LocalClientHost
 
 AHEAD = 4  # messages of a client that wait to be read
 
@@ -28,7 +28,7 @@ class _Admitted(ServerConnection):
     def __init__(self, admission: Admission, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
         self._admission = admission
-        self.visit: Visit | None = None
+        self.visit: AdmittedConnection | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -54,7 +54,7 @@ class _Admitted(ServerConnection):
         super().connection_lost(exc)
 
 
-class _Reader:
+class _SocketReader:
     """Stream reader for a connection. Applies backpressure to a client that is not read from."""
 
     def __init__(self) -> None:
@@ -78,7 +78,7 @@ class _Reader:
         return b"" if self._is_over else await self._waiting.get()
 
 
-class _Writer:
+class _SocketWriter:
     """Stream writer for a connection."""
 
     def __init__(self, socket: ServerConnection) -> None:
@@ -123,10 +123,12 @@ class _Writer:
         self._room.set()
 
 
-class MqttSocketDoor:
+class MqttWebSocketListener:
     """Listens, and hands each connection to the MQTT listener; the two share their sessions."""
 
-    def __init__(self, host: Host, door: MqttDoor, addresses: Addresses, tls: ssl.SSLContext | None) -> None:
+    def __init__(
+        self, host: LocalClientHost, door: MqttListener, addresses: Addresses, tls: ssl.SSLContext | None
+    ) -> None:
         self._host = host
         self._door = door
         self._addresses = addresses
@@ -166,8 +168,8 @@ class MqttSocketDoor:
         assert isinstance(socket, _Admitted)
         if socket.visit is None:
             return
-        reader = _Reader()
-        writer = _Writer(socket)
+        reader = _SocketReader()
+        writer = _SocketWriter(socket)
         sending = asyncio.create_task(writer.run())
         serving = asyncio.create_task(self._door.serve(reader, writer, socket.visit))  # type: ignore[arg-type]
         serving.add_done_callback(lambda _: reader.end())

@@ -11,20 +11,20 @@ from tidings.gateway.mqtt.packets import (
     MANY,
     NAMES,
     V5,
-    Ack,
-    Auth,
-    Connack,
-    Connect,
-    Disconnect,
-    Kind,
+    AckPacket,
+    AuthPacket,
+    ConnackPacket,
+    ConnectPacket,
+    DisconnectPacket,
     Packet,
-    Ping,
+    PacketKind,
+    PingPacket,
     Properties,
-    Publish,
-    Suback,
-    Subscribe,
-    Unsuback,
-    Unsubscribe,
+    PublishPacket,
+    SubackPacket,
+    SubscribePacket,
+    UnsubackPacket,
+    UnsubscribePacket,
 )
 
 
@@ -72,7 +72,7 @@ def _written(properties: Properties, version: int) -> bytes:
     return variable(len(out)) + bytes(out)
 
 
-def _write_connect(p: Connect, version: int) -> tuple[int, bytes]:
+def _write_connect(p: ConnectPacket, version: int) -> tuple[int, bytes]:
     flags = (
         (2 if p.clean else 0) | (0x80 if p.user is not None else 0) | (0x40 if p.password is not None else 0)
     )
@@ -86,24 +86,24 @@ def _write_connect(p: Connect, version: int) -> tuple[int, bytes]:
     return 0x10, body + (_blob(p.password) if p.password is not None else b"")
 
 
-def _write_publish(p: Publish, version: int) -> tuple[int, bytes]:
+def _write_publish(p: PublishPacket, version: int) -> tuple[int, bytes]:
     head = 0x30 | (8 if p.dup else 0) | p.qos << 1 | (1 if p.retain else 0)
     number = struct.pack(">H", p.packet_id) if p.qos else b""
     return head, b"".join((_text(p.topic), number, _written(p.properties, version), p.payload))
 
 
-def _write_ack(p: Ack, version: int) -> tuple[int, bytes]:
+def _write_ack(p: AckPacket, version: int) -> tuple[int, bytes]:
     body = struct.pack(">H", p.packet_id)
     if version == V5 and (p.reason or p.properties):
         body += bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
-    return p.kind << 4 | (2 if p.kind is Kind.PUBREL else 0), body
+    return p.kind << 4 | (2 if p.kind is PacketKind.PUBREL else 0), body
 
 
-def _write_connack(p: Connack, version: int) -> tuple[int, bytes]:
+def _write_connack(p: ConnackPacket, version: int) -> tuple[int, bytes]:
     return 0x20, bytes([p.session_present, p.reason]) + _written(p.properties, version)
 
 
-def _write_subscribe(p: Subscribe, version: int) -> tuple[int, bytes]:
+def _write_subscribe(p: SubscribePacket, version: int) -> tuple[int, bytes]:
     body = struct.pack(">H", p.packet_id) + _written(p.properties, version)
     for wish in p.wishes:
         options = wish.qos
@@ -113,27 +113,27 @@ def _write_subscribe(p: Subscribe, version: int) -> tuple[int, bytes]:
     return 0x82, body
 
 
-def _write_suback(p: Suback, version: int) -> tuple[int, bytes]:
+def _write_suback(p: SubackPacket, version: int) -> tuple[int, bytes]:
     return 0x90, struct.pack(">H", p.packet_id) + _written(p.properties, version) + bytes(p.reasons)
 
 
-def _write_unsubscribe(p: Unsubscribe, version: int) -> tuple[int, bytes]:
+def _write_unsubscribe(p: UnsubscribePacket, version: int) -> tuple[int, bytes]:
     body = struct.pack(">H", p.packet_id) + _written(p.properties, version)
     return 0xA2, body + b"".join(map(_text, p.filters))
 
 
-def _write_unsuback(p: Unsuback, version: int) -> tuple[int, bytes]:
+def _write_unsuback(p: UnsubackPacket, version: int) -> tuple[int, bytes]:
     told = _written({}, version) + bytes(p.reasons) if version == V5 else b""
     return 0xB0, struct.pack(">H", p.packet_id) + told
 
 
-def _write_ping(p: Ping, version: int) -> tuple[int, bytes]:
+def _write_ping(p: PingPacket, version: int) -> tuple[int, bytes]:
     del version
     return 0xD0 if p.is_answer else 0xC0, b""
 
 
 def _write_told(head: int) -> Any:
-    def write_told(p: Disconnect | Auth, version: int) -> tuple[int, bytes]:
+    def write_told(p: DisconnectPacket | AuthPacket, version: int) -> tuple[int, bytes]:
         if version != V5 or not (p.reason or p.properties):
             return head, b""
         return head, bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
@@ -142,7 +142,7 @@ def _write_told(head: int) -> Any:
 
 
 _WRITERS: dict[type, Callable[[Any, int], tuple[int, bytes]]] = {
-    Connect: _write_connect, Connack: _write_connack, Publish: _write_publish, Ack: _write_ack,
-    Subscribe: _write_subscribe, Suback: _write_suback, Unsubscribe: _write_unsubscribe,
-    Unsuback: _write_unsuback, Ping: _write_ping, Disconnect: _write_told(0xE0), Auth: _write_told(0xF0),
+    ConnectPacket: _write_connect, ConnackPacket: _write_connack, PublishPacket: _write_publish, AckPacket: _write_ack,
+    SubscribePacket: _write_subscribe, SubackPacket: _write_suback, UnsubscribePacket: _write_unsubscribe,
+    UnsubackPacket: _write_unsuback, PingPacket: _write_ping, DisconnectPacket: _write_told(0xE0), AuthPacket: _write_told(0xF0),
 }  # fmt: skip

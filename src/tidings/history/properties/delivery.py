@@ -1,6 +1,6 @@
 """Liveness and completeness: each subscription receives the events that it was owed.
 
-A `Claim` is a promised event beside an interval with a filter that accepts it. These are the rules for
+A `OwedDelivery` is a promised event beside an interval with a filter that accepts it. These are the rules for
 when a claim is a debt; a debt must be paid by a notification, or be excused by a `drop` or `dead`
 row that names a reason. Not owed at all, and so never claimed or never a debt:
 - an event with a refused or unknown outcome of its publication, or to a subscription of unknown
@@ -18,14 +18,14 @@ import math
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
 
-from tidings.history.owed import Claim, Unsettled
+from tidings.history.owed import OwedDelivery, Unsettled
 from tidings.history.properties.property import Property
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, span, violation
-from tidings.history.tables import Bounds, Tables
+from tidings.history.tables import DelayBounds, Tables
 
 
-def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
+def is_due(claim: OwedDelivery, t_sub: float, t_diff: float, until: float) -> bool:
     """P3 and P3a: the stable interval [start + T_sub, end] contains [t, t + T_diff], or it meets
     [t + T_diff, t + lifetime]. (T_sub must leave time for handing over what was available.)"""
     stable, diffused = claim.start + t_sub, claim.published + t_diff
@@ -38,7 +38,7 @@ def is_due(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
     return stored and max(diffused, stable) <= min(claim.published + claim.lifetime, last)
 
 
-def is_owed(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
+def is_owed(claim: OwedDelivery, t_sub: float, t_diff: float, until: float) -> bool:
     """E-B1: availability and subscription meet, with room for the hand-over (T_diff).
 
     An event that came while the subscription stood stays available to it (for lifetime 0 that is
@@ -50,11 +50,11 @@ def is_owed(claim: Claim, t_sub: float, t_diff: float, until: float) -> bool:
     return end > begin and end - begin >= t_diff
 
 
-Rule = Callable[[Claim, float, float, float], bool]
+Rule = Callable[[OwedDelivery, float, float, float], bool]
 
 
 def unpaid(
-    open_claims: Unsettled, *, rule: Rule, anywhere: bool, bounds: Bounds, until: float
+    open_claims: Unsettled, *, rule: Rule, anywhere: bool, bounds: DelayBounds, until: float
 ) -> Iterator[Violation]:
     """The unsettled claims of one subscriber on one event: not owed, or a violation.
 
@@ -77,7 +77,7 @@ def unpaid(
             return
 
 
-def _story(claim: Claim, t_diff: float) -> str:
+def _story(claim: OwedDelivery, t_diff: float) -> str:
     who = on_behalf(claim.process, claim.subscription)
     due = max(claim.published, claim.start) + t_diff
     what = event_name(claim.source, claim.event)

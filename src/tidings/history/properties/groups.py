@@ -6,14 +6,14 @@ from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from operator import attrgetter
 
-from tidings.history.facts import Install
+from tidings.history.facts import ViewFact
 from tidings.history.properties.property import Property
 from tidings.history.relations import Table, Violation
 from tidings.history.story import seconds, violation
 from tidings.history.tables import Tables
 
 
-def going_back(of_one_process: Sequence[Install]) -> Iterator[Violation]:
+def going_back(of_one_process: Sequence[ViewFact]) -> Iterator[Violation]:
     """The order on views, rule 1 as corrected (E-U1): each view of a process is above its last."""
     in_time = sorted(of_one_process, key=attrgetter("time", "view", "members"))
     for old, new in pairwise(in_time):
@@ -26,10 +26,10 @@ def going_back(of_one_process: Sequence[Install]) -> Iterator[Violation]:
         yield violation(new, new.time, story, view=new.view, after=old.view)
 
 
-def at_odds(of_one_number: Sequence[Install]) -> Iterator[Violation]:
+def at_odds(of_one_number: Sequence[ViewFact]) -> Iterator[Violation]:
     """Views of one number are incomparable: they are the same, or they share no member (E-U1)."""
     in_time = sorted(of_one_number, key=attrgetter("time", "process", "members"))
-    known: list[Install] = []
+    known: list[ViewFact] = []
     for each in in_time:
         other = next(
             (k for k in known if k.members != each.members and set(k.members) & set(each.members)), None

@@ -7,14 +7,14 @@ from collections.abc import Iterator, Sequence
 
 from tidings.history.acceptance import accepts_event
 from tidings.history.facts import Operation
-from tidings.history.intervals import Interval, Pair, pair_up
+from tidings.history.intervals import Interval, SubscriptionPair, pair_up
 from tidings.history.properties.property import Property
 from tidings.history.properties.safety import told_sentence
 from tidings.history.relations import Table, Violation
 from tidings.history.schema import UNKNOWN
 from tidings.history.story import on_behalf, seconds, span, violation
 from tidings.history.tables import PROCESS, Tables
-from tidings.history.told import Told
+from tidings.history.told import JudgedNotification
 
 
 def ends_of_nothing(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
@@ -56,19 +56,19 @@ def overlapping(of_one_process: Sequence[Operation]) -> Iterator[Violation]:
             holder, open_until = sub, end
 
 
-def _end(pair: Pair) -> float:
+def _end(pair: SubscriptionPair) -> float:
     if pair.doubtful_end is not None:
         return pair.doubtful_end
     return math.inf if pair.end is None else pair.end.time
 
 
-def suspicious(told: Told) -> Iterator[Told]:
+def suspicious(told: JudgedNotification) -> Iterator[JudgedNotification]:
     """Only what is outside its own subscription needs a look at the process's other ones."""
     if not told.lawful:
         yield told
 
 
-def outside(suspects: Sequence[Told], intervals: Sequence[Interval]) -> Iterator[Violation]:
+def outside(suspects: Sequence[JudgedNotification], intervals: Sequence[Interval]) -> Iterator[Violation]:
     """LP4: a notification lies in an interval of some matching subscription of its process."""
     for told in suspects:
         holding = [each for each in intervals if each.contains(told.time)]
@@ -92,7 +92,7 @@ def _overlapping(tables: Tables) -> Sequence[Table]:
 
 
 def _outside(tables: Tables) -> Sequence[Table]:
-    suspects = tables.engine.each(suspicious, tables.told, output=Told)
+    suspects = tables.engine.each(suspicious, tables.told, output=JudgedNotification)
     by_process = (suspects, PROCESS), (tables.intervals, PROCESS)
     return (tables.engine.group(outside, *by_process, output=Violation, apart=True),)
 

@@ -13,29 +13,29 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
-from tidings.history.owed import Claim, Unsettled
+from tidings.history.owed import OwedDelivery, Unsettled
 from tidings.history.properties.property import Property
 from tidings.history.relations import Columns, Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
-from tidings.history.told import Told
+from tidings.history.told import JudgedNotification
 
 STREAM: Columns = ("run", "process", "subscription", "source", "start")
 
 _Heard = tuple[tuple[float, int], float, str]  # place among its source's events, time of delivery, event
 
 
-def overtaken(of_one_stream: Sequence[Told]) -> Iterator[Violation]:
+def overtaken(of_one_stream: Sequence[JudgedNotification]) -> Iterator[Violation]:
     """The notifications of one source in one interval: each event comes after all that were
     published before it and are delivered at all. Only the first delivery of an event counts: a second
     one breaks minimality, and a redelivery comes when it was asked for."""
     if len(of_one_stream) == 1:
         return
-    firsts: dict[str, Told] = {}
+    firsts: dict[str, JudgedNotification] = {}
     for each in sorted(of_one_stream, key=attrgetter("time")):
         if each.published is not None and not each.repeated:
             firsts.setdefault(each.event, each)
-    newest: Told | None = None
+    newest: JudgedNotification | None = None
     for _, instant in groupby(firsts.values(), key=attrgetter("time")):
         together = sorted(instant, key=attrgetter("order", "event"))
         for each in together:
@@ -45,7 +45,7 @@ def overtaken(of_one_stream: Sequence[Told]) -> Iterator[Violation]:
             newest = together[-1]
 
 
-def _late(each: Told, newer: Told) -> Violation:
+def _late(each: JudgedNotification, newer: JudgedNotification) -> Violation:
     story = (
         f"At {seconds(each.time)} {on_behalf(each.process, each.subscription)} was told "
         f"{event_name(each.source, each.event)}, after {newer.event} at {seconds(newer.time)}, "
@@ -55,7 +55,7 @@ def _late(each: Told, newer: Told) -> Violation:
 
 
 def left_out(
-    open_claims: Sequence[Unsettled], told: Sequence[Told], *, t_sub: float = 0.0
+    open_claims: Sequence[Unsettled], told: Sequence[JudgedNotification], *, t_sub: float = 0.0
 ) -> Iterator[Violation]:
     """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it began),
     every event that was published between two delivered ones is delivered too (or lost for a reason)."""
@@ -71,14 +71,14 @@ def left_out(
                 yield from _between(claim, heard.get(claim.since, []))
 
 
-def _between(claim: Claim, heard: list[_Heard]) -> Iterator[Violation]:
+def _between(claim: OwedDelivery, heard: list[_Heard]) -> Iterator[Violation]:
     before = bisect_left(heard, (claim.order, -math.inf, "")) - 1
     after = bisect_right(heard, (claim.order, math.inf, ""))
     if before >= 0 and after < len(heard) and heard[after][1] < claim.ends:
         yield _gap(claim, heard[before], heard[after])
 
 
-def _gap(claim: Claim, before: _Heard, after: _Heard) -> Violation:
+def _gap(claim: OwedDelivery, before: _Heard, after: _Heard) -> Violation:
     story = (
         f"At {seconds(claim.published)} {event_name(claim.source, claim.event)} was published, but "
         f"{on_behalf(claim.process, claim.subscription)} was told {before[2]} before it and {after[2]} "

@@ -10,10 +10,12 @@ from tidings.history.publications import Publication
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, seconds, violation
 from tidings.history.tables import EVENT, Tables
-from tidings.history.told import Reached
+from tidings.history.told import JudgedReceipt
 
 
-def parasites(of_one_event: Sequence[Reached], publications: Sequence[Publication]) -> Iterator[Violation]:
+def parasites(
+    of_one_event: Sequence[JudgedReceipt], publications: Sequence[Publication]
+) -> Iterator[Violation]:
     """The receipts of one event: each peer published it itself, or has a filter that accepts it."""
     if not publications:
         return  # its content is unknown; a notification of it breaks validity

@@ -8,10 +8,10 @@ from tidings.history.properties.property import Property
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
-from tidings.history.told import Told
+from tidings.history.told import JudgedNotification
 
 
-def unlawful(told: Told) -> Iterator[Violation]:
+def unlawful(told: JudgedNotification) -> Iterator[Violation]:
     """P1: a notification lies in an interval of its subscription, and the filter accepts it."""
     if told.lawful:
         return
@@ -25,7 +25,7 @@ def unlawful(told: Told) -> Iterator[Violation]:
     )
 
 
-def invalid(told: Told) -> Iterator[Violation]:
+def invalid(told: JudgedNotification) -> Iterator[Violation]:
     """P2: a notification follows the publication of its event."""
     if told.published is not None and told.published <= told.time:
         return
@@ -42,12 +42,12 @@ def invalid(told: Told) -> Iterator[Violation]:
     )
 
 
-def told_sentence(told: Told) -> str:
+def told_sentence(told: JudgedNotification) -> str:
     who = on_behalf(told.process, told.subscription)
     return f"At {seconds(told.time)} {who} was told {event_name(told.source, told.event)}"
 
 
-def _reason(told: Told) -> str:
+def _reason(told: JudgedNotification) -> str:
     if told.inside:
         return "the filter in force does not accept it"
     if told.start is None or told.end is None:

@@ -21,7 +21,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.language.spark.columns import columns_of
-from tidings.language.spark.write import Writer
+from tidings.language.spark.write import SqlWriter
 from tidings.language.work import work_of_expression
 from tidings.model.event import LINEAGE
 from tidings.model.expression import Expression
@@ -32,7 +32,7 @@ __all__ = ["to_spark_sql"]
 
 def to_spark_sql(source: Filter | Expression, schema: Any, *, lineage: str = LINEAGE) -> str:
     """A boolean expression of Spark SQL that is TRUE exactly when the filter accepts the row."""
-    writer = Writer(columns_of(schema, lineage))
+    writer = SqlWriter(columns_of(schema, lineage))
     if isinstance(source, Filter):
         return writer.filter(source)
     return writer.within_budget(work_of_expression(source), writer.truth(source))

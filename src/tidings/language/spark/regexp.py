@@ -36,7 +36,7 @@ _ALSO = {"k": 0x212A, "s": 0x17F}  # letters that fold to an ASCII one: the Kelv
 def java_regexp(pattern: str) -> str:
     """The pattern for Java, or a `FilterError` that names what Java would read differently."""
     check_regexp(pattern)
-    reader = _Reader(pattern)
+    reader = _RegexpReader(pattern)
     text = reader.alternatives(fold=False, dot_all=False)
     if reader.place < len(pattern):
         raise reader.refused("an unmatched bracket")
@@ -48,7 +48,7 @@ def literal_regexp(text: str) -> str:
     return "".join(_character(ord(ch)) for ch in text)
 
 
-class _Reader:
+class _RegexpReader:
     """A recursive reader; RE2 has already said that the pattern is well formed."""
 
     def __init__(self, pattern: str) -> None:

@@ -35,7 +35,7 @@ from tidings.model.pattern import like_parts
 from tidings.model.topic import ROOT, is_pattern
 
 
-class Writer:
+class SqlWriter:
     """Writes for one set of columns."""
 
     def __init__(self, columns: dict[str, Column]) -> None:
@@ -207,12 +207,12 @@ class Writer:
         return _denied(found, node.negated)
 
 
-_NODES: dict[type, Callable[[Writer, Any], Sql]] = {
-    e.Literal: Writer.literal, e.Attribute: Writer.attribute, e.Not: Writer.negation, e.Negate: Writer.negate,
-    e.And: Writer.logic, e.Or: Writer.logic, e.Xor: Writer.logic, e.Compare: Writer.compare,
-    e.Arithmetic: Writer.arithmetic, e.In: Writer.among, e.Between: Writer.between, e.LikeTest: Writer.like,
-    e.RegexpTest: Writer.regexp, e.TopicTest: Writer.topic, e.ExistsTest: Writer.exists, e.NullTest: Writer.null,
-    e.TypeTest: Writer.type_test, e.Call: Writer.call,
+_NODES: dict[type, Callable[[SqlWriter, Any], Sql]] = {
+    e.Literal: SqlWriter.literal, e.Attribute: SqlWriter.attribute, e.Not: SqlWriter.negation, e.Negate: SqlWriter.negate,
+    e.And: SqlWriter.logic, e.Or: SqlWriter.logic, e.Xor: SqlWriter.logic, e.Compare: SqlWriter.compare,
+    e.Arithmetic: SqlWriter.arithmetic, e.In: SqlWriter.among, e.Between: SqlWriter.between, e.LikeTest: SqlWriter.like,
+    e.RegexpTest: SqlWriter.regexp, e.TopicTest: SqlWriter.topic, e.ExistsTest: SqlWriter.exists, e.NullTest: SqlWriter.null,
+    e.TypeTest: SqlWriter.type_test, e.Call: SqlWriter.call,
 }  # fmt: skip
 
 

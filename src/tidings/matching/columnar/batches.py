@@ -19,10 +19,10 @@ from numpy.typing import NDArray
 from tidings.errors import EventError
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.merge import Delta
-from tidings.matching.columnar.parts import Packer, Plan, exact_number, exact_time
+from tidings.matching.columnar.parts import AttributePlan, Packer, exact_number, exact_time
 from tidings.matching.columnar.programs import Program, result_of, text_of
 from tidings.matching.columnar.slots import Strings, encoded, has_kernels, places_of
-from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.table import FrozenTable
 from tidings.matching.matcher import Matches
 from tidings.model.event import LINEAGE, Event
 
@@ -30,7 +30,7 @@ from tidings.model.event import LINEAGE, Event
 class Batched(Protocol):
     """The matcher that matches a batch: a table, its deltas, and what it learns from events."""
 
-    table: Table
+    table: FrozenTable
     deltas: list[Delta]
     batch_room: int
 
@@ -110,7 +110,11 @@ def compute_rows(packer: Packer, piece: Any, numbers: list[int], matrix: Matrix,
 
 
 def _compute(
-    programs: list[tuple[Program, Plan]], batch: Any, numbers: Sequence[int], matrix: Matrix, rests: Rests
+    programs: list[tuple[Program, AttributePlan]],
+    batch: Any,
+    numbers: Sequence[int],
+    matrix: Matrix,
+    rests: Rests,
 ) -> bool:
     """Derived attributes, row by row where their inputs are there."""
     needed = False
@@ -144,7 +148,7 @@ def _is_text(column: Any) -> bool:
     return column is not None and (pa.types.is_string(column.type) or pa.types.is_large_string(column.type))
 
 
-def _compute_texts(program: Program, plan: Plan, column: Any, matrix: Matrix, rests: Rests) -> bool:
+def _compute_texts(program: Program, plan: AttributePlan, column: Any, matrix: Matrix, rests: Rests) -> bool:
     """A function of one text: computed once for each different text."""
     coded = column.dictionary_encode()
     values = [result_of(program, {program.inputs[0]: text}) for text in coded.dictionary.to_pylist()]
@@ -160,7 +164,7 @@ def _compute_texts(program: Program, plan: Plan, column: Any, matrix: Matrix, re
     return bool(len(numbers)) and bool(numbers[:, 1].any())
 
 
-def _placed(plan: Plan, value: Any) -> tuple[int, tuple[float, int]]:
+def _placed(plan: AttributePlan, value: Any) -> tuple[int, tuple[float, int]]:
     if type(value) is str:
         return plan.text, plan.strings.find(value)
     if type(value) is datetime:
@@ -183,7 +187,7 @@ def _columns(batch: Any) -> Iterator[tuple[str, Any]]:
             yield name, column
 
 
-def _fill(plan: Plan, name: str, column: Any, matrix: Matrix, rests: Rests) -> bool:
+def _fill(plan: AttributePlan, name: str, column: Any, matrix: Matrix, rests: Rests) -> bool:
     """Write one column; True when some value needs a rest."""
     import pyarrow as pa
 
@@ -225,7 +229,7 @@ def _scatter(matrix: Matrix, place: int, valid: NDArray[Any], values: NDArray[An
 
 
 def _fill_integers(
-    place: int, values: NDArray[Any], valid: NDArray[Any], plan: Plan, matrix: Matrix, rests: Rests
+    place: int, values: NDArray[Any], valid: NDArray[Any], plan: AttributePlan, matrix: Matrix, rests: Rests
 ) -> bool:
     doubles = values.astype(np.float64)
     _scatter(matrix, place, valid, doubles)
@@ -237,7 +241,7 @@ def _fill_integers(
     return len(large) > 0
 
 
-def _fill_texts(plan: Plan, column: Any, valid: NDArray[Any], matrix: Matrix, rests: Rests) -> bool:
+def _fill_texts(plan: AttributePlan, column: Any, valid: NDArray[Any], matrix: Matrix, rests: Rests) -> bool:
     import pyarrow as pa
 
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()

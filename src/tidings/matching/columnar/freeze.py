@@ -28,7 +28,7 @@ from numpy.typing import NDArray
 
 from tidings.matching.columnar.layout import PART
 from tidings.matching.columnar.programs import Checks
-from tidings.matching.columnar.rows import OUTSIDE, FrozenRows, Rows
+from tidings.matching.columnar.rows import OUTSIDE, FilterRows, FrozenRows
 from tidings.matching.columnar.slots import ID_MAX, ID_MIN, SortedTexts, Strings, encoded
 
 # -- freeze ------------------------------------------------------------------------------------
@@ -40,7 +40,7 @@ Ints = NDArray[np.int64]
 
 
 @dataclass
-class Source:
+class RowSource:
     """Rows to copy: those with an owner that is not negative."""
 
     starts: NDArray[np.int32]
@@ -59,11 +59,11 @@ class Frozen:
     checks: Checks
 
 
-def source_of(rows: Rows) -> Source:
+def source_of(rows: FilterRows) -> RowSource:
     """Growing rows as a source."""
     count = len(rows)
     has_checks = bool(rows.table.all)
-    return Source(
+    return RowSource(
         rows.starts[: count + 1], rows.parts, rows.points, rows.rests, rows.owners[:count],
         rows.lasting[: count if has_checks else 0], rows.table,
     )  # fmt: skip
@@ -91,7 +91,7 @@ class _Ranks:
     extra: Ints
 
 
-def freeze(sources: list[Source], strings: dict[int, Strings]) -> Generator[None, None, Frozen]:
+def freeze(sources: list[RowSource], strings: dict[int, Strings]) -> Generator[None, None, Frozen]:
     """The rows of the next table, sorted by owner.
 
     Everything is as of now: what is removed or added between the steps is the journal's matter.
@@ -131,7 +131,7 @@ def _room_for(strings: dict[int, Strings], extras: dict[int, int]) -> _Ranks:
     )
 
 
-def _parts_of(source: Source, rows: Ints) -> Ints:
+def _parts_of(source: RowSource, rows: Ints) -> Ints:
     starts = source.starts[rows].astype(np.int64)
     return ranges(starts, source.starts[rows + 1] - starts)
 
@@ -160,7 +160,7 @@ def _string_parts(parts: Any, strings: dict[int, Strings]) -> Any:
     return parts[is_string[slots]]
 
 
-def _mark(source: Source, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]) -> int:
+def _mark(source: RowSource, rows: Ints, ranks: _Ranks, strings: dict[int, Strings]) -> int:
     """Note which texts are still named; how many points the rows have."""
     parts = source.parts[_parts_of(source, rows)]
     points = int((parts["count"] & ~np.uint16(OUTSIDE)).sum(dtype=np.int64))
@@ -221,7 +221,7 @@ def _merge_texts(
 
 
 def _layout(
-    sources: list[Source], live: list[Ints], points: int
+    sources: list[RowSource], live: list[Ints], points: int
 ) -> Generator[None, None, tuple[FrozenRows, list[Ints]]]:
     """Room for the rows, and the new number of each row taken."""
     places = yield from _places([s.owners[rows] for s, rows in zip(sources, live, strict=True)])
@@ -267,7 +267,7 @@ def _places(owners: list[NDArray[np.int32]]) -> Generator[None, None, list[Ints]
     return places
 
 
-def _take(source: Source, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ranks) -> None:
+def _take(source: RowSource, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ranks) -> None:
     """Copy rows to their new places with new ranks."""
     parts = source.parts[_parts_of(source, rows)].copy()
     slots = np.minimum(parts["slot"].astype(np.int64), len(ranks.base_at) - 1)
@@ -292,7 +292,7 @@ def _placed(ranks: _Ranks, slots: Ints, texts: Ints, numbers: Ints, steps: Ints)
 
 
 def _take_points(
-    source: Source, parts: Any, slots: Ints, is_string: Any, made: FrozenRows, ranks: _Ranks
+    source: RowSource, parts: Any, slots: Ints, is_string: Any, made: FrozenRows, ranks: _Ranks
 ) -> None:
     """Sets keep their points sorted; their hull is the least and the greatest."""
     many = np.nonzero(parts["count"])[0]
@@ -323,7 +323,7 @@ def _take_points(
 
 
 def _take_checks(
-    source: Source, rows: Ints, places: Ints, made: FrozenRows, checks: Checks
+    source: RowSource, rows: Ints, places: Ints, made: FrozenRows, checks: Checks
 ) -> Generator[None, None, None]:
     if not len(source.checks):
         return
@@ -351,7 +351,7 @@ Floats = NDArray[np.float64]
 
 
 @dataclass
-class Edges:
+class SlotEdges:
     """Buckets of every slot: those of slot s begin at edges[at[s]:at[s + 1]]."""
 
     at: NDArray[np.int32]
@@ -366,7 +366,7 @@ class Edges:
 
 
 @dataclass
-class Grid:
+class SlotGrid:
     """Cells of the access slots, and where the cells of each pair begin."""
 
     access: NDArray[np.int32]  # slot -> access number, or -1
@@ -391,7 +391,7 @@ class Extended:
     singles: NDArray[np.int64]
 
 
-def extended_geometry(edges: Edges, grid: Grid, slots: int) -> Extended:
+def extended_geometry(edges: SlotEdges, grid: SlotGrid, slots: int) -> Extended:
     known = len(grid.singles)
     more = max(0, slots - known)
     return Extended(
@@ -447,7 +447,7 @@ def chosen_edges(values: Floats, most: int = MOST_EDGES) -> Floats:
 
 def find_edges(
     rows: FrozenRows, strings: NDArray[np.uint8], sample: Floats | None
-) -> Generator[None, None, Edges]:
+) -> Generator[None, None, SlotEdges]:
     """The edges of every slot, and the share of events in every bucket."""
     slots = len(strings)
     parts = _some_parts(rows)
@@ -475,7 +475,7 @@ def find_edges(
     np.cumsum([len(s) for s in shares], out=shares_at[1:])
     nothing = [np.zeros(0)]
     counts = (np.diff(part_cuts) * times).astype(np.int64)
-    return Edges(
+    return SlotEdges(
         at, np.concatenate(edges or nothing), shares_at, np.concatenate(shares or nothing), widths, counts
     )
 
@@ -515,7 +515,7 @@ def _mean_width(parts: Any, edges: Floats, shares: Floats) -> float:
     return max(float(np.minimum(wide, some).mean()) / max(float(shares[-1]), 1e-9), 1e-4)
 
 
-def make_grid(edges: Edges, rows: int, budget: int) -> Grid:
+def make_grid(edges: SlotEdges, rows: int, budget: int) -> SlotGrid:
     """Cells for the most used slots, about `budget` for all pairs together."""
     slots = len(edges.at) - 1
     cut = np.where(np.diff(edges.at) > 0, edges.counts, 0)  # a slot of one bucket separates no values
@@ -533,7 +533,7 @@ def make_grid(edges: Edges, rows: int, budget: int) -> Grid:
         luts.append(lut)
         firsts.append(np.concatenate((np.nonzero(np.diff(lut, prepend=-1))[0], [len(lut)])))
     counts = np.array([len(f) - 1 for f in firsts] + [1], np.int64)
-    return Grid(
+    return SlotGrid(
         access=access,
         lut_at=np.cumsum([0, *(len(x) for x in luts)]).astype(np.int32),
         lut=np.concatenate([*luts, np.zeros(1)]).astype(np.uint16),
@@ -572,7 +572,7 @@ def _grouped(shares: Floats, size: int) -> NDArray[np.int64]:
     return np.asarray(np.unique(np.floor(rank * size).astype(np.int64), return_inverse=True)[1])
 
 
-def lay_out(grid: Grid, edges: Edges, used: NDArray[Any], single: NDArray[Any]) -> None:
+def lay_out(grid: SlotGrid, edges: SlotEdges, used: NDArray[Any], single: NDArray[Any]) -> None:
     """Number the cells of the pairs in use (a matrix of flags) and of the slots used alone."""
     cell = 1  # cell 0: rows that every event must look at
     last = len(grid.sizes) - 1

@@ -28,13 +28,13 @@ from numpy.typing import NDArray
 from tidings.errors import InputError
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar import table as files
-from tidings.matching.columnar.freeze import Source, source_of
+from tidings.matching.columnar.freeze import RowSource, source_of
 from tidings.matching.columnar.layout import give_back
 from tidings.matching.columnar.merge import (
     LINEAR_MOST,
-    Change,
     Delta,
-    Replay,
+    DeltaReplay,
+    JournalEntry,
     has_aged,
     merged_table,
     next_table,
@@ -42,11 +42,11 @@ from tidings.matching.columnar.merge import (
     remove_rows,
     source_of_table,
 )
-from tidings.matching.columnar.parts import Packer, Parts
+from tidings.matching.columnar.parts import ConstraintParts, Packer
 from tidings.matching.columnar.programs import Checks, accepted, merged
-from tidings.matching.columnar.rows import Rows, rows_of
+from tidings.matching.columnar.rows import FilterRows, rows_of
 from tidings.matching.columnar.slots import Slots, Strings
-from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.table import FrozenTable
 from tidings.matching.matcher import Matches
 from tidings.model.event import Event
 from tidings.model.expression import Expression
@@ -134,7 +134,7 @@ class ColumnarMatcher:
         self.strings: dict[int, Strings] = {}
         self._counted: list[NDArray[np.int64]] = []  # by thread, so that none waits for another's memory
         self.version = 0  # grows whenever a walk must look at its addresses again
-        self._parts = Parts(self.slots, self.strings)
+        self._parts = ConstraintParts(self.slots, self.strings)
         self.batch_room = FIRST_BATCH_ROOM
         self._alive = bytearray()
         self._handle_room = 4096  # handles that walks have bits for
@@ -142,11 +142,11 @@ class ColumnarMatcher:
         self._sample: list[Event] = []
         self._ticks = 0
         self._work: Generator[None, None, None] | None = None
-        self._journal: list[Change] | None = None
+        self._journal: list[JournalEntry] | None = None
         self._has_freed = False  # an older table, which the allocator may still hold
         self._local = threading.local()
         self._walk, self._answer = self._find_walk()
-        self.table: Table = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
+        self.table: FrozenTable = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
         self.deltas: list[Delta] = [Delta(self.table.edges, 0)]
 
     def _find_walk(self) -> tuple[Callable[..., int], Callable[..., int]]:
@@ -170,7 +170,7 @@ class ColumnarMatcher:
         if shape != delta.shape or slots != self.slots.version:
             self.version += 1
         if self._journal is not None:
-            self._journal.append(Change(handle, filter))
+            self._journal.append(JournalEntry(handle, filter))
         elif self._work is None and self._overdue():
             self.freeze()
         return handle
@@ -182,7 +182,7 @@ class ColumnarMatcher:
         self._alive[handle] = 0
         heappush(self._free, handle)
         if self._journal is not None:
-            self._journal.append(Change(handle, None))
+            self._journal.append(JournalEntry(handle, None))
         for delta in self.deltas:
             if handle in delta.homes:
                 delta.remove(handle)
@@ -206,7 +206,7 @@ class ColumnarMatcher:
     def load(self, filters: Iterable[Filter], *, sample: Iterable[Event] = ()) -> range:
         """Take many filters in at once and freeze; their handles. `sample`: events to learn from."""
         self._finish()
-        rows = Rows(4096)
+        rows = FilterRows(4096)
         self._sample.extend(islice(sample, SAMPLE_SIZE))
         first = len(self._alive)
         for handle, filter in enumerate(filters, first):
@@ -233,7 +233,7 @@ class ColumnarMatcher:
         made = cls()
         made.slots.take(table.slots)
         made.table, made.strings = table, dict(table.strings)
-        made._parts = Parts(made.slots, made.strings)
+        made._parts = ConstraintParts(made.slots, made.strings)
         for expression in header.derived:
             made._parts.derived.take(msgspec.msgpack.decode(expression, type=Expression))
         made.deltas = [Delta(table.edges, len(table.rows) // DELTA_SHARE)]
@@ -439,14 +439,14 @@ class ColumnarMatcher:
         self._has_freed = LEAST_FREED <= len(table.rows) <= MOST_FREED
         self.version += 1
 
-    def _freezing(self, extra: list[Source]) -> Generator[None, None, None]:
+    def _freezing(self, extra: list[RowSource]) -> Generator[None, None, None]:
         journal = self._journal = []
         room = len(self.table.rows) // DELTA_SHARE
         sources = [source_of_table(self.table), source_of(self.deltas[-1].rows), *extra]
         self.deltas.append(Delta(self.table.edges, room))
         self.version += 1
         fresh = yield from next_table(sources, self._parts, list(self._sample), indexed=self.compiled)
-        replay = Replay(fresh, self._parts, max(room, len(fresh.rows) // DELTA_SHARE))
+        replay = DeltaReplay(fresh, self._parts, max(room, len(fresh.rows) // DELTA_SHARE))
         yield from replay.steps(journal)
         self.table, self.deltas = fresh, [replay.delta]
         self.strings, self._parts = replay.strings, replay.parts

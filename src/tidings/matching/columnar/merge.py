@@ -30,19 +30,19 @@ from tidings.matching.columnar import layout
 from tidings.matching.columnar.freeze import (
     ROWS_IN_STEP,
     RUN,
-    Edges,
-    Grid,
-    Source,
+    RowSource,
+    SlotEdges,
+    SlotGrid,
     extended_geometry,
     freeze,
     make_grid,
 )
 from tidings.matching.columnar.layout import PART
-from tidings.matching.columnar.parts import Packer, Parts
+from tidings.matching.columnar.parts import ConstraintParts, Packer
 from tidings.matching.columnar.programs import Checks
-from tidings.matching.columnar.rows import FrozenRows, Row, Rows, rows_of
+from tidings.matching.columnar.rows import FilterRow, FilterRows, FrozenRows, rows_of
 from tidings.matching.columnar.slots import Strings
-from tidings.matching.columnar.table import MOST_CELLS_A_ROW, PRICE, Table, make_table
+from tidings.matching.columnar.table import MOST_CELLS_A_ROW, PRICE, FrozenTable, make_table
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 
@@ -57,18 +57,18 @@ ROWS_BITS = 12  # a filter has at most 256 conjunctions of at most 8 alternative
 class Delta:
     """Growing rows, and (with Numba) a grid over them."""
 
-    def __init__(self, edges: Edges | None, room: int) -> None:
-        self.rows = Rows(FIRST_ROWS)
+    def __init__(self, edges: SlotEdges | None, room: int) -> None:
+        self.rows = FilterRows(FIRST_ROWS)
         self.homes: dict[int, int] = {}  # handle -> first row and how many, in one number
         self.removed = 0
         self.linear = 0  # rows that every event looks at
         self.edges = edges
-        self.grid: Grid | None = None
+        self.grid: SlotGrid | None = None
         self.version = 0
         if edges is not None and room > LEAST_ROOM:
             self._make_grid(edges, room)  # now, since it takes longer than an `add` may
 
-    def _make_grid(self, edges: Edges, room: int) -> None:
+    def _make_grid(self, edges: SlotEdges, room: int) -> None:
         grid = make_grid(edges, room, 4 * room)
         cell, last = 1, len(grid.sizes) - 1
         for a in range(last):
@@ -101,7 +101,7 @@ class Delta:
         rows = self.rows
         return self.version, rows.version, rows.table.questions.version, len(rows) > 0
 
-    def add(self, rows: list[Row], handle: int, text: NDArray[np.uint8]) -> None:
+    def add(self, rows: list[FilterRow], handle: int, text: NDArray[np.uint8]) -> None:
         first = len(self.rows)
         if self.grid is None and self.edges is not None:
             self._make_grid(self.edges, LEAST_ROOM)
@@ -196,7 +196,9 @@ _BY_ROW = ("owners", "checks", "lasting")
 _GROWING = ("starts", "parts", "points", "rests", *_BY_ROW)
 
 
-def merged_table(table: Table, delta: Delta, text: NDArray[np.uint8]) -> Generator[None, None, Table]:
+def merged_table(
+    table: FrozenTable, delta: Delta, text: NDArray[np.uint8]
+) -> Generator[None, None, FrozenTable]:
     """The table with the delta's rows. Removals that come meanwhile are taken over at the end."""
     rows, count, more = table.rows, len(table.rows), len(delta.rows)
     held = yield from _with_room(table, delta)
@@ -215,7 +217,7 @@ def merged_table(table: Table, delta: Delta, text: NDArray[np.uint8]) -> Generat
     return result
 
 
-def _take_over(result: Table, rows: FrozenRows, delta: Delta, count: int) -> None:
+def _take_over(result: FrozenTable, rows: FrozenRows, delta: Delta, count: int) -> None:
     """Final owners: rows that were removed meanwhile are removed here too."""
     fresh = result.rows.owners
     if fresh.base is not rows.owners.base:
@@ -243,7 +245,7 @@ def _sizes(delta: Delta) -> dict[str, int]:
     return more | {"parts": used[0], "points": used[1], "rests": used[1]}
 
 
-def _with_room(table: Table, delta: Delta) -> Generator[None, None, dict[str, Any]]:
+def _with_room(table: FrozenTable, delta: Delta) -> Generator[None, None, dict[str, Any]]:
     """The table's row arrays where the delta's fit behind them."""
     more, rows, held = _sizes(delta), table.rows, dict(table.growing)
     lengths = _lengths(table)
@@ -262,7 +264,7 @@ def _with_room(table: Table, delta: Delta) -> Generator[None, None, dict[str, An
     return held
 
 
-def _lengths(table: Table) -> dict[str, int]:
+def _lengths(table: FrozenTable) -> dict[str, int]:
     rows = table.rows
     count, parts = len(rows), int(rows.starts[len(rows)])
     return dict.fromkeys(_GROWING, count) | {
@@ -271,7 +273,7 @@ def _lengths(table: Table) -> dict[str, int]:
 
 
 def _append(
-    held: dict[str, Any], rows: FrozenRows, delta: Delta, table: Table
+    held: dict[str, Any], rows: FrozenRows, delta: Delta, table: FrozenTable
 ) -> Generator[None, None, None]:
     count, more, size = len(rows), len(delta.rows), _lengths(table)
     own, (parts, points) = delta.rows, delta.rows.used
@@ -292,7 +294,7 @@ def _append(
 
 
 def _entries(
-    table: Table, rows: FrozenRows, text: NDArray[np.uint8], owners: NDArray[np.int32], count: int
+    table: FrozenTable, rows: FrozenRows, text: NDArray[np.uint8], owners: NDArray[np.int32], count: int
 ) -> Generator[None, None, tuple[Any, Any, int]]:
     """Cells without the dead and with the rows from `count` on; how many rows every event looks at."""
     from tidings.matching.columnar.row_kernels import copy_cells, count_rows, fill_rows, lay_out_cells
@@ -357,12 +359,12 @@ REPLAYED_IN_STEP = 32
 PACKED_IN_STEP = 128
 
 
-class Change(NamedTuple):
+class JournalEntry(NamedTuple):
     handle: int
     filter: Filter | None  # None: removed
 
 
-def has_aged(table: Table, delta: Delta, candidates: float) -> bool:
+def has_aged(table: FrozenTable, delta: Delta, candidates: float) -> bool:
     """Is it time for a new table rather than a merge? When much of it is dead or was merged in, or
 
     its geometry or its dictionaries do not fit what came: rows without cells, texts without ranks,
@@ -378,19 +380,21 @@ def has_aged(table: Table, delta: Delta, candidates: float) -> bool:
     )
 
 
-def no_rows() -> Source:
+def no_rows() -> RowSource:
     numbers, doubles = np.zeros(0, np.int32), np.zeros(0)
-    return Source(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, Checks())
+    return RowSource(np.zeros(1, np.int32), np.zeros(0, PART), doubles, numbers, numbers, numbers, Checks())
 
 
-def source_of_table(table: Table) -> Source:
+def source_of_table(table: FrozenTable) -> RowSource:
     rows = table.rows
-    return Source(rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.lasting, table.checks)
+    return RowSource(
+        rows.starts, rows.parts, rows.points, rows.rests, rows.owners, rows.lasting, table.checks
+    )
 
 
 def next_table(
-    sources: list[Source], parts: Parts, sample: list[Event], *, indexed: bool
-) -> Generator[None, None, Table]:
+    sources: list[RowSource], parts: ConstraintParts, sample: list[Event], *, indexed: bool
+) -> Generator[None, None, FrozenTable]:
     """The table of all live rows of the sources."""
     slots = parts.slots
     frozen = yield from freeze(sources, parts.strings)
@@ -399,7 +403,7 @@ def next_table(
 
 
 def _sampled(
-    sample: list[Event], parts: Parts, strings: dict[int, Strings]
+    sample: list[Event], parts: ConstraintParts, strings: dict[int, Strings]
 ) -> Generator[None, None, NDArray[np.float64] | None]:
     """Rows of sampled events, in the positions of the next dictionaries."""
     if len(sample) < 16:
@@ -428,7 +432,7 @@ def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent:
             rows[held, absent[slot]] = np.nan
 
 
-def remove_rows(table: Table, handle: int) -> bool:
+def remove_rows(table: FrozenTable, handle: int) -> bool:
     """Mark the rows of a handle as removed; False when the table has none."""
     homes, owners = table.homes, table.rows.owners
     row = int(homes[handle]) if handle < len(homes) else -1
@@ -442,17 +446,17 @@ def remove_rows(table: Table, handle: int) -> bool:
     return True
 
 
-class Replay:
+class DeltaReplay:
     """The next table's own delta, dictionaries and parts; filled from the journal."""
 
-    def __init__(self, table: Table, parts: Parts, room: int) -> None:
+    def __init__(self, table: FrozenTable, parts: ConstraintParts, room: int) -> None:
         self.table = table
         self.slots = parts.slots
         self.strings = dict(table.strings)
-        self.parts = Parts(parts.slots, self.strings, parts.derived)
+        self.parts = ConstraintParts(parts.slots, self.strings, parts.derived)
         self.delta = Delta(table.edges, room)
 
-    def apply(self, changes: Iterable[Change]) -> None:
+    def apply(self, changes: Iterable[JournalEntry]) -> None:
         for handle, filter in changes:
             if filter is not None:
                 self.delta.add(rows_of(filter, self.parts), handle, self._text())
@@ -464,7 +468,7 @@ class Replay:
     def _text(self) -> Any:
         return self.slots.text
 
-    def steps(self, journal: list[Change]) -> Generator[None, None, None]:
+    def steps(self, journal: list[JournalEntry]) -> Generator[None, None, None]:
         """Replay the journal to its end; it may grow between steps."""
         done = 0
         while done < len(journal):

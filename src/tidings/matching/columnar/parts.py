@@ -103,7 +103,7 @@ def _asked(said: Said) -> Said:
     return said[0], False, said[2]
 
 
-class Parts:
+class ConstraintParts:
     """Turns constraints into parts, making slots and extras as it goes."""
 
     def __init__(self, slots: Slots, strings: dict[int, Strings], derived: Derived | None = None) -> None:
@@ -302,7 +302,7 @@ class Parts:
 NO_TEXTS = Strings(ordered=False)
 
 
-class Plan(NamedTuple):
+class AttributePlan(NamedTuple):
     """Slots of one attribute's values, by kind; the last place of a row takes values without a slot."""
 
     number: int
@@ -314,7 +314,7 @@ class Plan(NamedTuple):
     present: int
 
 
-Node: TypeAlias = tuple[dict[str, Plan], dict[str, Any]]  # by name: plans, and the nodes below
+Node: TypeAlias = tuple[dict[str, AttributePlan], dict[str, Any]]  # by name: plans, and the nodes below
 
 
 class Packer:
@@ -330,7 +330,7 @@ class Packer:
     ) -> None:
         self.trash = len(slots)
         self.blank = array("d", [*slots.blank().tolist(), 0.0])
-        self.plans: dict[str, Plan] = {}
+        self.plans: dict[str, AttributePlan] = {}
         self.children: dict[str, Node] = {}  # by what is before each dot of a name
         for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
             if attribute and attribute != LINEAGE:
@@ -359,7 +359,7 @@ class Packer:
                 self._node(prefix[:dot])[1][prefix[dot + 1 :]] = node
         return node
 
-    def _plan(self, slots: Slots, strings: dict[int, Strings], attribute: str) -> Plan:
+    def _plan(self, slots: Slots, strings: dict[int, Strings], attribute: str) -> AttributePlan:
         present = slots.find(attribute, PRESENT)
         other = present if present >= 0 else self.trash
 
@@ -369,7 +369,7 @@ class Packer:
 
         text = slots.find(attribute, STRING)
         held = strings.get(text, NO_TEXTS)
-        return Plan(place(NUMBER), place(STRING), held.known, held, place(BOOL), place(TIME), other)
+        return AttributePlan(place(NUMBER), place(STRING), held.known, held, place(BOOL), place(TIME), other)
 
     def pack(self, event: Event, row: array[float]) -> bool:
         """Write the event's row; False when a value needs a rest (use `pack_exactly`)."""
@@ -401,7 +401,9 @@ class Packer:
         self.pack(event, row)
         self._compute(event, row, self.programs)
 
-    def _compute(self, event: Event, row: array[float], programs: list[tuple[Program, Plan]]) -> bool:
+    def _compute(
+        self, event: Event, row: array[float], programs: list[tuple[Program, AttributePlan]]
+    ) -> bool:
         """The derived attributes."""
         fine = True
         held = event.attributes.get
@@ -432,7 +434,7 @@ class Packer:
                 fine = self._value(plan, value, row, "") and fine
         return fine
 
-    def _other(self, plan: Plan, name: str, value: Any, row: array[float]) -> bool:
+    def _other(self, plan: AttributePlan, name: str, value: Any, row: array[float]) -> bool:
         """Booleans, times, nested attributes, NULL."""
         if type(value) is bool:
             row[plan.flag] = value
@@ -443,7 +445,7 @@ class Packer:
             return self._nested(self.children[name], value, row)
         return True
 
-    def _value(self, plan: Plan, value: Any, row: array[float], name: str) -> bool:
+    def _value(self, plan: AttributePlan, value: Any, row: array[float], name: str) -> bool:
         kind = type(value)
         if kind is float or kind is int:
             row[plan.number] = value

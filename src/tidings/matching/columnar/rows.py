@@ -1,6 +1,6 @@
 """Filters as rows: one row for each conjunction (and each alternative in it).
 
-A row is a run of 32-byte records, one a part, and an owner: the filter's handle. `Rows` is
+A row is a run of 32-byte records, one a part, and an owner: the filter's handle. `FilterRows` is
 the growing form, used by the delta and by loading; `FrozenRows` is what a table keeps.
 """
 
@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from tidings.language.work import Work, work_of
 from tidings.matching.columnar.layout import PART
-from tidings.matching.columnar.parts import Part, Parts
+from tidings.matching.columnar.parts import ConstraintParts, Part
 from tidings.matching.columnar.programs import Check, Checks
 from tidings.matching.columnar.slots import STRING
 from tidings.model.constraint import Constraint
@@ -28,7 +28,7 @@ MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left 
 _pack = Struct("<ddiiiHH").pack
 
 
-def _add_plainly(constraint: Constraint, parts: Parts, plain: list[Part]) -> bool:
+def _add_plainly(constraint: Constraint, parts: ConstraintParts, plain: list[Part]) -> bool:
     """Add the parts of a constraint on a derived attribute, if they say all of it."""
     alternatives, exact, settled = parts.of(constraint)
     if len(alternatives) != 1 or not exact or not settled:
@@ -37,15 +37,15 @@ def _add_plainly(constraint: Constraint, parts: Parts, plain: list[Part]) -> boo
     return True
 
 
-class Row(NamedTuple):
+class FilterRow(NamedTuple):
     parts: list[Part]
     check: Check | None  # asked until the next frozen table
     lasting: Check | None  # asked for ever
 
 
-def rows_of(filter: Filter, parts: Parts) -> list[Row]:
+def rows_of(filter: Filter, parts: ConstraintParts) -> list[FilterRow]:
     """The rows of a filter; none when it can never be true."""
-    rows: list[Row] = []
+    rows: list[FilterRow] = []
     work = work_of(filter)
     # The walk knows the length of a text by its slot; without one Python has to be asked.
     is_known = min((parts.slots.number(name, STRING) for name, _ in work), default=0) >= 0
@@ -55,8 +55,8 @@ def rows_of(filter: Filter, parts: Parts) -> list[Row]:
 
 
 def _rows(
-    conjunction: Conjunction, dialect: str, parts: Parts, work: Work, *, always_asks: bool
-) -> list[Row]:
+    conjunction: Conjunction, dialect: str, parts: ConstraintParts, work: Work, *, always_asks: bool
+) -> list[FilterRow]:
     plain: list[Part] = []
     choices: list[list[list[Part]]] = []
     asked: list[Constraint] = []
@@ -88,11 +88,13 @@ def _rows(
     if for_ever or residuals or work:
         lasting = Check(tuple(for_ever), tuple(residuals), dialect, work)
     if not choices:
-        return [Row(plain, check, lasting)]
-    return [Row(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)]
+        return [FilterRow(plain, check, lasting)]
+    return [
+        FilterRow(plain + [p for some in pick for p in some], check, lasting) for pick in product(*choices)
+    ]
 
 
-class Rows:
+class FilterRows:
     """Growing rows, in arrays with spare room, so that the garbage collector has no work with them."""
 
     def __init__(self, room: int = 256) -> None:
@@ -134,7 +136,7 @@ class Rows:
         self.version += 1
         self._views()
 
-    def append(self, row: Row, owner: int, *, settled: bool = False) -> int:
+    def append(self, row: FilterRow, owner: int, *, settled: bool = False) -> int:
         """The number of the new row; `settled` leaves out what the next frozen table settles."""
         data = b""
         for slot, lo, hi, lo_rest, hi_rest, some, outside in row.parts:

@@ -35,9 +35,9 @@ from tidings.errors import CorruptionError, InputError
 from tidings.matching.columnar.freeze import (
     ROWS_IN_STEP,
     RUN,
-    Edges,
     Frozen,
-    Grid,
+    SlotEdges,
+    SlotGrid,
     find_edges,
     lay_out,
     make_grid,
@@ -74,13 +74,13 @@ class Boxes:
 
 
 @dataclass
-class Table:
+class FrozenTable:
     rows: FrozenRows
     slots: list[Slot]
     strings: dict[int, Strings]
     checks: Checks
-    edges: Edges | None = None  # None: without Numba there is no grid
-    grid: Grid | None = None
+    edges: SlotEdges | None = None  # None: without Numba there is no grid
+    grid: SlotGrid | None = None
     cell_at: NDArray[np.int32] = field(default_factory=lambda: np.zeros(2, np.int32))
     entries: NDArray[np.int64] = field(default_factory=lambda: np.zeros((1, 2), np.int64))
     boxes: Boxes | None = None
@@ -116,10 +116,10 @@ class Table:
 
 def make_table(
     frozen: Frozen, slots: list[Slot], text: NDArray[np.uint8], sample: Any, *, indexed: bool
-) -> Generator[None, None, Table]:
+) -> Generator[None, None, FrozenTable]:
     """The table of frozen rows; `indexed` builds the grid (it needs Numba)."""
     rows = frozen.rows
-    table = Table(rows, slots, frozen.strings, frozen.checks)
+    table = FrozenTable(rows, slots, frozen.strings, frozen.checks)
     owners = rows.owners
     table.homes = homes_of(owners)
     yield
@@ -150,7 +150,7 @@ def homes_of(owners: NDArray[np.int32]) -> NDArray[np.int32]:
     return homes
 
 
-def geometry_arguments(table: Table, text: NDArray[np.uint8]) -> tuple[Any, ...]:
+def geometry_arguments(table: FrozenTable, text: NDArray[np.uint8]) -> tuple[Any, ...]:
     """The arguments that all kernels of the grid begin with."""
     rows, edges, grid = table.rows, table.edges, table.grid
     assert edges is not None
@@ -161,7 +161,7 @@ def geometry_arguments(table: Table, text: NDArray[np.uint8]) -> tuple[Any, ...]
     )  # fmt: skip
 
 
-def _choose(table: Table, text: NDArray[np.uint8]) -> Generator[None, None, tuple[Any, Any]]:
+def _choose(table: FrozenTable, text: NDArray[np.uint8]) -> Generator[None, None, tuple[Any, Any]]:
     from tidings.matching.columnar.grid_kernels import choose
 
     assert table.edges is not None
@@ -182,7 +182,7 @@ def _choose(table: Table, text: NDArray[np.uint8]) -> Generator[None, None, tupl
 
 
 def _place_boxes(
-    table: Table, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
+    table: FrozenTable, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
 ) -> Generator[None, None, None]:
     """File rectangles apart, when they are most of the table; their `firsts` say so."""
     from tidings.matching.columnar.walk_kernels import count_pairs, mark_boxes, place_boxes
@@ -219,7 +219,7 @@ def _place_boxes(
     table.boxes = boxes
 
 
-def _frames(table: Table, one: int, two: int) -> Boxes:
+def _frames(table: FrozenTable, one: int, two: int) -> Boxes:
     """The cells of a pair of slots, each with a scale of its own."""
     edges, grid = table.edges, table.grid
     assert edges is not None
@@ -241,7 +241,7 @@ def _frames(table: Table, one: int, two: int) -> Boxes:
 
 
 def _place(
-    table: Table, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
+    table: FrozenTable, text: NDArray[np.uint8], firsts: NDArray[np.uint8], seconds: NDArray[np.uint8]
 ) -> Generator[None, None, None]:
     from tidings.matching.columnar.grid_kernels import place
 
@@ -304,7 +304,7 @@ class Header(msgspec.Struct):
 
 
 def save(
-    table: Table, path: str | os.PathLike[str], *, handles: int, derived: list[bytes], version: str = ""
+    table: FrozenTable, path: str | os.PathLike[str], *, handles: int, derived: list[bytes], version: str = ""
 ) -> None:
     """Write the table beside `path` and move it there, so that a reader sees all of it or none."""
     arrays = _arrays(table)
@@ -351,7 +351,7 @@ def _encoded(check: Check) -> bytes:
     return msgspec.msgpack.encode(SavedCheck(*check))
 
 
-def _arrays(table: Table) -> dict[str, Any]:
+def _arrays(table: FrozenTable) -> dict[str, Any]:
     arrays: dict[str, Any] = {
         f"rows.{name}": getattr(table.rows, name)
         for name in ("starts", "parts", "points", "rests", "owners", "checks")
@@ -371,7 +371,7 @@ def _arrays(table: Table) -> dict[str, Any]:
     return arrays
 
 
-def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[Table, Header]:
+def load(path: str | os.PathLike[str], *, verify: bool = True) -> tuple[FrozenTable, Header]:
     """Map a table. `verify=False` leaves the sums over the arrays unchecked."""
     target = Path(path)
     try:
@@ -405,7 +405,7 @@ def _read_header(whole: Any, path: Path) -> tuple[Header, int, int, int]:
     return msgspec.msgpack.decode(encoded, type=Header), version, _aligned(_fixed.size + length), total
 
 
-def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
+def _table(header: Header, whole: Any, start: int, path: Path) -> FrozenTable:
     found: dict[str, Any] = {}
     for place in header.arrays:
         dtype = PART if place.dtype == "part" else np.dtype(place.dtype)
@@ -417,7 +417,7 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
     names = ("starts", "parts", "points", "rests", "owners", "checks")
     rows = FrozenRows(**{name: found[f"rows.{name}"] for name in names}, lasting=found["rows.checks"])
     rows.owners, rows.points_used = rows.owners.copy(), len(rows.points)  # owners alone change
-    table = Table(
+    table = FrozenTable(
         rows, [Slot(*s) for s in header.slots],
         {
             slot: Strings(SortedTexts(found[f"text.{slot}.blob"], found[f"text.{slot}.offsets"]), ordered=ordered)
@@ -429,9 +429,10 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> Table:
     table.expected, table.sampled = header.expected, header.sampled
     table.homes = homes_of(rows.owners)
     if "entries" in found:
-        table.edges = Edges(**{f.name: found[f"edges.{f.name}"] for f in fields(Edges)})
-        table.grid = Grid(
-            cells=header.cells, **{f.name: found[f"grid.{f.name}"] for f in fields(Grid) if f.name != "cells"}
+        table.edges = SlotEdges(**{f.name: found[f"edges.{f.name}"] for f in fields(SlotEdges)})
+        table.grid = SlotGrid(
+            cells=header.cells,
+            **{f.name: found[f"grid.{f.name}"] for f in fields(SlotGrid) if f.name != "cells"},
         )
         table.cell_at, table.entries = found["cell_at"], found["entries"]
     if header.boxes is not None:

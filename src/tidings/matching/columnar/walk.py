@@ -17,7 +17,7 @@ from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.merge import Delta
 from tidings.matching.columnar.programs import STACK, Checks, Program, assembled, text_of
 from tidings.matching.columnar.slots import NO_CONDITION, NUMBER, STRING, Slots, encoded
-from tidings.matching.columnar.table import Table
+from tidings.matching.columnar.table import FrozenTable
 from tidings.model.event import Event
 
 RUNS_ROOM = 32768
@@ -35,7 +35,7 @@ class Scratch:
     def __init__(
         self,
         slots: Slots,
-        table: Table,
+        table: FrozenTable,
         deltas: list[Delta],
         programs: list[Program],
         counters: NDArray[np.int64],
@@ -157,7 +157,7 @@ def _bits(handles: int) -> NDArray[np.int64]:
     return bits
 
 
-def _extended(table: Table, slots: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+def _extended(table: FrozenTable, slots: int) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
     """Slots newer than the table have no edges and no cells."""
     edges, grid = table.edges, table.grid
     assert edges is not None
@@ -169,7 +169,7 @@ def _extended(table: Table, slots: int) -> tuple[NDArray[np.int32], NDArray[np.i
     )
 
 
-def table_addresses(table: Table) -> list[tuple[int, int]]:
+def table_addresses(table: FrozenTable) -> list[tuple[int, int]]:
     rows, grid = table.rows, table.grid
     assert grid is not None
     return [
@@ -185,7 +185,7 @@ def table_addresses(table: Table) -> list[tuple[int, int]]:
     ]  # fmt: skip
 
 
-def _box_addresses(table: Table) -> tuple[list[tuple[int, int]], Any]:
+def _box_addresses(table: FrozenTable) -> tuple[list[tuple[int, int]], Any]:
     """Addresses of the boxes, and room for the verdicts of a cell."""
     boxes = table.boxes
     if boxes is None:

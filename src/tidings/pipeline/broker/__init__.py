@@ -11,9 +11,9 @@ from typing import Any
 
 def register(spark: Any) -> None:
     """Make `format("tidings")` known to this session."""
-    from tidings.pipeline.broker.format import Tidings
+    from tidings.pipeline.broker.format import TidingsDataSource
 
-    spark.dataSource.register(Tidings)
+    spark.dataSource.register(TidingsDataSource)
 
 
 def use_here(spark: Any) -> None:

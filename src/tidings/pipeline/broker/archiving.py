@@ -18,12 +18,12 @@ from collections.abc import Callable, Mapping
 from typing import Any, NamedTuple
 
 from tidings.archive.state import Archive
-from tidings.archive.writing import Entry, Writer
+from tidings.archive.writing import ArchiveEntry, ArchiveWriter
 from tidings.errors import InputError
 from tidings.pipeline.broker import options
 from tidings.pipeline.broker.lines import Ask, line_to
-from tidings.pipeline.broker.options import GO_ON, Where
-from tidings.pipeline.broker.reading import Span, pages
+from tidings.pipeline.broker.options import GO_ON, BrokerTarget
+from tidings.pipeline.broker.reading import LogSpan, pages
 from tidings.protocol.messages import LogHeld
 
 NAME = "archive"
@@ -31,7 +31,7 @@ STEP = 200_000  # places of a log that become one change of the archive
 NOTHING = "FALSE"  # a hold for its place alone: what lives forever stays by itself
 
 
-class Progress(NamedTuple):
+class ArchivingProgress(NamedTuple):
     """Result of one step."""
 
     log: str
@@ -56,11 +56,11 @@ class Archiver:
         self._reading = options.reading({"reader": NAME, **given})
         self._archive, self._policy, self._release, self._step = Archive(path), policy, release, step
 
-    def run_once(self, tell: Callable[[Progress], None] = lambda progress: None) -> int:
+    def run_once(self, tell: Callable[[ArchivingProgress], None] = lambda progress: None) -> int:
         """Bring the archive up to what the logs hold now; how many events came into it."""
         count = 0
         with self._archive.locked():
-            writer = Writer(self._archive, policy=self._policy)
+            writer = ArchiveWriter(self._archive, policy=self._policy)
             for where in self._reading.brokers:
                 for progress in self._fill(writer, where):
                     count += progress.archived
@@ -73,7 +73,7 @@ class Archiver:
         *,
         every: float = 5.0,
         compact_every: int = 100,
-        tell: Callable[[Progress], None] = lambda progress: None,
+        tell: Callable[[ArchivingProgress], None] = lambda progress: None,
     ) -> None:
         """Run until it is stopped; small files are joined now and then."""
         rounds = 0
@@ -88,9 +88,9 @@ class Archiver:
     def compact(self) -> int:
         """Join small files; how many went."""
         with self._archive.locked():
-            return Writer(self._archive, policy=self._policy).compact()
+            return ArchiveWriter(self._archive, policy=self._policy).compact()
 
-    def _fill(self, writer: Writer, where: Where) -> Any:
+    def _fill(self, writer: ArchiveWriter, where: BrokerTarget) -> Any:
         line = line_to(where)
         held: LogHeld = line.ask(self._hold("", 0))
         place = writer.state.places.get(held.log, 0)
@@ -104,14 +104,14 @@ class Archiver:
         while place < held.end:
             upto = min(held.end, place + self._step)
             entries = [
-                Entry(offset, stored.accepted, stored.event)
-                for page in pages(Span(where, held.log, place, upto, None, "tidings"))
+                ArchiveEntry(offset, stored.accepted, stored.event)
+                for page in pages(LogSpan(where, held.log, place, upto, None, "tidings"))
                 for offset, stored in page
             ]
             before = sum(file.rows for file in writer.state.files)
             writer.append(held.log, entries, upto)
             archived = sum(file.rows for file in writer.state.files) - before
-            yield Progress(held.log, upto, archived, len(entries))
+            yield ArchivingProgress(held.log, upto, archived, len(entries))
             place = upto
         line.ask(self._hold(held.log, place))
 

@@ -19,8 +19,8 @@ from typing import Any, NamedTuple
 
 import msgspec
 
-from tidings.archive.reading import Piece, batches, pieces
-from tidings.archive.state import Archive, State
+from tidings.archive.reading import ArchivePiece, batches, pieces
+from tidings.archive.state import Archive, ArchiveState
 from tidings.archive.writing import arrow_kind
 from tidings.language import parse_filter
 from tidings.model.event import LINEAGE, RESERVED, Event
@@ -87,7 +87,13 @@ def catch_up(
 
 
 def _matched(
-    spark: Any, found: Sequence[Piece], state: State, table: Any, after: dict[str, int], *, whole: bool
+    spark: Any,
+    found: Sequence[ArchivePiece],
+    state: ArchiveState,
+    table: Any,
+    after: dict[str, int],
+    *,
+    whole: bool,
 ) -> Any:
     """The rows that columns tell everything of, matched."""
     from tidings.pipeline import matching as m
@@ -189,30 +195,34 @@ def _filters(table: Any) -> list[Filter]:
     return list(found.values())
 
 
-def _cut(found: Sequence[Piece]) -> list[Piece]:
+def _cut(found: Sequence[ArchivePiece]) -> list[ArchivePiece]:
     """Pieces that tasks can share: none much larger than others."""
-    cut: list[Piece] = []
+    cut: list[ArchivePiece] = []
     for piece in found:
         per = max(1, len(piece.groups) * PIECE_ROWS // max(1, piece.rows))
         for first in range(0, len(piece.groups), per):
             groups = piece.groups[first : first + per]
-            cut.append(Piece(piece.place, piece.log, groups, piece.rows * len(groups) // len(piece.groups)))
+            cut.append(
+                ArchivePiece(piece.place, piece.log, groups, piece.rows * len(groups) // len(piece.groups))
+            )
     return cut
 
 
-def _spread(spark: Any, found: Sequence[Piece]) -> Any:
+def _spread(spark: Any, found: Sequence[ArchivePiece]) -> Any:
     """The pieces as a table, some for each task."""
     rows = [(piece.place, piece.log, list(piece.groups), piece.rows) for piece in found]
     frame = spark.createDataFrame(rows, "place string, log string, groups array<int>, rows bigint")
     return frame.repartition(max(1, min(len(rows), 4 * spark.sparkContext.defaultParallelism)))
 
 
-def _pieces_in(batch: Any) -> Iterator[Piece]:
+def _pieces_in(batch: Any) -> Iterator[ArchivePiece]:
     for row in batch.to_pylist():
-        yield Piece(row["place"], row["log"], tuple(row["groups"]), row["rows"])
+        yield ArchivePiece(row["place"], row["log"], tuple(row["groups"]), row["rows"])
 
 
-def _frame(spark: Any, found: Sequence[Piece], state: State, after: dict[str, int], *, whole: bool) -> Any:
+def _frame(
+    spark: Any, found: Sequence[ArchivePiece], state: ArchiveState, after: dict[str, int], *, whole: bool
+) -> Any:
     """The rows of the pieces, with the attributes as columns."""
     kinds = {name: kind for name, kind in state.columns.items() if name not in RESERVED}
     own = ", ".join(f"`{name}` {SPARK_KINDS[kind]}" for name, kind in kinds.items())
@@ -253,7 +263,7 @@ def evened(batch: Any, log: str, kinds: Mapping[str, str], after: int, *, whole:
 
 
 def _odd_frame(
-    spark: Any, found: Sequence[Piece], table: Any, after: dict[str, int], schema: Any, *, whole: bool
+    spark: Any, found: Sequence[ArchivePiece], table: Any, after: dict[str, int], schema: Any, *, whole: bool
 ) -> Any:
     """Rows with attributes that the columns do not hold, matched from the whole event."""
     from pyspark.sql.pandas.types import to_arrow_schema
@@ -277,16 +287,16 @@ def _odd_frame(
 
 def _parsed(wanted: Sequence[tuple[Any, str, str]]) -> list[tuple[Any, Filter]]:
     """The subscriptions that the match took; the others are among its rejects."""
-    from tidings.pipeline.compiling import Reading
+    from tidings.pipeline.compiling import SubscriptionReader
 
-    reading = Reading()
+    reading = SubscriptionReader()
     ids, texts, dialects = ([row[n] for row in wanted] for n in range(3))
     filters = list(reading.filters(ids, texts, dialects))
     return [(ids[number], filter) for number, filter in zip(reading.kept, filters, strict=True)]
 
 
 def _odd_rows(
-    piece: Piece, filters: Sequence[tuple[Any, Filter]], after: int, arrow: Any, *, whole: bool
+    piece: ArchivePiece, filters: Sequence[tuple[Any, Filter]], after: int, arrow: Any, *, whole: bool
 ) -> Iterator[Any]:
     import pyarrow as pa
 

@@ -31,12 +31,12 @@ import msgspec
 
 from tidings.errors import EventError, InputError
 from tidings.model.event import FOREVER, Event, make_event
-from tidings.pipeline.broker.reading import Entries, Span, decoded, raw_pages
-from tidings.runtime.pages import Stored
+from tidings.pipeline.broker.reading import Entries, LogSpan, decoded, raw_pages
+from tidings.runtime.pages import StoredEntry
 
 OWN = ("id", "source", "topic", "type", "time")
 REST = "_rest"
-_META: dict[str, Callable[[str, int, Stored], Any]] = {
+_META: dict[str, Callable[[str, int, StoredEntry], Any]] = {
     "id": lambda log, offset, stored: stored.event.id,
     "source": lambda log, offset, stored: stored.event.source,
     "topic": lambda log, offset, stored: stored.event.topic,
@@ -85,7 +85,7 @@ class Columns:
             if name.startswith("_") and name not in META:
                 raise InputError(f"no column is called {name!r}", hint=f"there are {', '.join(sorted(META))}")
 
-    def read(self, span: Span) -> Iterator[Any]:
+    def read(self, span: LogSpan) -> Iterator[Any]:
         """The batches of a part of a log."""
         quick = None if self._has_rest else Quick.of(self._fields)
         for page in raw_pages(span):
@@ -142,7 +142,7 @@ class Columns:
         return [pa.array(columns[field.name], self.arrow.field(field.name).type) for field in self._fields]
 
     def _fitting(
-        self, pa: Any, log: str, offset: int, stored: Stored
+        self, pa: Any, log: str, offset: int, stored: StoredEntry
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         kept: dict[str, Any] = {}
         rest: dict[str, Any] = {}

@@ -25,7 +25,7 @@ Rows = Literal["matched", "problems", "all"]
 SAID = "topic = 'subscriptions/#'"
 
 
-class _Broker(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
+class _BrokerOptions(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
     """Broker connection of a flow: address and credentials. Secrets stand in files."""
 
     user: str = ""
@@ -45,7 +45,7 @@ class _Broker(msgspec.Struct, forbid_unknown_fields=True, kw_only=True):
         return {name: value for name, value in given.items() if value}
 
 
-class BrokerSource(_Broker, forbid_unknown_fields=True, kw_only=True):
+class BrokerSource(_BrokerOptions, forbid_unknown_fields=True, kw_only=True):
     brokers: str
     reader: str  # its name at the brokers, which keep what it has not read
     columns: str | None = None  # as in SQL; without it those of a sample
@@ -54,13 +54,13 @@ class BrokerSource(_Broker, forbid_unknown_fields=True, kw_only=True):
     starting: str = "earliest"
 
 
-class BrokerSubscribers(_Broker, forbid_unknown_fields=True, kw_only=True):
+class BrokerSubscribers(_BrokerOptions, forbid_unknown_fields=True, kw_only=True):
     brokers: str
     filter: str = SAID  # which events state subscriptions
     compiled: str = "subscriptions"  # a folder for compiled versions
 
 
-class BrokerSink(_Broker, forbid_unknown_fields=True, kw_only=True):
+class BrokerSink(_BrokerOptions, forbid_unknown_fields=True, kw_only=True):
     broker: str
     topic: str = "alerts/{subscriber}"  # {NAME}: the value of that column
     lifetime: str = "0"
@@ -115,12 +115,12 @@ class StatedSubscriptions:
         return self.table.version()
 
     def _hear(self) -> None:
-        from tidings.pipeline.broker.reading import Span, pages, state_of
+        from tidings.pipeline.broker.reading import LogSpan, pages, state_of
 
         reading = self._reading
         for where in reading.brokers:
             state = state_of(where)
-            span = Span(
+            span = LogSpan(
                 where, state.log, self._read.get(state.log, 0), state.end, reading.filter, reading.dialect
             )
             for page in pages(span):

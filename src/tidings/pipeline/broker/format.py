@@ -15,10 +15,10 @@ from pyspark.sql.datasource import DataSource
 
 from tidings.pipeline.broker import options as given
 from tidings.pipeline.broker.columns import inferred
-from tidings.pipeline.broker.reading import Span, pages, state_of
+from tidings.pipeline.broker.reading import LogSpan, pages, state_of
 
 
-class Tidings(DataSource):  # type: ignore[misc]
+class TidingsDataSource(DataSource):  # type: ignore[misc]
     """Name of the format in Spark."""
 
     @classmethod
@@ -31,29 +31,29 @@ class Tidings(DataSource):  # type: ignore[misc]
         events = []
         for where in reading.brokers:
             state = state_of(where)
-            span = Span(where, state.log, 0, state.end, reading.filter, reading.dialect)
+            span = LogSpan(where, state.log, 0, state.end, reading.filter, reading.dialect)
             found = (stored.event for entries in pages(span) for _, stored in entries)
             events += list(islice(found, reading.samples))
         return inferred(events)
 
     def reader(self, schema: Any) -> Any:
-        from tidings.pipeline.broker.source import BatchReader
+        from tidings.pipeline.broker.source import BrokerBatchReader
 
-        return BatchReader(given.reading(self.options), schema)
+        return BrokerBatchReader(given.reading(self.options), schema)
 
     def streamReader(self, schema: Any) -> Any:  # noqa: N802 - Spark's name
-        from tidings.pipeline.broker.source import StreamReader
+        from tidings.pipeline.broker.source import BrokerStreamReader
 
-        return StreamReader(given.reading(self.options), schema)
+        return BrokerStreamReader(given.reading(self.options), schema)
 
     def writer(self, schema: Any, overwrite: bool) -> Any:
-        from tidings.pipeline.broker.sink import BatchWriter
+        from tidings.pipeline.broker.sink import BrokerBatchWriter
 
         del schema, overwrite  # a log is only added to
-        return BatchWriter(given.writing(self.options))
+        return BrokerBatchWriter(given.writing(self.options))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
-        from tidings.pipeline.broker.sink import StreamWriter
+        from tidings.pipeline.broker.sink import BrokerStreamWriter
 
         del schema, overwrite
-        return StreamWriter(given.writing(self.options))
+        return BrokerStreamWriter(given.writing(self.options))

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 
 import tidings
 from tidings.errors import TidingsError, UnreachableError
-from tidings.pipeline.broker.options import Where, environment
+from tidings.pipeline.broker.options import BrokerTarget, environment
 from tidings.runtime.bus import Bus
 from tidings.runtime.environment import credentials, tls_context
 
@@ -27,15 +27,15 @@ Ask = Callable[[Bus], Coroutine[Any, Any, T]]
 LEAVING = 5.0  # seconds to say goodbye
 PAUSE = 0.05  # before what a broken connection swallowed is asked again
 
-_lines: dict[Where, Line] = {}
+_lines: dict[BrokerTarget, BrokerConnection] = {}
 _owner = 0  # the process that they belong to: a fork must not use its parent's
 _opening = threading.Lock()
 
 
-class Line:
+class BrokerConnection:
     """One connection, on an event loop in a thread of its own."""
 
-    def __init__(self, where: Where) -> None:
+    def __init__(self, where: BrokerTarget) -> None:
         self.where = where
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, name="tidings-line", daemon=True)
@@ -112,7 +112,7 @@ class Line:
             self._loop.close()
 
 
-def line_to(where: Where) -> Line:
+def line_to(where: BrokerTarget) -> BrokerConnection:
     """This process's connection to a broker."""
     global _owner
     with _opening:
@@ -122,7 +122,7 @@ def line_to(where: Where) -> Line:
             atexit.register(close_lines)
         line = _lines.get(where)
         if line is None:
-            line = _lines[where] = Line(where)
+            line = _lines[where] = BrokerConnection(where)
         return line
 
 

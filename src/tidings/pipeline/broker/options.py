@@ -34,7 +34,7 @@ HOLD_SECONDS = 7 * 86_400.0
 OF_SPARK = ("path", "checkpointlocation", "queryname", "truncate")
 
 
-class Where(msgspec.Struct, frozen=True):
+class BrokerTarget(msgspec.Struct, frozen=True):
     """A broker, and the client's identity there. Travels to the executors; holds no secret."""
 
     address: str
@@ -43,10 +43,10 @@ class Where(msgspec.Struct, frozen=True):
     identity: tuple[tuple[str, str], ...]  # variables of the environment that the options name
 
 
-class Reading(msgspec.Struct, frozen=True):
+class ReadOptions(msgspec.Struct, frozen=True):
     """Options of a source."""
 
-    brokers: tuple[Where, ...]
+    brokers: tuple[BrokerTarget, ...]
     filter: str | None
     dialect: str
     reader: str
@@ -61,10 +61,10 @@ class Reading(msgspec.Struct, frozen=True):
     on_lost_checkpoint: str
 
 
-class Writing(msgspec.Struct, frozen=True):
+class WriteOptions(msgspec.Struct, frozen=True):
     """Options of a sink."""
 
-    broker: Where
+    broker: BrokerTarget
     writer: str
     job: str
     batch: int
@@ -82,10 +82,10 @@ _READING = (
 _WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint")
 
 
-def reading(options: Mapping[str, str]) -> Reading:
+def reading(options: Mapping[str, str]) -> ReadOptions:
     """The options of a source, checked."""
     given = _known(options, (*_COMMON, *_READING))
-    return Reading(
+    return ReadOptions(
         brokers=_brokers(given),
         filter=given.get("filter"),
         dialect=given.get("dialect", TIDINGS),
@@ -102,7 +102,7 @@ def reading(options: Mapping[str, str]) -> Reading:
     )
 
 
-def writing(options: Mapping[str, str]) -> Writing:
+def writing(options: Mapping[str, str]) -> WriteOptions:
     """The options of a sink, checked."""
     given = _known(options, (*_COMMON, *_WRITING))
     brokers = _brokers(given)
@@ -111,7 +111,7 @@ def writing(options: Mapping[str, str]) -> Writing:
             f"a sink publishes at one broker, and {len(brokers)} are named",
             hint="what was committed is known only there; the network brings it to all others",
         )
-    return Writing(
+    return WriteOptions(
         broker=brokers[0],
         writer=given.get("writer") or given.get("checkpointlocation", ""),
         job=given.get("job", ""),
@@ -134,7 +134,7 @@ def places(text: str, option: str) -> dict[str, int]:
     return found
 
 
-def environment(where: Where) -> dict[str, str]:
+def environment(where: BrokerTarget) -> dict[str, str]:
     """The environment with what the options name: who this connection is."""
     return {**os.environ, **dict(where.identity)}
 
@@ -155,7 +155,7 @@ def _known(options: Mapping[str, str], known: Iterable[str]) -> dict[str, str]:
     return given
 
 
-def _brokers(given: Mapping[str, str]) -> tuple[Where, ...]:
+def _brokers(given: Mapping[str, str]) -> tuple[BrokerTarget, ...]:
     text = given.get("brokers") or given.get("broker") or given.get("path", "")
     addresses = list(dict.fromkeys(map(str, parse_addresses(text)))) if text.strip() else []
     if not addresses:
@@ -166,7 +166,8 @@ def _brokers(given: Mapping[str, str]) -> tuple[Where, ...]:
     identity = tuple((IDENTITY[key], given[key]) for key in IDENTITY if key in given)
     timeout = _seconds(given, "timeout", TIMEOUT)
     return tuple(
-        Where(address, given.get("name") or user or "spark", timeout, identity) for address in addresses
+        BrokerTarget(address, given.get("name") or user or "spark", timeout, identity)
+        for address in addresses
     )
 
 

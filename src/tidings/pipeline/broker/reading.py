@@ -16,23 +16,23 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.errors import InputError, RefusedError
-from tidings.pipeline.broker.lines import Ask, Line, line_to
-from tidings.pipeline.broker.options import Where
+from tidings.pipeline.broker.lines import Ask, BrokerConnection, line_to
+from tidings.pipeline.broker.options import BrokerTarget
 from tidings.protocol.messages import LogEntry, LogRead
-from tidings.runtime.pages import Stored
+from tidings.runtime.pages import StoredEntry
 
 BEYOND = 2**62  # a place beyond every log: asks how the log stands
 NODE_PAGE = 4_096
 EMPTY = bytes(4)  # the count of a page without entries, after the mark of the array
 
-Entries = list[tuple[int, Stored]]
+Entries = list[tuple[int, StoredEntry]]
 _decode = msgspec.msgpack.Decoder(Entries).decode
 
 
-class Span(NamedTuple):
+class LogSpan(NamedTuple):
     """A part of a log, and where it is read."""
 
-    where: Where
+    where: BrokerTarget
     log: str
     after: int
     upto: int
@@ -40,7 +40,7 @@ class Span(NamedTuple):
     dialect: str
 
 
-class State(NamedTuple):
+class LogExtent(NamedTuple):
     """Range of a log: its name, the first and the last offset that it holds."""
 
     log: str
@@ -48,26 +48,26 @@ class State(NamedTuple):
     end: int
 
 
-def state_of(where: Where) -> State:
+def state_of(where: BrokerTarget) -> LogExtent:
     """Present range of a broker's log."""
     page = line_to(where).ask(lambda bus: bus.read_log(after=BEYOND, limit=1))
-    return State(page.log, page.begin, page.end)
+    return LogExtent(page.log, page.begin, page.end)
 
 
-def pages(span: Span) -> Iterator[Entries]:
+def pages(span: LogSpan) -> Iterator[Entries]:
     """The entries of a span, in pages."""
     for page in raw_pages(span):
         yield decoded(page) if isinstance(page, bytes) else page
 
 
-def raw_pages(span: Span) -> Iterator[bytes | Entries]:
+def raw_pages(span: LogSpan) -> Iterator[bytes | Entries]:
     """The same; a page that came as the disk holds it is not decoded."""
     if span.after >= span.upto:
         return
     line = line_to(span.where)
     try:
         yield from _packed(line, span)
-    except _NotForUs:
+    except _PermissionDenied:
         yield from _through_node(line, span)
 
 
@@ -75,11 +75,11 @@ def decoded(page: bytes) -> Entries:
     return _decode(page)
 
 
-class _NotForUs(Exception):
+class _PermissionDenied(Exception):
     """The broker wants to be asked about each event."""
 
 
-def _packed(line: Line, span: Span) -> Iterator[bytes]:
+def _packed(line: BrokerConnection, span: LogSpan) -> Iterator[bytes]:
     about: dict[str, Any] = {"upto": span.upto, "filter": span.filter, "dialect": span.dialect}
 
     def ask(after: int) -> Ask[Any]:
@@ -92,7 +92,7 @@ def _packed(line: Line, span: Span) -> Iterator[bytes]:
             answer = line.result(future)
         except RefusedError:
             if is_first:
-                raise _NotForUs from None
+                raise _PermissionDenied from None
             raise
         is_first = False
         if answer["log"] != span.log:
@@ -107,7 +107,7 @@ def _packed(line: Line, span: Span) -> Iterator[bytes]:
             return
 
 
-def _through_node(line: Line, span: Span) -> Iterator[Entries]:
+def _through_node(line: BrokerConnection, span: LogSpan) -> Iterator[Entries]:
     def ask(after: int) -> Ask[LogRead]:
         return lambda bus: bus.read_log(
             span.filter, after=after, limit=NODE_PAGE, log=span.log, dialect=span.dialect
@@ -122,11 +122,11 @@ def _through_node(line: Line, span: Span) -> Iterator[Entries]:
             yield entries
 
 
-def stored(entry: LogEntry) -> tuple[int, Stored]:
-    return entry.offset, Stored(entry.accepted, None, None, entry.event)
+def stored(entry: LogEntry) -> tuple[int, StoredEntry]:
+    return entry.offset, StoredEntry(entry.accepted, None, None, entry.event)
 
 
-def _other_log(span: Span, found: str) -> InputError:
+def _other_log(span: LogSpan, found: str) -> InputError:
     return InputError(
         f"the broker at {span.where.address} has the log {found}, and {span.log} was to be read",
         hint="its disk was replaced, or another broker listens there: what was not read there is gone",

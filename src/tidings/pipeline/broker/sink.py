@@ -23,8 +23,8 @@ from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowW
 from tidings.errors import EventError, InputError, SettingsError, TidingsError
 from tidings.model.event import Event, event_size
 from tidings.pipeline.broker.columns import event_of
-from tidings.pipeline.broker.lines import Ask, Line, line_to
-from tidings.pipeline.broker.options import GO_ON, Writing
+from tidings.pipeline.broker.lines import Ask, BrokerConnection, line_to
+from tidings.pipeline.broker.options import GO_ON, WriteOptions
 
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 WRITER, JOB = "writer:", "job:"  # before the names that the broker remembers
@@ -32,7 +32,7 @@ PARTITION_BITS, ATTEMPT_BITS = 36, 20  # of a part's number: partition, attempt,
 PART_BYTES = 4 << 20  # of events in one part, at most
 
 
-class Staged(WriterCommitMessage):  # type: ignore[misc]
+class StagedCommit(WriterCommitMessage):  # type: ignore[misc]
     """Rows that a task has staged."""
 
     def __init__(self, query: str, parts: Sequence[int], events: int) -> None:
@@ -42,7 +42,7 @@ class Staged(WriterCommitMessage):  # type: ignore[misc]
 class _Stager:
     """Stages the rows of one task."""
 
-    def __init__(self, writing: Writing, query: str, batch: int) -> None:
+    def __init__(self, writing: WriteOptions, query: str, batch: int) -> None:
         from pyspark import TaskContext
 
         context = TaskContext.get()
@@ -51,7 +51,7 @@ class _Stager:
         self._attempt = 0 if context is None else context.attemptNumber()
         self._line = line_to(writing.broker)
 
-    def stage(self, batches: Iterable[Any]) -> Staged:
+    def stage(self, batches: Iterable[Any]) -> StagedCommit:
         numbers: list[int] = []
         rows = 0
         for part in _parts(self._events(batches), self._writing.part_events):
@@ -59,7 +59,7 @@ class _Stager:
             self._line.ask(self._staging(number, part))
             numbers.append(number)
             rows += len(part)
-        return Staged(self._query, numbers, rows)
+        return StagedCommit(self._query, numbers, rows)
 
     def _staging(self, number: int, part: list[Event]) -> Ask[None]:
         return lambda bus: bus.stage(self._query, self._batch, number, part)
@@ -105,8 +105,8 @@ def _numbers(messages: Sequence[Any]) -> list[int]:
     return sorted(number for message in messages if message is not None for number in message.parts)
 
 
-class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
-    def __init__(self, writing: Writing) -> None:
+class BrokerStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
+    def __init__(self, writing: WriteOptions) -> None:
         if not writing.writer:
             raise SettingsError(
                 "a stream into a broker needs a name, by which the broker knows a lost checkpoint",
@@ -137,11 +137,11 @@ class StreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         """The batch was not published; it comes again, and its staged parts are replaced or forgotten."""
 
 
-class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
+class BrokerBatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
     """One job is one batch. With the option `job` a second run of the same job has no effect; a job of
     many batches numbers them (`batch`)."""
 
-    def __init__(self, writing: Writing) -> None:
+    def __init__(self, writing: WriteOptions) -> None:
         self._writing = writing
         self._query = JOB + (writing.job or str(uuid4()))
 
@@ -162,7 +162,9 @@ class BatchWriter(DataSourceArrowWriter):  # type: ignore[misc]
 _TURN = 1 << 32  # a writer's number: how often it was taken over, then a hash of its query
 
 
-def register_query(writing: Writing, line: Line, query: str, batch: int, committed_as: str) -> None:
+def register_query(
+    writing: WriteOptions, line: BrokerConnection, query: str, batch: int, committed_as: str
+) -> None:
     """Make sure that this query is the writer's, and that the broker knows its earlier batches."""
     name = WRITER + blake2b(writing.writer.encode(), digest_size=16).hexdigest()
     mine = int.from_bytes(blake2b(query.encode(), digest_size=4).digest(), "big")
@@ -190,6 +192,6 @@ def register_query(writing: Writing, line: Line, query: str, batch: int, committ
         raise TidingsError(f"two queries are the writer {writing.writer!r} at once")
 
 
-def _refuse(writing: Writing, problem: str, hint: str) -> None:
+def _refuse(writing: WriteOptions, problem: str, hint: str) -> None:
     if writing.on_lost_checkpoint != GO_ON:
         raise InputError(problem, hint=hint)

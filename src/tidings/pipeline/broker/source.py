@@ -28,8 +28,8 @@ from tidings.errors import InputError, SettingsError
 from tidings.language import parse_filter
 from tidings.pipeline.broker.columns import Columns
 from tidings.pipeline.broker.lines import line_to
-from tidings.pipeline.broker.options import GO_ON, Reading, Where, places, shown
-from tidings.pipeline.broker.reading import Span, State, state_of
+from tidings.pipeline.broker.options import GO_ON, BrokerTarget, ReadOptions, places, shown
+from tidings.pipeline.broker.reading import LogExtent, LogSpan, state_of
 from tidings.protocol.messages import LogHeld
 
 SPAN_EVENTS = 25_000  # places of a log that one task reads at least
@@ -37,8 +37,8 @@ MOST_TASKS = 8  # that read one log, unless the option partitions says otherwise
 BEGUN = "reader:"  # before a reader's name: the note at the broker that it has begun
 
 
-class Part(InputPartition):  # type: ignore[misc]
-    def __init__(self, span: Span) -> None:
+class LogPartition(InputPartition):  # type: ignore[misc]
+    def __init__(self, span: LogSpan) -> None:
         self.span = span
 
 
@@ -46,10 +46,10 @@ def read_part(schema: Any, part: Any) -> Iterator[Any]:
     return Columns(schema).read(part.span)
 
 
-class BatchReader(DataSourceReader):  # type: ignore[misc]
+class BrokerBatchReader(DataSourceReader):  # type: ignore[misc]
     """Rows of the logs: all present ones, or those between two sets of offsets."""
 
-    def __init__(self, reading: Reading, schema: Any) -> None:
+    def __init__(self, reading: ReadOptions, schema: Any) -> None:
         self._reading, self._schema = reading, schema
         _check(reading, schema)
 
@@ -64,7 +64,7 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
             if starts[state.log] > 0:
                 _refuse_trimmed(reading, where, state.log, starts[state.log], state.begin)
         return [
-            Part(span)
+            LogPartition(span)
             for where, state in states.items()
             for span in _spans(reading, where, state.log, starts[state.log], min(ends[state.log], state.end))
         ]
@@ -73,8 +73,8 @@ class BatchReader(DataSourceReader):  # type: ignore[misc]
         return read_part(self._schema, partition)
 
 
-class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
-    def __init__(self, reading: Reading, schema: Any) -> None:
+class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type: ignore[misc]
+    def __init__(self, reading: ReadOptions, schema: Any) -> None:
         if not reading.reader:
             raise SettingsError(
                 "a stream needs a name at the brokers, under which they keep what it has not read",
@@ -100,7 +100,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             )
         if known and reading.on_lost_checkpoint == "resume":
             return self._offset({one.log: one.upto for one in held.values()})
-        states = {where: State(one.log, one.begin, one.end) for where, one in held.items()}
+        states = {where: LogExtent(one.log, one.begin, one.end) for where, one in held.items()}
         return self._offset(_starting(reading, states))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
@@ -140,7 +140,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             )
         return dict(offset["logs"])
 
-    def _refuse_gap(self, where: Where, held: LogHeld, read: int) -> None:
+    def _refuse_gap(self, where: BrokerTarget, held: LogHeld, read: int) -> None:
         """A hold that began anew: what was not read may be gone."""
         if not held.is_new or self._reading.on_trimmed == GO_ON:
             return
@@ -169,7 +169,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
         reading = self._reading
         self._note_begun()
         begins, ends = self._read(start), self._read(end)
-        homes: dict[str, Where] = {}
+        homes: dict[str, BrokerTarget] = {}
         for where in reading.brokers:
             held = _hold(reading, where)
             homes[held.log] = where
@@ -177,7 +177,7 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
                 self._refuse_gap(where, held, begins[held.log])
         self._refuse_missing({log for log, upto in ends.items() if upto > begins.get(log, 0)} - set(homes))
         return [
-            Part(span)
+            LogPartition(span)
             for log, where in homes.items()
             for span in _spans(reading, where, log, begins.get(log, 0), ends.get(log, 0))
         ]
@@ -204,13 +204,13 @@ class StreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  # type
             self._has_begun = True
 
 
-def _check(reading: Reading, schema: Any) -> None:
+def _check(reading: ReadOptions, schema: Any) -> None:
     Columns(schema)
     if reading.filter is not None:
         parse_filter(reading.filter, dialect=reading.dialect)
 
 
-def _hold(reading: Reading, where: Where, ends: Mapping[str, int] | None = None) -> LogHeld:
+def _hold(reading: ReadOptions, where: BrokerTarget, ends: Mapping[str, int] | None = None) -> LogHeld:
     line = line_to(where)
 
     async def hold(bus: Any) -> LogHeld:
@@ -229,11 +229,11 @@ def _hold(reading: Reading, where: Where, ends: Mapping[str, int] | None = None)
     return line.ask(hold)
 
 
-def _was_begun(reading: Reading, where: Where) -> bool:
+def _was_begun(reading: ReadOptions, where: BrokerTarget) -> bool:
     return line_to(where).ask(lambda bus: bus.committed(BEGUN + reading.reader)) >= 0
 
 
-def _starting(reading: Reading, states: Mapping[Where, State]) -> dict[str, int]:
+def _starting(reading: ReadOptions, states: Mapping[BrokerTarget, LogExtent]) -> dict[str, int]:
     if reading.starting == "earliest":
         return {state.log: 0 for state in states.values()}
     if reading.starting == "latest":
@@ -241,7 +241,7 @@ def _starting(reading: Reading, states: Mapping[Where, State]) -> dict[str, int]
     return {state.log: 0 for state in states.values()} | _chosen(reading.starting, "startingOffsets", states)
 
 
-def _chosen(text: str, option: str, states: Mapping[Where, State]) -> dict[str, int]:
+def _chosen(text: str, option: str, states: Mapping[BrokerTarget, LogExtent]) -> dict[str, int]:
     chosen = places(text, option)
     logs = {state.log for state in states.values()}
     unknown = sorted(set(chosen) - logs)
@@ -253,7 +253,7 @@ def _chosen(text: str, option: str, states: Mapping[Where, State]) -> dict[str, 
     return chosen
 
 
-def _refuse_trimmed(reading: Reading, where: Where, log: str, after: int, begin: int) -> None:
+def _refuse_trimmed(reading: ReadOptions, where: BrokerTarget, log: str, after: int, begin: int) -> None:
     if begin > after + 1 and reading.on_trimmed != GO_ON:
         raise InputError(
             f"the log {log} at {where.address} begins at {begin} now: offsets {after + 1} to {begin - 1} are gone",
@@ -274,7 +274,7 @@ def within(read: Mapping[str, int], ends: Mapping[str, int], most: int) -> dict[
     return {log: read.get(log, 0) + share[log] for log in left}
 
 
-def _spans(reading: Reading, where: Where, log: str, after: int, upto: int) -> list[Span]:
+def _spans(reading: ReadOptions, where: BrokerTarget, log: str, after: int, upto: int) -> list[LogSpan]:
     """A span cut into the tasks that read it."""
     size = upto - after
     if size <= 0:
@@ -282,4 +282,6 @@ def _spans(reading: Reading, where: Where, log: str, after: int, upto: int) -> l
     count = reading.partitions or min(MOST_TASKS, -(-size // SPAN_EVENTS))
     count = min(count, size)
     cuts = [after + size * number // count for number in range(count + 1)]
-    return [Span(where, log, first, last, reading.filter, reading.dialect) for first, last in pairwise(cuts)]
+    return [
+        LogSpan(where, log, first, last, reading.filter, reading.dialect) for first, last in pairwise(cuts)
+    ]

@@ -15,7 +15,7 @@ from tidings.model.subscription import Subscription
 from tidings.protocol.slots import Assignment
 
 
-class Cells(Protocol):
+class AttributeCells(Protocol):
     """A partition of the attribute space (`tidings.algebra.cells`)."""
 
     @property
@@ -52,7 +52,7 @@ class FilterDriven(Assignment):
 
     name = "filter-driven"
 
-    def __init__(self, cells: Cells, brokers: Sequence[str]) -> None:
+    def __init__(self, cells: AttributeCells, brokers: Sequence[str]) -> None:
         if not brokers:
             raise SettingsError("filter-driven assignment without brokers", hint="name at least one")
         self.cells = cells

@@ -14,14 +14,14 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidings.protocol.delivery.held import Held
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.messages import Subscribe
 
 
 class TokensAhead:
-    def __init__(self, ledger: Ledger, ahead: int, skip_to: Callable[[int], None]) -> None:
+    def __init__(self, ledger: LogIndex, ahead: int, skip_to: Callable[[int], None]) -> None:
         self._ledger = ledger
         self._ahead = ahead
         self._skip_to = skip_to
@@ -31,7 +31,9 @@ class TokensAhead:
         """The log is as the disk holds it."""
         self._most = self._ledger.end - 1 + self._ahead
 
-    def heed(self, session: Session, message: Subscribe, held: Held | None) -> tuple[str, str] | None:
+    def heed(
+        self, session: Session, message: Subscribe, held: SubscriptionState | None
+    ) -> tuple[str, str] | None:
         """Move the log behind a token that is believed; the refusal of one that is not. `held`: the subscription that
         goes on, if there is one."""
         log, told_upto = self._ledger.log, self._ledger.end - 1

@@ -13,7 +13,7 @@ from tidings.protocol.messages import Message, Subscribe
 ASK_SECONDS = 1.0  # for the answers of members that may be down; longer waits longer for the dead
 
 
-class HeldAsk(Message, frozen=True, tag="HeldAsk"):
+class SubscriptionQuery(Message, frozen=True, tag="HeldAsk"):
     """Do you hold this durable subscription?"""
 
     number: int
@@ -21,12 +21,12 @@ class HeldAsk(Message, frozen=True, tag="HeldAsk"):
     name: str
 
 
-class HeldAnswer(Message, frozen=True, tag="HeldAnswer"):
+class SubscriptionQueryReply(Message, frozen=True, tag="HeldAnswer"):
     number: int
     upto: int | None  # of the group's log: all up to here was handled; None: we do not hold it
 
 
-class Asking:
+class SubscriptionLookup:
     """One question, and the clients that wait for its answer."""
 
     def __init__(self, address: str, message: Subscribe, members: set[str], until: float) -> None:

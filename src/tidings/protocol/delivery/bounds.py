@@ -16,9 +16,9 @@ from typing import Protocol
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
 from tidings.protocol.delivery.cursor import LIVE, Cursor
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport, Touched
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.slots import Ports
@@ -29,26 +29,28 @@ ON_QUOTA = "quota of stored bytes"
 FEW = 64  # subscriptions of one owner up to which ended ones are not searched for
 
 
-class Queues(Protocol):
+class BoundedQueues(Protocol):
     """Interface of the courier, as the bounds use it."""
 
-    def lose(self, held: Held, item: Item, reason: str, now: float) -> None: ...
+    def lose(self, held: SubscriptionState, item: Item, reason: str, now: float) -> None: ...
 
 
-class Bounds:
+class SubscriptionBounds:
     def __init__(
-        self, ports: Ports, ledger: Ledger, hooks: Touched, queues: Queues, losses: LossReport
+        self, ports: Ports, ledger: LogIndex, hooks: Touched, queues: BoundedQueues, losses: LossReport
     ) -> None:
         self._ports = ports
         self._ledger = ledger
         self._hooks = hooks
         self._queues = queues
         self._losses = losses
-        self._ranks: dict[str, list[tuple[float, int, Held]]] = {}  # by owner: a heap, by what waits longest
+        self._ranks: dict[
+            str, list[tuple[float, int, SubscriptionState]]
+        ] = {}  # by owner: a heap, by what waits longest
         self._last_rank = 0
         self.over_quota = 0  # events that were given up
 
-    def keep(self, held: Held, now: float) -> None:
+    def keep(self, held: SubscriptionState, now: float) -> None:
         """Give up what is more than the subscription wants kept, or its owner may keep."""
         most = held.options.keep_events
         if most is not None and held.durable:
@@ -58,7 +60,7 @@ class Bounds:
         if held.owner:
             self._keep_quota(held, now)
 
-    def _keep_quota(self, held: Held, now: float) -> None:
+    def _keep_quota(self, held: SubscriptionState, now: float) -> None:
         """Give up the oldest that wait for the subscriptions of its owner, as far as they are over its quota."""
         owner = held.owner
         if not held.stored.is_ranked:
@@ -79,7 +81,7 @@ class Bounds:
         if not ranks:
             self._ranks.pop(owner, None)
 
-    def _warn_once(self, held: Held) -> None:
+    def _warn_once(self, held: SubscriptionState) -> None:
         if ON_QUOTA not in held.lost:
             self._ports.emit(
                 Warn(
@@ -88,7 +90,7 @@ class Bounds:
                 )
             )
 
-    def _rank(self, held: Held, now: float) -> None:
+    def _rank(self, held: SubscriptionState, now: float) -> None:
         oldest = self._oldest(held, now, own_log=True)
         if oldest is None:
             return
@@ -100,14 +102,14 @@ class Bounds:
         heappush(ranks, (oldest[0], self._last_rank, held))
         held.stored.is_ranked = True
 
-    def _has_unknown(self, held: Held) -> bool:
+    def _has_unknown(self, held: SubscriptionState) -> bool:
         """After a restart: may entries before the seam be uncounted?"""
         cursor = held.own
         if cursor.state is LIVE:
             return False
         return self._ledger.may_hold(max(cursor.next, cursor.progress.heard), cursor.seam)
 
-    def _give_up_unknown(self, held: Held, now: float) -> bool:
+    def _give_up_unknown(self, held: SubscriptionState, now: float) -> bool:
         """As many as it may have are newer than that."""
         cursor = held.own
         is_oldest = not held.queue and (not cursor.later or cursor.later[0] >= cursor.seam)
@@ -119,7 +121,7 @@ class Bounds:
         self._hooks.touched(held, now)
         return True
 
-    def age_out(self, held: Held, now: float) -> None:
+    def age_out(self, held: SubscriptionState, now: float) -> None:
         """Give up what waits longer than the subscription wants."""
         keep = held.options.keep_seconds
         if keep is None:
@@ -127,12 +129,14 @@ class Bounds:
         while (oldest := self.oldest_waiting(held, now)) is not None and oldest + keep <= now:
             self._give_up_oldest(held, "bound on age", now)
 
-    def oldest_waiting(self, held: Held, now: float) -> float | None:
+    def oldest_waiting(self, held: SubscriptionState, now: float) -> float | None:
         """Time at which the oldest waiting event was accepted; None when none waits."""
         oldest = self._oldest(held, now)
         return None if oldest is None else oldest[0]
 
-    def _oldest(self, held: Held, now: float, *, own_log: bool = False) -> tuple[float, str] | None:
+    def _oldest(
+        self, held: SubscriptionState, now: float, *, own_log: bool = False
+    ) -> tuple[float, str] | None:
         """Time of the oldest waiting event, and where it waits: in the queue, or in the log of that name. `own_log`:
         of events in the own log alone."""
         found: list[tuple[float, str]] = []
@@ -145,7 +149,7 @@ class Bounds:
                 found.append((entry.accepted, cursor.log))
         return min(found, default=None)
 
-    def _first_queued(self, held: Held, *, own_log: bool) -> Item | None:
+    def _first_queued(self, held: SubscriptionState, *, own_log: bool) -> Item | None:
         if not own_log:
             return held.queue[0]
         log = self._ledger.log
@@ -153,7 +157,7 @@ class Bounds:
             (item for item in held.queue if item.position is not None and item.position.log == log), None
         )
 
-    def _give_up_oldest(self, held: Held, reason: str, now: float) -> bool:
+    def _give_up_oldest(self, held: SubscriptionState, reason: str, now: float) -> bool:
         """False when all that is owed is in the hands of members."""
         oldest = self._oldest(held, now)
         if oldest is None:
@@ -161,7 +165,7 @@ class Bounds:
         self._give_up(held, oldest, reason, now)
         return True
 
-    def _give_up(self, held: Held, oldest: tuple[float, str], reason: str, now: float) -> None:
+    def _give_up(self, held: SubscriptionState, oldest: tuple[float, str], reason: str, now: float) -> None:
         if oldest[1] == QUEUE:
             item = self._first_queued(held, own_log=reason == ON_QUOTA)
             assert item is not None, f"{held.id}: something waits in its queue"
@@ -177,12 +181,12 @@ class Bounds:
         self._losses.tell(held, now)
         self._hooks.touched(held, now)
 
-    def _skip(self, held: Held, cursor: Cursor, offset: int, now: float) -> None:
+    def _skip(self, held: SubscriptionState, cursor: Cursor, offset: int, now: float) -> None:
         """Move the cursor past the entries up to this offset."""
         for passed in cursor.skip(offset):
             cursor.source.release(held, passed, now)
 
-    def _record_given_up(self, held: Held, cursor: Cursor, reason: str, now: float) -> None:
+    def _record_given_up(self, held: SubscriptionState, cursor: Cursor, reason: str, now: float) -> None:
         entry = cursor.source.entry(cursor, cursor.later[0])
         if entry is not None and entry.id and self._ports.recording:
             event = Event(source=entry.source, id=entry.id)

@@ -1,7 +1,7 @@
 """Dispatch of live events to queues and from queues to members, with acknowledgements and redelivery.
 
 Rules
-- A queue is bounded. When it is full, a durable subscription spills to the log (`Reader`), and
+- A queue is bounded. When it is full, a durable subscription spills to the log (`StoreReader`), and
   a transient one follows its policy; each lost event is counted under the policy's name.
 - An item goes to one member that has credit; members of a group take turns.
 - Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in order. After
@@ -20,17 +20,17 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy
-from tidings.protocol.delivery.bounds import Bounds
+from tidings.protocol.delivery.bounds import SubscriptionBounds
 from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead import DeadLetters, item_of
-from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.held import Member, SubscriptionState
 from tidings.protocol.delivery.hooks import Hooks
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport
-from tidings.protocol.delivery.moves import Moves
-from tidings.protocol.delivery.oversized import Oversized
+from tidings.protocol.delivery.moves import PublisherMigration
+from tidings.protocol.delivery.oversized import OversizedEvents
 from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -43,26 +43,28 @@ OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 SLOW = "its queue was full and its policy is `disconnect`"
 
 
-class Courier:
+class Dispatcher:
     def __init__(
-        self, ports: Ports, settings: DeliverySettings, ledger: Ledger, dead: DeadLetters, hooks: Hooks
+        self, ports: Ports, settings: DeliverySettings, ledger: LogIndex, dead: DeadLetters, hooks: Hooks
     ) -> None:
         self._ports = ports
         self._ledger = ledger
         self._dead = dead
         self._hooks = hooks
-        self.moves = Moves(ports, ledger)
+        self.moves = PublisherMigration(ports, ledger)
         self.losses = LossReport(ports, settings, hooks)
-        self.bounds = Bounds(ports, ledger, hooks, self, self.losses)
-        self.oversized = Oversized(ports, dead, self)
+        self.bounds = SubscriptionBounds(ports, ledger, hooks, self, self.losses)
+        self.oversized = OversizedEvents(ports, dead, self)
         self.sent = 0  # notifications, to all subscriptions
         self._credit = CreditWindow(ports.limits)
-        self.granted: dict[Held, None] = {}  # subscriptions of members that may be sent more
+        self.granted: dict[SubscriptionState, None] = {}  # subscriptions of members that may be sent more
         self._few_bytes = self._credit.few_bytes
         self._backlog = ports.backlog
         self._last_events: tuple[Event, ...] = ()  # that were sent together from a queue
-        self._keyed: dict[str, dict[Held, Item]] = {}  # what waits in queues, by key
-        self._policies: dict[Policy, Callable[[Held, Item, PendingPublish | None, float], bool]] = {
+        self._keyed: dict[str, dict[SubscriptionState, Item]] = {}  # what waits in queues, by key
+        self._policies: dict[
+            Policy, Callable[[SubscriptionState, Item, PendingPublish | None, float], bool]
+        ] = {
             Policy.BLOCK: self._block,
             Policy.DROP_OLDEST: self._drop_oldest,
             Policy.DROP_NEWEST: self._drop_newest,
@@ -80,7 +82,9 @@ class Courier:
 
     # -- in ------------------------------------------------------------------------------
 
-    def dispatch(self, helds: Sequence[Held], batch: Sequence[PendingPublish], now: float) -> None:
+    def dispatch(
+        self, helds: Sequence[SubscriptionState], batch: Sequence[PendingPublish], now: float
+    ) -> None:
         """Deliver events that follow one another, and that all of these subscriptions accept. A subscription that is
         live, with one member and an empty queue gets as many as it has credit for at once, in one message; the rest
         joins its queue together. Any other subscription is offered them one by one, as are events beyond the queue."""
@@ -126,7 +130,12 @@ class Courier:
                 place += 1
 
     def _send_first(
-        self, held: Held, member: Member, items: list[Item], size: int, events: tuple[Event, ...] = ()
+        self,
+        held: SubscriptionState,
+        member: Member,
+        items: list[Item],
+        size: int,
+        events: tuple[Event, ...] = (),
     ) -> tuple[Event, ...]:
         """Send a member events for the first time that no log holds, in one message. `events`: theirs, if another
         member was sent them before; the same object is encoded once."""
@@ -152,7 +161,7 @@ class Courier:
             self._credit.withhold(member)
         return events
 
-    def _send_kept(self, held: Held, member: Member, items: list[Item]) -> None:
+    def _send_kept(self, held: SubscriptionState, member: Member, items: list[Item]) -> None:
         """Send events to a member at once of which the log holds at least one."""
         for item in items:
             if item.position is not None:
@@ -161,7 +170,7 @@ class Courier:
                 self._note(held, item)
             self._send(held, member, item)
 
-    def _wait(self, held: Held, items: list[Item], begin: int, count: int, size: int) -> int:
+    def _wait(self, held: SubscriptionState, items: list[Item], begin: int, count: int, size: int) -> int:
         """Add events that no log holds, from this place on, to the queue of a live subscription whose members have no
         credit; the place up to which there was room and no more to do than that."""
         queue, memory = held.queue, held.memory
@@ -186,7 +195,7 @@ class Courier:
             self._backlog.waited += end - begin
         return end
 
-    def _offer(self, held: Held, pending: PendingPublish, after: int, now: float) -> None:
+    def _offer(self, held: SubscriptionState, pending: PendingPublish, after: int, now: float) -> None:
         """A live event that the subscription accepts and that may have to wait."""
         position = pending.position
         if held.has_ended or (position is None and held.durable and held.number > pending.number):
@@ -203,16 +212,18 @@ class Courier:
         item.after, item.moved = after, pending.moved
         self._take_in(held, item, pending, now)
 
-    def offer(self, held: Held, event: Event, now: float) -> None:
+    def offer(self, held: SubscriptionState, event: Event, now: float) -> None:
         """A live event of no log, for one subscription alone."""
         item = Item(event, event_size(event), None, now, None, after=self._ledger.end)
         self._take_in(held, item, None, now)
 
-    def offer_read(self, held: Held, item: Item, now: float) -> None:
+    def offer_read(self, held: SubscriptionState, item: Item, now: float) -> None:
         """A live event of another broker's log."""
         self._take_in(held, item, None, now)
 
-    def _take_in(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> None:
+    def _take_in(
+        self, held: SubscriptionState, item: Item, ticket: PendingPublish | None, now: float
+    ) -> None:
         is_plain = item.moved is None and held.moving is None
         if not is_plain and not self._may_pass(held, item, now):
             return
@@ -231,12 +242,12 @@ class Courier:
         self.bounds.keep(held, now)
         self.pump(held, now)
 
-    def take(self, held: Held, item: Item, now: float) -> None:
+    def take(self, held: SubscriptionState, item: Item, now: float) -> None:
         """An event that was read."""
         if self._may_pass(held, item, now):
             self.enqueue(held, item)
 
-    def _may_pass(self, held: Held, item: Item, now: float) -> bool:
+    def _may_pass(self, held: SubscriptionState, item: Item, now: float) -> bool:
         """Not before what its publisher left at other brokers (see `moves.py`)."""
         if item.moved is None and held.moving is None:
             return True
@@ -252,7 +263,7 @@ class Courier:
         self.moves.passes(held, item)
         return True
 
-    def release(self, held: Held, now: float) -> None:
+    def release(self, held: SubscriptionState, now: float) -> None:
         """See what of the barred may go now."""
         for item in self.moves.released(held, now):
             if self.moves.is_overtaken(held, item):  # while it waited
@@ -263,7 +274,7 @@ class Courier:
         if not held.has_ended:
             self.pump(held, now)
 
-    def _leave_in_log(self, held: Held, offset: int, now: float) -> None:
+    def _leave_in_log(self, held: SubscriptionState, offset: int, now: float) -> None:
         """The event will be read from the log in its turn."""
         held.own.spill(offset)
         if held.members:
@@ -272,17 +283,17 @@ class Courier:
             held.own.owe_later(offset)
             self.bounds.keep(held, now)
 
-    def enqueue(self, held: Held, item: Item) -> None:
+    def enqueue(self, held: SubscriptionState, item: Item) -> None:
         """Put it at the end of the queue, or behind the replay that goes on."""
         self._line_up(held, item)
         self._note(held, item)
 
-    def _line_up(self, held: Held, item: Item) -> None:
+    def _line_up(self, held: SubscriptionState, item: Item) -> None:
         is_behind = item.position is None and held.own.state is REPLAYING
         own(held.own if is_behind else held, "pending" if is_behind else "queue").append(item)
         held.count_queued(item.size)
 
-    def _note(self, held: Held, item: Item) -> None:
+    def _note(self, held: SubscriptionState, item: Item) -> None:
         if item.position is not None and item.letter is None:
             cursor = held.cursor_in(item.position.log)
             is_new = cursor is None or cursor.progress.hand_out(item.position.offset)
@@ -290,7 +301,7 @@ class Courier:
         if item.event.key is not None:
             self._keyed.setdefault(item.event.key, {})[held] = item
 
-    def _block(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
+    def _block(self, held: SubscriptionState, item: Item, ticket: PendingPublish | None, now: float) -> bool:
         own(held, "blocked").append(item)
         self._note(held, item)
         if ticket is not None:
@@ -298,32 +309,38 @@ class Courier:
             ticket.blocked += 1
         return False
 
-    def _drop_oldest(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
+    def _drop_oldest(
+        self, held: SubscriptionState, item: Item, ticket: PendingPublish | None, now: float
+    ) -> bool:
         oldest = (held.queue or held.own.pending).popleft()
         held.count_queued(-oldest.size)
         self.lose(held, oldest, Policy.DROP_OLDEST, now)
         return True
 
-    def _drop_newest(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
+    def _drop_newest(
+        self, held: SubscriptionState, item: Item, ticket: PendingPublish | None, now: float
+    ) -> bool:
         self._note(held, item)
         self.lose(held, item, Policy.DROP_NEWEST, now)
         return False
 
-    def _disconnect(self, held: Held, item: Item, ticket: PendingPublish | None, now: float) -> bool:
+    def _disconnect(
+        self, held: SubscriptionState, item: Item, ticket: PendingPublish | None, now: float
+    ) -> bool:
         self.losses.count_lost(held, item.event, Policy.DISCONNECT, now)
         self._hooks.close(held, "slow", SLOW, now)
         return False
 
     # -- out -----------------------------------------------------------------------------
 
-    def opened(self, held: Held, now: float) -> None:
+    def opened(self, held: SubscriptionState, now: float) -> None:
         """A listener opened the subscription, or joined it."""
         if held.lost:
             self.losses.tell(held, now)
         self.oversized.retry(held)
         self.pump(held, now)
 
-    def pump(self, held: Held, now: float) -> None:
+    def pump(self, held: SubscriptionState, now: float) -> None:
         """Send what waits to members that have credit, then fill the room that it left."""
         while held.queue:
             member = _next_member(held)
@@ -339,7 +356,7 @@ class Courier:
         if (held.others or held.own.state is REPLAYING) and held.is_behind:
             self._hooks.read(held, now)
 
-    def _send_waiting(self, held: Held, member: Member, now: float) -> None:
+    def _send_waiting(self, held: SubscriptionState, member: Member, now: float) -> None:
         """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours that no
         log holds, sent for the first time, share a message."""
         queue, most, size = held.queue, member.credit if len(held.members) == 1 else 1, 0
@@ -370,7 +387,7 @@ class Courier:
             self._send_first(held, member, items, shared)
         held.count_queued(-size)
 
-    def _send(self, held: Held, member: Member, item: Item) -> None:
+    def _send(self, held: SubscriptionState, member: Member, item: Item) -> None:
         held.last_tag += 1
         if held.unacked is NOTHING:
             held.unacked = {}
@@ -386,7 +403,7 @@ class Courier:
             Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
         )
 
-    def _unblock(self, held: Held, now: float) -> None:
+    def _unblock(self, held: SubscriptionState, now: float) -> None:
         while held.blocked and not held.is_full:
             item = held.blocked.popleft()
             self._line_up(held, item)
@@ -469,7 +486,7 @@ class Courier:
         """The member is gone: others, or itself when it comes back, get what it had."""
         self.give_back(member, self._with(member), counted=False, now=now)
 
-    def _put_back(self, held: Held, item: Item, now: float) -> None:
+    def _put_back(self, held: SubscriptionState, item: Item, now: float) -> None:
         key = item.event.key
         if key is not None and held in self._keyed.get(key, {}):
             self.lose(held, item, "superseded", now)
@@ -488,7 +505,7 @@ class Courier:
         self._taken_back(member, item)
         return item
 
-    def bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
+    def bury(self, held: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
         if item.letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
         letter, records = self._dead.add(held.id, item, now, is_large=bool(reason))
@@ -504,7 +521,7 @@ class Courier:
 
     # -- settling ----------------------------------------------------------------------------
 
-    def settle(self, held: Held, item: Item, now: float) -> None:
+    def settle(self, held: SubscriptionState, item: Item, now: float) -> None:
         """The subscription is done with it."""
         if item.letter is not None:
             self._settle_letter(held, item.letter)
@@ -516,29 +533,29 @@ class Courier:
                     cursor.source.release(held, item.position.offset, now)
             self._hooks.touched(held, now)
 
-    def touched(self, held: Held, now: float) -> None:
+    def touched(self, held: SubscriptionState, now: float) -> None:
         """The subscription's progress changed without a settlement."""
         self._hooks.touched(held, now)
 
-    def _settle_letter(self, held: Held, number: int) -> None:
+    def _settle_letter(self, held: SubscriptionState, number: int) -> None:
         records = self._dead.remove(held.dead_letters_of or held.id, number)
         if records and self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
 
-    def lose(self, held: Held, item: Item, reason: str, now: float) -> None:
+    def lose(self, held: SubscriptionState, item: Item, reason: str, now: float) -> None:
         """Drop an event, by a policy or a bound that has a name."""
         self._unkey(held, item)
         self.losses.count_lost(held, item.event, reason, now)
         self.settle(held, item, now)
         self._release_ticket(item, now)
 
-    def forget(self, held: Held, item: Item, now: float) -> None:
+    def forget(self, held: SubscriptionState, item: Item, now: float) -> None:
         """The subscription had it already; it is no longer in the queue."""
         self._unkey(held, item)
         self.settle(held, item, now)
         self._unblock(held, now)
 
-    def spared(self, held: Held, filter: Filter) -> list[Item]:
+    def spared(self, held: SubscriptionState, filter: Filter) -> list[Item]:
         """Waiting events that are in no log and that the subscription's new filter accepts."""
         waiting = (*held.queue, *held.own.pending, *held.blocked, *held.barred)
         return [item for item in waiting if item.position is None and accepts(filter, item.event)]
@@ -552,7 +569,7 @@ class Courier:
             self.lose(held, item, "superseded", now)
             self._unblock(held, now)
 
-    def _unkey(self, held: Held, item: Item) -> None:
+    def _unkey(self, held: SubscriptionState, item: Item) -> None:
         key = item.event.key
         if key is None:
             return
@@ -564,7 +581,7 @@ class Courier:
 
     # -- the end -----------------------------------------------------------------------------
 
-    def clear(self, held: Held, now: float) -> None:
+    def clear(self, held: SubscriptionState, now: float) -> None:
         """The subscription ends: drop the events that wait for it."""
         for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
             self._unkey(held, item)
@@ -582,7 +599,7 @@ class Courier:
         held.unacked = NOTHING
 
 
-def _next_member(held: Held) -> Member | None:
+def _next_member(held: SubscriptionState) -> Member | None:
     """The next member that has credit; who was served, or had none, goes to the end of the line."""
     members = held.members
     for place, member in enumerate(members):

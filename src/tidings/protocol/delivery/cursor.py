@@ -28,7 +28,7 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Entry
-from tidings.availability.told import Told
+from tidings.availability.told import DeliveredRanges
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -36,7 +36,7 @@ from tidings.protocol.delivery.item import Item
 from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
 
 if TYPE_CHECKING:
-    from tidings.protocol.delivery.held import Held
+    from tidings.protocol.delivery.held import SubscriptionState
 
 ANY_OFFSET = 1 << 62  # above the end of every log
 
@@ -55,7 +55,7 @@ TRANSITIONS: dict[tuple[CursorState, str], CursorState] = {
 }
 
 
-class Right(msgspec.Struct, array_like=True, frozen=True):
+class EarlierRange(msgspec.Struct, array_like=True, frozen=True):
     """Range of a log that a subscription is owed under an earlier filter: events that were available when it
     took that filter, and events in [start, stop). Each filter that it took since then has to accept them too."""
 
@@ -69,11 +69,11 @@ class Right(msgspec.Struct, array_like=True, frozen=True):
             return False
         return all(accepts(filter, event) for filter in self.filters)
 
-    def narrowed(self, filter: Filter) -> Right:
+    def narrowed(self, filter: Filter) -> EarlierRange:
         return msgspec.structs.replace(self, filters=(*self.filters, filter))
 
 
-class Seen(NamedTuple):
+class PendingLiveEvent(NamedTuple):
     """Live event of another broker's log that its cursor has still to read; without an id: every older event."""
 
     accepted: float
@@ -96,28 +96,33 @@ class LogSource(Protocol):
     def end(self, log: str) -> int:
         """The first offset that this broker does not know of."""
 
-    def begin(self, held: Held, cursor: Cursor) -> bool:
+    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
         """Keep the entries from `next` on until they were read. False: the log holds none there."""
 
     def read(
-        self, held: Held, cursor: Cursor, limit: int, then: Callable[[ReadPage, float], None], now: float
+        self,
+        held: SubscriptionState,
+        cursor: Cursor,
+        limit: int,
+        then: Callable[[ReadPage, float], None],
+        now: float,
     ) -> int:
         """Read from `next` on; the number of the reading, or 0 when the log cannot be reached now. `then` runs
         once after this call has returned, unless the reading is stopped."""
 
-    def stop(self, held: Held, cursor: Cursor) -> None:
+    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
         """The replay is over: cancel its reading, and let go of the entries that were kept for it."""
 
     def is_gone(self, log: str) -> bool:
         """The broker of the log has begun another one."""
 
-    def owe(self, held: Held, offset: int) -> None:
+    def owe(self, held: SubscriptionState, offset: int) -> None:
         """Keep an entry for a durable subscription beyond its lifetime."""
 
-    def release(self, held: Held, offset: int, now: float) -> bool:
+    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
         """The subscription needs it no longer. True: the event has ended for every subscription."""
 
-    def entry(self, cursor: Cursor, offset: int) -> Entry | Seen | None:
+    def entry(self, cursor: Cursor, offset: int) -> Entry | PendingLiveEvent | None:
         """An entry that is in `later`, as far as this broker knows it; None: it was forgotten."""
 
 
@@ -134,9 +139,9 @@ class Cursor:
     missed = 0  # the last live event that is neither in `pending` nor read
     unread: deque[int] = EMPTY  # handed out before a restart, and to be read again
     later: deque[int] = EMPTY
-    seen: dict[int, Seen] = NOTHING  # what is known of offsets of another log in `later`
+    seen: dict[int, PendingLiveEvent] = NOTHING  # what is known of offsets of another log in `later`
     pending: deque[Item] = EMPTY  # live events behind the replay, each until it is read up to its `after`
-    rights: Sequence[Right] = ()
+    rights: Sequence[EarlierRange] = ()
 
     def __init__(
         self, log: str, source: LogSource, next: int, *, start: int | None, state: CursorState = REPLAYING
@@ -205,7 +210,7 @@ class Cursor:
         """Number of owed offsets, as far as it is known without reading."""
         return len(self.progress.owed) - len(self.unread) + len(self.later)
 
-    def remember(self, told: Told, filter: Filter) -> None:
+    def remember(self, told: DeliveredRanges, filter: Filter) -> None:
         """Add the ranges that were delivered under this filter: what was read, less what is owed."""
         self.floor()
         start = self.first
@@ -269,7 +274,7 @@ class Cursor:
             self.step("read on")
             self.seam = offset
 
-    def owe_later(self, offset: int, seen: Seen | None = None) -> None:
+    def owe_later(self, offset: int, seen: PendingLiveEvent | None = None) -> None:
         own(self, "later").append(offset)
         if seen is not None:
             own_table(self, "seen")[offset] = seen

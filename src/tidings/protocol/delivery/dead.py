@@ -26,7 +26,7 @@ STEP = 1024  # letters that one step forgets
 LINK = "link"  # the subscription of a neighbour's dead letters
 
 
-class Box:
+class DeadLetterBox:
     """The letters of one subscription."""
 
     __slots__ = ("ends_at", "letters", "owner", "size")
@@ -43,7 +43,7 @@ class DeadLetters:
         self._ports = ports
         self._most, self._most_bytes = settings.dead_letters, settings.dead_letter_bytes
         self._seconds = settings.dead_letter_seconds
-        self._boxes: dict[SubscriptionId, Box] = {}
+        self._boxes: dict[SubscriptionId, DeadLetterBox] = {}
         self._by_owner: dict[str, dict[int, SubscriptionId]] = {}  # and number, ascending: its box
         self.ending: deque[tuple[float, SubscriptionId]] = deque()  # what the box does not confirm is stale
         self._last_number = 0
@@ -82,10 +82,10 @@ class DeadLetters:
             records += self._drop(oldest, number)
         return records
 
-    def _box(self, id: SubscriptionId) -> Box:
+    def _box(self, id: SubscriptionId) -> DeadLetterBox:
         box = self._boxes.get(id)
         if box is None:
-            box = self._boxes[id] = Box(self._ports.kept.owner_of(id))
+            box = self._boxes[id] = DeadLetterBox(self._ports.kept.owner_of(id))
         return box
 
     def _put(self, letter: DeadRow) -> None:

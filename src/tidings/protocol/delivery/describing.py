@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tidings.model.subscription import SubscriptionId
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 
 Sees = Callable[[SubscriptionId], bool]
 LOOKED_THROUGH = 100_000  # subscriptions that are asked about for one that may see a few of them
@@ -20,11 +20,11 @@ class Sweep:
     several calls; until it is done the previous sum counts."""
 
     def __init__(self) -> None:
-        self._unseen: list[Held] = []
+        self._unseen: list[SubscriptionState] = []
         self._sum = (0, 0)
         self._last: tuple[int, int] | None = None
 
-    def look(self, helds: Mapping[Any, Held]) -> tuple[int, int]:
+    def look(self, helds: Mapping[Any, SubscriptionState]) -> tuple[int, int]:
         if len(helds) <= AT_ONCE:
             self._unseen, self._last = [], None
             return _counted(helds.values())
@@ -39,7 +39,7 @@ class Sweep:
         return self._last or self._sum
 
 
-def _counted(helds: Iterable[Held]) -> tuple[int, int]:
+def _counted(helds: Iterable[SubscriptionState]) -> tuple[int, int]:
     waiting = reading = 0
     for held in helds:
         if not held.has_ended:
@@ -48,16 +48,18 @@ def _counted(helds: Iterable[Held]) -> tuple[int, int]:
     return waiting, reading
 
 
-def busiest(helds: Mapping[Any, Held], limit: int, sees: Sees | None = None) -> list[Held]:
+def busiest(
+    helds: Mapping[Any, SubscriptionState], limit: int, sees: Sees | None = None
+) -> list[SubscriptionState]:
     """The subscriptions with most waiting events, first; of many, among the first of them. `sees`: which may be
     shown."""
-    some: Iterable[Held] = helds.values()
+    some: Iterable[SubscriptionState] = helds.values()
     if sees is not None:
         some = (held for held in islice(some, LOOKED_THROUGH) if sees(held.id))
-    return nlargest(limit, islice(some, AT_ONCE), key=Held.in_hand)
+    return nlargest(limit, islice(some, AT_ONCE), key=SubscriptionState.in_hand)
 
 
-def described(held: Held) -> dict[str, Any]:
+def described(held: SubscriptionState) -> dict[str, Any]:
     """Description of a subscription for people: what waits for it here, and its cursor in each log."""
     row = {
         "subscription": held.id.shown,

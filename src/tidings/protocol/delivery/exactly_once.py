@@ -20,33 +20,33 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.ahead import TokensAhead
-from tidings.protocol.delivery.courier import Courier
+from tidings.protocol.delivery.courier import Dispatcher
 from tidings.protocol.delivery.dead import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
-from tidings.protocol.delivery.farewells import Farewells
+from tidings.protocol.delivery.farewells import RemoteUnsubscribes
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.held import Member, SubscriptionState
 from tidings.protocol.delivery.jobs import Jobs
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.moved import HEADER
-from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.moves import PublisherStays
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
-from tidings.protocol.delivery.replay import Replay, heard_of, settled
+from tidings.protocol.delivery.replay import LogReplay, heard_of, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import silences
 from tidings.protocol.delivery.sources import OwnLog
-from tidings.protocol.inputs import Disowned, Input, LinkDown, LinkUp, PersistFailed, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, PrincipalRevoked, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
     AckAll,
     Advertise,
     Advertised,
-    Came,
+    ClientJoined,
     Credit,
     Envelope,
     Fence,
@@ -84,7 +84,7 @@ class ExactlyOnce(Delivery):
         self.matcher = matcher
         self._settings = settings or DeliverySettings()
         self._flush_at: float | None = None
-        self._touched: dict[Held, None] = {}
+        self._touched: dict[SubscriptionState, None] = {}
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
         self._sweep = Sweep()
@@ -96,15 +96,17 @@ class ExactlyOnce(Delivery):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        self._ledger = Ledger(ports.name, settings.collect_budget, self._is_pinned, ports)
+        self._ledger = LogIndex(ports.name, settings.collect_budget, self._is_pinned, ports)
         self._dead = DeadLetters(ports, settings)
-        self._courier = Courier(ports, settings, self._ledger, self._dead, self)
-        self._stays = Stays(self._ledger)
+        self._courier = Dispatcher(ports, settings, self._ledger, self._dead, self)
+        self._stays = PublisherStays(self._ledger)
         self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier.losses)
-        self._replay = Replay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
+        self._replay = LogReplay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
         self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
         self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
-        self._farewells = Farewells(ports, self._ledger, settings.memory_seconds, self._registry.end_away)
+        self._farewells = RemoteUnsubscribes(
+            ports, self._ledger, settings.memory_seconds, self._registry.end_away
+        )
         self._jobs = Jobs(
             ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
         )
@@ -121,7 +123,7 @@ class ExactlyOnce(Delivery):
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
             Fence: self._on_fence,
-            Came: self._on_came,
+            ClientJoined: self._on_came,
             Home: self._on_home,
             **self._jobs.handlers,
         }
@@ -157,7 +159,7 @@ class ExactlyOnce(Delivery):
             self._end_session(input.peer, now)
         elif isinstance(input, LinkUp):
             self._farewells.link_up(now)
-        elif isinstance(input, Disowned):
+        elif isinstance(input, PrincipalRevoked):
             self._persist(self._jobs.disowned(input), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -265,7 +267,9 @@ class ExactlyOnce(Delivery):
         if held is not None and not held.has_ended:
             self._courier.offer(held, envelope.event, now)
 
-    def _deliver_from_elsewhere(self, envelope: Envelope, helds: Sequence[Held], now: float) -> None:
+    def _deliver_from_elsewhere(
+        self, envelope: Envelope, helds: Sequence[SubscriptionState], now: float
+    ) -> None:
         for held in helds:
             if not held.has_ended:
                 self._replay.offer(held, envelope, now)
@@ -397,7 +401,7 @@ class ExactlyOnce(Delivery):
         if member is not None:
             self._courier.give_back(member, message.tags, counted=message.counted, now=now)
 
-    def _on_came(self, session: Session, message: Came, now: float) -> None:
+    def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:
             session.stay, session.places = message.stay, within_bounds(message.places)
 
@@ -425,23 +429,23 @@ class ExactlyOnce(Delivery):
 
     # -- hooks of the courier --------------------------------------------------------------------
 
-    def read(self, held: Held, now: float) -> None:
+    def read(self, held: SubscriptionState, now: float) -> None:
         self._replay.read_on(held, now)
 
     def unblocked(self, pending: PendingPublish) -> None:
         self._flow.unblocked(pending)
 
-    def delivered(self, held: Held, now: float) -> None:
+    def delivered(self, held: SubscriptionState, now: float) -> None:
         self._age_later(held, now)
         self._flush_later(now)
 
-    def close(self, held: Held, code: str, reason: str, now: float) -> None:
+    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> None:
         self._persist(self._registry.close(held, code, reason, now), now)
 
-    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
         return self._registry.dead_letter_subscribers(held)
 
-    def touched(self, held: Held, now: float) -> None:
+    def touched(self, held: SubscriptionState, now: float) -> None:
         self._touched[held] = None
         self._flush_later(now)
 
@@ -449,7 +453,7 @@ class ExactlyOnce(Delivery):
         if self._flush_at is None:
             self._flush_at = now + self._settings.flush_seconds
 
-    def _age_later(self, held: Held, now: float) -> None:
+    def _age_later(self, held: SubscriptionState, now: float) -> None:
         keep = held.options.keep_seconds
         if keep is not None and held.durable:
             self._age_at = now + keep if self._age_at is None else min(self._age_at, now + keep)
@@ -525,7 +529,7 @@ class ExactlyOnce(Delivery):
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
-    def _tell_silence(self, held: Held) -> None:
+    def _tell_silence(self, held: SubscriptionState) -> None:
         """The token of a durable subscription advances also over what is not for it."""
         for position in silences(held):
             for member in held.members:

@@ -2,7 +2,7 @@
 
 Rules
 - The guest's broker keeps on its disk that the subscription was ended, before the client is told. It says
-  so toward its home (`Farewell`) until that has answered, with pauses that grow, and at once when a link
+  so toward its home (`RemoteUnsubscribe`) until that has answered, with pauses that grow, and at once when a link
   is up again; after as long as ended subscriptions are remembered it gives up, and counts it.
 - A farewell goes toward the log of the home, from broker to broker, and its answer back along its path.
   Brokers in between keep no state.
@@ -18,7 +18,7 @@ import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.model.subscription import SubscriptionId
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
@@ -30,7 +30,7 @@ MOST = 10_000  # that are kept; then the oldest is given up, and counted
 End = Callable[[SubscriptionId, float, float], list[Record]]  # id, when it was ended, now
 
 
-class Farewell(Message, frozen=True, tag="Farewell"):
+class RemoteUnsubscribe(Message, frozen=True, tag="Farewell"):
     """A subscription whose home is the broker of this log was ended at another broker, `age` seconds ago."""
 
     subscriber: str
@@ -40,7 +40,7 @@ class Farewell(Message, frozen=True, tag="Farewell"):
     path: tuple[str, ...]
 
 
-class FarewellHeard(Message, frozen=True, tag="FarewellHeard"):
+class RemoteUnsubscribed(Message, frozen=True, tag="FarewellHeard"):
     """Answer: the home has ended the subscription, or never had it."""
 
     subscriber: str
@@ -49,32 +49,32 @@ class FarewellHeard(Message, frozen=True, tag="FarewellHeard"):
     path: tuple[str, ...]
 
 
-MESSAGES: tuple[type[Message], ...] = (Farewell, FarewellHeard)
+MESSAGES: tuple[type[Message], ...] = (RemoteUnsubscribe, RemoteUnsubscribed)
 
 
-class FarewellRow(msgspec.Struct, array_like=True, frozen=True):
+class RemoteUnsubscribeRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
     log: str
     ended: float
     version: int = 1
 
 
-class Farewells:
+class RemoteUnsubscribes:
     """`end` ends a subscription of this broker and gives the records to persist."""
 
-    def __init__(self, ports: Ports, ledger: Ledger, seconds: float, end: End) -> None:
+    def __init__(self, ports: Ports, ledger: LogIndex, seconds: float, end: End) -> None:
         self._ports = ports
         self._ledger = ledger
         self._seconds = seconds
         self._end = end
-        self._rows: dict[str, FarewellRow] = {}  # by key
+        self._rows: dict[str, RemoteUnsubscribeRow] = {}  # by key
         self._pause = FIRST_SECONDS
         self.next_at: float | None = None
         self.given_up = 0
 
     def load(self, state: Loaded, now: float) -> None:
         for key, value in state.tables.get(FAREWELL, {}).items():
-            self._rows[key] = msgspec.msgpack.decode(value, type=FarewellRow)
+            self._rows[key] = msgspec.msgpack.decode(value, type=RemoteUnsubscribeRow)
         self._soon(now)
 
     def __len__(self) -> int:
@@ -82,7 +82,7 @@ class Farewells:
 
     def say(self, id: SubscriptionId, home: str, now: float) -> list[Record]:
         """The subscription was ended here; the records to persist before that is answered."""
-        row = FarewellRow(id, home, now)
+        row = RemoteUnsubscribeRow(id, home, now)
         key = _key(id, home)
         records: list[Record] = [Put(FAREWELL, key, msgspec.msgpack.encode(row))]
         self._rows[key] = row
@@ -117,11 +117,11 @@ class Farewells:
         self._pause = min(2 * self._pause, SLOW_SECONDS)
         return records
 
-    def _send(self, row: FarewellRow, now: float) -> None:
+    def _send(self, row: RemoteUnsubscribeRow, now: float) -> None:
         id, path = row.subscription, (self._ports.name,)
-        self._pass(Farewell(id.subscriber, id.name, row.log, now - row.ended, path), None)
+        self._pass(RemoteUnsubscribe(id.subscriber, id.name, row.log, now - row.ended, path), None)
 
-    def _pass(self, farewell: Farewell, sender: str | None) -> None:
+    def _pass(self, farewell: RemoteUnsubscribe, sender: str | None) -> None:
         link = self._ports.log_paths.upstream(farewell.log)
         if link is not None and link != sender and self._is_linked(link):
             self._ports.send(link, farewell)
@@ -134,21 +134,23 @@ class Farewells:
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if not self._is_linked(sender):
             return
-        if isinstance(message, Farewell):
+        if isinstance(message, RemoteUnsubscribe):
             self._hear(sender, message, now)
-        elif isinstance(message, FarewellHeard) and message.path and message.path[-1] == self._ports.name:
+        elif (
+            isinstance(message, RemoteUnsubscribed) and message.path and message.path[-1] == self._ports.name
+        ):
             self._answered(message)
 
-    def _hear(self, sender: str, message: Farewell, now: float) -> None:
+    def _hear(self, sender: str, message: RemoteUnsubscribe, now: float) -> None:
         name = self._ports.name
         if name in message.path:
             return
         if broker_of(message.log) != name:
             path = (*message.path, name)
-            onward = Farewell(message.subscriber, message.name, message.log, message.age, path)
+            onward = RemoteUnsubscribe(message.subscriber, message.name, message.log, message.age, path)
             self._pass(onward, sender)
             return
-        heard = FarewellHeard(message.subscriber, message.name, message.log, message.path)
+        heard = RemoteUnsubscribed(message.subscriber, message.name, message.log, message.path)
         records: list[Record] = []
         if message.log == self._ledger.log:
             id = SubscriptionId(message.subscriber, message.name)
@@ -159,10 +161,10 @@ class Farewells:
         elif disk.failed is None:
             disk.persist(records, lambda _: self._ports.send(sender, heard))
 
-    def _answered(self, message: FarewellHeard) -> None:
+    def _answered(self, message: RemoteUnsubscribed) -> None:
         if len(message.path) > 1:
             path = message.path[:-1]
-            back = FarewellHeard(message.subscriber, message.name, message.log, path)
+            back = RemoteUnsubscribed(message.subscriber, message.name, message.log, path)
             self._ports.send(path[-1], back)
             return
         key = _key(SubscriptionId(message.subscriber, message.name), message.log)

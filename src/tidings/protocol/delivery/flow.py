@@ -23,7 +23,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
-from tidings.availability.identity import Bounds, Identities, Seen
+from tidings.availability.identity import Identities, IdentityBounds, IdentityStatus
 from tidings.availability.records import Append, Loaded
 from tidings.availability.records import Record as DiskRecord
 from tidings.errors import TooLargeError
@@ -31,11 +31,11 @@ from tidings.history.schema import avail_row
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.courier import Courier
-from tidings.protocol.delivery.holding import Holding
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.courier import Dispatcher
+from tidings.protocol.delivery.holding import RetentionHolds
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.moved import HEADER, STAYED
-from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.moves import PublisherStays
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.registry import Registry
@@ -43,7 +43,7 @@ from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.interest import Match
-from tidings.protocol.messages import Envelope, Mode, Publish, Published, PublishedAll, Refused
+from tidings.protocol.messages import AckMode, Envelope, Publish, Published, PublishedAll, Refused
 from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
@@ -57,12 +57,12 @@ class PublishFlow:
     def __init__(
         self,
         ports: Ports,
-        bounds: Bounds,
-        ledger: Ledger,
-        stays: Stays,
+        bounds: IdentityBounds,
+        ledger: LogIndex,
+        stays: PublisherStays,
         registry: Registry,
-        courier: Courier,
-        holding: Holding,
+        courier: Dispatcher,
+        holding: RetentionHolds,
     ) -> None:
         self._ports = ports
         self._interest = ports.interest
@@ -122,7 +122,7 @@ class PublishFlow:
         begin = place = 0  # of the stretch that needs neither the disk nor the network
         each = zip(batch, events, matches, stays, strict=False)
         for place, (pending, event, match, stay) in enumerate(each):
-            is_asked = event.lifetime > 0 or pending.mode is Mode.KEPT
+            is_asked = event.lifetime > 0 or pending.mode is AckMode.KEPT
             is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
             if not is_owed:
                 if not pending.is_own:
@@ -168,8 +168,8 @@ class PublishFlow:
             if (
                 event.id != f"{incarnation}-{sequence}"
                 or size > most_bytes
-                or (mode is Mode.KEPT and not is_stable)
-                or mode is Mode.REPLICATED
+                or (mode is AckMode.KEPT and not is_stable)
+                or mode is AckMode.REPLICATED
                 or (under_way and event.identity in under_way)
                 or not take_next(event.source, incarnation, sequence, now)
             ):
@@ -229,9 +229,9 @@ class PublishFlow:
             self.figures["published again"] += 1
             return True
         seen = self._seen(session, message, is_own, now)
-        if seen is Seen.NEW:
+        if seen is IdentityStatus.NEW:
             return False
-        if seen is Seen.STALE:
+        if seen is IdentityStatus.STALE:
             self._ports.send(address, Refused(message.call, "refused", STALE))
             return True
         self.figures["published again"] += 1
@@ -243,12 +243,12 @@ class PublishFlow:
             self._ports.send(address, Published(message.call, position))
         return True
 
-    def _seen(self, session: Session, message: Publish, is_own: bool, now: float) -> Seen:
+    def _seen(self, session: Session, message: Publish, is_own: bool, now: float) -> IdentityStatus:
         event = message.event
         seen = self.identities.look_number(event.source, session.incarnation, message.sequence)
-        if seen is Seen.NEW and self._ledger.offset_of(event.identity) is not None:
-            seen = Seen.SEEN
-        if seen is Seen.NEW and not is_own:
+        if seen is IdentityStatus.NEW and self._ledger.offset_of(event.identity) is not None:
+            seen = IdentityStatus.SEEN
+        if seen is IdentityStatus.NEW and not is_own:
             seen = self.identities.look(*event.identity, None, now)
         return seen
 
@@ -260,9 +260,12 @@ class PublishFlow:
             if not pending.is_dispatched:
                 self._ports.send(session.address, Refused(message.call, *unsure(reason)))
             return not pending.is_dispatched
-        if self._seen(session, message, _is_own(session, event.id, message.sequence), now) is not Seen.NEW:
+        if (
+            self._seen(session, message, _is_own(session, event.id, message.sequence), now)
+            is not IdentityStatus.NEW
+        ):
             return False
-        is_asked = event.lifetime > 0 or message.mode is Mode.KEPT
+        is_asked = event.lifetime > 0 or message.mode is AckMode.KEPT
         needs_disk = is_asked or self._is_owed(event, self._interest.match(event), False)
         if needs_disk or event.source in self._last_of:
             self.figures["refused for room"] += 1
@@ -276,9 +279,9 @@ class PublishFlow:
             return (TooLargeError.code, reason)
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
-        if message.mode is Mode.KEPT and not disk.stable:
+        if message.mode is AckMode.KEPT and not disk.stable:
             return ("refused", NO_STORE)
-        if message.mode is Mode.REPLICATED:
+        if message.mode is AckMode.REPLICATED:
             return ("refused", NO_GROUP)
         is_full = not is_own and self.identities.is_full(message.event.identity[0])
         return ("limit", MANY_IDS) if is_full else None
@@ -325,7 +328,7 @@ class PublishFlow:
             partial(self._stalled_all, kept),
         )
         for pending in kept:
-            if pending.mode is Mode.BEST_EFFORT:
+            if pending.mode is AckMode.BEST_EFFORT:
                 self.answer(pending)
 
     def publish_all(
@@ -366,7 +369,7 @@ class PublishFlow:
         identity = event.identity
         if identity in self._under_way or self._ledger.offset_of(identity) is not None:
             return True
-        return self.identities.look(*identity, None, now) is Seen.SEEN
+        return self.identities.look(*identity, None, now) is IdentityStatus.SEEN
 
     def _kept_all(self, pendings: list[PendingPublish], now: float) -> None:
         for pending in pendings:

@@ -17,32 +17,37 @@ from typing import Any, ClassVar
 
 import msgspec
 
-from tidings.availability.identity import Seen
+from tidings.availability.identity import IdentityStatus
 from tidings.availability.records import Append, Put, Record
 from tidings.errors import TooLargeError
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.asking import ASK_SECONDS, Asking, HeldAnswer, HeldAsk
+from tidings.protocol.delivery.asking import (
+    ASK_SECONDS,
+    SubscriptionLookup,
+    SubscriptionQuery,
+    SubscriptionQueryReply,
+)
 from tidings.protocol.delivery.flow import STALE
 from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.log_copy import LogCopies
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
-from tidings.protocol.delivery.serving import Serving
+from tidings.protocol.delivery.serving import DistributorDelivery
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.inputs import Input, LinkDown, ViewChanged
 from tidings.protocol.messages import (
+    AckMode,
     CommitParts,
     CommitStaged,
     Hello,
     Message,
-    Mode,
     Publish,
     Published,
     Refused,
     Silence,
-    Stage,
+    StageEvents,
     Subscribe,
 )
 from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
@@ -62,10 +67,15 @@ class TakenOver(Message, frozen=True, tag="TakenOver"):
     ids: tuple[tuple[str, str, float], ...]
 
 
-class Grouped(Serving, GroupEntries):
+class GroupDelivery(DistributorDelivery, GroupEntries):
     name = "exactly once, from the group's log"
     needs = (GroupCommit,)
-    messages: ClassVar[tuple[type[Message], ...]] = (*Serving.messages, TakenOver, HeldAsk, HeldAnswer)
+    messages: ClassVar[tuple[type[Message], ...]] = (
+        *DistributorDelivery.messages,
+        TakenOver,
+        SubscriptionQuery,
+        SubscriptionQueryReply,
+    )
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -75,10 +85,10 @@ class Grouped(Serving, GroupEntries):
             tuple[str, str], PendingPublish
         ] = {}  # by identity: published here, not committed yet
         self._entering: dict[int, PendingPublish] = {}  # by offset: committed, on its way to our disk
-        self._askings: dict[int, Asking] = {}  # by number
-        self._asks_of: dict[str, Asking] = {}  # by the address of the client
+        self._askings: dict[int, SubscriptionLookup] = {}  # by number
+        self._asks_of: dict[str, SubscriptionLookup] = {}  # by the address of the client
         self._last_ask = 0
-        for kind in (Stage, CommitStaged, CommitParts):
+        for kind in (StageEvents, CommitStaged, CommitParts):
             self._handlers[kind] = self._refuse_staging
 
     def _refuse_staging(self, session: Session, message: Any, now: float) -> None:
@@ -120,7 +130,7 @@ class Grouped(Serving, GroupEntries):
                 refusal = not_known(disk.failed.reason)  # the other members may commit it
             self.ports.send(address, Refused(message.call, *refusal))
             return True
-        if message.mode in (Mode.KEPT, Mode.REPLICATED) and not disk.stable:
+        if message.mode in (AckMode.KEPT, AckMode.REPLICATED) and not disk.stable:
             self.ports.send(address, Refused(message.call, "refused", NO_STORE))
             return True
         full = (disk.full,) if disk.full is not None else (self.ports.group_commit.full, GROUP)
@@ -134,11 +144,11 @@ class Grouped(Serving, GroupEntries):
         if offset is not None and offset >= self._ledger.end:
             return self._wait_for(offset, address, message.call)
         seen = self._seen(message.event, session.incarnation, message.sequence, now)
-        if offset is not None or seen is Seen.SEEN:
+        if offset is not None or seen is IdentityStatus.SEEN:
             position = None if offset is None else Position(self._ledger.log, offset)
             self.ports.send(address, Published(message.call, position))
             return True
-        if seen is Seen.STALE:
+        if seen is IdentityStatus.STALE:
             self.ports.send(address, Refused(message.call, "refused", STALE))
             return True
         if full[0] is not None:
@@ -153,9 +163,9 @@ class Grouped(Serving, GroupEntries):
             pending.waiters.append((address, call))
         return pending is not None
 
-    def _seen(self, event: Event, incarnation: str, sequence: int, now: float) -> Seen:
+    def _seen(self, event: Event, incarnation: str, sequence: int, now: float) -> IdentityStatus:
         seen = self._flow.identities.look_number(event.source, incarnation, sequence)
-        if seen is Seen.NEW and event.id != f"{incarnation}-{sequence}":
+        if seen is IdentityStatus.NEW and event.id != f"{incarnation}-{sequence}":
             seen = self._flow.identities.look(*event.identity, None, now)
         return seen
 
@@ -166,11 +176,14 @@ class Grouped(Serving, GroupEntries):
         if self._ledger.offset_of(event.identity) is not None:
             return True
         identities = self._flow.identities
-        if identities.look_number(event.source, proposal.incarnation, proposal.sequence) is not Seen.NEW:
+        if (
+            identities.look_number(event.source, proposal.incarnation, proposal.sequence)
+            is not IdentityStatus.NEW
+        ):
             return True
         source, id = event.identity
         seen = identities.look(source, id, None, self._ledger.now)
-        if not proposal.is_own and seen is Seen.SEEN:
+        if not proposal.is_own and seen is IdentityStatus.SEEN:
             return True
         last = identities.last(event.source, proposal.incarnation)
         return None if last is not None and proposal.sequence < last else False
@@ -284,10 +297,10 @@ class Grouped(Serving, GroupEntries):
             return
         id = identity(session, message)
         self._last_ask += 1
-        asking = Asking(session.address, message, others, now + ASK_SECONDS)
+        asking = SubscriptionLookup(session.address, message, others, now + ASK_SECONDS)
         self._askings[self._last_ask] = self._asks_of[session.address] = asking
         for member in sorted(others):
-            self.ports.send(member, HeldAsk(self._last_ask, id.subscriber, id.name))
+            self.ports.send(member, SubscriptionQuery(self._last_ask, id.subscriber, id.name))
 
     def _found(self, number: int, now: float) -> None:
         """Open the subscription where it stood, or anew; then hear what its client said meanwhile."""
@@ -304,11 +317,11 @@ class Grouped(Serving, GroupEntries):
             self.on_message(asking.address, later, now)
 
     def _on_group(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, HeldAsk):
+        if isinstance(message, SubscriptionQuery):
             held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
             upto = None if held is None else held.own.low_water - 1
-            self.ports.send(sender, HeldAnswer(message.number, upto))
-        elif isinstance(message, HeldAnswer):
+            self.ports.send(sender, SubscriptionQueryReply(message.number, upto))
+        elif isinstance(message, SubscriptionQueryReply):
             asking = self._askings.get(message.number)
             if asking is not None and asking.answered(sender, message.upto):
                 self._found(message.number, now)
@@ -337,7 +350,7 @@ class Grouped(Serving, GroupEntries):
             self._tell_taken_over(here, now, input.joined)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, HeldAsk | HeldAnswer | TakenOver):
+        if isinstance(message, SubscriptionQuery | SubscriptionQueryReply | TakenOver):
             self._on_group(sender, message, now)
         elif sender in self._asks_of and not isinstance(message, Hello):
             self._asks_of[sender].later.append(message)

@@ -14,7 +14,7 @@ from collections import deque
 
 import msgspec
 
-from tidings.availability.told import Told
+from tidings.availability.told import DeliveredRanges
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
@@ -22,7 +22,7 @@ from tidings.model.packed import pack, unpack
 from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.moved import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
 from tidings.protocol.lines import EMPTY, NOTHING
 from tidings.protocol.messages import Unsubscribe
@@ -33,7 +33,7 @@ class Member:
 
     __slots__ = ("address", "credit", "ends", "held", "is_open", "last_word", "open_bytes", "ref", "withheld")
 
-    def __init__(self, address: str, ref: int, credit: int, held: Held) -> None:
+    def __init__(self, address: str, ref: int, credit: int, held: SubscriptionState) -> None:
         self.address = address
         self.ref = ref
         self.credit = credit  # notifications that it can take; below 0 after a race
@@ -45,7 +45,7 @@ class Member:
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
 
 
-class Stored(msgspec.Struct):
+class DurableState(msgspec.Struct):
     """State of a durable subscription beyond that of a transient one."""
 
     owner: str = ""  # the principal whose quota counts what is owed; none: it does not count
@@ -59,18 +59,18 @@ class Stored(msgspec.Struct):
     outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
 
 
-class Moving(msgspec.Struct):
+class MigrationOrder(msgspec.Struct):
     """Order of publishers that move between brokers (`moves.py`)."""
 
     barred: deque[Item] = msgspec.field(
         default_factory=deque
     )  # earlier events of their publisher are to come
-    movers: dict[str, Moved] = msgspec.field(
+    movers: dict[str, MigrationHeader] = msgspec.field(
         default_factory=dict
     )  # by source: the last stay of a publisher that moved
 
 
-class Losses(msgspec.Struct):
+class LossCounts(msgspec.Struct):
     """Events that the subscription lost, and what its members know of them."""
 
     by_reason: dict[str, int] = msgspec.field(default_factory=dict)
@@ -78,10 +78,10 @@ class Losses(msgspec.Struct):
     has_news: bool = False  # there are losses that the members do not know of
 
 
-TRANSIENT = Stored()  # of every subscription that is not durable
+TRANSIENT = DurableState()  # of every subscription that is not durable
 
 
-class Held:
+class SubscriptionState:
     """The state of one subscription. Rare state is an attribute of the class until it is set, all empty queues are
     one object, and the filter is packed while no log is read."""
 
@@ -90,10 +90,12 @@ class Held:
         "options", "others", "own", "queue", "since", "unacked",
     )  # fmt: skip
 
-    told: Told | None = None  # ranges that it was delivered under earlier filters and in earlier lives
+    told: DeliveredRanges | None = (
+        None  # ranges that it was delivered under earlier filters and in earlier lives
+    )
     stored = TRANSIENT
-    moving: Moving | None = None
-    losses: Losses | None = None
+    moving: MigrationOrder | None = None
+    losses: LossCounts | None = None
     memory = UNCOUNTED  # of the principal that subscribed
     queued_bytes = 0  # of `queue` and the own cursor's `pending`, and counted in `memory` too
     blocked: deque[Item] = EMPTY
@@ -174,9 +176,9 @@ class Held:
         waiting = len(self.queue) + len(self.unacked) + len(self.blocked) + len(self.barred)
         return waiting + sum(len(cursor.pending) for cursor in self.cursors)
 
-    def remember(self) -> Told:
+    def remember(self) -> DeliveredRanges:
         """The ranges that it was delivered so far, under this filter and earlier ones."""
-        told, filter = self.told or Told(), self.filter
+        told, filter = self.told or DeliveredRanges(), self.filter
         for cursor in (*self.others.values(), self.own):
             cursor.remember(told, filter)
         self.told = told
@@ -193,21 +195,21 @@ class Held:
         return EMPTY if self.moving is None else self.moving.barred
 
     @property
-    def movers(self) -> dict[str, Moved]:
+    def movers(self) -> dict[str, MigrationHeader]:
         return NOTHING if self.moving is None else self.moving.movers
 
-    def own_moving(self) -> Moving:
+    def own_moving(self) -> MigrationOrder:
         if self.moving is None:
-            self.moving = Moving()
+            self.moving = MigrationOrder()
         return self.moving
 
     @property
     def lost(self) -> dict[str, int]:
         return NOTHING if self.losses is None else self.losses.by_reason
 
-    def count_lost(self, reason: str) -> Losses:
+    def count_lost(self, reason: str) -> LossCounts:
         if self.losses is None:
-            self.losses = Losses()
+            self.losses = LossCounts()
         self.losses.by_reason[reason] = self.losses.by_reason.get(reason, 0) + 1
         return self.losses
 

@@ -29,7 +29,7 @@ from tidings.matching.matcher import Matcher
 from tidings.model.event import Event, event_size
 from tidings.model.filter import Filter
 from tidings.model.subscription import scope_of
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -41,7 +41,7 @@ HOLDS = "holds"  # table: one row for each
 TOUCH = 0.1  # of its seconds: a hold whose end moves by less is not written again
 
 
-class HoldRow(msgspec.Struct, array_like=True):
+class RetentionHoldRow(msgspec.Struct, array_like=True):
     name: str
     filter: Filter
     upto: int
@@ -50,7 +50,7 @@ class HoldRow(msgspec.Struct, array_like=True):
     most_bytes: int = 0
 
 
-class Kept:
+class HeldEntries:
     """The entries that one hold keeps beyond its place."""
 
     __slots__ = ("bytes", "looked_upto", "sizes", "unknown_upto")
@@ -81,8 +81,8 @@ class Kept:
         self.bytes -= self.sizes.pop(offset, 0)
 
 
-class Holding:
-    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, matcher: Matcher) -> None:
+class RetentionHolds:
+    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: LogIndex, matcher: Matcher) -> None:
         self._ports = ports
         self._settings = settings
         self._ledger = ledger
@@ -91,12 +91,12 @@ class Holding:
         self._handles: dict[str, int] = {}  # by name: of its filter in the matcher ...
         self._by_handle: dict[int, str] = {}  # ... and back
         self._last_match: tuple[Event, Sequence[int]] | None = None
-        self.rows: dict[str, HoldRow] = {}
+        self.rows: dict[str, RetentionHoldRow] = {}
         self._scopes: Counter[str] = Counter()  # how many holds of each principal
         self._most = ports.limits.client.holds
-        self._kept: dict[str, Kept] = {}  # by name
+        self._kept: dict[str, HeldEntries] = {}  # by name
         self._keepers: dict[int, int] = {}  # by offset: how many holds keep it
-        self._unlooked: dict[str, Kept] = {}  # by name: holds that may want entries from before them
+        self._unlooked: dict[str, HeldEntries] = {}  # by name: holds that may want entries from before them
         self._overfull: dict[str, None] = {}  # names of those that keep more than they may
         self._review_at: float | None = None  # when a hold ends
         self._maintain_at: float | None = None  # when the matcher has upkeep to do
@@ -105,7 +105,7 @@ class Holding:
 
     def load(self, state: Loaded) -> None:
         for value in state.tables.get(HOLDS, {}).values():
-            row = msgspec.msgpack.decode(value, type=HoldRow)
+            row = msgspec.msgpack.decode(value, type=RetentionHoldRow)
             self._begin(row)
         self._moved()
         for name in self.rows:
@@ -143,7 +143,7 @@ class Holding:
 
     # -- the table of holds ----------------------------------------------------------------------
 
-    def _begin(self, row: HoldRow) -> None:
+    def _begin(self, row: RetentionHoldRow) -> None:
         """Put a hold into the table, or one with another filter in its stead: all that it keeps is looked for anew."""
         if row.name in self.rows:
             self._forget(row.name)
@@ -152,7 +152,7 @@ class Holding:
         handle = self._handles[row.name] = self.matcher.add(row.filter)
         self._by_handle[handle] = row.name
         self._last_match, self._maintain_at = None, 0.0
-        kept = self._kept[row.name] = Kept(row.upto, self._ledger.next_offset - 1)
+        kept = self._kept[row.name] = HeldEntries(row.upto, self._ledger.next_offset - 1)
         if not kept.is_known:
             self._unlooked[row.name] = kept
 
@@ -219,7 +219,7 @@ class Holding:
         count = self._ports.limits.page_count
         self._ports.disk.fetch(begin, count, partial(self._looked, name, kept), lambda failure, now: None)
 
-    def _looked(self, name: str, kept: Kept, records: Sequence[Append], now: float) -> None:
+    def _looked(self, name: str, kept: HeldEntries, records: Sequence[Append], now: float) -> None:
         row = self.rows.get(name)
         if row is None or self._kept.get(name) is not kept:
             return  # it ended meanwhile
@@ -247,7 +247,7 @@ class Holding:
         upto = min(message.upto, self._ledger.end - 1)
         if before is not None:
             upto = max(upto, before.upto)
-        row = HoldRow(
+        row = RetentionHoldRow(
             message.name, message.filter, upto, message.seconds, now + message.seconds, message.most_bytes
         )
         if before is None or before.filter.digest != row.filter.digest:
@@ -347,7 +347,7 @@ class Holding:
         return records
 
 
-def _is_same(before: HoldRow, row: HoldRow) -> bool:
+def _is_same(before: RetentionHoldRow, row: RetentionHoldRow) -> bool:
     """Are the rows so alike that the new one need not be written?"""
     return (
         before.filter.digest == row.filter.digest and (before.upto, before.seconds) == (row.upto, row.seconds)

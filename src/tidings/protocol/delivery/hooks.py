@@ -4,27 +4,27 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.pending import PendingPublish
 
 
 class Hooks(Protocol):
     """What the courier asks of the strategy that owns it."""
 
-    def read(self, held: Held, now: float) -> None:
+    def read(self, held: SubscriptionState, now: float) -> None:
         """There is room: read on in the log."""
 
     def unblocked(self, pending: PendingPublish) -> None:
         """No subscription blocks this publish any longer."""
 
-    def close(self, held: Held, code: str, reason: str, now: float) -> None:
+    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> None:
         """End the subscription and tell its members why."""
 
-    def touched(self, held: Held, now: float) -> None:
+    def touched(self, held: SubscriptionState, now: float) -> None:
         """Its progress changed, or the figures of what it lost."""
 
-    def delivered(self, held: Held, now: float) -> None:
+    def delivered(self, held: SubscriptionState, now: float) -> None:
         """An event was dispatched to a durable subscription."""
 
-    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
         """Who hears the dead letters of this subscription."""

@@ -10,7 +10,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 
 if TYPE_CHECKING:
-    from tidings.protocol.delivery.moved import Moved
+    from tidings.protocol.delivery.moved import MigrationHeader
     from tidings.protocol.delivery.pending import PendingPublish
 
 
@@ -26,7 +26,7 @@ class Item(msgspec.Struct, eq=False, gc=False):
     again: bool = False  # it was sent before
     after: int = 0  # while a replay goes on: not before the log was read up to here
     ticket: PendingPublish | None = None  # its publisher waits until there is room for it
-    moved: Moved | None = None  # its publisher was at another broker before
+    moved: MigrationHeader | None = None  # its publisher was at another broker before
     barred_at: float = 0.0  # it waits for that since then
     letter: int | None = None  # its number, when it is a dead letter
 

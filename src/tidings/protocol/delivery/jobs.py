@@ -12,14 +12,14 @@ from typing import Any
 from tidings.availability.records import Loaded, Record
 from tidings.matching.engine import MatchingEngine
 from tidings.protocol import messages as msg
-from tidings.protocol.delivery.holding import Holding
-from tidings.protocol.delivery.ledger import Ledger
-from tidings.protocol.delivery.moves import Stays
-from tidings.protocol.delivery.scanning import Scanning
+from tidings.protocol.delivery.holding import RetentionHolds
+from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.moves import PublisherStays
+from tidings.protocol.delivery.scanning import LogScanner
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.staging import Publish, Staging
-from tidings.protocol.inputs import Disowned
+from tidings.protocol.inputs import PrincipalRevoked
 from tidings.protocol.slots import Ports
 
 Handler = Callable[[Session, Any, float], None]
@@ -27,16 +27,21 @@ Handler = Callable[[Session, Any, float], None]
 
 class Jobs:
     def __init__(
-        self, ports: Ports, settings: DeliverySettings, ledger: Ledger, stays: Stays, publish: Publish
+        self,
+        ports: Ports,
+        settings: DeliverySettings,
+        ledger: LogIndex,
+        stays: PublisherStays,
+        publish: Publish,
     ) -> None:
-        self.scanning = scanning = Scanning(ports, ledger, stays)
-        self.holding = holding = Holding(ports, settings, ledger, MatchingEngine())
+        self.scanning = scanning = LogScanner(ports, ledger, stays)
+        self.holding = holding = RetentionHolds(ports, settings, ledger, MatchingEngine())
         self.staging = staging = Staging(ports, settings, ledger, publish)
         self.handlers: dict[type[msg.Message], Handler] = {
             msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),
             msg.HoldLog: holding.hold,
             msg.EndHold: holding.end,
-            msg.Stage: staging.stage,
+            msg.StageEvents: staging.stage,
             msg.CommitStaged: staging.commit,
             msg.CommitParts: staging.commit,
             msg.AskCommitted: lambda session, message, now: staging.ask(session, message),
@@ -46,7 +51,7 @@ class Jobs:
         self.staging.load(state)
         self.holding.load(state)
 
-    def disowned(self, input: Disowned) -> list[Record]:
+    def disowned(self, input: PrincipalRevoked) -> list[Record]:
         """End what a principal may not have any longer; the records to persist."""
         staged = self.staging.forget_scope(input.scope) if input.staged else []
         return [*staged, *self.holding.end_scope(input.scope, input.allowed)]

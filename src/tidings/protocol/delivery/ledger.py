@@ -23,7 +23,7 @@ from tidings.protocol.slots import Ports
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
 
 
-class Ledger:
+class LogIndex:
     def __init__(
         self,
         log: str,

@@ -11,15 +11,15 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 
 from tidings.availability.records import Append, Put
-from tidings.protocol.batches import Page, read_upto
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.batches import PageBuilder, read_upto
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.inputs import FetchFailed
-from tidings.protocol.proposals import CopyRequest, LogCopy, Placed, Proposal
+from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent, Proposal
 from tidings.protocol.slots import Ports
 
 
 class LogCopies:
-    def __init__(self, ports: Ports, ledger: Ledger, identities: Callable[[], Iterable[Put]]) -> None:
+    def __init__(self, ports: Ports, ledger: LogIndex, identities: Callable[[], Iterable[Put]]) -> None:
         self._ports = ports
         self._ledger = ledger
         self._rows = identities
@@ -35,7 +35,7 @@ class LogCopies:
             return  # committed, and not on our disk yet, which may be full: the member asks again
 
         def read(found: Sequence[Append], at: float) -> None:
-            page, upto, more = Page[Placed](self._ports.limits), read_upto(found, end), ""
+            page, upto, more = PageBuilder[PlacedEvent](self._ports.limits), read_upto(found, end), ""
             for append in found:
                 if append.offset <= end and not page.add(_placed(append, at)):
                     upto = append.offset - 1
@@ -55,14 +55,14 @@ class LogCopies:
         rows = tuple(self._rows())
         if not in_pages:
             return rows, ""
-        page = Page[Put](self._ports.limits, len(rows))
+        page = PageBuilder[Put](self._ports.limits, len(rows))
         for place, row in sorted((_place(row), row) for row in rows):
             if place > after and not page.add(row):
                 return tuple(page.items), _place(page.items[-1])
         return tuple(page.items), ""
 
 
-def _placed(append: Append, now: float) -> Placed:
+def _placed(append: Append, now: float) -> PlacedEvent:
     """An entry of our log as other members take it."""
     event = append.event
     incarnation, _, number = event.id.rpartition("-")
@@ -70,7 +70,7 @@ def _placed(append: Append, now: float) -> Placed:
     proposal = Proposal(
         event, incarnation if is_own else "", append.sequence or 0, is_own, now - append.accepted
     )
-    return Placed(append.offset, proposal)
+    return PlacedEvent(append.offset, proposal)
 
 
 def _place(row: Put) -> str:

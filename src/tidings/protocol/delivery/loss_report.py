@@ -11,7 +11,7 @@ from typing import Protocol
 
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import Record
 from tidings.protocol.messages import Lost
@@ -22,7 +22,7 @@ ENDED = "superseded or expired"
 
 
 class Touched(Protocol):
-    def touched(self, held: Held, now: float) -> None: ...
+    def touched(self, held: SubscriptionState, now: float) -> None: ...
 
 
 class LossReport:
@@ -33,7 +33,7 @@ class LossReport:
         self.lost = 0  # by a policy or a bound
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
 
-    def count_lost(self, held: Held, event: Event, reason: str, now: float) -> None:
+    def count_lost(self, held: SubscriptionState, event: Event, reason: str, now: float) -> None:
         """An event was lost by the policy or bound of that name."""
         held.count_lost(str(reason))
         self.lost += 1
@@ -41,18 +41,18 @@ class LossReport:
             self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
         self.tell(held, now)
 
-    def count_over_budget(self, held: Held, now: float) -> None:
+    def count_over_budget(self, held: SubscriptionState, now: float) -> None:
         """The filter was over its work budget for an event, which the subscription therefore does not get."""
         held.count_lost(OVER_BUDGET)
         self.over_budget += 1
         self.tell(held, now)
 
-    def count_gone(self, held: Held, now: float) -> None:
+    def count_gone(self, held: SubscriptionState, now: float) -> None:
         """An owed event ended before it could be read from the log."""
         held.count_lost(ENDED)
         self.tell(held, now)
 
-    def tell(self, held: Held, now: float) -> None:
+    def tell(self, held: SubscriptionState, now: float) -> None:
         """Tell the members of losses that they do not know of, now or with the next flush."""
         losses = held.losses
         if losses is None or not held.members:

@@ -1,7 +1,7 @@
 """Records of deliveries to subscriptions that have ended, for a bounded time and in bounded bytes of each principal.
 
 Rules
-- The records of one principal have the bound of its quota (`KeptBytes.records_fit`). At the bound its oldest records go,
+- The records of one principal have the bound of its quota (`RetainedBytes.records_fit`). At the bound its oldest records go,
   and are counted; never those of another principal. A subscription that returns without its record receives again
   what is still available to newcomers: no event is lost.
 """
@@ -11,7 +11,7 @@ from __future__ import annotations
 from heapq import heappop, heappush
 
 from tidings.availability.records import Loaded, Record
-from tidings.availability.told import Told
+from tidings.availability.told import DeliveredRanges
 from tidings.model.subscription import SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.rows import MemoryRow
@@ -21,7 +21,7 @@ STEP = 256  # memories that one step forgets
 OVERHEAD = 512  # of memory and disk beside the deliveries
 
 
-class Memory:
+class DeliveryMemory:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._kept: dict[SubscriptionId, MemoryRow] = {}
@@ -35,7 +35,7 @@ class Memory:
         for row in sorted(loaded, key=lambda row: row.until):
             self._put(row)
 
-    def keep(self, id: SubscriptionId, told: Told, until: float) -> list[Record]:
+    def keep(self, id: SubscriptionId, told: DeliveredRanges, until: float) -> list[Record]:
         """Keep a record, if there is room for it; the records to persist."""
         row = MemoryRow(id, told.encode(), until)
         records = [*self._drop(id), *self._make_room(row)]
@@ -76,12 +76,12 @@ class Memory:
         self._ports.kept.count_records(owner, -_size(row))
         return [rows.delete_for(rows.MEMORY, id)]
 
-    def look(self, id: SubscriptionId) -> Told | None:
+    def look(self, id: SubscriptionId) -> DeliveredRanges | None:
         """As `take`, but keep it: what comes back is not on the disk itself, and may be lost again."""
         row = self._kept.get(id)
         return None if row is None else rows.read_told(row.told)
 
-    def take(self, id: SubscriptionId) -> tuple[Told | None, list[Record]]:
+    def take(self, id: SubscriptionId) -> tuple[DeliveredRanges | None, list[Record]]:
         """The subscription is back: what it was told, and the records to persist."""
         told = self.look(id)
         return told, self._drop(id)

@@ -11,7 +11,7 @@ from tidings.protocol.messages import Envelope
 HEADER = "delivery.moved"
 
 
-class Moved(msgspec.Struct, frozen=True, array_like=True):
+class MigrationHeader(msgspec.Struct, frozen=True, array_like=True):
     """An event of a publisher that was elsewhere before."""
 
     mover: str  # the publisher's incarnation
@@ -19,11 +19,11 @@ class Moved(msgspec.Struct, frozen=True, array_like=True):
     places: dict[str, int]  # by log: it comes after this offset
 
 
-STAYED = Moved("", 0, {})  # it was nowhere else
+STAYED = MigrationHeader("", 0, {})  # it was nowhere else
 
 
-def moved_of(envelope: Envelope) -> Moved | None:
+def moved_of(envelope: Envelope) -> MigrationHeader | None:
     header: Any = envelope.headers.get(HEADER)
-    if header is None or isinstance(header, Moved):
+    if header is None or isinstance(header, MigrationHeader):
         return header
-    return msgspec.convert(header, Moved)
+    return msgspec.convert(header, MigrationHeader)

@@ -2,8 +2,8 @@
 
 Rules
 - A publisher that comes to another broker says where the last events of its sources are that were
-  acknowledged (`Came`): by log, an offset. Everything that it publishes there comes after those places, and says
-  so (`Moved`, a header between brokers), as long as it stays; the log remembers it (`Stays`).
+  acknowledged (`ClientJoined`): by log, an offset. Everything that it publishes there comes after those places, and says
+  so (`MigrationHeader`, a header between brokers), as long as it stays; the log remembers it (`PublisherStays`).
 - A subscription is told such an event when it has passed those places: all that it is to hear of
   those logs up to there is in its queue. Until then the event is *barred*, and so is what comes
   after it in its log, since a client's token counts on the order of a log.
@@ -21,10 +21,10 @@ import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.protocol.delivery.cursor import LIVE
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import Ledger
-from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.moved import MigrationHeader
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
 
@@ -34,29 +34,29 @@ MOST_SOURCES = 10_000  # that moved, as far as a broker or a subscription rememb
 BARRED_SECONDS = 60.0  # that one waits at most; its log may be at a broker that is gone
 
 
-class _Stay(msgspec.Struct, frozen=True, array_like=True):
+class _PublisherStay(msgspec.Struct, frozen=True, array_like=True):
     start: int  # offset in our log
-    moved: Moved
+    moved: MigrationHeader
 
 
-class Stays:
+class PublisherStays:
     """Earlier brokers of the publishers here, for entries of our log that are read again."""
 
-    def __init__(self, ledger: Ledger) -> None:
+    def __init__(self, ledger: LogIndex) -> None:
         self._ledger = ledger
-        self._by_source: OrderedDict[str, list[_Stay]] = OrderedDict()
+        self._by_source: OrderedDict[str, list[_PublisherStay]] = OrderedDict()
 
     def load(self, state: Loaded) -> None:
         for source, row in sorted(state.tables.get(TABLE, {}).items()):
-            self._by_source[source] = msgspec.msgpack.decode(row, type=list[_Stay])
+            self._by_source[source] = msgspec.msgpack.decode(row, type=list[_PublisherStay])
 
-    def of(self, source: str, offset: int) -> Moved | None:
+    def of(self, source: str, offset: int) -> MigrationHeader | None:
         for stay in reversed(self._by_source.get(source, ())):
             if stay.start <= offset:
                 return stay.moved if stay.moved.stay else None
         return None
 
-    def keep(self, source: str, moved: Moved, offset: int) -> list[Record]:
+    def keep(self, source: str, moved: MigrationHeader, offset: int) -> list[Record]:
         """An event of that source is appended there; the records to persist with it."""
         stays = self._by_source.get(source, [])
         if (stays and stays[-1].moved == moved) or (not stays and not moved.stay):
@@ -64,7 +64,7 @@ class Stays:
         first = self._ledger.first_offset
         ends = [stay.start for stay in stays[1:]] + [offset]
         kept = [stay for stay, end in zip(stays, ends, strict=False) if end > first]
-        self._by_source[source] = [*kept, _Stay(offset, moved)]
+        self._by_source[source] = [*kept, _PublisherStay(offset, moved)]
         self._by_source.move_to_end(source)
         records: list[Record] = [Put(TABLE, source, msgspec.msgpack.encode(self._by_source[source]))]
         if len(self._by_source) > MOST_SOURCES:
@@ -72,16 +72,16 @@ class Stays:
         return records
 
 
-class Moves:
+class PublisherMigration:
     """The order of moved publishers, for each subscription of this broker."""
 
-    def __init__(self, ports: Ports, ledger: Ledger) -> None:
+    def __init__(self, ports: Ports, ledger: LogIndex) -> None:
         self._ports = ports
         self._ledger = ledger
-        self.waiting: dict[Held, None] = {}  # with events that are barred
+        self.waiting: dict[SubscriptionState, None] = {}  # with events that are barred
         self.given_up = 0  # events that were told before their time
 
-    def is_overtaken(self, held: Held, item: Item) -> bool:
+    def is_overtaken(self, held: SubscriptionState, item: Item) -> bool:
         """A later stay of its publisher was told, and it was never acknowledged."""
         told = held.movers.get(item.event.source)
         if told is None:
@@ -94,18 +94,18 @@ class Moves:
             return False
         return item.position is None or item.position.offset > told.places.get(item.position.log, 0)
 
-    def must_wait(self, held: Held, item: Item) -> bool:
+    def must_wait(self, held: SubscriptionState, item: Item) -> bool:
         lines = self._lines(item)
         if any(not lines.isdisjoint(self._lines(other)) for other in held.barred):
             return True
         return item.moved is not None and not self._is_clear(held, item.moved)
 
-    def bar(self, held: Held, item: Item, now: float) -> None:
+    def bar(self, held: SubscriptionState, item: Item, now: float) -> None:
         item.barred_at = now
         held.own_moving().barred.append(item)
         self.waiting[held] = None
 
-    def passes(self, held: Held, item: Item) -> None:
+    def passes(self, held: SubscriptionState, item: Item) -> None:
         """The event goes to the queue: the stays of its publisher at other brokers are over."""
         moved = item.moved
         if moved is None:
@@ -118,7 +118,7 @@ class Moves:
         if len(movers) > MOST_SOURCES:
             del movers[next(iter(movers))]
 
-    def released(self, held: Held, now: float) -> list[Item]:
+    def released(self, held: SubscriptionState, now: float) -> list[Item]:
         """Events that need not wait any longer, in order: one may wait for another that waits."""
         free: list[Item] = []
         while (item := self._next_free(held, now)) is not None:
@@ -131,7 +131,7 @@ class Moves:
             self.waiting.pop(held, None)
         return free
 
-    def _next_free(self, held: Held, now: float) -> Item | None:
+    def _next_free(self, held: SubscriptionState, now: float) -> Item | None:
         waiting: set[str] = set()  # lines of the items before this one
         for item in held.barred:
             lines = self._lines(item)
@@ -144,10 +144,10 @@ class Moves:
         self.given_up += 1
         return oldest
 
-    def _is_clear(self, held: Held, moved: Moved) -> bool:
+    def _is_clear(self, held: SubscriptionState, moved: MigrationHeader) -> bool:
         return all(self._has_passed(held, log, offset) for log, offset in moved.places.items())
 
-    def _has_passed(self, held: Held, log: str, offset: int) -> bool:
+    def _has_passed(self, held: SubscriptionState, log: str, offset: int) -> bool:
         """Is all that it is to hear of that log up to there in its queue, or beyond?"""
         for item in held.barred:
             if item.position is not None and item.position.log == log and item.position.offset <= offset:

@@ -15,28 +15,28 @@ from typing import Protocol
 from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
-from tidings.protocol.delivery.held import Held, Member
+from tidings.protocol.delivery.held import Member, SubscriptionState
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.messages import Deliver, Envelope, Message
 from tidings.protocol.slots import Ports
 
 
-class Queues(Protocol):
+class OversizedQueues(Protocol):
     """The part of the courier that is used here."""
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
 
-    def bury(self, held: Held, item: Item, now: float, reason: str = "") -> None:
+    def bury(self, held: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
         """Make it a dead letter of its subscription."""
 
-    def enqueue(self, held: Held, item: Item) -> None: ...
+    def enqueue(self, held: SubscriptionState, item: Item) -> None: ...
 
-    def pump(self, held: Held, now: float) -> None: ...
+    def pump(self, held: SubscriptionState, now: float) -> None: ...
 
 
-class Oversized:
-    def __init__(self, ports: Ports, dead: DeadLetters, queues: Queues) -> None:
+class OversizedEvents:
+    def __init__(self, ports: Ports, dead: DeadLetters, queues: OversizedQueues) -> None:
         self._ports = ports
         self._dead = dead
         self._queues = queues
@@ -52,7 +52,7 @@ class Oversized:
             self._queues.bury(member.held, item, now, "larger than a frame")
             self._queues.pump(member.held, now)
 
-    def retry(self, held: Held) -> None:
+    def retry(self, held: SubscriptionState) -> None:
         """A listener opened the subscription: its frames may hold more than those of the last one."""
         letters = [letter for letter in self._dead.letters(held.id) if letter.is_large]
         if not letters:

@@ -6,9 +6,9 @@ import msgspec
 
 from tidings.model.event import Event
 from tidings.model.subscription import Position
-from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.moved import MigrationHeader
 from tidings.protocol.interest import Match
-from tidings.protocol.messages import Mode
+from tidings.protocol.messages import AckMode
 
 
 class PendingPublish(msgspec.Struct, eq=False, gc=False):
@@ -19,10 +19,10 @@ class PendingPublish(msgspec.Struct, eq=False, gc=False):
     sequence: int | None  # the publisher's counter
     accepted: float
     size: int = 0  # bytes of the event, encoded
-    mode: Mode = Mode.AUTO
+    mode: AckMode = AckMode.AUTO
     is_own: bool = True  # its id is made of its publisher's number
     expires_at: float | None = None
-    moved: Moved | None = None  # its publisher was at other brokers before
+    moved: MigrationHeader | None = None  # its publisher was at other brokers before
     waiters: list[tuple[str, int]] = []  # address and call of the clients that wait for the answer
     position: Position | None = None  # in the log; None: the log does not hold it
     match: Match | None = None  # the entries that accept it ...

@@ -17,10 +17,10 @@ from collections.abc import Callable, Sequence
 from tidings.availability.records import Append
 from tidings.model.event import Event
 from tidings.protocol.batches import read_upto
-from tidings.protocol.delivery.bounds import Bounds
+from tidings.protocol.delivery.bounds import SubscriptionBounds
 from tidings.protocol.delivery.cursor import REPLAYING
-from tidings.protocol.delivery.held import Held
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.inputs import FetchFailed
@@ -36,10 +36,10 @@ class Recount:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: Ledger,
+        ledger: LogIndex,
         own_log: OwnLog,
-        bounds: Bounds,
-        match: Callable[[Event], Sequence[Held]],
+        bounds: SubscriptionBounds,
+        match: Callable[[Event], Sequence[SubscriptionState]],
     ) -> None:
         self._ports = ports
         self._chunk = settings.chunk
@@ -47,8 +47,8 @@ class Recount:
         self._own_log = own_log
         self._bounds = bounds
         self._match = match
-        self._found: dict[Held, list[int]] = {}  # empty: no reading is under way
-        self._handles: dict[Held, int | None] = {}  # another one: its filter changed
+        self._found: dict[SubscriptionState, list[int]] = {}  # empty: no reading is under way
+        self._handles: dict[SubscriptionState, int | None] = {}  # another one: its filter changed
         self._end = 0
         self._next_look = 0.0
         self.done = 0

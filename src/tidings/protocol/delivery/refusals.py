@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.slots import Disk
 
 DISK = "the broker's disk is full"
@@ -24,7 +24,7 @@ def not_known(reason: str) -> tuple[str, str]:
     return ("unknown", f"the broker's disk has failed ({reason}); the event is kept, or it is not")
 
 
-def disk_refusal(disk: Disk, held: Held | None) -> tuple[str, str] | None:
+def disk_refusal(disk: Disk, held: SubscriptionState | None) -> tuple[str, str] | None:
     """The refusal of a durable subscription; `held` is the one that goes on, if there is one."""
     if disk.failed is not None:
         return ("store", f"the broker's disk has failed: {disk.failed.reason}")

@@ -19,21 +19,21 @@ from typing import NamedTuple
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
-from tidings.availability.told import Told
+from tidings.availability.told import DeliveredRanges
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.courier import Courier
-from tidings.protocol.delivery.cursor import ANY_OFFSET, Right
+from tidings.protocol.delivery.courier import Dispatcher
+from tidings.protocol.delivery.cursor import ANY_OFFSET, EarlierRange
 from tidings.protocol.delivery.dead import DeadLetters, item_of
-from tidings.protocol.delivery.held import Held, Member, Stored
-from tidings.protocol.delivery.ledger import Ledger
-from tidings.protocol.delivery.memory import Memory
+from tidings.protocol.delivery.held import DurableState, Member, SubscriptionState
+from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.memory import DeliveryMemory
 from tidings.protocol.delivery.owner import OwnerMemory
 from tidings.protocol.delivery.recount import Recount
-from tidings.protocol.delivery.replay import Replay
+from tidings.protocol.delivery.replay import LogReplay
 from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -57,9 +57,9 @@ class Registry:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: Ledger,
-        courier: Courier,
-        replay: Replay,
+        ledger: LogIndex,
+        courier: Dispatcher,
+        replay: LogReplay,
         dead: DeadLetters,
     ) -> None:
         self._ports = ports
@@ -68,14 +68,14 @@ class Registry:
         self._courier = courier
         self._replay = replay
         self._dead = dead
-        self.memory = Memory(ports)
-        self.helds: dict[SubscriptionId, Held] = {}
+        self.memory = DeliveryMemory(ports)
+        self.helds: dict[SubscriptionId, SubscriptionState] = {}
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
-        self.durables: dict[SubscriptionId, Held] = {}
+        self.durables: dict[SubscriptionId, SubscriptionState] = {}
         self.guests_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
-        self._dead_listeners: dict[SubscriptionId, list[Held]] = {}
+        self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
         self.recount = Recount(ports, settings, ledger, replay.own_log, courier.bounds, self._accepting)
         ledger.on_pinned = self.recount.look
 
@@ -89,14 +89,14 @@ class Registry:
                 self._memory_of = {name: each for name, each in self._memory_of.items() if each.used}
                 self._memory_of[hello.owner] = memory
 
-    def _accepting(self, event: Event) -> list[Held]:
+    def _accepting(self, event: Event) -> list[SubscriptionState]:
         return list(self._ports.interest.match(event).subscriptions)
 
     @property
     def has_durables(self) -> bool:
         return bool(self.durables)
 
-    def dead_letter_subscribers(self, held: Held) -> list[Held]:
+    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
         return list(self._dead_listeners.get(held.id, ()))
 
     # -- subscribing -------------------------------------------------------------------------
@@ -136,13 +136,13 @@ class Registry:
         id: SubscriptionId,
         session: Session,
         message: Subscribe,
-        told: Told | None,
+        told: DeliveredRanges | None,
         number: int,
         now: float,
-    ) -> Held:
+    ) -> SubscriptionState:
         subscription = self._subscription(id, message)
         cursor = self._replay.own_cursor()
-        held = Held(subscription, cursor, named=message.named, number=number, since=now)
+        held = SubscriptionState(subscription, cursor, named=message.named, number=number, since=now)
         self.helds[id] = held
         if message.options.dead_letters_of is not None:
             self._listen_to_dead(held, session, message.options.dead_letters_of)
@@ -156,7 +156,7 @@ class Registry:
         if held.durable:
             self.durables[id] = held
             home = session.homes.pop(message.ref, cursor.log)
-            held.stored = Stored(self._ports.kept.owner_of(id))
+            held.stored = DurableState(self._ports.kept.owner_of(id))
             if home != cursor.log:
                 held.stored.home, held.stored.is_guest = home, True
         if held.stored.is_guest or self._settings.shared_log:
@@ -167,7 +167,7 @@ class Registry:
             self._replay.resume_from(held, message.after)
         return held
 
-    def _resume_from(self, held: Held, after: Mapping[str, int]) -> None:
+    def _resume_from(self, held: SubscriptionState, after: Mapping[str, int]) -> None:
         """The token proves that the subscription existed, at another broker: it has a right to all that
         came after it. Our log holds that, since the other broker has not acknowledged it. (At home an
         unknown subscription was ended, and its token proves only what it was told.)"""
@@ -183,16 +183,16 @@ class Registry:
             self._options[options] = options
         return Subscription(id, message.filter, options)
 
-    def _want(self, held: Held, subscription: Subscription, now: float) -> None:
+    def _want(self, held: SubscriptionState, subscription: Subscription, now: float) -> None:
         held.handle = self._ports.interest.add(subscription.filter, held)
         self._ports.events.interested(subscription, now)
 
-    def _unwant(self, held: Held, now: float) -> None:
+    def _unwant(self, held: SubscriptionState, now: float) -> None:
         if held.handle is not None:
             self._ports.interest.remove(held.handle, held.filter)
             self._ports.events.uninterested(held.subscription, now)
 
-    def _listen_to_dead(self, held: Held, session: Session, name: str) -> None:
+    def _listen_to_dead(self, held: SubscriptionState, session: Session, name: str) -> None:
         own = SubscriptionId(session.client, unscoped(name))
         group = SubscriptionId(GROUPS, name)
         is_group = group in self.helds or (own not in self.helds and bool(self._dead.letters(group)))
@@ -202,15 +202,17 @@ class Registry:
             if accepts(held.filter, letter.event):
                 self._courier.enqueue(held, item_of(letter))
 
-    def _skip_handled(self, held: Held, message: Subscribe) -> None:
+    def _skip_handled(self, held: SubscriptionState, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
         for log, handled in message.after.items():
             end = min(handled + 1, self._ledger.end) if log == self._ledger.log else handled + 1
             if held.told is None:
-                held.told = Told()
+                held.told = DeliveredRanges()
             held.told.add(message.filter, log, 0, end)
 
-    def _rejoin(self, held: Held, session: Session, message: Subscribe, now: float) -> Refusal | None:
+    def _rejoin(
+        self, held: SubscriptionState, session: Session, message: Subscribe, now: float
+    ) -> Refusal | None:
         is_group = message.options.group is not None
         is_same = held.filter.digest == message.filter.digest
         if is_group and is_same and held.durable is not message.options.durable:
@@ -240,7 +242,7 @@ class Registry:
         self._acknowledge_handled(held, message, now)
         return None
 
-    def _make_durable(self, held: Held, message: Subscribe) -> Refusal | None:
+    def _make_durable(self, held: SubscriptionState, message: Subscribe) -> Refusal | None:
         """A group of transient members gets a durable one: it is owed what waits and a log holds, and all that comes."""
         if held.is_behind:
             return Refusal(
@@ -248,18 +250,18 @@ class Registry:
             )
         held.subscription = self._subscription(held.id, message)
         self.durables[held.id] = held
-        held.stored = Stored(self._ports.kept.owner_of(held.id))
+        held.stored = DurableState(self._ports.kept.owner_of(held.id))
         for offset in held.own.progress.owed:
             self._ledger.owe(offset, held.owner)
         return None
 
-    def _take_over(self, held: Held, listeners: list[Member], now: float) -> None:
+    def _take_over(self, held: SubscriptionState, listeners: list[Member], now: float) -> None:
         for member in listeners:
             self._ports.send(member.address, Closed(member.ref, "closed", "a newer link took over"))
             self._remove(member)
             self._courier.take_back(member, now)
 
-    def _acknowledge_handled(self, held: Held, message: Subscribe, now: float) -> None:
+    def _acknowledge_handled(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled. One member's token does not show what
         the others of its group handled."""
         if message.options.group is not None and held.durable:
@@ -273,7 +275,7 @@ class Registry:
                     self._courier.forget(held, item, now)
         self._skip_handled(held, message)
 
-    def _change_filter(self, held: Held, message: Subscribe, now: float) -> None:
+    def _change_filter(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
         held.remember().prune(self._ledger.log, self._ledger.first_offset)
         rights = self._replay.rights(held)
@@ -288,7 +290,7 @@ class Registry:
         for item in spared:
             self._courier.enqueue(held, item)
 
-    def _count_unwanted(self, held: Held, filter: Filter, now: float) -> None:
+    def _count_unwanted(self, held: SubscriptionState, filter: Filter, now: float) -> None:
         """Count the events that wait for a durable subscription and that its new filter does not accept. Events of our
         own log are counted when they are read again; unread ones of other logs are not known here."""
         if not held.durable:
@@ -319,7 +321,7 @@ class Registry:
             return [self.progress(held)] if held.durable else []
         return self.end(held, now, lingers=lingers)
 
-    def _guest_left(self, held: Held, now: float) -> None:
+    def _guest_left(self, held: SubscriptionState, now: float) -> None:
         held.stored.left_at = now
         ends_at = now + self._settings.guest_seconds
         self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
@@ -347,7 +349,7 @@ class Registry:
                 self._guest_left(held, left_at)
         return records
 
-    def end(self, held: Held, now: float, *, lingers: bool = False) -> list[Record]:
+    def end(self, held: SubscriptionState, now: float, *, lingers: bool = False) -> list[Record]:
         """End a subscription, and remember its deliveries. The records to persist."""
         told = held.remember()
         told.prune(self._ledger.log, self._ledger.first_offset)
@@ -380,7 +382,7 @@ class Registry:
         self.close(held, "closed", "it was ended at another broker", now)
         return self.end(held, now)
 
-    def close(self, held: Held, code: str, reason: str, now: float) -> list[Record]:
+    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> list[Record]:
         """Send its members away; a transient one ends. The records to persist."""
         for member in [*held.members, *held.joining]:
             self._ports.send(member.address, Closed(member.ref, code, reason))
@@ -390,7 +392,7 @@ class Registry:
 
     # -- what is on the disk -------------------------------------------------------------------
 
-    def _row(self, held: Held) -> Record:
+    def _row(self, held: SubscriptionState) -> Record:
         own, stored = held.own, held.stored
         assert own.start is not None
         row = SubscriptionRow(
@@ -398,7 +400,7 @@ class Registry:
             held.since,
             own.start,
             own.first,
-            (held.told or Told()).encode(),
+            (held.told or DeliveredRanges()).encode(),
             list(own.rights),
             is_guest=stored.is_guest,
             home=stored.home,
@@ -406,7 +408,7 @@ class Registry:
         )
         return rows.put_for(rows.SUBSCRIPTION, held.id, row)
 
-    def progress(self, held: Held) -> Record:
+    def progress(self, held: SubscriptionState) -> Record:
         held.own.floor()
         lanes = {log: rows.lane_row(cursor) for log, cursor in held.others.items()}
         movers, outlived = dict(held.movers), sorted(held.stored.outlived)
@@ -418,11 +420,13 @@ class Registry:
         known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
         for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
             cursor = self._replay.own_cursor()
-            held = Held(row.subscription, cursor, named=True, number=0, since=row.since)
+            held = SubscriptionState(row.subscription, cursor, named=True, number=0, since=row.since)
             self.helds[held.id] = self.durables[held.id] = held
             held.told = rows.read_told(row.told)
             owner = self._ports.kept.owner_of(held.id)
-            held.stored = Stored(owner, row.home, row.is_guest, row.attended, is_from_disk=True, is_kept=True)
+            held.stored = DurableState(
+                owner, row.home, row.is_guest, row.attended, is_from_disk=True, is_kept=True
+            )
             if row.is_guest:
                 self._guest_left(held, now)
             cursor.start, cursor.first, cursor.keep_from = row.start, row.told_from, row.start
@@ -436,7 +440,7 @@ class Registry:
                 self._load_progress(held, progress)
         self._dead.end_others(self.helds, now)
 
-    def _load_progress(self, held: Held, row: ProgressRow) -> None:
+    def _load_progress(self, held: SubscriptionState, row: ProgressRow) -> None:
         held.stored.outlived = frozenset(row.outlived)
         if row.movers:
             held.own_moving().movers.update(row.movers)
@@ -445,9 +449,11 @@ class Registry:
             cursor.resume(lane.progress)
             cursor.first, cursor.again_below = lane.told_from, ANY_OFFSET
             cursor.keep_from = cursor.next if lane.hold is None else min(cursor.next, lane.hold + 1)
-            cursor.rights = [Right((span.filter,), NEVER, span.start, span.stop) for span in lane.rights]
+            cursor.rights = [
+                EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in lane.rights
+            ]
 
-    def _owe_again(self, held: Held) -> None:
+    def _owe_again(self, held: SubscriptionState) -> None:
         """Apply the bounds also to unsettled deliveries from before a restart."""
         if held.has_bounds:
             for offset in held.own.unread:

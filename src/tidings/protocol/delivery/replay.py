@@ -19,11 +19,11 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tidings.availability.progress import LogProgress
-from tidings.protocol.delivery.courier import Courier
-from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, ReadPage, Right, Seen
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.courier import Dispatcher
+from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, EarlierRange, PendingLiveEvent, ReadPage
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import OtherLogs, OwnLog, item_of
 from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
@@ -32,15 +32,15 @@ from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
 
 
-class Replay:
+class LogReplay:
     def __init__(
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: Ledger,
-        courier: Courier,
+        ledger: LogIndex,
+        courier: Dispatcher,
         own_log: OwnLog,
-        on_broken: Callable[[Held, str, str, float], None],
+        on_broken: Callable[[SubscriptionState, str, str, float], None],
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -58,7 +58,7 @@ class Replay:
         return Cursor(self._ledger.log, self.own_log, end, start=end, state=LIVE)
 
     def other_cursor(
-        self, held: Held, log: str, next: int, *, start: int | None, keep_from: int = 1
+        self, held: SubscriptionState, log: str, next: int, *, start: int | None, keep_from: int = 1
     ) -> Cursor:
         cursor = Cursor(log, self._other_logs, next, start=start)
         if keep_from > 1:
@@ -66,7 +66,7 @@ class Replay:
         own_table(held, "others")[log] = cursor
         return cursor
 
-    def begin(self, held: Held, now: float) -> None:
+    def begin(self, held: SubscriptionState, now: float) -> None:
         """Read the own log from `next` on; a log that holds no entry there is read already."""
         cursor = held.own
         cursor.reading, cursor.seam = 0, cursor.end
@@ -77,7 +77,7 @@ class Replay:
         else:
             self._read_to(held, cursor, cursor.end, now)
 
-    def open(self, held: Held, now: float) -> None:
+    def open(self, held: SubscriptionState, now: float) -> None:
         """The subscription begins: it reads the own log, and gets a cursor in each log of another broker."""
         cursor = held.own
         if held.durable and cursor.start is not None:
@@ -87,11 +87,11 @@ class Replay:
         self.begin(held, now)
         self._open_others(held)
 
-    def _open_others(self, held: Held) -> None:
+    def _open_others(self, held: SubscriptionState) -> None:
         for log in self._ports.logs.logs():
             self.open_one(held, log)
 
-    def open_one(self, held: Held, log: str, *, is_found: bool = False) -> None:
+    def open_one(self, held: SubscriptionState, log: str, *, is_found: bool = False) -> None:
         """`is_found`: the subscription is older than what is known here of this log."""
         if held.handle is None or log in held.others:
             return
@@ -109,28 +109,28 @@ class Replay:
         else:
             self.other_cursor(held, log, end, start=end, keep_from=end).state = LIVE
 
-    def _has_outlived(self, held: Held, log: str) -> bool:
+    def _has_outlived(self, held: SubscriptionState, log: str) -> bool:
         """Did the subscription hear an earlier log of this broker? Then it is older than all that this log holds, and
         no clock is asked: either broker's may have been set back between two of its lives."""
         broker = broker_of(log)
         return broker in held.stored.outlived or any(broker_of(other) == broker for other in held.others)
 
-    def resume_from(self, held: Held, after: Mapping[str, int]) -> None:
+    def resume_from(self, held: SubscriptionState, after: Mapping[str, int]) -> None:
         """A durable subscription of another broker continues here, in each log from its token on. A log that is not
         known yet is read when it is."""
         for log, offset in after.items():
             if log != held.own.log:
                 self.other_cursor(held, log, offset + 1, start=offset + 1, keep_from=offset + 1)
 
-    def rights(self, held: Held) -> dict[str, list[Right]]:
+    def rights(self, held: SubscriptionState) -> dict[str, list[EarlierRange]]:
         """By log: the ranges that a durable subscription is owed, before it takes another filter."""
         filter, owed = held.filter, {}
         for cursor in held.cursors if held.durable else ():
             kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
-            owed[cursor.log] = [*kept, Right((filter,), held.since, cursor.needs_from(), cursor.end)]
+            owed[cursor.log] = [*kept, EarlierRange((filter,), held.since, cursor.needs_from(), cursor.end)]
         return owed
 
-    def restart(self, held: Held, rights: dict[str, list[Right]], now: float) -> None:
+    def restart(self, held: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
         """The subscription has another filter: read in the own log what it may want now, and what it was owed before.
         The replay begins first, so that its entries are pinned when what was owed under the old filter is
         released."""
@@ -142,7 +142,7 @@ class Replay:
         self._courier.clear(held, now)
         cursor.progress = LogProgress(heard=cursor.first)
 
-    def reopen(self, held: Held, rights: Mapping[str, Sequence[Right]]) -> None:
+    def reopen(self, held: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
         """`restart` in the logs of other brokers."""
         for cursor in held.others.values():
             cursor.source.stop(held, cursor)
@@ -153,13 +153,13 @@ class Replay:
             cursor.rights = owed
             cursor.keep_from = min(right.start for right in owed)
 
-    def stop(self, held: Held) -> None:
+    def stop(self, held: SubscriptionState) -> None:
         """The subscription has ended."""
         for cursor in held.cursors:
             cursor.source.stop(held, cursor)
         held.others = NOTHING
 
-    def drop(self, held: Held, log: str, is_replaced: bool) -> None:
+    def drop(self, held: SubscriptionState, log: str, is_replaced: bool) -> None:
         """That log is no more; what was read of it is still delivered."""
         cursor = held.others.pop(log, None)
         if cursor is not None:
@@ -169,11 +169,11 @@ class Replay:
 
     # -- live events of other logs ---------------------------------------------------------------
 
-    def offer(self, held: Held, envelope: Envelope, now: float) -> None:
+    def offer(self, held: SubscriptionState, envelope: Envelope, now: float) -> None:
         """An event of another broker's log arrives, and the subscription accepts it."""
         self._offer(held, held.others[envelope.origin], item_of(envelope, now), now)
 
-    def _offer(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+    def _offer(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         offset = item.after
         if cursor.state is REPLAYING:
             self._hold_back(held, cursor, item, now)
@@ -184,7 +184,7 @@ class Replay:
         elif offset >= cursor.progress.heard:  # else it was read
             self._courier.offer_read(held, item, now)
 
-    def _hold_back(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+    def _hold_back(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest. An
         event from before the subscription, which an origin sends again after a restart, is for a page to bring: the
         origin knows whether it is still available."""
@@ -199,13 +199,13 @@ class Replay:
             self._courier.losses.count_lost(held, item.event, held.options.policy, now)
         self._owe_later(held, cursor, item, now)
 
-    def _owe_later(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+    def _owe_later(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """Bounds of a subscription count what it has not read too."""
         if held.has_bounds:
-            cursor.owe_later(item.after, Seen(now, item.event.source, item.event.id))
+            cursor.owe_later(item.after, PendingLiveEvent(now, item.event.source, item.event.id))
             self._courier.bounds.keep(held, now)
 
-    def found(self, held: Held, log: str, now: float) -> None:
+    def found(self, held: SubscriptionState, log: str, now: float) -> None:
         """A log is known here from now on. After a restart a subscription with bounds has to read again what was
         handed out of it; how much it is owed beyond that is unknown, only that it is no younger."""
         self.open_one(held, log, is_found=True)
@@ -214,20 +214,20 @@ class Replay:
             return
         if cursor.next < cursor.end:
             for offset in cursor.unread:
-                cursor.owe_later(offset, Seen(now))
+                cursor.owe_later(offset, PendingLiveEvent(now))
             if cursor.progress.heard < cursor.end:
-                cursor.owe_later(cursor.end - 1, Seen(now))
+                cursor.owe_later(cursor.end - 1, PendingLiveEvent(now))
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read_on(self, held: Held, now: float) -> None:
+    def read_on(self, held: SubscriptionState, now: float) -> None:
         """Read the next page of each log that is not read yet, if there is room and a listener."""
         if held.members:
             for cursor in held.cursors:
                 if cursor.state is REPLAYING and not cursor.reading:
                     self._read(held, cursor, now)
 
-    def _read(self, held: Held, cursor: Cursor, now: float) -> None:
+    def _read(self, held: SubscriptionState, cursor: Cursor, now: float) -> None:
         source = cursor.source
         if not source.begin(held, cursor):
             self._go_live(held, cursor, cursor.end, now)
@@ -242,7 +242,7 @@ class Replay:
         limit = min(room, self._settings.chunk)
         cursor.reading = source.read(held, cursor, limit, partial(self._on_page, held, cursor), now)
 
-    def _on_page(self, held: Held, cursor: Cursor, page: ReadPage, now: float) -> None:
+    def _on_page(self, held: SubscriptionState, cursor: Cursor, page: ReadPage, now: float) -> None:
         cursor.reading = 0
         if held.has_ended or held.cursor_in(cursor.log) is not cursor:
             return
@@ -260,7 +260,7 @@ class Replay:
                 self._courier.touched(held, now)
             self._courier.pump(held, now)
 
-    def _read_one(self, held: Held, cursor: Cursor, item: Item, now: float) -> None:
+    def _read_one(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         if item.position is None:  # no log holds it: it waited for this place in the queue
             own(held, "queue").append(item)
             return
@@ -275,13 +275,13 @@ class Replay:
         item.again = offset < cursor.again_below
         self._courier.take(held, item, now)
 
-    def _read_to(self, held: Held, cursor: Cursor, end: int, now: float) -> None:
+    def _read_to(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         """Every offset below was read; an offset that was owed there and not found is owed no longer."""
         for offset in cursor.read_to(end):
             if cursor.source.release(held, offset, now):
                 self._courier.losses.count_gone(held, now)
 
-    def _go_live(self, held: Held, cursor: Cursor, end: int, now: float) -> None:
+    def _go_live(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         self._read_to(held, cursor, end, now)
         pending = cursor.go_live()
         held.pack_filter()
@@ -294,7 +294,7 @@ class Replay:
             else:
                 self._offer(held, cursor, item, now)
 
-    def skip_older(self, held: Held, now: float) -> float | None:
+    def skip_older(self, held: SubscriptionState, now: float) -> float | None:
         """Pass over entries of the own log that are older than a durable subscription wants, so that the log need
         not keep them; when the oldest that is left was accepted, if any may be left."""
         keep, cursor = held.options.keep_seconds, held.own
@@ -307,13 +307,13 @@ class Replay:
         return oldest
 
 
-def settled(log: str, helds: Iterable[Held]) -> int | None:
+def settled(log: str, helds: Iterable[SubscriptionState]) -> int | None:
     """The last offset up to which durable subscriptions need no entry of this log; None: there are none."""
     needs = [held.others[log].needs_from() - 1 for held in helds if held.durable and log in held.others]
     return min(needs, default=None)
 
 
-def heard_of(log: str, helds: Iterable[Held]) -> int:
+def heard_of(log: str, helds: Iterable[SubscriptionState]) -> int:
     """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from its
     client's token, which proves no offset."""
     cursors = [held.others[log] for held in helds if log in held.others and not held.stored.is_guest]

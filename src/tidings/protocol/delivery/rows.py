@@ -12,12 +12,12 @@ import msgspec
 
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import Span, Told
+from tidings.availability.told import DeliveredRange, DeliveredRanges
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
-from tidings.protocol.delivery.cursor import Cursor, Right
-from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.cursor import Cursor, EarlierRange
+from tidings.protocol.delivery.moved import MigrationHeader
 
 VERSION = 1
 
@@ -33,28 +33,28 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     since: float
     start: int
     told_from: int
-    told: bytes  # `Told.encode`
-    rights: list[Right]
+    told: bytes  # `DeliveredRanges.encode`
+    rights: list[EarlierRange]
     version: int = VERSION
     is_guest: bool = False  # it was resumed here; another broker is its home
     home: str = ""
     attended: float = 0.0
 
 
-class LaneRow(msgspec.Struct, array_like=True, frozen=True):
+class CursorRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
     told_from: int
     start: int | None
     hold: int | None = None
-    rights: list[Span] = []
+    rights: list[DeliveredRange] = []
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
     progress: LogProgress
     version: int = VERSION
-    lanes: dict[str, LaneRow] = {}  # by log of another broker
-    movers: dict[str, Moved] = {}  # by source: the last stay of a publisher that moved
+    lanes: dict[str, CursorRow] = {}  # by log of another broker
+    movers: dict[str, MigrationHeader] = {}  # by source: the last stay of a publisher that moved
     outlived: list[str] = []  # brokers that lost a log which it heard
 
 
@@ -65,7 +65,7 @@ class LogRow(msgspec.Struct, array_like=True, frozen=True):
 
 class MemoryRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
-    told: bytes  # `Told.encode`
+    told: bytes  # `DeliveredRanges.encode`
     until: float
     version: int = VERSION
 
@@ -102,15 +102,15 @@ def delete_for(table: str, id: SubscriptionId) -> Delete:
     return Delete(table, key_of(id.subscriber, id.name))
 
 
-def lane_row(cursor: Cursor) -> LaneRow:
+def lane_row(cursor: Cursor) -> CursorRow:
     """A cursor in the log of another broker. Rows of lanes hold the last offset of a range, and one filter."""
     rights = [right for right in cursor.rights if right.stop > cursor.low_water]
-    spans = [Span(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
-    return LaneRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
+    spans = [DeliveredRange(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
+    return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
 
 
-def read_told(told: bytes) -> Told:
-    return Told.decode(told, lambda text, dialect: parse_filter(text, dialect=dialect))
+def read_told(told: bytes) -> DeliveredRanges:
+    return DeliveredRanges.decode(told, lambda text, dialect: parse_filter(text, dialect=dialect))
 
 
 def decoded(tables: Mapping[str, Mapping[str, bytes]], table: str, type: type[R]) -> Iterator[R]:

@@ -16,28 +16,28 @@ from typing import Any, NamedTuple
 from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
-from tidings.protocol.batches import Page, read_upto
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.batches import PageBuilder, read_upto
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.moved import HEADER
-from tidings.protocol.delivery.moves import Stays
+from tidings.protocol.delivery.moves import PublisherStays
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope, LogEntry, LogRead, ReadLog, Refused
 from tidings.protocol.reading import LogScan
 from tidings.protocol.slots import Ports
 
 
-class _Walk(NamedTuple):
+class _LogWalk(NamedTuple):
     """A walk over the log that fills one page."""
 
     upto: int | None  # None: to the end of the log
-    page: Page[Any]
+    page: PageBuilder[Any]
     item: Callable[[Append, float], Any]  # the item of an entry in the page; None: it is not wanted
     then: Callable[[tuple[Any, ...], int, bool, float], None]
     failed: Callable[[FetchFailed, float], None]
 
 
-class Scanning:
-    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays) -> None:
+class LogScanner:
+    def __init__(self, ports: Ports, ledger: LogIndex, stays: PublisherStays) -> None:
         self._ports = ports
         self._ledger = ledger
         self._stays = stays
@@ -67,8 +67,8 @@ class Scanning:
             self._ports.send(address, Refused(asked.call, failure.code, reason))
 
         limits = self._ports.limits
-        page = Page[LogEntry](limits, min(asked.limit, limits.log_page_count))
-        self._walk(_Walk(None, page, item, answer, failed), max(0, asked.after))
+        page = PageBuilder[LogEntry](limits, min(asked.limit, limits.log_page_count))
+        self._walk(_LogWalk(None, page, item, answer, failed), max(0, asked.after))
 
     # -- for other brokers -----------------------------------------------------------------------
 
@@ -79,7 +79,7 @@ class Scanning:
             envelope = self._envelope(record, now)
             return envelope if scan.fits(envelope, now) else None
 
-        self._walk(_Walk(scan.upto, scan.page, item, scan.then, scan.failed), scan.after)
+        self._walk(_LogWalk(scan.upto, scan.page, item, scan.then, scan.failed), scan.after)
 
     def _envelope(self, record: Append, now: float) -> Envelope:
         event, offset = record.event, record.offset
@@ -91,12 +91,12 @@ class Scanning:
 
     # -- the walk ------------------------------------------------------------------------------
 
-    def _walk(self, walk: _Walk, after: int) -> None:
+    def _walk(self, walk: _LogWalk, after: int) -> None:
         """Read on behind `after`; `walk.then` runs when the page is full or the log ends."""
         count = self._ports.limits.page_count
         self._ports.disk.fetch(after + 1, count, partial(self._on_records, walk, after), walk.failed)
 
-    def _on_records(self, walk: _Walk, after: int, records: Sequence[Append], now: float) -> None:
+    def _on_records(self, walk: _LogWalk, after: int, records: Sequence[Append], now: float) -> None:
         end = self._ledger.end - 1
         upto = end if walk.upto is None else min(walk.upto, end)
         page, read = walk.page, after

@@ -15,17 +15,17 @@ import msgspec
 from tidings.matching.matcher import Matcher
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.effects import Disconnect
+from tidings.protocol.effects import CloseLink
 from tidings.protocol.inputs import Input, ViewChanged
 from tidings.protocol.messages import Hello, Message, Welcome
-from tidings.protocol.roaming import StillHere, StillThere
+from tidings.protocol.roaming import KeepaliveReply, KeepaliveRequest
 
 AWAY = "this distributor is not in the majority of its group"
 
 
-class Serving(ExactlyOnce):
+class DistributorDelivery(ExactlyOnce):
     name = "while in the majority"
-    messages: ClassVar[tuple[type[Message], ...]] = (*ExactlyOnce.messages, StillThere, StillHere)
+    messages: ClassVar[tuple[type[Message], ...]] = (*ExactlyOnce.messages, KeepaliveRequest, KeepaliveReply)
 
     def __init__(self, matcher: Matcher, settings: DeliverySettings | None = None, *, group: str) -> None:
         super().__init__(matcher, settings)
@@ -35,14 +35,14 @@ class Serving(ExactlyOnce):
         super().on_input(input, now)
         if isinstance(input, ViewChanged) and not input.serves:
             for address in list(self._registry.sessions):
-                self.ports.emit(Disconnect(address, AWAY))
+                self.ports.emit(CloseLink(address, AWAY))
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, StillThere):
-            self.ports.send(sender, StillHere(message.number))
+        if isinstance(message, KeepaliveRequest):
+            self.ports.send(sender, KeepaliveReply(message.number))
         elif isinstance(message, Hello) and not self.ports.members.is_serving:
-            self.ports.emit(Disconnect(sender, AWAY))
-        elif not isinstance(message, StillHere):
+            self.ports.emit(CloseLink(sender, AWAY))
+        elif not isinstance(message, KeepaliveReply):
             super().on_message(sender, message, now)
 
     def _welcome(self) -> Welcome:
@@ -53,7 +53,7 @@ class Serving(ExactlyOnce):
         return len(self._registry.helds)
 
 
-def serving(matcher: Matcher, group: str, **settings: object) -> Serving:
-    return Serving(
+def serving(matcher: Matcher, group: str, **settings: object) -> DistributorDelivery:
+    return DistributorDelivery(
         matcher, msgspec.convert({**settings, "allow_block": False}, DeliverySettings), group=group
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from tidings.model.subscription import GROUPS, Advertisement, Policy, SubscriptionId
 from tidings.protocol.delivery.held import Member
-from tidings.protocol.delivery.moved import Moved
+from tidings.protocol.delivery.moved import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.messages import Subscribe
@@ -36,9 +36,11 @@ class Session:
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
-    def moved(self, source: str) -> Moved | None:
+    def moved(self, source: str) -> MigrationHeader | None:
         """Header that names the client's earlier brokers."""
-        return Moved(self.incarnation, self.stay, self.places.get(source, {})) if self.stay else None
+        return (
+            MigrationHeader(self.incarnation, self.stay, self.places.get(source, {})) if self.stay else None
+        )
 
 
 def identity(session: Session, message: Subscribe) -> SubscriptionId:

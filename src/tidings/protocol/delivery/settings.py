@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.availability.identity import Bounds
+from tidings.availability.identity import IdentityBounds
 
 DAY = 86_400.0
 
@@ -23,7 +23,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     dead_letters: int = 1_000  # kept for each subscription; then the oldest is dropped and counted
     dead_letter_bytes: int = 64 << 20  # the same in bytes; they are in memory too
     dead_letter_seconds: float = 3600.0  # they are kept so long after their subscription ended
-    identities: Bounds = Bounds()  # how much is remembered of what was published
+    identities: IdentityBounds = IdentityBounds()  # how much is remembered of what was published
     dedup_seconds: float = 3600.0  # an id of another's making is known so long after its event; 8 bytes each
     names_log: bool = False  # a log has a name of its own: a new one when it begins on an empty disk
     allow_block: bool = True  # policy `block`; a network has none, there a slow subscriber hurts itself
@@ -32,6 +32,6 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     )
 
     @property
-    def remembered(self) -> Bounds:
+    def remembered(self) -> IdentityBounds:
         """The bounds of what is remembered, with the window that was set."""
         return msgspec.structs.replace(self.identities, foreign_seconds=self.dedup_seconds)

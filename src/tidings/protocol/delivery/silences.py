@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidings.model.subscription import Position
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 
 
-def silences(held: Held) -> list[Position]:
+def silences(held: SubscriptionState) -> list[Position]:
     """The positions that its members do not know of yet."""
     if held.unacked or held.queue:
         return []

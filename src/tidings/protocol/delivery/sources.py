@@ -25,17 +25,17 @@ from tidings.language.work import is_over
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
-from tidings.protocol.delivery.cursor import Cursor, ReadPage, Seen
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.cursor import Cursor, PendingLiveEvent, ReadPage
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport
 from tidings.protocol.delivery.moved import moved_of
-from tidings.protocol.delivery.moves import Stays, is_gone
+from tidings.protocol.delivery.moves import PublisherStays, is_gone
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.lines import EMPTY
 from tidings.protocol.messages import Envelope
-from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.reading import ReadRequest, ReadResult
 from tidings.protocol.slots import Ports
 
 Then = Callable[[ReadPage, float], None]
@@ -47,12 +47,12 @@ FILTER_CHANGED = "filter changed"
 class OwnLog:
     """The log of this broker: an index in memory, entries on its disk."""
 
-    def __init__(self, ports: Ports, ledger: Ledger, stays: Stays, losses: LossReport) -> None:
+    def __init__(self, ports: Ports, ledger: LogIndex, stays: PublisherStays, losses: LossReport) -> None:
         self._ports = ports
         self._ledger = ledger
         self._stays = stays
         self._losses = losses
-        self._replaying: dict[Held, None] = {}
+        self._replaying: dict[SubscriptionState, None] = {}
         self._all_from: float = inf  # every entry from here on is pinned ...
         self._some_from: float = inf  # ... and those in [_some_from, _some_to)
         self._some_to = 0
@@ -65,7 +65,7 @@ class OwnLog:
         """May a replay still have to read this entry? (A yes may be outdated, a no is never wrong.)"""
         return offset >= self._all_from or self._some_from <= offset < self._some_to
 
-    def _pin(self, held: Held) -> None:
+    def _pin(self, held: SubscriptionState) -> None:
         self._replaying[held] = None
         if held.durable:
             self._some_from = min(self._some_from, held.own.next)
@@ -80,7 +80,7 @@ class OwnLog:
             self._pin(held)
         self._ledger.unpin()
 
-    def uncounted(self) -> list[Held]:
+    def uncounted(self) -> list[SubscriptionState]:
         """Durable subscriptions with a part of the log that they have not read, so that all of it is pinned."""
         return [held for held in self._replaying if held.durable and held.own.next < held.own.seam]
 
@@ -89,20 +89,20 @@ class OwnLog:
     def end(self, log: str) -> int:
         return self._ledger.end
 
-    def begin(self, held: Held, cursor: Cursor) -> bool:
+    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
         if not self._ledger.may_hold(cursor.next, self._ledger.end):
             return False
         self._pin(held)
         return True
 
-    def read(self, held: Held, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+    def read(self, held: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         self._last_read += 1
         number = self._last_read
         read = partial(self._on_read, held, cursor, number, then)
         self._ports.disk.fetch(cursor.next, limit, read, partial(self._on_failed, cursor, number, then))
         return number
 
-    def stop(self, held: Held, cursor: Cursor) -> None:
+    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
         cursor.reading = 0
         if self._replaying.pop(held, 0) is None:
             self.refresh_pins()
@@ -110,10 +110,10 @@ class OwnLog:
     def is_gone(self, log: str) -> bool:
         return False
 
-    def owe(self, held: Held, offset: int) -> None:
+    def owe(self, held: SubscriptionState, offset: int) -> None:
         self._ledger.owe(offset, held.owner)
 
-    def release(self, held: Held, offset: int, now: float) -> bool:
+    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
         has_ended = self._has_ended(offset, now)
         self._ledger.release(offset, held.owner)
         return has_ended
@@ -124,7 +124,13 @@ class OwnLog:
     # -- pages -----------------------------------------------------------------------------
 
     def _on_read(
-        self, held: Held, cursor: Cursor, number: int, then: Then, records: Sequence[Append], now: float
+        self,
+        held: SubscriptionState,
+        cursor: Cursor,
+        number: int,
+        then: Then,
+        records: Sequence[Append],
+        now: float,
     ) -> None:
         if cursor.reading != number:
             return
@@ -152,7 +158,7 @@ class OwnLog:
         item.moved = self._stays.of(event.source, offset)
         return item
 
-    def is_for(self, held: Held, record: Append, now: float, *, counts: bool = False) -> bool:
+    def is_for(self, held: SubscriptionState, record: Append, now: float, *, counts: bool = False) -> bool:
         """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its filter
         cannot accept it, or accepts it no longer."""
         event, offset, cursor = record.event, record.offset, held.own
@@ -192,18 +198,18 @@ class OtherLogs:
     def end(self, log: str) -> int:
         return self._ports.logs.known(log) + 1
 
-    def begin(self, held: Held, cursor: Cursor) -> bool:
+    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
         return True  # the origin keeps what was not acknowledged, and its last page says where the log ends
 
-    def read(self, held: Held, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+    def read(self, held: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
-        wanted = Wanted(held.filter, cursor.next - 1, start, held.since, limit)
+        wanted = ReadRequest(held.filter, cursor.next - 1, start, held.since, limit)
         reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
         if reading and held.durable and (cursor.pending or cursor.missed):
             cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
         return reading
 
-    def _on_page(self, cursor: Cursor, then: Then, page: Page, now: float) -> None:
+    def _on_page(self, cursor: Cursor, then: Then, page: ReadResult, now: float) -> None:
         if page.is_gone:
             cursor.reading = 0
             return
@@ -215,7 +221,7 @@ class OtherLogs:
             return envelope.offset is not None
         return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
 
-    def stop(self, held: Held, cursor: Cursor) -> None:
+    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
         if cursor.reading:
             self._ports.logs.give_up(cursor.reading)
             cursor.reading = 0
@@ -223,13 +229,13 @@ class OtherLogs:
     def is_gone(self, log: str) -> bool:
         return is_gone(self._ports, log)
 
-    def owe(self, held: Held, offset: int) -> None:
+    def owe(self, held: SubscriptionState, offset: int) -> None:
         """The origin keeps what this broker has not acknowledged."""
 
-    def release(self, held: Held, offset: int, now: float) -> bool:
+    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
         return False
 
-    def entry(self, cursor: Cursor, offset: int) -> Seen | None:
+    def entry(self, cursor: Cursor, offset: int) -> PendingLiveEvent | None:
         return cursor.seen.get(offset)
 
 

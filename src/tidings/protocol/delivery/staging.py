@@ -26,7 +26,7 @@ from tidings.errors import TooLargeError
 from tidings.model.event import Event
 from tidings.model.subscription import scope_of
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -37,8 +37,8 @@ from tidings.protocol.messages import (
     CommitStaged,
     Committed,
     Refused,
-    Stage,
     Staged,
+    StageEvents,
 )
 from tidings.protocol.slots import Ports
 
@@ -65,7 +65,7 @@ class DoneRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Staging:
-    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: Ledger, publish: Publish) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: LogIndex, publish: Publish) -> None:
         self._ports = ports
         self._ledger = ledger
         self._seconds = settings.staging_seconds
@@ -100,7 +100,7 @@ class Staging:
 
     # -- staging -----------------------------------------------------------------------------
 
-    def stage(self, session: Session, message: Stage, now: float) -> None:
+    def stage(self, session: Session, message: StageEvents, now: float) -> None:
         address, call = session.address, message.call
         refusal = self._refusal(message.log)
         if refusal is None and message.batch <= self._done.get(message.query, -1):

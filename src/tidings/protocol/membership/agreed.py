@@ -23,14 +23,14 @@ import msgspec
 
 from tidings.availability.records import Put, Record
 from tidings.history.schema import suspect_row, view_row
-from tidings.protocol.effects import Connect
+from tidings.protocol.effects import OpenLink
 from tidings.protocol.effects import Record as Row
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started, ViewChanged
-from tidings.protocol.membership.suspecting import Detector, DetectorSettings
+from tidings.protocol.membership.suspecting import DetectorSettings, FailureDetector
 from tidings.protocol.membership.views import (
     MESSAGES,
+    AgreedView,
     Ballot,
-    View,
     ViewAck,
     ViewAnswer,
     ViewAsk,
@@ -41,7 +41,7 @@ from tidings.protocol.membership.views import (
     ViewRefused,
     went_back,
 )
-from tidings.protocol.membership.voting import Round, Vote
+from tidings.protocol.membership.voting import Vote, VotingRound
 from tidings.protocol.messages import Message
 from tidings.protocol.roles import Quorum
 from tidings.protocol.slots import Membership, Ports
@@ -58,7 +58,7 @@ class GroupSettings(msgspec.Struct, frozen=True, kw_only=True):
     synchrony: str = WEAK  # virtual: every survivor flushes before it acknowledges a view
 
 
-class _Self(msgspec.Struct, array_like=True):
+class _LocalMember(msgspec.Struct, array_like=True):
     disk: str
     lives: int
     name: str = ""  # of the broker; the last version wrote none
@@ -67,10 +67,10 @@ class _Self(msgspec.Struct, array_like=True):
 def member_of(tables: Mapping[str, Mapping[str, bytes]]) -> str:
     """The member of a group whose disk it is; empty: no group's, or no name was written by the last version."""
     row = tables.get(TABLE, {}).get("self")
-    return msgspec.msgpack.decode(row, type=_Self).name if row is not None else ""
+    return msgspec.msgpack.decode(row, type=_LocalMember).name if row is not None else ""
 
 
-class Told(msgspec.Struct, frozen=True):
+class PeerHello(msgspec.Struct, frozen=True):
     """Content of a peer's hello."""
 
     life: str
@@ -88,10 +88,10 @@ class AgreedViews(Membership, Quorum):
         self._founders = tuple(sorted(founders))
         self._group = group
         self._settings = settings or GroupSettings()
-        self.current: View | None = None
+        self.current: AgreedView | None = None
         self._vote = Vote(1)
-        self._round: Round | None = None
-        self._told: dict[str, Told] = {}
+        self._round: VotingRound | None = None
+        self._told: dict[str, PeerHello] = {}
         self._where: dict[str, str] = {}  # of others in the group, by name
         self._trusted: set[str] = set()
         self._disk = self.life = ""  # empty: not started
@@ -105,7 +105,7 @@ class AgreedViews(Membership, Quorum):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._detector = Detector(ports.name, self._settings.detector)
+        self._detector = FailureDetector(ports.name, self._settings.detector)
 
     # -- for the other slots (port) -----------------------------------------------------------
 
@@ -159,27 +159,27 @@ class AgreedViews(Membership, Quorum):
             self._review(now)
 
     def _start(self, rows: dict[str, bytes], now: float) -> None:
-        me = msgspec.msgpack.decode(rows["self"], type=_Self) if "self" in rows else None
+        me = msgspec.msgpack.decode(rows["self"], type=_LocalMember) if "self" in rows else None
         me = self._new_disk() if me is None else me
         me.lives, me.name = me.lives + 1, self.ports.name
         if "view" in rows:
-            self.current = msgspec.msgpack.decode(rows["view"], type=View)
+            self.current = msgspec.msgpack.decode(rows["view"], type=AgreedView)
             self._vote = Vote(self.current.number + 1)
         if "vote" in rows:
             vote = msgspec.msgpack.decode(rows["vote"], type=Vote)
             self._vote = vote if vote.number >= self._vote.number else self._vote
         self._keep([self._row("self", me)], partial(self._started, me))
 
-    def _new_disk(self) -> _Self:
-        return _Self(f"{self.ports.rng.getrandbits(48):012x}", 0)
+    def _new_disk(self) -> _LocalMember:
+        return _LocalMember(f"{self.ports.rng.getrandbits(48):012x}", 0)
 
-    def _started(self, me: _Self, now: float) -> None:
+    def _started(self, me: _LocalMember, now: float) -> None:
         self._disk, self.life = me.disk, f"{me.disk}.{me.lives}.{self.ports.rng.getrandbits(32):08x}"
         for peer in self._detector.links():
             self._greet(peer)
         self._beat_at = now
 
-    def _look_at_disk(self, view: View, now: float) -> None:
+    def _look_at_disk(self, view: AgreedView, now: float) -> None:
         """Go on under a new disk id where the view knows that our disk was put back to an older copy."""
         lives = dict(zip(view.members, view.lives, strict=True))
         if not self.life or not went_back(self.life, lives.get(self.ports.name, self.life)):
@@ -232,14 +232,14 @@ class AgreedViews(Membership, Quorum):
     def _on_hello(self, sender: str, message: ViewHello, now: float) -> None:
         if message.group != self._group:
             return
-        self._told[sender] = Told(message.life, message.disk, message.address)
+        self._told[sender] = PeerHello(message.life, message.disk, message.address)
         if message.address:
             self._where[sender] = message.address
         for peer, address in message.peers.items():
             if peer != self.ports.name and peer not in self._where:
                 self._where[peer] = address
                 if self._settings.dials and peer not in self._detector.links():
-                    self.ports.emit(Connect(peer, address))
+                    self.ports.emit(OpenLink(peer, address))
         if message.asks:
             self._greet(sender)
         if message.view is not None:
@@ -294,7 +294,7 @@ class AgreedViews(Membership, Quorum):
         else:
             self._say(sender, ViewAck(number, ballot, self._disk), now)
 
-    def _survivors(self, before: View, view: View) -> tuple[str, ...]:
+    def _survivors(self, before: AgreedView, view: AgreedView) -> tuple[str, ...]:
         """Members that go on from one view to the next, and have not begun another life since."""
         alive = {peer: self._told[peer].life for peer in self._trusted} | {self.ports.name: self.life}
         both = set(zip(before.members, before.lives, strict=True)) & set(
@@ -341,14 +341,14 @@ class AgreedViews(Membership, Quorum):
                     ViewChanged(view.number, view.members, serves, (), self.is_member), now
                 )
 
-    def _base(self) -> View | None:
+    def _base(self) -> AgreedView | None:
         """The view that we know; for the first of all, the founders when each has said that it knows none."""
         if self.current is not None:
             return self.current
         disks = self._disks(set(self._told))
         if self.ports.name not in self._founders or not disks.keys() >= set(self._founders):
             return None
-        return View(0, (), (), {name: disks[name] for name in self._founders})
+        return AgreedView(0, (), (), {name: disks[name] for name in self._founders})
 
     def _leads(self) -> bool:
         """Are we the most senior member that we trust?"""
@@ -382,21 +382,21 @@ class AgreedViews(Membership, Quorum):
         }
         return None if not new and len(kept) == len(lives) else kept | new
 
-    def _begin(self, base: View, now: float) -> None:
+    def _begin(self, base: AgreedView, now: float) -> None:
         me = self.ports.name
         is_own = base.number > 0 and base.coordinator == me and base.has(me, self.life)
         ends_at = now + self._settings.round_seconds
         promised = self._vote.promised
         if is_own and (promised is None or promised == (0, me)) and self._vote.accepted is None:
-            self._round = Round(base, (0, me), ends_at)
+            self._round = VotingRound(base, (0, me), ends_at)
             self._propose(self._round, now)
             return
         self._highest = max(self._highest, promised[0] if promised is not None else 0) + 1
         self.figures_of["takeovers"] += not is_own
-        self._round = Round(base, (self._highest, me), ends_at)
+        self._round = VotingRound(base, (self._highest, me), ends_at)
         self._to_voters(self._round, ViewAsk(base, self._round.ballot), now)
 
-    def _to_voters(self, round: Round, message: Message, now: float) -> None:
+    def _to_voters(self, round: VotingRound, message: Message, now: float) -> None:
         for peer in sorted(self._trusted):
             if peer in round.base.voters or (round.view is not None and peer in round.view.members):
                 self.ports.send(peer, message)
@@ -411,7 +411,7 @@ class AgreedViews(Membership, Quorum):
         ):
             self._propose(round, now)
 
-    def _propose(self, round: Round, now: float) -> None:
+    def _propose(self, round: VotingRound, now: float) -> None:
         view = round.found()
         if view is None:
             wanted = self._wanted(now)
@@ -420,7 +420,7 @@ class AgreedViews(Membership, Quorum):
                 return
             disks = self._disks(self._trusted)
             voters = round.base.voters | {name: disks[name] for name in wanted}
-            view = View(round.number, tuple(wanted), tuple(wanted.values()), voters)
+            view = AgreedView(round.number, tuple(wanted), tuple(wanted.values()), voters)
         round.view = view
         self._to_voters(round, ViewPropose(round.base, round.ballot, view), now)
 
@@ -431,7 +431,7 @@ class AgreedViews(Membership, Quorum):
         round.acks[sender] = message.disk
         self._conclude(round, now)
 
-    def _conclude(self, round: Round, now: float) -> None:
+    def _conclude(self, round: VotingRound, now: float) -> None:
         view = round.view
         assert view is not None
         if not round.base.is_majority(round.acks):
@@ -454,7 +454,7 @@ class AgreedViews(Membership, Quorum):
 
     # -- installing ------------------------------------------------------------------------------
 
-    def _install(self, view: View, now: float, *, is_base: bool = False) -> None:
+    def _install(self, view: AgreedView, now: float, *, is_base: bool = False) -> None:
         self._look_at_disk(view, now)
         if is_base or (self.current is not None and view.number <= self.current.number):
             return

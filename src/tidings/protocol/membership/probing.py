@@ -1,7 +1,7 @@
 """Failure detection in the manner of SWIM, with timeouts that follow our own health (Lifeguard).
 
 Rules
-- A probe is a `Ping`; when no `Pong` comes in time, some others are asked to ping for us; when no answer comes that
+- A probe is a `Ping`; when no `KeepaliveAck` comes in time, some others are asked to ping for us; when no answer comes that
   way either, the member is *suspected*, and after a while without a refutation, *gone*.
 - A member that hears that it is suspected answers with a higher incarnation.
 - Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. A peer that hears
@@ -44,7 +44,7 @@ class ProbeSettings(msgspec.Struct, frozen=True, kw_only=True):
     remembered: int = 200  # probes whose answers are known however late they come
 
 
-class _Doubt(msgspec.Struct, frozen=True):
+class _Suspicion(msgspec.Struct, frozen=True):
     """A member that is suspected, or taken for gone."""
 
     incarnation: int
@@ -52,7 +52,7 @@ class _Doubt(msgspec.Struct, frozen=True):
     until: float = 0.0
 
 
-class _Item(msgspec.Struct):
+class _Gossip(msgspec.Struct):
     """A piece of news, and how often it is still to be told."""
 
     what: str
@@ -60,7 +60,7 @@ class _Item(msgspec.Struct):
     times: int
 
 
-class _Probe(msgspec.Struct):
+class _PendingProbe(msgspec.Struct):
     target: str
     until: float
     is_indirect: bool = False
@@ -81,11 +81,11 @@ class Prober:
         self._outcomes: dict[int, bool] = {}  # of the last direct probes, by number: was there an answer?
         self.delay = 0.0  # seconds that a direct answer takes, smoothed
         self._sent: dict[int, tuple[str, float]] = {}  # by number: the peer we asked, and when
-        self.suspects: dict[str, _Doubt] = {}
-        self.graves: dict[str, _Doubt] = {}
-        self._probes: dict[int, _Probe] = {}
+        self.suspects: dict[str, _Suspicion] = {}
+        self.graves: dict[str, _Suspicion] = {}
+        self._probes: dict[int, _PendingProbe] = {}
         self._number = 0
-        self._news: dict[str, _Item] = {}  # by name
+        self._news: dict[str, _Gossip] = {}  # by name
         self._ping, self._ask, self._pong, self._helpers, self._lost = ping, ask, pong, helpers, lost
         self._incarnation_of, self._is_known = incarnation_of, is_known
 
@@ -103,7 +103,7 @@ class Prober:
         if target in alike if asked_by is None else len(alike) >= self.settings.most_open:
             return
         self._number += 1
-        self._probes[self._number] = _Probe(
+        self._probes[self._number] = _PendingProbe(
             target, self._patience(now, self.settings.timeout), False, asked_by
         )
         if asked_by is None:  # of those for others we would see the answers alone
@@ -158,7 +158,7 @@ class Prober:
             if doubt.until <= now:
                 self.bury(name, doubt.incarnation, now)
 
-    def _missed(self, number: int, probe: _Probe, now: float) -> None:
+    def _missed(self, number: int, probe: _PendingProbe, now: float) -> None:
         if probe.asked_by is not None:
             del self._probes[number]
         elif not probe.is_indirect:
@@ -179,7 +179,7 @@ class Prober:
     # -- news ---------------------------------------------------------------------------------
 
     def tell(self, what: str, name: str, incarnation: int) -> None:
-        self._news[name] = _Item(what, incarnation, self.settings.news_times)
+        self._news[name] = _Gossip(what, incarnation, self.settings.news_times)
 
     def take_news(self) -> tuple[News, ...]:
         """For the next message: what was told least often first."""
@@ -209,14 +209,14 @@ class Prober:
     def suspect(self, name: str, incarnation: int, now: float) -> None:
         if name in self.suspects or name in self.graves or incarnation < self._incarnation_of(name):
             return
-        self.suspects[name] = _Doubt(incarnation, now, self._patience(now, self.settings.suspicion))
+        self.suspects[name] = _Suspicion(incarnation, now, self._patience(now, self.settings.suspicion))
         self.tell(SUSPECT, name, incarnation)
 
     def bury(self, name: str, incarnation: int, now: float) -> None:
         if name in self.graves or incarnation < self._incarnation_of(name):
             return
         self.suspects.pop(name, None)
-        self.graves[name] = _Doubt(incarnation, now)
+        self.graves[name] = _Suspicion(incarnation, now)
         while len(self.graves) > self.settings.graves:
             del self.graves[next(iter(self.graves))]
         self.tell(GONE, name, incarnation)

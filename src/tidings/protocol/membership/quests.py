@@ -13,7 +13,7 @@ from __future__ import annotations
 import msgspec
 
 
-class QuestSettings(msgspec.Struct, frozen=True, kw_only=True):
+class PeerDiscoverySettings(msgspec.Struct, frozen=True, kw_only=True):
     ttl: int = 4
     fan_out: int = 3  # to how many a search is passed on
     patience: float = 1.0  # seconds until the scope is widened
@@ -21,7 +21,7 @@ class QuestSettings(msgspec.Struct, frozen=True, kw_only=True):
     remembered: int = 500  # searches that are not passed on a second time
 
 
-class Quest(msgspec.Struct):
+class TopicSearch(msgspec.Struct):
     scope: str
     wanted: tuple[str, ...]  # nearest first
     width: int = 1
@@ -29,18 +29,18 @@ class Quest(msgspec.Struct):
     at: float = 0.0  # when to search (again)
 
 
-class Quests:
+class PeerDiscovery:
     """The searches of one peer."""
 
-    def __init__(self, settings: QuestSettings) -> None:
+    def __init__(self, settings: PeerDiscoverySettings) -> None:
         self.settings = settings
-        self.open: dict[str, Quest] = {}  # by scope
+        self.open: dict[str, TopicSearch] = {}  # by scope
         self._seen: dict[tuple[str, int], None] = {}
         self.number = 0
 
     def begin(self, scope: str, wanted: tuple[str, ...], now: float) -> None:
         if scope not in self.open and wanted:
-            self.open[scope] = Quest(scope, wanted, pause=self.settings.patience, at=now)
+            self.open[scope] = TopicSearch(scope, wanted, pause=self.settings.patience, at=now)
 
     def end(self, scope: str) -> None:
         self.open.pop(scope, None)

@@ -19,7 +19,7 @@ class DetectorSettings(msgspec.Struct, frozen=True, kw_only=True):
     steady_seconds: float = 1.0  # that a newcomer is trusted before it is let in
 
 
-class Detector:
+class FailureDetector:
     """Beliefs of one process about the others."""
 
     def __init__(self, name: str, settings: DetectorSettings) -> None:

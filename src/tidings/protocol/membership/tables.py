@@ -19,7 +19,7 @@ import msgspec
 Told = tuple[str, tuple[str, ...], int, float]  # name, topics, incarnation, age
 
 
-class Known(msgspec.Struct):
+class KnownMember(msgspec.Struct):
     """Knowledge about one member."""
 
     topics: tuple[str, ...]
@@ -27,7 +27,7 @@ class Known(msgspec.Struct):
     heard: float  # when it was last known to live
 
 
-class View:
+class PartialView:
     """A partial view of one scope."""
 
     def __init__(self, limit: int) -> None:
@@ -64,7 +64,7 @@ class View:
         return self.names.pop(name, self) is None
 
 
-class SuperTable(View):
+class SuperTable(PartialView):
     """The z members above a group on the way of one supertopic; `wanted` are the topics, nearest first."""
 
     def __init__(self, limit: int, wanted: Sequence[str]) -> None:

@@ -24,19 +24,19 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.gossip_constants import constants_for
 from tidings.protocol.inputs import Input, Parted, Started
 from tidings.protocol.membership.probing import Prober, ProbeSettings
-from tidings.protocol.membership.quests import Quests, QuestSettings
+from tidings.protocol.membership.quests import PeerDiscovery, PeerDiscoverySettings
 from tidings.protocol.membership.sketch import Sketch
-from tidings.protocol.membership.tables import Known, SuperTable, Told, View
+from tidings.protocol.membership.tables import KnownMember, PartialView, SuperTable, Told
 from tidings.protocol.membership.words import (
-    PeerArriving,
     PeerFound,
-    PeerFresh,
-    PeerLeaving,
+    PeerJoin,
+    PeerLeave,
     PeerPing,
     PeerPingFor,
     PeerPong,
     PeerSearch,
     PeerShuffle,
+    PeerSubscribe,
 )
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Membership, Ports
@@ -60,21 +60,21 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
     sought_seconds: float = 60.0  # how long members that strangers have events for are kept
     epoch_seconds: float = 20.0
     probe: ProbeSettings = ProbeSettings()
-    quest: QuestSettings = QuestSettings()
+    quest: PeerDiscoverySettings = PeerDiscoverySettings()
 
 
 class TopicTables(Membership):
     name = "topic tables"
     messages = (
-        PeerArriving,
+        PeerJoin,
         PeerShuffle,
         PeerSearch,
         PeerFound,
-        PeerFresh,
+        PeerSubscribe,
         PeerPing,
         PeerPong,
         PeerPingFor,
-        PeerLeaving,
+        PeerLeave,
     )
 
     def __init__(
@@ -90,8 +90,8 @@ class TopicTables(Membership):
         self._contacts = tuple(contacts)
         self._first_topics = tuple(topics)
         self.topics: dict[str, None] = {}  # our own
-        self.known: dict[str, Known] = {}
-        self.views: dict[str, View] = {}
+        self.known: dict[str, KnownMember] = {}
+        self.views: dict[str, PartialView] = {}
         self.supers: dict[str, SuperTable] = {}
         self._sketches: dict[str, Sketch] = {}
         self._shuffling: dict[str, tuple[str, list[str]]] = {}  # by scope: the partner, and what was sent
@@ -102,7 +102,7 @@ class TopicTables(Membership):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
-        self.quests = Quests(settings.quest)
+        self.quests = PeerDiscovery(settings.quest)
         self.prober = Prober(
             settings.probe,
             ping=lambda to, number: self._send(to, PeerPing(number, self.prober.take_news())),
@@ -111,7 +111,7 @@ class TopicTables(Membership):
             helpers=self._helpers, lost=self._lost, incarnation_of=self._incarnation_of,
             is_known=lambda name: name in self.known,
         )  # fmt: skip
-        self.views[EVERYBODY] = View(math.ceil(2 * settings.c))
+        self.views[EVERYBODY] = PartialView(math.ceil(2 * settings.c))
         self._sketches[EVERYBODY] = Sketch(ports.rng, settings.epoch_seconds)
 
     # -- the port ------------------------------------------------------------------------------
@@ -131,7 +131,7 @@ class TopicTables(Membership):
             return
         self.topics[scope] = None
         self.prober.incarnation += 1  # what others know of our topics is old
-        self.views[scope] = View(self._limit(1))
+        self.views[scope] = PartialView(self._limit(1))
         self._sketches[scope] = Sketch(self.ports.rng, self.settings.epoch_seconds)
         for up in self.graph.supers(scope):
             self.supers[over(scope, up)] = SuperTable(self.settings.z, self.graph.above(up))
@@ -143,7 +143,7 @@ class TopicTables(Membership):
         if scope not in self.topics:
             return
         for name in self.view(scope):
-            self._send(name, PeerLeaving(self.prober.incarnation, (scope,)))
+            self._send(name, PeerLeave(self.prober.incarnation, (scope,)))
         del self.topics[scope], self.views[scope], self._sketches[scope]
         self.quests.end(scope)
         for up in self.graph.supers(scope):
@@ -155,7 +155,7 @@ class TopicTables(Membership):
         return self.prober.loss()
 
     def correct(self, peer: str, topics: tuple[str, ...]) -> bool:
-        self._send(peer, PeerLeaving(self.prober.incarnation, topics))
+        self._send(peer, PeerLeave(self.prober.incarnation, topics))
         return True
 
     def seek(self, scope: str, now: float) -> None:
@@ -181,12 +181,12 @@ class TopicTables(Membership):
     def _arrive(self) -> None:
         for contact in self._contacts:
             if contact != self.ports.name:
-                self._send(contact, PeerArriving(self._me()))
+                self._send(contact, PeerJoin(self._me()))
 
     def _leave_all(self) -> None:
         """We go for good: say so to all known members."""
         for name in self.known:
-            self._send(name, PeerLeaving(self.prober.incarnation))
+            self._send(name, PeerLeave(self.prober.incarnation))
         self._is_left = True
 
     def next_deadline(self) -> float | None:
@@ -251,7 +251,7 @@ class TopicTables(Membership):
         if sender in self.known:
             self.known[sender].heard = now
         match message:
-            case PeerArriving():
+            case PeerJoin():
                 self._learn([message.me], now)
                 self._send(sender, PeerFound((self._me(), *self._told(self._some(EVERYBODY, 8), now))))
             case PeerFound():
@@ -261,7 +261,7 @@ class TopicTables(Membership):
                 self._on_shuffle(sender, message, now)
             case PeerSearch():
                 self._on_search(message, now)
-            case PeerFresh():
+            case PeerSubscribe():
                 names = [
                     n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}
                 ]
@@ -276,10 +276,10 @@ class TopicTables(Membership):
                 self.prober.answered(message.number, sender, now)
             case PeerPingFor():
                 self.prober.probe(message.target, now, (sender, message.number))
-            case PeerLeaving():
+            case PeerLeave():
                 self._on_leaving(sender, message, now)
 
-    def _on_leaving(self, sender: str, message: PeerLeaving, now: float) -> None:
+    def _on_leaving(self, sender: str, message: PeerLeave, now: float) -> None:
         if not message.topics:
             self.prober.bury(sender, message.incarnation, now)
             return
@@ -350,7 +350,7 @@ class TopicTables(Membership):
                 continue
             known = self.known.get(name)
             if known is None:
-                known = self.known[name] = Known(topics, incarnation, now - age)
+                known = self.known[name] = KnownMember(topics, incarnation, now - age)
             elif incarnation >= known.incarnation:
                 if set(topics) != set(known.topics):
                     self._take_out(name)
@@ -364,7 +364,7 @@ class TopicTables(Membership):
         if incarnation > self.prober.incarnation or (incarnation == self.prober.incarnation and old):
             self.prober.incarnation = incarnation + 1
 
-    def _file(self, name: str, known: Known, apart: str | None = None) -> None:
+    def _file(self, name: str, known: KnownMember, apart: str | None = None) -> None:
         """Into each table that it belongs in."""
         rng = self.ports.rng
         for scope in (EVERYBODY, *known.topics):
@@ -407,9 +407,9 @@ class TopicTables(Membership):
                 self.prober.probe(name, now)
             if len(alive) < settings.tau:
                 for name in alive:
-                    self._send(name, PeerFresh(table.wanted, settings.z - settings.tau + 1))
+                    self._send(name, PeerSubscribe(table.wanted, settings.z - settings.tau + 1))
             elif alive and self.ports.rng.random() < settings.swap:
-                self._send(self.ports.rng.choice(alive), PeerFresh(table.wanted, 1))
+                self._send(self.ports.rng.choice(alive), PeerSubscribe(table.wanted, 1))
 
     def _review_quests(self, now: float) -> None:
         """Begin searches for what is missing, end those that are over."""

@@ -27,7 +27,7 @@ def went_back(life: str, known: str) -> bool:
     return life != known and disk == known_disk and int(number) <= int(known_number)
 
 
-class View(msgspec.Struct, frozen=True, array_like=True):
+class AgreedView(msgspec.Struct, frozen=True, array_like=True):
     """One view of a group: its number, its members and its voters."""
 
     number: int
@@ -58,7 +58,7 @@ class ViewHello(Message, frozen=True, tag="ViewHello"):
     group: str
     life: str
     disk: str
-    view: View | None = None
+    view: AgreedView | None = None
     address: str = ""
     peers: dict[str, str] = msgspec.field(
         default_factory=dict
@@ -76,7 +76,7 @@ class ViewBeat(Message, frozen=True, tag="ViewBeat"):
 class ViewAsk(Message, frozen=True, tag="ViewAsk"):
     """Interrogation: what did you accept for the view after `base`? Accept no lower ballot."""
 
-    base: View
+    base: AgreedView
     ballot: Ballot
 
 
@@ -85,13 +85,13 @@ class ViewAnswer(Message, frozen=True, tag="ViewAnswer"):
     ballot: Ballot
     disk: str
     accepted_at: Ballot | None = None
-    accepted: View | None = None
+    accepted: AgreedView | None = None
 
 
 class ViewPropose(Message, frozen=True, tag="ViewPropose"):
-    base: View
+    base: AgreedView
     ballot: Ballot
-    view: View
+    view: AgreedView
 
 
 class ViewAck(Message, frozen=True, tag="ViewAck"):
@@ -110,7 +110,7 @@ class ViewRefused(Message, frozen=True, tag="ViewRefused"):
 class ViewInstall(Message, frozen=True, tag="ViewInstall"):
     """This view was decided."""
 
-    view: View
+    view: AgreedView
 
 
 MESSAGES: tuple[type[Message], ...] = (

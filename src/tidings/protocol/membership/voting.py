@@ -10,7 +10,7 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.protocol.membership.views import Ballot, View
+from tidings.protocol.membership.views import AgreedView, Ballot
 
 
 class Vote(msgspec.Struct, array_like=True):
@@ -19,7 +19,7 @@ class Vote(msgspec.Struct, array_like=True):
     number: int
     promised: Ballot | None = None
     accepted_at: Ballot | None = None
-    accepted: View | None = None
+    accepted: AgreedView | None = None
 
     def promise(self, ballot: Ballot) -> bool:
         """Promise to refuse lower ballots from now on. False: a higher one was promised."""
@@ -28,7 +28,7 @@ class Vote(msgspec.Struct, array_like=True):
         self.promised = ballot
         return True
 
-    def accept(self, ballot: Ballot, view: View) -> bool:
+    def accept(self, ballot: Ballot, view: AgreedView) -> bool:
         if not self.promise(ballot):
             return False
         self.accepted_at, self.accepted = ballot, view
@@ -38,29 +38,29 @@ class Vote(msgspec.Struct, array_like=True):
         return Vote(self.number, self.promised, self.accepted_at, self.accepted)
 
 
-class Round:
+class VotingRound:
     """A try to decide a number: the answers so far."""
 
-    def __init__(self, base: View, ballot: Ballot, ends_at: float) -> None:
+    def __init__(self, base: AgreedView, ballot: Ballot, ends_at: float) -> None:
         self.base = base
         self.ballot = ballot
         self.ends_at = ends_at  # then it is tried again, with a higher ballot
-        self.view: View | None = None  # None: still asking
-        self.answers: dict[str, tuple[Ballot | None, View | None]] = {}
+        self.view: AgreedView | None = None  # None: still asking
+        self.answers: dict[str, tuple[Ballot | None, AgreedView | None]] = {}
         self.acks: dict[str, str] = {}  # by name: the disk on which it accepted
 
     @property
     def number(self) -> int:
         return self.base.number + 1
 
-    def answered(self, voter: str, accepted_at: Ballot | None, accepted: View | None) -> bool:
+    def answered(self, voter: str, accepted_at: Ballot | None, accepted: AgreedView | None) -> bool:
         """True when enough have answered, for the first time."""
         if self.view is not None:
             return False
         self.answers[voter] = (accepted_at, accepted)
         return len(self.answers) >= self.base.quorum
 
-    def found(self) -> View | None:
+    def found(self) -> AgreedView | None:
         """The view that may have been decided already: it has to be proposed again."""
         told = [(at, view) for at, view in self.answers.values() if at is not None and view is not None]
         return max(told, key=lambda each: each[0])[1] if told else None

@@ -7,7 +7,7 @@ from tidings.protocol.membership.tables import Told
 from tidings.protocol.messages import Message
 
 
-class PeerArriving(Message, frozen=True, tag="PeerArriving"):
+class PeerJoin(Message, frozen=True, tag="PeerArriving"):
     """From a newcomer to a member that it was told of; answered by `PeerFound`."""
 
     me: Told
@@ -38,7 +38,7 @@ class PeerFound(Message, frozen=True, tag="PeerFound"):
     members: tuple[Told, ...]
 
 
-class PeerFresh(Message, frozen=True, tag="PeerFresh"):
+class PeerSubscribe(Message, frozen=True, tag="PeerFresh"):
     """Name some others of your group; answered by `PeerFound`."""
 
     topics: tuple[str, ...]
@@ -63,6 +63,6 @@ class PeerPingFor(Message, frozen=True, tag="PeerPingFor"):
     target: str
 
 
-class PeerLeaving(Message, frozen=True, tag="PeerLeaving"):
+class PeerLeave(Message, frozen=True, tag="PeerLeaving"):
     incarnation: int
     topics: tuple[str, ...] = ()  # the groups that are left; none: all

@@ -41,7 +41,7 @@ class Hop(msgspec.Struct, frozen=True, array_like=True):
     )
 
 
-class Offer(msgspec.Struct, frozen=True, array_like=True):
+class LinkOffer(msgspec.Struct, frozen=True, array_like=True):
     """A broker that could be linked with the one that asks, and the way to it."""
 
     value: float
@@ -78,7 +78,7 @@ def worth_passing(measure: Measure, asked: Z, own: Z, behind: Mapping[str, Z]) -
     return [link for link, zone in behind.items() if measure.common(asked, zone) > here]
 
 
-def best(offers: Iterable[Offer | None]) -> Offer | None:
+def best(offers: Iterable[LinkOffer | None]) -> LinkOffer | None:
     """The whole offer that is worth most; of equals, the first by name."""
     there = [offer for offer in offers if offer is not None]
     return min(there, key=lambda offer: (-offer.value, offer.broker), default=None)

@@ -1,11 +1,11 @@
 """Neighbours of neighbours: knowledge for the loss of two adjacent brokers at once.
 
-Each broker passes on what a neighbour told it of its links (`Cousin`). So when two adjacent brokers are lost, the
+Each broker passes on what a neighbour told it of its links (`TwoHopNeighbours`). So when two adjacent brokers are lost, the
 brokers on either side know those on the other. Rules
 - On each side the neighbours of the lost one find one another first (`healing.py`); one of them keeps a place for the
   other lost broker, with everything that those behind it may want.
 - When that one does not come either, the broker that keeps the place stands in for the lost broker between them
-  (`StandIn`): it asks the neighbours that the lost broker would have asked.
+  (`StandInRequest`): it asks the neighbours that the lost broker would have asked.
 - The asked broker handles the request on behalf of the lost one, and releases the place that it kept for it.
 """
 
@@ -23,7 +23,7 @@ COUSINS = "overlay.cousins"  # table: by broker that a neighbour is linked with,
 KEPT_COUSINS = 256
 
 
-class PlacesTold(Protocol):
+class AddressedMessage(Protocol):
     """A message that names brokers, and where each is."""
 
     @property
@@ -33,7 +33,7 @@ class PlacesTold(Protocol):
     def addresses(self) -> tuple[str, ...]: ...
 
 
-class Cousin(Message, frozen=True, tag="Cousin"):
+class TwoHopNeighbours(Message, frozen=True, tag="Cousin"):
     """Links of a neighbour of the sender, with addresses."""
 
     of: str
@@ -41,19 +41,19 @@ class Cousin(Message, frozen=True, tag="Cousin"):
     addresses: tuple[str, ...]
 
 
-class StandIn(Message, frozen=True, tag="StandIn"):
+class StandInRequest(Message, frozen=True, tag="StandIn"):
     """The sender wants to be linked with us, since this broker and the one between it and us are lost."""
 
     lost: str
     instead: str  # the neighbour of the sender that was linked with the lost one
 
 
-def places_in(message: PlacesTold) -> dict[str, str]:
+def places_in(message: AddressedMessage) -> dict[str, str]:
     """By name, where each is. A neighbour that tells more names than places is believed as far as it goes."""
     return dict(zip(message.names, message.addresses, strict=False))
 
 
-class Cousins:
+class TwoHopTable:
     """Knowledge of brokers two links away, the newest last."""
 
     def __init__(self) -> None:
@@ -65,7 +65,7 @@ class Cousins:
     def of(self, broker: str) -> dict[str, str]:
         return self._places.get(broker, {})
 
-    def hear(self, cousin: Cousin) -> list[Record]:
+    def hear(self, cousin: TwoHopNeighbours) -> list[Record]:
         """Remember a neighbour's links; the records to persist."""
         places = places_in(cousin)
         if self._places.get(cousin.of) == places:

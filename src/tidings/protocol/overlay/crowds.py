@@ -1,7 +1,7 @@
 """Number of brokers behind each link, for overlays that weigh the effect of a swap on all of them.
 
 Rules
-- A broker tells each neighbour how many brokers there are on its own side of their link (`Crowd`): itself, and
+- A broker tells each neighbour how many brokers there are on its own side of their link (`SubtreeSize`): itself, and
   what its other neighbours told. Links that a swap is still making do not count, so the numbers go along a tree.
 - They are sent some time after a change: a swap is over by then, and only the links of its path have other
   numbers than before. No neighbour is sent the same number twice.
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Container
 from typing import Protocol
 
-from tidings.protocol.overlay.swap_words import Crowd
+from tidings.protocol.overlay.swap_words import SubtreeSize
 from tidings.protocol.slots import Ports
 
 PAUSE_SECONDS = 0.5  # from a change until it is told
 
 
-class Firm(Protocol):
+class SizedOverlay(Protocol):
     """Interface of the overlay, as counting uses it."""
 
     ports: Ports
@@ -29,8 +29,8 @@ class Firm(Protocol):
     def firm(self, link: str) -> bool: ...
 
 
-class Crowds:
-    def __init__(self, here: Firm) -> None:
+class SubtreeSizes:
+    def __init__(self, here: SizedOverlay) -> None:
         self._here = here
         self._behind: dict[str, int] = {}
         self._told: dict[str, int] = {}
@@ -51,7 +51,7 @@ class Crowds:
         self._behind.pop(link, None)
         self._told.pop(link, None)
 
-    def heard(self, sender: str, crowd: Crowd, now: float) -> None:
+    def heard(self, sender: str, crowd: SubtreeSize, now: float) -> None:
         self._behind[sender] = crowd.brokers
         self.changed(now)
 
@@ -63,4 +63,4 @@ class Crowds:
             brokers = self.hanging((link,))
             if self._here.firm(link) and self._told.get(link) != brokers:
                 self._told[link] = brokers
-                self._here.ports.send(link, Crowd(brokers))
+                self._here.ports.send(link, SubtreeSize(brokers))

@@ -2,9 +2,9 @@
 
 An end asks the far end's neighbours, as if that were lost (`healing.py`). One that has a link to it knows better. Rules
 - It first takes the one that asks for a neighbour, so that everything is kept for it from then on, and then asks the
-  far end (`Detour`), which agrees only if its link is down too, and has been for as long.
-- When the far end agrees (`DetourAnswer`), the one that asked is told so, and gives the link up. The far end keeps
-  everything for it until it and all behind it have what they missed (`Caught`), and gives the link up then: only the
+  far end (`BypassRequest`), which agrees only if its link is down too, and has been for as long.
+- When the far end agrees (`BypassReply`), the one that asked is told so, and gives the link up. The far end keeps
+  everything for it until it and all behind it have what they missed (`CaughtUpNotice`), and gives the link up then: only the
   far end keeps what the brokers in between have acknowledged already. When it does not agree, everything stays as it
   was.
 - Until then logs are heard from two sides, which does not count as a cycle.
@@ -30,27 +30,27 @@ LOOK_SECONDS = 1.0  # between two looks whether we have all
 NOT_NEEDED = "it is not needed any more"
 
 
-class Detour(Message, frozen=True, tag="Detour"):
+class BypassRequest(Message, frozen=True, tag="Detour"):
     """This broker asks us for a link, since that with you is lost: is it?"""
 
     peer: str
 
 
-class DetourAnswer(Message, frozen=True, tag="DetourAnswer"):
+class BypassReply(Message, frozen=True, tag="DetourAnswer"):
     """The link to this broker may be given up, or not. To the one that asked: and you are linked with us instead."""
 
     peer: str
     agrees: bool
 
 
-class Caught(Message, frozen=True, tag="Caught"):
+class CaughtUpNotice(Message, frozen=True, tag="Caught"):
     """A broker that came round has all that it missed: who kept that for it may let go. Passed on to the far end."""
 
     peer: str
     far: str
 
 
-class Here(Protocol):
+class BypassOverlay(Protocol):
     """Interface of the overlay, as detours use it."""
 
     ports: Ports
@@ -71,8 +71,8 @@ class Here(Protocol):
     def write(self, rows: list[Record]) -> None: ...
 
 
-class Detours:
-    def __init__(self, here: Here) -> None:
+class BypassLinks:
+    def __init__(self, here: BypassOverlay) -> None:
         self._here = here
         self._pending: dict[str, str] = {}  # by broker that asks us: the other end of its lost link
         self._agreed: dict[str, None] = {}  # brokers that come another way soon
@@ -99,16 +99,16 @@ class Detours:
         self._here.take_in(peer, now, partial(self._ask_far, peer, far))
 
     def _ask_far(self, peer: str, far: str, _now: float) -> None:
-        self._here.ports.send(far, Detour(peer))
+        self._here.ports.send(far, BypassRequest(peer))
 
-    def on_detour(self, sender: str, detour: Detour, now: float) -> None:
+    def on_detour(self, sender: str, detour: BypassRequest, now: float) -> None:
         here, peer = self._here, detour.peer
         is_first = here.is_asking(peer) and here.ports.name < peer
         if here.has_given_up(peer) and not is_first:
             self._agreed[peer] = None
             here.stop_asking(peer)
             here.ports.log_paths.elsewhere(peer, now)
-        here.ports.send(sender, DetourAnswer(peer, peer in self._agreed))
+        here.ports.send(sender, BypassReply(peer, peer in self._agreed))
 
     def give_way(self, peer: str, over: str, now: float) -> None:
         """Our link with it is lost, and we are linked with a neighbour of it instead."""
@@ -137,7 +137,7 @@ class Detours:
             self._catching_up.pop(peer, None)
             self._here.write([Delete(GIVEN_WAY, peer)])
 
-    def on_answer(self, sender: str, answer: DetourAnswer, now: float) -> bool:
+    def on_answer(self, sender: str, answer: BypassReply, now: float) -> bool:
         """The far end's word, at the one in between; False: it is not about a detour over us."""
         peer = answer.peer
         if self._pending.get(peer) != sender:
@@ -147,7 +147,7 @@ class Detours:
 
     def _settle(self, peer: str, far: str, agrees: bool, now: float) -> None:
         del self._pending[peer]
-        self._here.ports.send(peer, DetourAnswer(far, agrees))
+        self._here.ports.send(peer, BypassReply(far, agrees))
         if not agrees:
             del self._taken_in[peer]
             self._here.ports.events.parted(Parted(peer, NOT_NEEDED, is_elsewhere=True), now)
@@ -178,10 +178,10 @@ class Detours:
                     self._marks[far] = found
             elif far in self._marks and paths.is_settled(self._marks[far]):
                 del self._catching_up[far], self._marks[far]
-                self._here.ports.send(link, Caught(self._here.ports.name, far))
+                self._here.ports.send(link, CaughtUpNotice(self._here.ports.name, far))
         self.look_later(now)
 
-    def on_caught(self, caught: Caught, now: float) -> None:
+    def on_caught(self, caught: CaughtUpNotice, now: float) -> None:
         here, peer = self._here, caught.peer
         if caught.far in here.links():
             self._taken_in.pop(peer, None)

@@ -17,9 +17,9 @@ from typing import Protocol
 
 import msgspec
 
-from tidings.protocol.effects import Probe
+from tidings.protocol.effects import ProbePeer
 from tidings.protocol.overlay import choosing
-from tidings.protocol.overlay.choosing import Hop, Offer
+from tidings.protocol.overlay.choosing import Hop, LinkOffer
 from tidings.protocol.overlay.measures import Measure, Z, weight
 from tidings.protocol.overlay.swap_words import DiscoveryPartial, DiscoveryReply, DiscoveryRequest
 from tidings.protocol.slots import Ports
@@ -27,7 +27,7 @@ from tidings.protocol.slots import Ports
 FURTHER = 0.8  # of the patience is left at the next broker, so that those behind answer first
 
 
-class Here(Protocol):
+class DiscoveryOverlay(Protocol):
     """Interface of the overlay, as discovery uses it."""
 
     ports: Ports
@@ -52,12 +52,12 @@ class Here(Protocol):
         """A broker behind this link did not answer in time."""
 
 
-class _Asked:
+class _PendingDiscovery:
     """A request that waits for answers."""
 
     __slots__ = ("back", "best", "deadline", "is_whole", "waiting")
 
-    def __init__(self, back: str | None, best: Offer | None, waiting: set[str], deadline: float) -> None:
+    def __init__(self, back: str | None, best: LinkOffer | None, waiting: set[str], deadline: float) -> None:
         self.back = back  # None: we asked
         self.best = best
         self.waiting = waiting
@@ -68,14 +68,14 @@ class _Asked:
 class Discovery:
     def __init__(
         self,
-        here: Here,
+        here: DiscoveryOverlay,
         *,
         weigh_hops: bool,
         counts_brokers: bool = False,
         bound: float | None,
         measures: bool = False,
         patience: float,
-        found: Callable[[Offer, float], None],
+        found: Callable[[LinkOffer, float], None],
     ) -> None:
         self._here = here
         self._weigh_hops = weigh_hops
@@ -84,7 +84,7 @@ class Discovery:
         self._measures = measures or bound is not None  # how far is the asking broker?
         self._patience = patience
         self._found = found
-        self._asked: dict[str, _Asked] = {}
+        self._asked: dict[str, _PendingDiscovery] = {}
         self._probing: dict[str, list[tuple[str, DiscoveryRequest, float]]] = {}  # by measured broker
         self._number = 0
         self.counts: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Discovery:
         for link in links:
             self._number += 1
             request = f"{here.ports.name}/{here.ports.rng.getrandbits(32):08x}/{self._number}"
-            self._asked[request] = _Asked(None, None, {link}, now + self._patience)
+            self._asked[request] = _PendingDiscovery(None, None, {link}, now + self._patience)
             self.counts["requests"] += 1
             hops = (self._hop(None, None, (here.ports.name, link)),)
             patience = self._patience * FURTHER
@@ -128,7 +128,7 @@ class Discovery:
             waiting.append((sender, request, now + request.patience))
             if len(waiting) == 1:
                 self.counts["probes"] += 1
-                self._here.ports.emit(Probe(asker, request.address))
+                self._here.ports.emit(ProbePeer(asker, request.address))
             return
         self._consider(sender, request, now)
 
@@ -153,7 +153,7 @@ class Discovery:
             here.ports.send(sender, DiscoveryReply(request.request, offer))
             return
         until = now + request.patience
-        self._asked[request.request] = _Asked(sender, offer, set(onward), until)
+        self._asked[request.request] = _PendingDiscovery(sender, offer, set(onward), until)
         for link in onward:
             hop = self._hop(sender, link_weight, (sender, link))
             hop = msgspec.structs.replace(hop, away=here.distance(request.hops[0].broker))
@@ -168,7 +168,7 @@ class Discovery:
 
     def _offer(
         self, sender: str, request: DiscoveryRequest, asked: Z, own: Z, link_weight: float
-    ) -> Offer | None:
+    ) -> LinkOffer | None:
         """Ourselves, unless we are too far away from the one that asks."""
         here, asker = self._here, request.hops[0].broker
         away = here.distance(asker)
@@ -183,7 +183,7 @@ class Discovery:
                 return None  # a neighbour is linked already
             # The asking broker may be full, and then has fewer links to choose from: it looks again itself.
             value = choosing.saving_cut(here.measure, hops, 1, here.free())[1]
-        return Offer(value, packed, here.free(), hops, here.ports.address)
+        return LinkOffer(value, packed, here.free(), hops, here.ports.address)
 
     # -- answers ---------------------------------------------------------------------------------
 
@@ -222,7 +222,7 @@ class Discovery:
                 self._incomplete(asked, link, now)
             self._over(request, now)
 
-    def _incomplete(self, asked: _Asked, link: str, now: float) -> None:
+    def _incomplete(self, asked: _PendingDiscovery, link: str, now: float) -> None:
         """Tell the asking broker that an unanswered branch may hide a better neighbour."""
         asked.is_whole = False
         if asked.back is None:

@@ -30,12 +30,19 @@ from typing import ClassVar
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.overlay.circles import MESSAGES
-from tidings.protocol.overlay.cousins import COUSINS, Cousin, Cousins, StandIn, places_in
-from tidings.protocol.overlay.detours import GIVEN_WAY, NOT_NEEDED, Caught, Detour, DetourAnswer, Detours
+from tidings.protocol.overlay.cousins import COUSINS, StandInRequest, TwoHopNeighbours, TwoHopTable, places_in
+from tidings.protocol.overlay.detours import (
+    GIVEN_WAY,
+    NOT_NEEDED,
+    BypassLinks,
+    BypassReply,
+    BypassRequest,
+    CaughtUpNotice,
+)
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 
 KIN = "overlay.kin"  # table: by neighbour, its links
@@ -50,25 +57,25 @@ LOST_ALONE = "it was away for too long, and linked with nobody else"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
 
-class Kin(Message, frozen=True, tag="Kin"):
+class NeighbourList(Message, frozen=True, tag="Kin"):
     """Links of the sender, with addresses; the sender itself too."""
 
     names: tuple[str, ...]
     addresses: tuple[str, ...]
 
 
-class HealAsk(Message, frozen=True, tag="HealAsk"):
+class HealRequest(Message, frozen=True, tag="HealAsk"):
     """The sender has lost this broker, and wants to be linked with us instead."""
 
     lost: str
 
 
-class HealAnswer(Message, frozen=True, tag="HealAnswer"):
+class HealReply(Message, frozen=True, tag="HealAnswer"):
     lost: str
     agrees: bool
 
 
-class _Asking(msgspec.Struct, frozen=True):
+class _PendingHeal(msgspec.Struct, frozen=True):
     """Request to a broker that is no neighbour yet."""
 
     about: str  # the neighbour of ours that is away
@@ -76,7 +83,7 @@ class _Asking(msgspec.Struct, frozen=True):
     instead: str = ""  # not empty: we stand in for this one
 
 
-_NOBODY: list[tuple[str, _Asking] | None] = [None] * STAND_IN_ROUNDS
+_NOBODY: list[tuple[str, _PendingHeal] | None] = [None] * STAND_IN_ROUNDS
 
 
 def places_to_ask(rank: int) -> list[int]:
@@ -92,7 +99,7 @@ def places_to_ask(rank: int) -> list[int]:
 class HealingOverlay(JoinedOverlay):
     name = "joined, healing"
     messages: ClassVar[tuple[type[Message], ...]] = (
-        *MESSAGES, Kin, HealAsk, HealAnswer, Cousin, StandIn, Detour, DetourAnswer, Caught,
+        *MESSAGES, NeighbourList, HealRequest, HealReply, TwoHopNeighbours, StandInRequest, BypassRequest, BypassReply, CaughtUpNotice,
     )  # fmt: skip
 
     def __init__(
@@ -108,9 +115,9 @@ class HealingOverlay(JoinedOverlay):
         self._letting_go: dict[
             str, float
         ] = {}  # heard of on another way, and until when we keep things for them
-        self._asking: dict[str, _Asking] = {}  # dialled brokers, and the request for each
-        self.cousins = Cousins()
-        self.detours = Detours(self)
+        self._asking: dict[str, _PendingHeal] = {}  # dialled brokers, and the request for each
+        self.cousins = TwoHopTable()
+        self.detours = BypassLinks(self)
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     # -- inputs --------------------------------------------------------------------------------
@@ -152,9 +159,9 @@ class HealingOverlay(JoinedOverlay):
         if peer in self._asking:
             asking = self._asking[peer]
             if asking.instead:
-                self.ports.send(peer, StandIn(asking.lost, asking.instead))
+                self.ports.send(peer, StandInRequest(asking.lost, asking.instead))
             else:
-                self.ports.send(peer, HealAsk(asking.lost))
+                self.ports.send(peer, HealRequest(asking.lost))
         elif peer in self._up:
             self._away.pop(peer, None)
             self._tries.pop(peer, None)
@@ -164,7 +171,7 @@ class HealingOverlay(JoinedOverlay):
             self.detours.look_later(now)
             for other, places in self.kin.items():
                 if other != peer and other in self.neighbours:
-                    self.ports.send(peer, Cousin(other, tuple(places), tuple(places.values())))
+                    self.ports.send(peer, TwoHopNeighbours(other, tuple(places), tuple(places.values())))
 
     def _tell_kin(self) -> None:
         """Announce our links, when they have changed."""
@@ -175,32 +182,32 @@ class HealingOverlay(JoinedOverlay):
         if told != self._told:
             self._told = told
             for link in self.links():
-                self.ports.send(link, Kin(*told))
+                self.ports.send(link, NeighbourList(*told))
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         match message:
-            case Kin():
+            case NeighbourList():
                 self._hear_kin(sender, message)
-            case Cousin():
+            case TwoHopNeighbours():
                 if sender in self._up and message.of not in (self.ports.name, *self.neighbours):
                     self.write(self.cousins.hear(message))
-            case HealAsk():
+            case HealRequest():
                 self._answer(sender, message.lost, "", now)
-            case StandIn():
+            case StandInRequest():
                 self._answer(sender, message.lost, message.instead, now)
-            case HealAnswer():
+            case HealReply():
                 self._hear_answer(sender, message, now)
-            case Detour() if sender in self._up:
+            case BypassRequest() if sender in self._up:
                 self.detours.on_detour(sender, message, now)
-            case Caught() if sender in self._up:
+            case CaughtUpNotice() if sender in self._up:
                 self.detours.on_caught(message, now)
-            case DetourAnswer():
+            case BypassReply():
                 if not self.detours.on_answer(sender, message, now):
                     self._hear_detour(sender, message, now)
             case _:
                 super().on_message(sender, message, now)
 
-    def _hear_kin(self, sender: str, message: Kin) -> None:
+    def _hear_kin(self, sender: str, message: NeighbourList) -> None:
         if sender not in self.neighbours:
             return
         places = places_in(message)
@@ -210,7 +217,7 @@ class HealingOverlay(JoinedOverlay):
             self._tell_kin()
             for link in self.links():
                 if link != sender:
-                    self.ports.send(link, Cousin(sender, message.names, message.addresses))
+                    self.ports.send(link, TwoHopNeighbours(sender, message.names, message.addresses))
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
@@ -268,7 +275,7 @@ class HealingOverlay(JoinedOverlay):
         if target in self._up:
             return
         self._asking[target] = asking
-        self.ports.emit(Connect(target, self._places_of(asking.lost).get(target, "")))
+        self.ports.emit(OpenLink(target, self._places_of(asking.lost).get(target, "")))
 
     def _is_alone(self, lost: str) -> bool:
         """Was it linked with us alone?"""
@@ -294,24 +301,24 @@ class HealingOverlay(JoinedOverlay):
     def stop_asking(self, lost: str) -> None:
         for peer in [peer for peer, asking in self._asking.items() if asking.about == lost]:
             del self._asking[peer]
-            self.ports.emit(Disconnect(peer, "it does not answer"))
+            self.ports.emit(CloseLink(peer, "it does not answer"))
 
-    def _rounds(self, lost: str) -> list[tuple[str, _Asking] | None]:
+    def _rounds(self, lost: str) -> list[tuple[str, _PendingHeal] | None]:
         """Brokers to ask, one after the other, when this neighbour is away."""
         waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
         if lost not in self.kin and waits_for:  # it may have found another place
-            leads_too = [(lost, _Asking(lost, waits_for))] if lost < self.ports.name else []
+            leads_too = [(lost, _PendingHeal(lost, waits_for))] if lost < self.ports.name else []
             return [None, *leads_too, *_NOBODY, *self._standing_in(lost, lost, waits_for)]
         order = self._order(lost)
         rank = order.index(self.ports.name)
-        asking = _Asking(lost, lost)
+        asking = _PendingHeal(lost, lost)
         before = [(order[place], asking) for place in places_to_ask(rank)]
         after = [(peer, asking) for peer in order[rank + 1 :]]
         beyond = [each for peer in order for each in self._standing_in(lost, peer, lost)]
-        near: list[tuple[str, _Asking] | None] = [*before, None, *before, *after]
+        near: list[tuple[str, _PendingHeal] | None] = [*before, None, *before, *after]
         return [*near, *_NOBODY[len(near) :], *beyond]
 
-    def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _Asking] | None]:
+    def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _PendingHeal] | None]:
         """Brokers to ask in the place of a lost broker, when its neighbour is lost too."""
         known = self.cousins.of(lost)
         order = sorted({*known} - {lost, self.ports.name})
@@ -319,7 +326,7 @@ class HealingOverlay(JoinedOverlay):
             return []
         first = [order[place] for place in places_to_ask(order.index(instead))]
         others = [peer for peer in order if peer not in first and peer != instead]
-        return [(peer, _Asking(about, lost, instead)) for peer in (*first, *others)]
+        return [(peer, _PendingHeal(about, lost, instead)) for peer in (*first, *others)]
 
     def _leads(self, lost: str) -> bool:
         """Do the others ask us first, or has no broker before us answered?"""
@@ -353,7 +360,7 @@ class HealingOverlay(JoinedOverlay):
 
     def _talk(self, peer: str, now: float) -> None:
         """A link only to ask over; it is no part of the overlay yet."""
-        self.ports.emit(Connect(peer))
+        self.ports.emit(OpenLink(peer))
 
     # -- being asked -----------------------------------------------------------------------------
 
@@ -361,16 +368,16 @@ class HealingOverlay(JoinedOverlay):
         if self.detours.is_pending(sender):
             return  # the answer is on its way
         if self.detours.is_taken_in(sender, now) and sender in self.neighbours:
-            self.ports.send(sender, DetourAnswer(lost, True))
+            self.ports.send(sender, BypassReply(lost, True))
         elif sender in self.neighbours:
-            self.ports.send(sender, HealAnswer(lost, True))
+            self.ports.send(sender, HealReply(lost, True))
         elif lost in self._up and not instead and lost in self.kin:
             self._answer_for_one_that_is_well(sender, lost, now)
         elif self._agrees(instead or sender, lost) and instead not in self._up:
             agreed = partial(self._agreed, sender, lost)
             self._replace(lost, sender, now, agreed, without=instead, silent=self._silent(lost))
         else:
-            self.ports.send(sender, HealAnswer(lost, False))
+            self.ports.send(sender, HealReply(lost, False))
 
     def _answer_for_one_that_is_well(self, sender: str, lost: str, now: float) -> None:
         """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the sender up, which
@@ -378,12 +385,12 @@ class HealingOverlay(JoinedOverlay):
         if sender in self.kin[lost]:
             self.detours.ask(sender, lost, now)
         elif self._problem(sender, now) is not None:
-            self.ports.send(sender, HealAnswer(lost, False))
+            self.ports.send(sender, HealReply(lost, False))
         else:
             self.take_in(sender, now, partial(self._let_in, sender, lost))
 
     def _let_in(self, sender: str, lost: str, now: float) -> None:
-        self.ports.send(sender, DetourAnswer(lost, True))
+        self.ports.send(sender, BypassReply(lost, True))
 
     def _agrees(self, member: str, lost: str) -> bool:
         if member not in self._order(lost):
@@ -391,14 +398,14 @@ class HealingOverlay(JoinedOverlay):
         return lost in self.replaced or (self.has_given_up(lost) and self._leads(lost))
 
     def _agreed(self, sender: str, lost: str, now: float) -> None:
-        self.ports.send(sender, HealAnswer(lost, True))
+        self.ports.send(sender, HealReply(lost, True))
 
     def take_in(self, peer: str, now: float, then: Callable[[float], None]) -> None:
         self._keep_all([peer], [], now, then)
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _hear_answer(self, sender: str, answer: HealAnswer, now: float) -> None:
+    def _hear_answer(self, sender: str, answer: HealReply, now: float) -> None:
         asking = self._asking.get(sender)
         if asking is None or asking.lost != answer.lost:
             if not answer.agrees and sender in self.neighbours and sender not in self._up:
@@ -406,18 +413,18 @@ class HealingOverlay(JoinedOverlay):
             return
         del self._asking[sender]
         if not answer.agrees:
-            self.ports.emit(Disconnect(sender, f"{answer.lost} is not lost there"))
+            self.ports.emit(CloseLink(sender, f"{answer.lost} is not lost there"))
             return
         address = self._places_of(answer.lost).get(sender, "")
         anew = partial(self._begin_anew, sender, address)
         if sender in self.neighbours:  # we waited for it, or it asked us as well
             anew(now)
         elif asking.about not in self._away:  # it came back while we asked
-            self.ports.send(sender, HealAnswer(answer.lost, False))
+            self.ports.send(sender, HealReply(answer.lost, False))
         else:
             self._replace(asking.about, sender, now, anew, without=asking.lost)
 
-    def _hear_detour(self, sender: str, answer: DetourAnswer, now: float) -> None:
+    def _hear_detour(self, sender: str, answer: BypassReply, now: float) -> None:
         """The neighbour that we lost is well, and a neighbour of it has an answer for us."""
         asking = self._asking.get(sender)
         if asking is None or asking.lost != answer.peer:
@@ -425,9 +432,9 @@ class HealingOverlay(JoinedOverlay):
         address = self._places_of(asking.lost).get(sender, "")
         del self._asking[sender]
         if not answer.agrees:
-            self.ports.emit(Disconnect(sender, f"{answer.peer} holds on to its link"))
+            self.ports.emit(CloseLink(sender, f"{answer.peer} holds on to its link"))
         elif asking.about not in self._away:
-            self.ports.send(sender, HealAnswer(asking.lost, False))
+            self.ports.send(sender, HealReply(asking.lost, False))
         else:
             self.healed += 1
             self._keep_all([sender], [], now, partial(self._go_round, answer.peer, sender, address))
@@ -438,8 +445,8 @@ class HealingOverlay(JoinedOverlay):
 
     def _begin_anew(self, peer: str, address: str, now: float) -> None:
         """The link was made to talk; from now on it is one of the overlay, for both ends."""
-        self.ports.emit(Disconnect(peer, "to begin anew, as neighbours"))
-        self.ports.emit(Connect(peer, address))
+        self.ports.emit(CloseLink(peer, "to begin anew, as neighbours"))
+        self.ports.emit(OpenLink(peer, address))
 
     # -- new neighbours ----------------------------------------------------------------------------
 

@@ -19,11 +19,11 @@ from typing import ClassVar
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Input, Joined, Parted, PersistFailed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.naming import UNKNOWN
-from tidings.protocol.overlay.circles import MESSAGES, Circle, Circles, Cut, Uncoupled
+from tidings.protocol.overlay.circles import MESSAGES, CutLink, CycleQuery, CycleRepair, LinkUndone
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.slots import Ports
 
@@ -51,7 +51,7 @@ class JoinedOverlay(StaticOverlay):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._circles = Circles(ports, lambda peer: self._since.get(peer, 0.0), self._undo)
+        self._circles = CycleRepair(ports, lambda peer: self._since.get(peer, 0.0), self._undo)
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
@@ -67,11 +67,11 @@ class JoinedOverlay(StaticOverlay):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if sender not in self._up:
             return
-        if isinstance(message, Circle):
+        if isinstance(message, CycleQuery):
             self._circles.on_circle(sender, message, now)
-        elif isinstance(message, Cut):
+        elif isinstance(message, CutLink):
             self._circles.on_cut(message, now)
-        elif isinstance(message, Uncoupled):
+        elif isinstance(message, LinkUndone):
             self._undo(sender, now)
 
     def peers(self) -> tuple[str, ...]:
@@ -90,7 +90,7 @@ class JoinedOverlay(StaticOverlay):
         self.circles_undone += 1
         self._undone[peer] = now + self.ports.rng.uniform(*UNDONE_SECONDS)
         if peer in self._up:
-            self.ports.send(peer, Uncoupled())
+            self.ports.send(peer, LinkUndone())
         self.ports.events.parted(Parted(peer, UNDONE, is_elsewhere=True), now)
 
     def _add(self, peer: str, since: float) -> None:
@@ -100,11 +100,11 @@ class JoinedOverlay(StaticOverlay):
 
     def _join(self, peer: str, now: float) -> None:
         if peer in self.neighbours:
-            self.ports.emit(Connect(peer))
+            self.ports.emit(OpenLink(peer))
             return
         problem = self._problem(peer, now)
         if problem is not None:
-            self.ports.emit(Disconnect(peer, problem))
+            self.ports.emit(CloseLink(peer, problem))
         elif peer not in self._joining:
             self._joining.add(peer)
             row = Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now))
@@ -140,14 +140,14 @@ class JoinedOverlay(StaticOverlay):
         problem = self._problem(peer, now)  # it may have come by another way meanwhile
         if problem is None:
             self._add(peer, now)
-            self.ports.emit(Connect(peer))
+            self.ports.emit(OpenLink(peer))
         else:
             self.ports.disk.persist([Delete(NEIGHBOURS, peer)])
-            self.ports.emit(Disconnect(peer, problem))
+            self.ports.emit(CloseLink(peer, problem))
 
     def _not_joined(self, peer: str, failure: PersistFailed, now: float) -> None:
         self._joining.discard(peer)
-        self.ports.emit(Disconnect(peer, f"not kept: {failure.reason}"))
+        self.ports.emit(CloseLink(peer, f"not kept: {failure.reason}"))
 
     def _part(self, parted: Parted) -> None:
         peer = parted.peer
@@ -159,4 +159,4 @@ class JoinedOverlay(StaticOverlay):
         self._review()
         if self.ports.disk.stable and self.ports.disk.failed is None:
             self.ports.disk.persist([Delete(NEIGHBOURS, peer)])
-        self.ports.emit(Disconnect(peer, parted.reason))
+        self.ports.emit(CloseLink(peer, parted.reason))

@@ -23,7 +23,7 @@ LOOKS = 4  # after a change: one in any case, the others when a look failed
 LONGER = 2.0  # is the next pause
 
 
-class Looks:
+class RepeatedSearch:
     def __init__(
         self, measure: Measure, *, pause: float, weigh_hops: bool, draw: Callable[[], float]
     ) -> None:

@@ -3,7 +3,7 @@ dialled again."""
 
 from __future__ import annotations
 
-from tidings.protocol.effects import Connect
+from tidings.protocol.effects import OpenLink
 from tidings.protocol.inputs import Input, Joined, Parted
 from tidings.protocol.overlay.static import StaticOverlay
 
@@ -15,7 +15,7 @@ class MeshOverlay(StaticOverlay):
         if isinstance(input, Joined):
             if input.peer not in self.neighbours:
                 self.neighbours = (*self.neighbours, input.peer)
-            self.ports.emit(Connect(input.peer))
+            self.ports.emit(OpenLink(input.peer))
         elif isinstance(input, Parted):
             self.neighbours = tuple(peer for peer in self.neighbours if peer != input.peer)
             self._up.discard(input.peer)

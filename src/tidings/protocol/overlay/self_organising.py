@@ -9,7 +9,7 @@ The rules are functions (`choosing.py`), zones are behind a measure (`measures.p
 first look (`looking.py`). Here: what triggers it, and which links there are.
 
 A neighbour is kept on the disk before it is used, with whether a swap is still making it. A broker forgets a link
-when the far end says that it is gone (`Gone`). Needs links that keep their order, and routing that drops what it has
+when the far end says that it is gone (`LinkUnknown`). Needs links that keep their order, and routing that drops what it has
 seen.
 """
 
@@ -23,25 +23,25 @@ import msgspec
 
 from tidings.availability.records import Delete, Put, Record
 from tidings.model.filter import Filter
-from tidings.protocol.effects import Connect, Disconnect, Probe
+from tidings.protocol.effects import CloseLink, OpenLink, ProbePeer
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.overlay import choosing, swaps
-from tidings.protocol.overlay.choosing import NEVER_ENDS, Offer
-from tidings.protocol.overlay.crowds import Crowds
+from tidings.protocol.overlay.choosing import NEVER_ENDS, LinkOffer
+from tidings.protocol.overlay.crowds import SubtreeSizes
 from tidings.protocol.overlay.discovery import Discovery
-from tidings.protocol.overlay.looking import Looks
+from tidings.protocol.overlay.looking import RepeatedSearch
 from tidings.protocol.overlay.measures import Measure, Z, weight
 from tidings.protocol.overlay.swap_words import (
-    Crowd,
     DiscoveryPartial,
     DiscoveryReply,
     DiscoveryRequest,
-    Gone,
+    LinkUnknown,
+    SubtreeSize,
 )
 from tidings.protocol.slots import Overlay
 
-LINKS = "overlay.links"  # table: by name, `_Kept`; the row "" says that the table counts
+LINKS = "overlay.links"  # table: by name, `_StoredNeighbour`; the row "" says that the table counts
 FORMER = "overlay.former"  # table: brokers that a swap has parted us from
 
 
@@ -64,7 +64,7 @@ class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
     locks: bool = True  # False: breaks the tree; for the test that shows it
 
 
-class _Kept(msgspec.Struct, frozen=True, array_like=True):
+class _StoredNeighbour(msgspec.Struct, frozen=True, array_like=True):
     """A neighbour as the disk knows it."""
 
     swap: str = ""  # that makes the link, and is not over
@@ -73,14 +73,14 @@ class _Kept(msgspec.Struct, frozen=True, array_like=True):
 
 class SelfOrganisingOverlay(Overlay):
     name = "self-organising"
-    messages = (DiscoveryRequest, DiscoveryReply, DiscoveryPartial, Gone, Crowd, *swaps.MESSAGES)
+    messages = (DiscoveryRequest, DiscoveryReply, DiscoveryPartial, LinkUnknown, SubtreeSize, *swaps.MESSAGES)
 
     def __init__(
         self, neighbours: Iterable[str], measure: Measure, settings: OrganisingSettings | None = None
     ) -> None:
         self.settings = settings or OrganisingSettings()
         self.measure = measure
-        self.neighbours: dict[str, _Kept] = dict.fromkeys(neighbours, _Kept())
+        self.neighbours: dict[str, _StoredNeighbour] = dict.fromkeys(neighbours, _StoredNeighbour())
         self.former: set[str] = set()
         self.swaps = swaps.Swaps(self, locks=self.settings.locks, patience=self.settings.patience_seconds)
         self.discovery = Discovery(
@@ -92,13 +92,13 @@ class SelfOrganisingOverlay(Overlay):
             patience=self.settings.patience_seconds,
             found=self._found,
         )
-        self.looks = Looks(
+        self.looks = RepeatedSearch(
             measure,
             pause=self.settings.again_seconds,
             weigh_hops=self.settings.weigh == "hops",
             draw=lambda: self.ports.rng.random(),
         )
-        self.crowds = Crowds(self)
+        self.crowds = SubtreeSizes(self)
         self.counts: Counter[str] = Counter()
         self._up: dict[str, None] = {}
         self._distance: dict[str, float] = {}  # one way, in seconds
@@ -136,7 +136,7 @@ class SelfOrganisingOverlay(Overlay):
         return max(0, self.room() - self.swaps.pending())
 
     def add(self, link: str, swap: str, address: str) -> list[Record]:
-        self.neighbours[link] = kept = _Kept(swap, address)
+        self.neighbours[link] = kept = _StoredNeighbour(swap, address)
         self.former.discard(link)
         return [Put(LINKS, link, msgspec.msgpack.encode(kept)), Delete(FORMER, link)]
 
@@ -165,12 +165,12 @@ class SelfOrganisingOverlay(Overlay):
             case LinkDown():
                 self._up.pop(input.peer, None)
                 if input.peer in self.former:
-                    self.ports.emit(Disconnect(input.peer, "another link took its place", for_good=True))
+                    self.ports.emit(CloseLink(input.peer, "another link took its place", for_good=True))
             case Joined():
                 self._joined(input.peer)
             case Parted():
                 self.ports.disk.persist(self.drop(input.peer))
-                self.ports.emit(Disconnect(input.peer, "it was parted from this network"))
+                self.ports.emit(CloseLink(input.peer, "it was parted from this network"))
             case Probed():
                 if input.distance is not None:
                     self._distance[input.peer] = input.distance / 2
@@ -183,10 +183,12 @@ class SelfOrganisingOverlay(Overlay):
     def _started(self, input: Started, now: float) -> None:
         kept = input.state.tables.get(LINKS, {})
         if "" in kept:
-            rows = {peer: msgspec.msgpack.decode(row, type=_Kept) for peer, row in kept.items() if peer}
+            rows = {
+                peer: msgspec.msgpack.decode(row, type=_StoredNeighbour) for peer, row in kept.items() if peer
+            }
             self.neighbours = dict(sorted(rows.items()))
         else:
-            first = [Put(LINKS, peer, msgspec.msgpack.encode(_Kept())) for peer in self.neighbours]
+            first = [Put(LINKS, peer, msgspec.msgpack.encode(_StoredNeighbour())) for peer in self.neighbours]
             self.ports.disk.persist([Put(LINKS, "", b""), *first])
         self.former = set(input.state.tables.get(FORMER, {}))
         self.swaps.started(
@@ -194,28 +196,30 @@ class SelfOrganisingOverlay(Overlay):
         )
         for peer, row in self.neighbours.items():
             if row.address or row.swap:
-                self.ports.emit(Connect(peer, row.address))
+                self.ports.emit(OpenLink(peer, row.address))
 
     def _link_up(self, peer: str) -> None:
         if peer in self.neighbours:
             self._up[peer] = None
             self.swaps.linked(peer)
             if self.settings.keep_alpha:
-                self.ports.emit(Probe(peer, self.neighbours[peer].address))
+                self.ports.emit(ProbePeer(peer, self.neighbours[peer].address))
         elif peer in self.former:
-            self.ports.send(peer, Gone())
+            self.ports.send(peer, LinkUnknown())
 
     def _joined(self, peer: str) -> None:
         """A broker wants to be a neighbour."""
         if peer == self.ports.name:
-            self.ports.emit(Disconnect(peer, f"{peer} is our own name; every broker needs a name of its own"))
+            self.ports.emit(CloseLink(peer, f"{peer} is our own name; every broker needs a name of its own"))
         elif peer in self.neighbours or peer in self.former:
-            self.ports.emit(Connect(peer))  # one that a swap has parted from us is told so, once it is linked
+            self.ports.emit(
+                OpenLink(peer)
+            )  # one that a swap has parted from us is told so, once it is linked
         else:
             self.ports.disk.persist(self.add(peer, "", ""), partial(self._joined_now, peer))
 
     def _joined_now(self, peer: str, now: float) -> None:
-        self.ports.emit(Connect(peer))
+        self.ports.emit(OpenLink(peer))
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, DiscoveryRequest):
@@ -224,13 +228,11 @@ class SelfOrganisingOverlay(Overlay):
             self.discovery.on_reply(sender, message, now)
         elif isinstance(message, DiscoveryPartial):
             self.discovery.on_partial(sender, message, now)
-        elif isinstance(message, Gone):
+        elif isinstance(message, LinkUnknown):
             self.ports.disk.persist(self.drop(sender))
             self._up.pop(sender, None)
-            self.ports.emit(
-                Disconnect(sender, "the other end says that there is no such link", for_good=True)
-            )
-        elif isinstance(message, Crowd):
+            self.ports.emit(CloseLink(sender, "the other end says that there is no such link", for_good=True))
+        elif isinstance(message, SubtreeSize):
             self.crowds.heard(sender, message, now)
         else:
             self.swaps.on_message(sender, message, now)
@@ -325,7 +327,7 @@ class SelfOrganisingOverlay(Overlay):
 
     # -- choosing ------------------------------------------------------------------------------
 
-    def _found(self, offer: Offer, now: float) -> None:
+    def _found(self, offer: LinkOffer, now: float) -> None:
         """The best broker behind a link: worth a link of ours?"""
         if offer.broker in self.neighbours or len(offer.hops) < 3:
             return
@@ -337,11 +339,11 @@ class SelfOrganisingOverlay(Overlay):
         if not self.swaps.begin(path, cut, offer.address, now):
             self.missed(path[1], now)
 
-    def _keeps_alpha(self, offer: Offer) -> Callable[[int], bool]:
+    def _keeps_alpha(self, offer: LinkOffer) -> Callable[[int], bool]:
         away = offer.hops[-1].away
         return lambda cut: away is not None and not choosing.slows_diffusion(offer.hops, away, cut)
 
-    def _cut(self, offer: Offer, may: Callable[[int], bool]) -> int | None:
+    def _cut(self, offer: LinkOffer, may: Callable[[int], bool]) -> int | None:
         if self.settings.weigh == "hops":
             return choosing.saving_cut(self.measure, offer.hops, self.free(), offer.free, may)[0]
         gain = weight(self.measure, self._zone, self.measure.unpack(offer.zone))

@@ -2,16 +2,16 @@
 
 Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back, after a
 `DiscoveryPartial` when some answers are missing.
-Reconfiguration: `Lock` from one end of the path to the other, `LockAnswer` (ACK, NACK) back, `TablesTold` over
-the new link, `Close` toward the link that goes, `Closing` and `LinkClosed` over it, `Unlock` away from it.
-After a failure: `AskVerdict` and `Verdict`; `Gone` to a broker that believes in a link that is no more.
-For brokers that keep alpha: `Crowd`.
+Reconfiguration: `LockPath` from one end of the path to the other, `LockReply` (ACK, NACK) back, `InterestComplete` over
+the new link, `CloseOldLink` toward the link that goes, `LinkClosing` and `LinkClosed` over it, `UnlockPath` away from it.
+After a failure: `SwapVerdictRequest` and `SwapVerdict`; `LinkUnknown` to a broker that believes in a link that is no more.
+For brokers that keep alpha: `SubtreeSize`.
 """
 
 from __future__ import annotations
 
 from tidings.protocol.messages import Message
-from tidings.protocol.overlay.choosing import Hop, Offer
+from tidings.protocol.overlay.choosing import Hop, LinkOffer
 
 
 class DiscoveryRequest(Message, frozen=True, tag="DiscoveryRequest"):
@@ -26,7 +26,7 @@ class DiscoveryRequest(Message, frozen=True, tag="DiscoveryRequest"):
 
 class DiscoveryReply(Message, frozen=True, tag="DiscoveryReply"):
     request: str
-    offer: Offer | None
+    offer: LinkOffer | None
 
 
 class DiscoveryPartial(Message, frozen=True, tag="DiscoveryPartial"):
@@ -35,31 +35,31 @@ class DiscoveryPartial(Message, frozen=True, tag="DiscoveryPartial"):
     request: str
 
 
-class Lock(Message, frozen=True, tag="Lock"):
+class LockPath(Message, frozen=True, tag="Lock"):
     swap: str
     path: tuple[str, ...]
     cut: int  # the link between brokers cut - 1 and cut of the path goes
 
 
-class LockAnswer(Message, frozen=True, tag="LockAnswer"):
+class LockReply(Message, frozen=True, tag="LockAnswer"):
     swap: str
     is_locked: bool
     reason: str = ""
 
 
-class TablesTold(Message, frozen=True, tag="TablesTold"):
+class InterestComplete(Message, frozen=True, tag="TablesTold"):
     """Over the new link: all that is wanted here was told before this."""
 
     swap: str
 
 
-class Close(Message, frozen=True, tag="Close"):
+class CloseOldLink(Message, frozen=True, tag="Close"):
     """Every event that could not go over the new link is before this one."""
 
     swap: str
 
 
-class Closing(Message, frozen=True, tag="Closing"):
+class LinkClosing(Message, frozen=True, tag="Closing"):
     """No more messages will come over this link."""
 
     swap: str
@@ -71,12 +71,12 @@ class LinkClosed(Message, frozen=True, tag="LinkClosed"):
     swap: str
 
 
-class Unlock(Message, frozen=True, tag="Unlock"):
+class UnlockPath(Message, frozen=True, tag="Unlock"):
     swap: str
     is_done: bool  # False: it was given up
 
 
-class AskVerdict(Message, frozen=True, tag="AskVerdict"):
+class SwapVerdictRequest(Message, frozen=True, tag="AskVerdict"):
     """Was this swap done? Passed on everywhere until it reaches the one that decides."""
 
     swap: str
@@ -84,17 +84,17 @@ class AskVerdict(Message, frozen=True, tag="AskVerdict"):
     path: tuple[str, ...]
 
 
-class Verdict(Message, frozen=True, tag="Verdict"):
+class SwapVerdict(Message, frozen=True, tag="Verdict"):
     swap: str
     is_done: bool
     path: tuple[str, ...]
 
 
-class Crowd(Message, frozen=True, tag="Crowd"):
+class SubtreeSize(Message, frozen=True, tag="Crowd"):
     """Number of brokers on the sender's side of this link."""
 
     brokers: int
 
 
-class Gone(Message, frozen=True, tag="Gone"):
+class LinkUnknown(Message, frozen=True, tag="Gone"):
     """There is no link between us, as far as the sender knows."""

@@ -3,16 +3,16 @@
 The path v0 … vk joins two brokers that are to be linked; the link between v(c-1) and v(c) is to go. The thesis
 (Virgillito 2003, 4.3.5) cuts first. Here the new link is made before the old one goes:
 
-1. `Lock` goes along the path. Each broker checks that it is still a path, that neither of its links there is
-   part of another swap, and keeps the lock on its disk. `LockAnswer` comes back: ACK, or NACK, which frees.
+1. `LockPath` goes along the path. Each broker checks that it is still a path, that neither of its links there is
+   part of another swap, and keeps the lock on its disk. `LockReply` comes back: ACK, or NACK, which frees.
 2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event may take
-both ways, and a broker that has seen it drops it. 3. Each end sends `Close` along the path behind its tables:
+both ways, and a broker that has seen it drops it. 3. Each end sends `CloseOldLink` along the path behind its tables:
 messages of a link keep their order, so an event that could take one way only is before it. The two ends of the old
-link then stop using it (`Closing`). 4. The nearer end, v(c-1), decides. It writes down that the link is gone, says
+link then stop using it (`LinkClosing`). 4. The nearer end, v(c-1), decides. It writes down that the link is gone, says
 `LinkClosed`, and the locks are undone
-   (`Unlock`) on the way to both ends.
+   (`UnlockPath`) on the way to both ends.
 
-A broker that crashed, or waits too long, asks the one that decides (`AskVerdict`). A swap that the decider has not
+A broker that crashed, or waits too long, asks the one that decides (`SwapVerdictRequest`). A swap that the decider has not
 written down as done is given up, and never done later; so all brokers come to the same answer, and no lock outlives
 it. While a swap lasts a broker may have one link more than its bound.
 """
@@ -27,7 +27,7 @@ from typing import Protocol
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
-from tidings.protocol.effects import Connect, Disconnect
+from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.messages import Message
 from tidings.protocol.overlay import swap_words as words
 from tidings.protocol.slots import Ports
@@ -36,17 +36,17 @@ SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut
 DONE = "overlay.done"  # table: the swaps that this broker decided
 KEPT_DONE = 256  # of these; a question about an older one would be answered as given up
 MESSAGES: tuple[type[Message], ...] = (
-    words.Lock, words.LockAnswer, words.TablesTold, words.Close, words.Closing, words.LinkClosed, words.Unlock,
-    words.AskVerdict, words.Verdict,
+    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing, words.LinkClosed, words.UnlockPath,
+    words.SwapVerdictRequest, words.SwapVerdict,
 )  # fmt: skip
 
 
-class Row(msgspec.Struct, frozen=True, array_like=True):
+class SwapRow(msgspec.Struct, frozen=True, array_like=True):
     path: tuple[str, ...]
     cut: int
 
 
-class Held:
+class SwapState:
     """A swap that this broker takes part in."""
 
     __slots__ = ("at", "closing", "cut", "deadline", "deciding", "far_closing", "path", "swap", "told")
@@ -98,7 +98,7 @@ class Held:
         return {*near, *filter(None, [self.new_link])} - {self.path[self.at]}
 
 
-class Links(Protocol):
+class SwapOverlay(Protocol):
     """Interface of the overlay, as swaps use it."""
 
     ports: Ports
@@ -129,11 +129,11 @@ class Links(Protocol):
 class Swaps:
     """All swaps that one broker takes part in."""
 
-    def __init__(self, overlay: Links, *, locks: bool = True, patience: float = 2.0) -> None:
+    def __init__(self, overlay: SwapOverlay, *, locks: bool = True, patience: float = 2.0) -> None:
         self._overlay = overlay
         self._locks = locks  # False: for the test that shows what they are for
         self._patience = patience  # seconds until it asks what has become of a swap
-        self.held: dict[str, Held] = {}
+        self.held: dict[str, SwapState] = {}
         self.done: dict[str, None] = {}
         self.counts: Counter[str] = Counter()
         self._number = 0
@@ -167,15 +167,15 @@ class Swaps:
         self._addresses[swap] = address
         self.counts["begun"] += 1
         self._hold(
-            swap, path, cut, 0, now, partial(self._send_held, swap, words.Lock(swap, path, cut), first)
+            swap, path, cut, 0, now, partial(self._send_held, swap, words.LockPath(swap, path, cut), first)
         )
         return True
 
     def _hold(
         self, swap: str, path: tuple[str, ...], cut: int, at: int, now: float, then: Callable[[float], None]
     ) -> None:
-        held = self.held[swap] = Held(swap, path, cut, at, now + self._patience)
-        records: list[Record] = [Put(SWAPS, swap, msgspec.msgpack.encode(Row(path, cut)))]
+        held = self.held[swap] = SwapState(swap, path, cut, at, now + self._patience)
+        records: list[Record] = [Put(SWAPS, swap, msgspec.msgpack.encode(SwapRow(path, cut)))]
         if held.at == len(path) - 1:
             records += self._overlay.add(path[0], swap, "")
         self._keep(records, then)
@@ -193,26 +193,32 @@ class Swaps:
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         match message:
-            case words.Lock():
+            case words.LockPath():
                 self._on_lock(sender, message, now)
-            case words.LockAnswer():
+            case words.LockReply():
                 self._on_answer(sender, message, now)
-            case words.AskVerdict():
+            case words.SwapVerdictRequest():
                 self._on_question(sender, message, now)
-            case words.Verdict():
+            case words.SwapVerdict():
                 self._on_verdict(message, now)
-            case words.TablesTold() | words.Close() | words.Closing() | words.LinkClosed() | words.Unlock():
+            case (
+                words.InterestComplete()
+                | words.CloseOldLink()
+                | words.LinkClosing()
+                | words.LinkClosed()
+                | words.UnlockPath()
+            ):
                 self._on_held(sender, message, now)
 
-    def _on_lock(self, sender: str, lock: words.Lock, now: float) -> None:
+    def _on_lock(self, sender: str, lock: words.LockPath, now: float) -> None:
         path, name = lock.path, self._overlay.ports.name
         at = path.index(name) if name in path else 0
         reason = self._objection(sender, path, lock.cut, at)
         if reason is not None:
             self.counts[f"refused: {reason}"] += 1
-            self._overlay.ports.send(sender, words.LockAnswer(lock.swap, False, reason))
+            self._overlay.ports.send(sender, words.LockReply(lock.swap, False, reason))
         elif at == len(path) - 1:
-            answer = words.LockAnswer(lock.swap, True)
+            answer = words.LockReply(lock.swap, True)
             self._hold(
                 lock.swap, path, lock.cut, at, now, partial(self._send_held, lock.swap, answer, sender)
             )
@@ -236,7 +242,7 @@ class Swaps:
                 return "full"
         return None
 
-    def _on_answer(self, sender: str, answer: words.LockAnswer, now: float) -> None:
+    def _on_answer(self, sender: str, answer: words.LockReply, now: float) -> None:
         held = self.held.get(answer.swap)
         if held is None:
             return  # given up meanwhile; a waiting broker will ask
@@ -252,14 +258,14 @@ class Swaps:
         else:
             self._link_up_with(held)
 
-    def _link_up_with(self, held: Held) -> None:
+    def _link_up_with(self, held: SwapState) -> None:
         """The path is ours: make the new link."""
         far, address = held.path[-1], self._addresses.get(held.swap, "")
         rows = self._overlay.add(far, held.swap, address)
 
         def open_it(_now: float) -> None:
             if held.swap in self.held:
-                self._overlay.ports.emit(Connect(far, address))
+                self._overlay.ports.emit(OpenLink(far, address))
 
         self._keep(rows, open_it)
 
@@ -270,34 +276,34 @@ class Swaps:
     def _on_held(self, sender: str, message: Message, now: float) -> None:
         held = self.held.get(message.swap)  # type: ignore[attr-defined]
         if held is None:
-            if isinstance(message, words.Close):
-                self._overlay.ports.send(sender, words.Unlock(message.swap, message.swap in self.done))
+            if isinstance(message, words.CloseOldLink):
+                self._overlay.ports.send(sender, words.UnlockPath(message.swap, message.swap in self.done))
             return
         match message:
-            case words.TablesTold():
+            case words.InterestComplete():
                 self._pass_close(held)
-            case words.Close():
+            case words.CloseOldLink():
                 self._pass_close(held)
-            case words.Closing():
+            case words.LinkClosing():
                 held.far_closing = True
                 self._decide(held)
             case words.LinkClosed():
                 self._end_old(held, now)
-            case words.Unlock():
+            case words.UnlockPath():
                 self._finish(held, message.is_done, now)
 
-    def _pass_close(self, held: Held) -> None:
+    def _pass_close(self, held: SwapState) -> None:
         old = held.old_link
         if old is None:
-            self._overlay.ports.send(held.onward, words.Close(held.swap))
+            self._overlay.ports.send(held.onward, words.CloseOldLink(held.swap))
         elif not held.closing:
             held.closing = True
             if held.is_decider:
                 self._decide(held)
             else:
-                self._overlay.ports.send(old, words.Closing(held.swap))
+                self._overlay.ports.send(old, words.LinkClosing(held.swap))
 
-    def _decide(self, held: Held) -> None:
+    def _decide(self, held: SwapState) -> None:
         """Both ends no longer use the old link: it is gone as soon as that is written down."""
         if not (held.is_decider and held.closing and held.far_closing) or held.deciding:
             return
@@ -317,19 +323,19 @@ class Swaps:
 
         self._keep(rows, decided)
 
-    def _end_old(self, held: Held, now: float) -> None:
+    def _end_old(self, held: SwapState, now: float) -> None:
         """The far end of the old link hears that it is gone."""
         near = held.path[held.cut - 1]
         if held.at != held.cut:
             return
 
         def ended(now: float) -> None:
-            self._overlay.ports.emit(Disconnect(near, "another link took its place", for_good=True))
+            self._overlay.ports.emit(CloseLink(near, "another link took its place", for_good=True))
             self._finish(held, True, now)
 
         self._keep(self._overlay.drop(near), ended)
 
-    def _finish(self, held: Held, is_done: bool, now: float) -> None:
+    def _finish(self, held: SwapState, is_done: bool, now: float) -> None:
         """The swap is over here; tell the next broker on the way to our end of the new link."""
         if self.held.get(held.swap) is not held:
             return
@@ -342,19 +348,19 @@ class Swaps:
                 self.counts["given up"] += 1
                 self._overlay.missed(held.path[1], now)
             if self._overlay.is_up(new):
-                self._overlay.ports.send(new, words.Gone())
+                self._overlay.ports.send(new, words.LinkUnknown())
         else:
-            self._overlay.ports.send(held.back, words.Unlock(held.swap, is_done))
+            self._overlay.ports.send(held.back, words.UnlockPath(held.swap, is_done))
         if not is_done and held.closing and held.old_link is not None:
             self._use_again(held.old_link)
         self._release(held)
 
     def _use_again(self, link: str) -> None:
         """A link that was not used for a while: begin anew, so that both ends tell all that they want."""
-        self._overlay.ports.emit(Disconnect(link, "it is used again"))
-        self._overlay.ports.emit(Connect(link))
+        self._overlay.ports.emit(CloseLink(link, "it is used again"))
+        self._overlay.ports.emit(OpenLink(link))
 
-    def _release(self, held: Held) -> None:
+    def _release(self, held: SwapState) -> None:
         del self.held[held.swap]
         self._addresses.pop(held.swap, None)
         self._keep([Delete(SWAPS, held.swap)], _nothing)
@@ -367,8 +373,8 @@ class Swaps:
         self._number = len(done) + len(swaps)
         name = self._overlay.ports.name
         for swap, packed in swaps.items():
-            row = msgspec.msgpack.decode(packed, type=Row)
-            held = self.held[swap] = Held(swap, row.path, row.cut, row.path.index(name), now)
+            row = msgspec.msgpack.decode(packed, type=SwapRow)
+            held = self.held[swap] = SwapState(swap, row.path, row.cut, row.path.index(name), now)
             if held.is_decider:
                 self._finish(held, swap in self.done, now)
 
@@ -384,7 +390,7 @@ class Swaps:
             held = self.held.get(swap)
             if held is not None and held.new_link is not None and self._overlay.is_up(held.new_link):
                 held.told = True
-                self._overlay.ports.send(held.new_link, words.TablesTold(swap))
+                self._overlay.ports.send(held.new_link, words.InterestComplete(swap))
         late = [held for held in self.held.values() if held.deadline <= now]
         for held in late:
             held.deadline = now + self._patience
@@ -393,15 +399,17 @@ class Swaps:
                 if not held.deciding:
                     self._finish(held, False, now)
             else:
-                self._ask(words.AskVerdict(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,)))
+                self._ask(
+                    words.SwapVerdictRequest(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,))
+                )
         return bool(late)
 
-    def _ask(self, question: words.AskVerdict) -> None:
+    def _ask(self, question: words.SwapVerdictRequest) -> None:
         for link in self._overlay.peers():  # the link that was to go may be the only one that is left
             if self._overlay.is_up(link) and link not in question.path:
                 self._overlay.ports.send(link, question)
 
-    def _on_question(self, sender: str, question: words.AskVerdict, now: float) -> None:
+    def _on_question(self, sender: str, question: words.SwapVerdictRequest, now: float) -> None:
         name = self._overlay.ports.name
         if question.decider != name:
             key = (question.swap, question.path[0])
@@ -418,10 +426,10 @@ class Swaps:
         if held is not None:
             self._finish(held, False, now)
         self._overlay.ports.send(
-            sender, words.Verdict(question.swap, question.swap in self.done, question.path)
+            sender, words.SwapVerdict(question.swap, question.swap in self.done, question.path)
         )
 
-    def _on_verdict(self, verdict: words.Verdict, now: float) -> None:
+    def _on_verdict(self, verdict: words.SwapVerdict, now: float) -> None:
         *path, last = verdict.path
         if last != self._overlay.ports.name:
             return

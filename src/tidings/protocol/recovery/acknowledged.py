@@ -7,7 +7,7 @@ log, until every link that wants it has acknowledged it. Rules
   it is filled. Events of one log pass each broker in order, and once.
 - Where events are lost often (`resends`), a broker holds what it sent last, and answers its neighbours itself
   (`resend.py`).
-- The last event of all may be lost too: a range that a link does not confirm soon is announced again (`Known`).
+- The last event of all may be lost too: a range that a link does not confirm soon is announced again (`Knowledge`).
 - A broker in the middle keeps numbers only: how far each log is known here, and what each
   link has. It asks and answers for itself alone; requests of others pass through it.
 - A request goes up a link only when the far end knows all that is wanted here (`LinkInterest.agreed`), so
@@ -15,7 +15,7 @@ log, until every link that wants it has acknowledged it. Rules
 - A broker that begins takes each log from where its neighbour answers for it; what its durable
   subscriptions miss they read (`delivery`).
 - A broker that lost its disk begins another log. Names and clocks do not say which of two logs is the present one:
-  a broker that hears of a second log asks the log's broker whether the first one is gone (an `Ask` for an empty
+  a broker that hears of a second log asks the log's broker whether the first one is gone (an `RangeRequest` for an empty
   range), and takes the second one, which is told again until it is confirmed, when the answer says so.
 """
 
@@ -30,9 +30,9 @@ from tidings.model.event import Event
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import UNKNOWN, broker_of
-from tidings.protocol.reading import Page, Wanted
+from tidings.protocol.reading import ReadRequest, ReadResult
 from tidings.protocol.recovery.far_ends import FarEnds
-from tidings.protocol.recovery.logs import ORPHAN, LogView, Trail
+from tidings.protocol.recovery.logs import ORPHAN, LinkProgress, LogView
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import PARTS, Relay
 from tidings.protocol.recovery.resend import Resend
@@ -41,24 +41,34 @@ from tidings.protocol.recovery.settings import AcknowledgedSettings
 from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.recovery.words import (
     PREVIOUS,
-    Ask,
-    Fill,
-    Had,
-    Have,
-    Known,
-    News,
-    ReplayAsk,
-    ReplayAsks,
-    ReplayPart,
-    ReplayParts,
-    Unheard,
+    AckProgress,
+    Knowledge,
+    LogAck,
+    LogKnowledge,
+    LogsUnreachable,
+    RangeReply,
+    RangeRequest,
+    ReplayReplies,
+    ReplayReply,
+    ReplayRequest,
+    ReplayRequests,
 )
 from tidings.protocol.slots import Ports, Recovery
 
 
-class Acknowledged(Recovery):
+class AcknowledgedRecovery(Recovery):
     name = "acknowledged"
-    messages = (Known, Have, Unheard, Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart, ReplayParts)
+    messages = (
+        Knowledge,
+        AckProgress,
+        LogsUnreachable,
+        RangeRequest,
+        RangeReply,
+        ReplayRequest,
+        ReplayRequests,
+        ReplayReply,
+        ReplayReplies,
+    )
     headers = frozenset({PREVIOUS})
     is_blind = True
 
@@ -144,7 +154,7 @@ class Acknowledged(Recovery):
             logs = tuple(view.name for view in views)
             for link in self._up:
                 if link not in links:
-                    self.ports.send(link, Unheard(logs))
+                    self.ports.send(link, LogsUnreachable(logs))
 
     def trace(self, log: str, asker: str, links: Collection[str], now: float) -> str | None:
         upstream = self.upstream(log)
@@ -153,7 +163,7 @@ class Acknowledged(Recovery):
         if upstream:
             self.elsewhere(upstream, now)
         else:
-            self.ports.send(asker, Unheard((log,)))
+            self.ports.send(asker, LogsUnreachable((log,)))
         return None
 
     def marks(self, link: str) -> dict[str, int] | None:
@@ -167,7 +177,7 @@ class Acknowledged(Recovery):
     def elsewhere(self, peer: str, now: float) -> None:
         self._orphan([view for view in self.views.values() if view.upstream == peer], now)
 
-    def _hear_unheard(self, link: str, message: Unheard, now: float) -> None:
+    def _hear_unheard(self, link: str, message: LogsUnreachable, now: float) -> None:
         self.recall.named(link, message.logs, now)
         views = [self.views[log] for log in message.logs if log in self.views]
         self._orphan([view for view in views if view.upstream == link], now)
@@ -304,17 +314,17 @@ class Acknowledged(Recovery):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if sender not in self._up:
             return
-        if isinstance(message, Known):
+        if isinstance(message, Knowledge):
             for news in message.news:
                 self._hear_news(sender, news, now)
-        elif isinstance(message, Have):
+        elif isinstance(message, AckProgress):
             self._hear_have(sender, message, now)
-        elif isinstance(message, Unheard):
+        elif isinstance(message, LogsUnreachable):
             self._hear_unheard(sender, message, now)
         else:
             self._relay.on_message(sender, message, now)
 
-    def _hear_news(self, link: str, news: News, now: float) -> None:
+    def _hear_news(self, link: str, news: LogKnowledge, now: float) -> None:
         view = self.views.get(news.log) or self._learn(link, news, now)
         if view is None or not self._is_way(view, link, news, now):
             return
@@ -325,7 +335,7 @@ class Acknowledged(Recovery):
         self._confirm_later(view, now)
         self.pass_waiting(view, now)
 
-    def _is_way(self, view: LogView, link: str, news: News, now: float) -> bool:
+    def _is_way(self, view: LogView, link: str, news: LogKnowledge, now: float) -> bool:
         """Does the log come over this link?"""
         if view.upstream == ORPHAN:
             view.upstream = link
@@ -344,7 +354,7 @@ class Acknowledged(Recovery):
     def _heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         self.ports.topology.heard_from_two(log, upstream, other, now)
 
-    def _learn(self, link: str, news: News, now: float) -> LogView | None:
+    def _learn(self, link: str, news: LogKnowledge, now: float) -> LogView | None:
         """A log that is new here: take it from where the neighbour answers for it."""
         broker = broker_of(news.log)
         if broker == self.ports.name:
@@ -377,7 +387,7 @@ class Acknowledged(Recovery):
         self._inquired[log] = now
         if len(self._inquired) > self.settings.gone:
             del self._inquired[next(iter(self._inquired))]
-        inquiry = Ask(log, 0, 0, (self.ports.name,))
+        inquiry = RangeRequest(log, 0, 0, (self.ports.name,))
         if link is None:
             self._relay.ask(inquiry)
         else:
@@ -402,7 +412,7 @@ class Acknowledged(Recovery):
         self._relay.log_gone(log, now)
         self.ports.log_readers.log_gone(log, is_replaced=log in self._gone)
 
-    def _hear_have(self, link: str, message: Have, now: float) -> None:
+    def _hear_have(self, link: str, message: AckProgress, now: float) -> None:
         for had in message.had:
             view = self.views.get(had.log)
             if view is None or view.upstream == link:
@@ -424,7 +434,7 @@ class Acknowledged(Recovery):
     def is_log_unsure(self, now: float) -> bool:
         return self.rollback.is_unsure(now)
 
-    def _trails(self, link: str) -> list[Trail]:
+    def _trails(self, link: str) -> list[LinkProgress]:
         return [view.trail(link) for view in self.views.values() if view.is_told_to(link)]
 
     def _acked_more(self, view: LogView, now: float) -> None:
@@ -479,9 +489,9 @@ class Acknowledged(Recovery):
                 state = (view.known, self.acked(view), self.rollback.heard(view))
                 if state != view.told:
                     view.told = state
-                    had.append(Had(name, *state))
+                    had.append(LogAck(name, *state))
         if had:
-            self.ports.send(link, Have(tuple(had)))
+            self.ports.send(link, AckProgress(tuple(had)))
 
     # -- the timer ---------------------------------------------------------------------------
 
@@ -520,7 +530,7 @@ class Acknowledged(Recovery):
         telling = behind or owing
         if not telling:
             return
-        self.ports.send(link, Known(tuple(view.news(link) for view in telling)))
+        self.ports.send(link, Knowledge(tuple(view.news(link) for view in telling)))
         pause = self._pauses[link]
         self._pauses[link] = min(2 * pause, self.settings.slow_seconds)
         self.timers.set(("tell", link), now + (pause if behind else self.settings.poll_seconds))
@@ -529,7 +539,7 @@ class Acknowledged(Recovery):
         upto = view.gap()
         if upto is None:
             return
-        self._relay.ask(Ask(view.name, view.known, upto, (self.ports.name,)))
+        self._relay.ask(RangeRequest(view.name, view.known, upto, (self.ports.name,)))
         settings = self.settings
         view.pause = min(max(2 * view.pause, settings.retry_seconds), settings.slow_seconds)
         self.timers.set(("ask", view.name), now + view.pause)
@@ -553,9 +563,11 @@ class Acknowledged(Recovery):
         if view is None or view.known >= offset or view.hurried_at + self.settings.retry_seconds > now:
             return
         view.hurried_at = now
-        self._relay.ask(Ask(log, view.known, offset, (self.ports.name,)))
+        self._relay.ask(RangeRequest(log, view.known, offset, (self.ports.name,)))
 
-    def read(self, log: str, wanted: Wanted, then: Callable[[Page, float], None], now: float) -> int:
+    def read(
+        self, log: str, wanted: ReadRequest, then: Callable[[ReadResult, float], None], now: float
+    ) -> int:
         if not self.has_log(log):
             self.hurry(log, wanted.after + 1, now)  # its broker may have lost that disk
             return 0

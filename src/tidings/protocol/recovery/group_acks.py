@@ -11,7 +11,7 @@ from __future__ import annotations
 from tidings.protocol.slots import Ports
 
 
-class Acks:
+class MemberAcks:
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._upto: dict[str, int] = {}  # by member, in this epoch

@@ -15,15 +15,15 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
-from tidings.protocol.proposals import CopyRequest, LogCopy, Placed
-from tidings.protocol.recovery.group_words import Copy, CopyAsk, TailAsk
+from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent
+from tidings.protocol.recovery.group_words import LogCopyPage, LogCopyRequest, TailRequest
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
     from tidings.protocol.recovery.group_log import GroupLog
 
 
-class Copying:
+class StateTransfer:
     """Both ends of a copy, at one member."""
 
     def __init__(self, ports: Ports, log: GroupLog) -> None:
@@ -49,7 +49,7 @@ class Copying:
         """For the next page."""
         if self._source is not None:
             log = self._log
-            ask = CopyAsk(log.epoch, log.committed, pages=True, rows_after=self._rows_after)
+            ask = LogCopyRequest(log.epoch, log.committed, pages=True, rows_after=self._rows_after)
             self._ports.send(self._source, ask)
 
     def ask_again(self) -> None:
@@ -60,16 +60,16 @@ class Copying:
 
     # -- the sender ------------------------------------------------------------------------------
 
-    def on_ask(self, sender: str, message: CopyAsk) -> None:
+    def on_ask(self, sender: str, message: LogCopyRequest) -> None:
         def send(copy: LogCopy) -> None:
-            self._ports.send(sender, Copy(message.epoch, message.after, *copy))
+            self._ports.send(sender, LogCopyPage(message.epoch, message.after, *copy))
 
         asked = CopyRequest(message.after, self._log.committed, message.rows_after, message.pages)
         self._ports.group_entries.copy(asked, send)
 
     # -- the receiver ----------------------------------------------------------------------------
 
-    def on_copy(self, sender: str, message: Copy, now: float) -> None:
+    def on_copy(self, sender: str, message: LogCopyPage, now: float) -> None:
         log = self._log
         if sender != self._source or message.after != log.committed:
             return
@@ -88,20 +88,20 @@ class Copying:
         log.all_copied(now)
 
 
-class Pieces:
+class TransferPieces:
     """The tail of another member that comes in parts. At one offset the tails of two members may differ, so parts of
     one are never joined with parts of another."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports
         self._source = ""  # the member that sends the tail
-        self._entries: dict[int, Placed] = {}
+        self._entries: dict[int, PlacedEvent] = {}
         self._is_asked = False  # is a part on its way, as it seems?
 
     def clear(self) -> None:
         self._source, self._entries, self._is_asked = "", {}, False
 
-    def add(self, source: str, entries: Sequence[Placed]) -> bool:
+    def add(self, source: str, entries: Sequence[PlacedEvent]) -> bool:
         """A part came; is anything in it new?"""
         if source != self._source or not any(placed.offset not in self._entries for placed in entries):
             return False
@@ -114,8 +114,8 @@ class Pieces:
         self._is_asked = False
 
     def tail(
-        self, source: str, given: Sequence[Placed], committed: int, end: int, epoch: int
-    ) -> tuple[Placed, ...] | None:
+        self, source: str, given: Sequence[PlacedEvent], committed: int, end: int, epoch: int
+    ) -> tuple[PlacedEvent, ...] | None:
         """The tail of `source` behind what is committed here; None: the next part of it is asked for."""
         if source != self._source:
             self.clear()
@@ -127,7 +127,7 @@ class Pieces:
         if after < end:
             if not self._is_asked:
                 self._is_asked = True
-                self._ports.send(source, TailAsk(epoch, after))
+                self._ports.send(source, TailRequest(epoch, after))
             return None
         tail = tuple(self._entries[offset] for offset in range(committed + 1, end + 1))
         self.clear()

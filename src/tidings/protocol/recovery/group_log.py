@@ -26,31 +26,31 @@ from typing import Any, ClassVar
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
-from tidings.protocol.batches import Page
+from tidings.protocol.batches import PageBuilder
 from tidings.protocol.inputs import Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
-from tidings.protocol.proposals import Placed, Proposal
-from tidings.protocol.recovery.group_acks import Acks
-from tidings.protocol.recovery.group_copy import Copying, Pieces
+from tidings.protocol.proposals import PlacedEvent, Proposal
+from tidings.protocol.recovery.group_acks import MemberAcks
+from tidings.protocol.recovery.group_copy import StateTransfer, TransferPieces
 from tidings.protocol.recovery.group_proposals import Proposals, Tail
 from tidings.protocol.recovery.group_retention import Retention
-from tidings.protocol.recovery.group_room import TELLINGS, Room
+from tidings.protocol.recovery.group_room import TELLINGS, GroupCapacity
 from tidings.protocol.recovery.group_words import (
     MESSAGES,
-    Adopt,
-    AdoptPages,
-    Copy,
-    CopyAsk,
-    LogAsk,
+    AdoptLog,
+    AdoptLogPages,
+    LogCopyPage,
+    LogCopyRequest,
     LogState,
+    LogStateRequest,
+    ProposalsSettled,
     Propose,
     Replicate,
-    Settled,
-    Stored,
-    TailAsk,
-    TailPart,
+    Replicated,
+    TailReply,
+    TailRequest,
 )
-from tidings.protocol.recovery.window import Window
+from tidings.protocol.recovery.window import SendWindow
 from tidings.protocol.roles import GroupCommit, GroupEntries, Quorum
 from tidings.protocol.slots import Ports, Recovery
 
@@ -74,7 +74,7 @@ class GroupLog(Recovery, GroupCommit):
         self._settings = settings or GroupLogSettings()
         self.committed = 0
         self.log_epoch = 0
-        self._tail: dict[int, Placed] = {}  # behind `committed`, without a hole
+        self._tail: dict[int, PlacedEvent] = {}  # behind `committed`, without a hole
         self._accepted: dict[int, float] = {}  # by offset of the tail: when, by our clock
         self._stored = 0  # all of this epoch up to here is on our disk
         self._is_active = False  # the log of this epoch is ours too
@@ -83,10 +83,10 @@ class GroupLog(Recovery, GroupCommit):
         self._members: tuple[str, ...] = ()
         self.epoch = 0
         self._known_committed = 0  # that the group has committed, as far as we heard
-        self._wanted: Adopt | AdoptPages | None = None  # the tail, until what lies before it is here
+        self._wanted: AdoptLog | AdoptLogPages | None = None  # the tail, until what lies before it is here
         # of the coordinator
         self._states: dict[str, LogState] = {}
-        self._windows: dict[str, Window] = {}  # by member that has taken the tail: what it was sent
+        self._windows: dict[str, SendWindow] = {}  # by member that has taken the tail: what it was sent
         self._untold = 0  # times that the members are told again how far the log is committed
         self._next_of: dict[str, int] = {}  # by member: the number of its next proposal
         self._placed = Tail()
@@ -94,10 +94,10 @@ class GroupLog(Recovery, GroupCommit):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._proposals = Proposals(ports, self)
-        self._copying = Copying(ports, self)
-        self._pieces = Pieces(ports)  # of a tail that comes in parts
-        self._acks = Acks(ports)
-        self._room = Room(ports, self._proposals)
+        self._copying = StateTransfer(ports, self)
+        self._pieces = TransferPieces(ports)  # of a tail that comes in parts
+        self._acks = MemberAcks(ports)
+        self._room = GroupCapacity(ports, self._proposals)
         self._retention = Retention(ports, self._settings)
 
     # -- what is on the disk ---------------------------------------------------------------------
@@ -120,7 +120,7 @@ class GroupLog(Recovery, GroupCommit):
             if key == EPOCH:
                 self.log_epoch = msgspec.msgpack.decode(value, type=int)
             elif int(key) > self.committed:
-                self._tail[int(key)] = msgspec.msgpack.decode(value, type=Placed)
+                self._tail[int(key)] = msgspec.msgpack.decode(value, type=PlacedEvent)
         self._tail = {offset: self._tail[offset] for offset in sorted(self._tail)}
         self._accepted = dict.fromkeys(self._tail, now)
         self._retention.load(started.state.first_offset, now)
@@ -129,7 +129,7 @@ class GroupLog(Recovery, GroupCommit):
     def _last(self) -> int:
         return self.committed + len(self._tail)
 
-    def _keep(self, entries: Sequence[Placed], drop: Sequence[int], then: Any) -> None:
+    def _keep(self, entries: Sequence[PlacedEvent], drop: Sequence[int], then: Any) -> None:
         records: list[Record] = [Delete(TABLE, str(offset)) for offset in drop]
         records += [Put(TABLE, str(placed.offset), msgspec.msgpack.encode(placed)) for placed in entries]
         records.append(Put(TABLE, EPOCH, msgspec.msgpack.encode(self.epoch)))
@@ -189,9 +189,9 @@ class GroupLog(Recovery, GroupCommit):
     # -- a new coordinator -------------------------------------------------------------------------
 
     def _ask(self, now: float) -> None:
-        self._states[self.ports.name] = self._state(LogAsk(self.epoch), now)
+        self._states[self.ports.name] = self._state(LogStateRequest(self.epoch), now)
         for member in self._members:
-            self.ports.send(member, LogAsk(self.epoch, True, self._acks.proved(member)))
+            self.ports.send(member, LogStateRequest(self.epoch, True, self._acks.proved(member)))
         self._try_take(now)
 
     def _on_state(self, sender: str, message: LogState, now: float) -> None:
@@ -231,29 +231,29 @@ class GroupLog(Recovery, GroupCommit):
             self.ports.send(member, self._adoption())
         self._proposals.pump(now)
 
-    def _adoption(self) -> Adopt | AdoptPages:
+    def _adoption(self) -> AdoptLog | AdoptLogPages:
         page = self._page(self._tail.values())
         if len(page.items) == len(self._tail):
-            return Adopt(self.epoch, self.committed, tuple(page.items))
-        return AdoptPages(self.epoch, self.committed, self._last)
+            return AdoptLog(self.epoch, self.committed, tuple(page.items))
+        return AdoptLogPages(self.epoch, self.committed, self._last)
 
-    def _page(self, entries: Iterable[Placed]) -> Page[Placed]:
+    def _page(self, entries: Iterable[PlacedEvent]) -> PageBuilder[PlacedEvent]:
         """As many of these as one message holds."""
-        page = Page[Placed](self.ports.limits)
+        page = PageBuilder[PlacedEvent](self.ports.limits)
         for placed in entries:
             if page.is_full or not page.add(placed):
                 break
         return page
 
-    def _on_tail_ask(self, sender: str, message: TailAsk, now: float) -> None:
+    def _on_tail_ask(self, sender: str, message: TailRequest, now: float) -> None:
         if self._leads and message.after < self.committed:
             self.ports.send(sender, self._adoption())  # it was committed meanwhile, and is in our log
             return
         wanted = (placed for offset, placed in self._tail.items() if offset > message.after)
         page = self._page(self._aged(placed, now) for placed in wanted)
-        self.ports.send(sender, TailPart(self.epoch, message.after, tuple(page.items)))
+        self.ports.send(sender, TailReply(self.epoch, message.after, tuple(page.items)))
 
-    def _on_tail_part(self, sender: str, message: TailPart, now: float) -> None:
+    def _on_tail_part(self, sender: str, message: TailReply, now: float) -> None:
         if self._pieces.add(sender, message.entries):
             self._go_on(now)
 
@@ -266,7 +266,7 @@ class GroupLog(Recovery, GroupCommit):
         elif self._wanted is not None:
             self._on_adopt(self._wanted, now)
 
-    def _take_tail(self, tail: tuple[Placed, ...], now: float) -> None:
+    def _take_tail(self, tail: tuple[PlacedEvent, ...], now: float) -> None:
         """From now on this is our log behind what is committed."""
         dropped = [offset for offset in self._tail if offset > (tail[-1].offset if tail else self.committed)]
         self._tail = {placed.offset: placed for placed in tail}
@@ -283,43 +283,43 @@ class GroupLog(Recovery, GroupCommit):
             self._again_at = now  # our clock was set back
         if message.epoch != self.epoch:  # type: ignore[attr-defined]
             return  # of a coordinator that was taken over, of a view that we do not know yet, or to an earlier life
-        if isinstance(message, Copy):
+        if isinstance(message, LogCopyPage):
             self._copying.on_copy(sender, message, now)
-        elif isinstance(message, CopyAsk):
+        elif isinstance(message, LogCopyRequest):
             self._copying.on_ask(sender, message)
-        elif isinstance(message, LogAsk) and sender == self._coordinator:
+        elif isinstance(message, LogStateRequest) and sender == self._coordinator:
             if message.stored > self._last:
                 self._forget_epoch()
             self.ports.send(sender, self._state(message, now))
         elif isinstance(message, LogState):
             self._on_state(sender, message, now)
-        elif isinstance(message, Adopt | AdoptPages) and sender == self._coordinator:
+        elif isinstance(message, AdoptLog | AdoptLogPages) and sender == self._coordinator:
             self._on_adopt(message, now)
-        elif isinstance(message, TailAsk) and (self._is_active or sender == self._coordinator):
+        elif isinstance(message, TailRequest) and (self._is_active or sender == self._coordinator):
             self._on_tail_ask(sender, message, now)
-        elif isinstance(message, TailPart):
+        elif isinstance(message, TailReply):
             self._on_tail_part(sender, message, now)
         elif isinstance(message, Replicate) and sender == self._coordinator:
             self._on_replicate(sender, message, now)
-        elif isinstance(message, Settled) and sender == self._coordinator:
+        elif isinstance(message, ProposalsSettled) and sender == self._coordinator:
             self._settle(message, now)
-        elif isinstance(message, Stored) and self._leads:
+        elif isinstance(message, Replicated) and self._leads:
             self._on_stored(sender, message, now)
         elif isinstance(message, Propose) and self._leads and self._is_active:
             self._on_propose(sender, message, now)
 
-    def _aged(self, placed: Placed, now: float) -> Placed:
+    def _aged(self, placed: PlacedEvent, now: float) -> PlacedEvent:
         age = max(0.0, now - self._accepted.get(placed.offset, now))
-        return Placed(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
+        return PlacedEvent(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
 
-    def _state(self, asked: LogAsk, now: float) -> LogState:
+    def _state(self, asked: LogStateRequest, now: float) -> LogState:
         aged = (self._aged(placed, now) for placed in self._tail.values())
         tail = self._page(aged).items if asked.pages else list(aged)
         last = self._last if asked.pages else -1
         needs = self._retention.needs()
         return LogState(self.epoch, self.log_epoch, self.committed, tuple(tail), needs, last)
 
-    def _on_adopt(self, message: Adopt | AdoptPages, now: float) -> None:
+    def _on_adopt(self, message: AdoptLog | AdoptLogPages, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
         if self._is_active and message.committed <= self._last:
             self._commit(max(self.committed, message.committed), now)
@@ -331,8 +331,8 @@ class GroupLog(Recovery, GroupCommit):
         if message.committed > self.committed:
             self._copying.begin(self._coordinator)
             return
-        if isinstance(message, Adopt):
-            tail: tuple[Placed, ...] | None = tuple(p for p in message.tail if p.offset > self.committed)
+        if isinstance(message, AdoptLog):
+            tail: tuple[PlacedEvent, ...] | None = tuple(p for p in message.tail if p.offset > self.committed)
         else:
             end = max(message.last, self.committed)
             tail = self._pieces.tail(self._coordinator, (), self.committed, end, self.epoch)
@@ -374,7 +374,7 @@ class GroupLog(Recovery, GroupCommit):
     def _say_stored(self, *, lacks: bool = False) -> None:
         if self._coordinator is not None:
             upto = self._last if lacks else self._stored
-            stored = Stored(self.epoch, upto, self._retention.needs(), lacks, self._room.own)
+            stored = Replicated(self.epoch, upto, self._retention.needs(), lacks, self._room.own)
             self.ports.send(self._coordinator, stored)
 
     # -- the coordinator ---------------------------------------------------------------------------
@@ -394,12 +394,12 @@ class GroupLog(Recovery, GroupCommit):
     def _knows(self, proposal: Proposal) -> bool | None:
         return self.ports.group_entries.knows(proposal)
 
-    def _settled(self, proposals: Sequence[Proposal]) -> Settled | None:
+    def _settled(self, proposals: Sequence[Proposal]) -> ProposalsSettled | None:
         """The answer for those that have no place in the tail; None: all have one."""
         absent = [proposal for proposal in proposals if proposal not in self._placed]
         known = tuple(each.identity for each in absent if self._knows(each))
         passed = tuple(each.identity for each in absent if each.identity not in known)
-        return Settled(self.epoch, known, passed) if absent else None
+        return ProposalsSettled(self.epoch, known, passed) if absent else None
 
     def _place(self, proposals: Sequence[Proposal]) -> None:
         """Give places to those that were not committed before, and send them on."""
@@ -411,7 +411,7 @@ class GroupLog(Recovery, GroupCommit):
                 continue  # its publisher went on without it
             offset = self._last + 1
             self._placed.add(proposal)
-            self._tail[offset] = Placed(offset, proposal)
+            self._tail[offset] = PlacedEvent(offset, proposal)
         new = [self._tail[offset] for offset in range(before + 1, self._last + 1)]
         if new:
             for member in self._windows:
@@ -428,14 +428,14 @@ class GroupLog(Recovery, GroupCommit):
             self._replicate(member, window, entries)
             window.send(entries[-1].offset, page.size)
 
-    def _on_stored(self, sender: str, message: Stored, now: float) -> None:
+    def _on_stored(self, sender: str, message: Replicated, now: float) -> None:
         self._retention.said(sender, message.needs, now)
         self._room.told(sender, message)
         if not message.lacks:  # else it says what it holds, which is not what is on its disk
             self._acks.add(sender, message.upto)
         window = self._windows.get(sender)
         if window is None:
-            window = self._windows[sender] = Window(self.ports.limits, message.upto)
+            window = self._windows[sender] = SendWindow(self.ports.limits, message.upto)
             self._replicate(sender, window)  # it was not told of what was committed before
         if message.lacks:
             window.restart(message.upto)
@@ -444,7 +444,7 @@ class GroupLog(Recovery, GroupCommit):
         self._send_on(sender, window)
         self._count(now)
 
-    def _send_on(self, member: str, window: Window) -> None:
+    def _send_on(self, member: str, window: SendWindow) -> None:
         """Send a member its missing entries: from the tail, or from the log when the group went on without it."""
         if window.sent < self.committed and not window.is_waiting:
             self.ports.send(member, self._adoption())
@@ -464,7 +464,7 @@ class GroupLog(Recovery, GroupCommit):
         for member, window in self._windows.items():
             self._replicate(member, window)
 
-    def _replicate(self, member: str, window: Window, entries: tuple[Placed, ...] = ()) -> None:
+    def _replicate(self, member: str, window: SendWindow, entries: tuple[PlacedEvent, ...] = ()) -> None:
         log = (self.committed, self.floor, self._room.reason)
         self.ports.send(member, Replicate(self.epoch, window.sent, entries, *log))
 
@@ -480,7 +480,7 @@ class GroupLog(Recovery, GroupCommit):
             self._enter(placed, accepted, [Delete(TABLE, str(offset))], now)
         self._proposals.pump(now)
 
-    def _enter(self, placed: Placed, accepted: float, records: list[Record], now: float) -> None:
+    def _enter(self, placed: PlacedEvent, accepted: float, records: list[Record], now: float) -> None:
         self._retention.entered(placed.offset, now)
         self.ports.group_entries.enter(placed.offset, placed.proposal, accepted, records, now)
 
@@ -506,13 +506,13 @@ class GroupLog(Recovery, GroupCommit):
         if (settled := self._settled(message.proposals)) is not None:
             self._settle(settled, now)
 
-    def _settle(self, settled: Settled, now: float) -> None:
+    def _settle(self, settled: ProposalsSettled, now: float) -> None:
         """These of ours wait for no place."""
         for identity in (*settled.identities, *settled.passed):
             self._proposals.settle(identity, identity not in settled.passed)
         self._proposals.pump(now)
 
-    def copied(self, message: Copy, now: float) -> None:
+    def copied(self, message: LogCopyPage, now: float) -> None:
         """A page of another member's log: committed, so it goes into ours."""
         self._known_committed = max(self._known_committed, message.end)
         for placed in message.entries:
@@ -572,7 +572,7 @@ class GroupLog(Recovery, GroupCommit):
             self._go_on(now)
             for member in self._members:
                 if member not in self._states:
-                    self.ports.send(member, LogAsk(self.epoch, True, self._acks.proved(member)))
+                    self.ports.send(member, LogStateRequest(self.epoch, True, self._acks.proved(member)))
             return
         before = self.floor
         self._retention.raise_floor(self._members, self._acks.voters(), self.committed, now)

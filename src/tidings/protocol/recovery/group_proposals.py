@@ -8,7 +8,7 @@ Rules
   coordinator never waits for those.
 - The order of a publisher holds across members. A publisher that went to another member and was refused there goes on
   with later events; its earlier one may still be proposed by the first member. A proposal behind a later event of the
-  same publisher gets no place, and its member is told so (`Settled.passed`).
+  same publisher gets no place, and its member is told so (`ProposalsSettled.passed`).
 - Messages are sent within a window (`window.py`).
 """
 
@@ -17,10 +17,10 @@ from __future__ import annotations
 from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
-from tidings.protocol.batches import Page
+from tidings.protocol.batches import PageBuilder
 from tidings.protocol.proposals import Proposal
 from tidings.protocol.recovery.group_words import Propose
-from tidings.protocol.recovery.window import Window
+from tidings.protocol.recovery.window import SendWindow
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
@@ -63,7 +63,7 @@ class Proposals:
         self._numbers: dict[tuple[str, str], int] = {}  # by identity, of those that are not committed
         self._line: dict[int, Proposal] = {}  # by number, from the first that is not committed on
         self._last = 0
-        self._window = Window(ports.limits)
+        self._window = SendWindow(ports.limits)
 
     @property
     def waiting(self) -> int:
@@ -96,7 +96,7 @@ class Proposals:
         """An epoch begins: its coordinator knows of none."""
         waiting = [self._line[number] for number in self._numbers.values()]
         self._numbers, self._line, self._last = {}, {}, 0
-        self._window = Window(self._ports.limits)
+        self._window = SendWindow(self._ports.limits)
         self.add(waiting)
 
     def restart(self) -> None:
@@ -113,7 +113,7 @@ class Proposals:
             del line[first]
             window.acknowledge(first)
         while window.has_room and self._log.takes_proposals:
-            page = Page[Proposal](self._ports.limits)
+            page = PageBuilder[Proposal](self._ports.limits)
             for number in range(window.sent + 1, self._last + 1):
                 if page.is_full or not page.add(line[number]):
                     break

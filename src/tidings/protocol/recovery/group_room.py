@@ -1,7 +1,7 @@
 """Room on the disks of a group: while too few members can keep events, publishers are refused with the reason.
 
 Rules
-- A member with a full disk says so with each `Stored`, again at each tick, and a few times more when there is room.
+- A member with a full disk says so with each `Replicated`, again at each tick, and a few times more when there is room.
 - The coordinator counts. While fewer than a majority of the voters have room, each `Replicate` names the full disks.
   A member that knows of it refuses new publishes at once, and answers `unknown` to those under way: they are
   committed when there is room, or never.
@@ -13,13 +13,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from tidings.protocol.recovery.group_proposals import Proposals
-from tidings.protocol.recovery.group_words import Stored
+from tidings.protocol.recovery.group_words import Replicated
 from tidings.protocol.slots import Ports
 
 TELLINGS = 3  # times that a state is told after it ended: no message confirms it, and one may be lost
 
 
-class Room:
+class GroupCapacity:
     """Full disks of the group, as this member knows of them."""
 
     def __init__(self, ports: Ports, proposals: Proposals) -> None:
@@ -42,7 +42,7 @@ class Room:
         self._full = {}
         self.hear("")
 
-    def told(self, member: str, message: Stored) -> None:
+    def told(self, member: str, message: Replicated) -> None:
         """A member said whether its disk has room."""
         self._full.pop(member, None)
         if message.full:

@@ -6,7 +6,7 @@ from typing import ClassVar
 
 from tidings.availability.records import Put
 from tidings.protocol.messages import Message
-from tidings.protocol.proposals import Placed, Proposal
+from tidings.protocol.proposals import PlacedEvent, Proposal
 
 
 class Propose(Message, frozen=True, tag="Propose"):
@@ -18,7 +18,7 @@ class Propose(Message, frozen=True, tag="Propose"):
     done: int = 0  # all up to this number are committed; messages with them may never arrive
 
 
-class Settled(Message, frozen=True, tag="Settled"):
+class ProposalsSettled(Message, frozen=True, tag="Settled"):
     """To a member: of these that it proposed, the first were committed long ago, and the others never will be."""
 
     epoch: int
@@ -33,13 +33,13 @@ class Replicate(Message, frozen=True, tag="Replicate"):
 
     epoch: int
     after: int
-    entries: tuple[Placed, ...]
+    entries: tuple[PlacedEvent, ...]
     committed: int
     floor: int = 0  # below this no member needs an event
     full: str = ""  # why the group keeps no event at the moment: too few disks have room
 
 
-class Stored(Message, frozen=True, tag="Stored"):
+class Replicated(Message, frozen=True, tag="Stored"):
     """To the coordinator: all of this epoch up to here is on our disk; with `lacks`: is here, on disk or not."""
 
     epoch: int
@@ -49,11 +49,11 @@ class Stored(Message, frozen=True, tag="Stored"):
     full: str = ""  # why the disk of the sender has no room; empty: it has
 
 
-class LogAsk(Message, frozen=True, tag="LogAsk"):
+class LogStateRequest(Message, frozen=True, tag="LogAsk"):
     """A new coordinator: how far is your log?"""
 
     epoch: int
-    pages: bool = False  # True: the tail may be given in part, the rest is asked for (`TailAsk`)
+    pages: bool = False  # True: the tail may be given in part, the rest is asked for (`TailRequest`)
     stored: int = (
         0  # committed, and on your disk by your own word: a log that ends before it is an older copy
     )
@@ -63,7 +63,7 @@ class LogState(Message, frozen=True, tag="LogState"):
     epoch: int
     log_epoch: int  # the epoch in which this log was last agreed on
     committed: int
-    tail: tuple[Placed, ...]  # all of it, or as much as one message holds
+    tail: tuple[PlacedEvent, ...]  # all of it, or as much as one message holds
     needs: int
     last: int = -1  # where the tail ends; -1: with what is given here
 
@@ -72,38 +72,38 @@ class LogState(Message, frozen=True, tag="LogState"):
         return self.committed + len(self.tail) if self.last < 0 else self.last
 
 
-class Adopt(Message, frozen=True, tag="Adopt"):
+class AdoptLog(Message, frozen=True, tag="Adopt"):
     """To every member: this is the log behind `committed`, from this epoch on."""
 
     epoch: int
     committed: int
-    tail: tuple[Placed, ...]
+    tail: tuple[PlacedEvent, ...]
 
 
-class AdoptPages(Message, frozen=True, tag="AdoptPages"):
-    """As `Adopt`, of a tail that one message does not hold: the member asks for it (`TailAsk`)."""
+class AdoptLogPages(Message, frozen=True, tag="AdoptPages"):
+    """As `AdoptLog`, of a tail that one message does not hold: the member asks for it (`TailRequest`)."""
 
     epoch: int
     committed: int
     last: int  # where the tail ends
 
 
-class TailAsk(Message, frozen=True, tag="TailAsk"):
+class TailRequest(Message, frozen=True, tag="TailAsk"):
     """What stands in your tail after this offset?"""
 
     epoch: int
     after: int
 
 
-class TailPart(Message, frozen=True, tag="TailPart"):
+class TailReply(Message, frozen=True, tag="TailPart"):
     """As much of the tail after this offset as one message holds; ask again behind the last entry."""
 
     epoch: int
     after: int
-    entries: tuple[Placed, ...]
+    entries: tuple[PlacedEvent, ...]
 
 
-class CopyAsk(Message, frozen=True, tag="CopyAsk"):
+class LogCopyRequest(Message, frozen=True, tag="CopyAsk"):
     """State transfer: what was committed after this offset?"""
 
     epoch: int
@@ -112,14 +112,14 @@ class CopyAsk(Message, frozen=True, tag="CopyAsk"):
     rows_after: str | None = None  # the log is here: only identities behind this place are asked for
 
 
-class Copy(Message, frozen=True, tag="Copy"):
+class LogCopyPage(Message, frozen=True, tag="Copy"):
     """Page of the log: all entries up to `upto` that were not forgotten. The log goes on behind it when `upto` is
     below `end`."""
 
     epoch: int
     after: int
     upto: int
-    entries: tuple[Placed, ...]
+    entries: tuple[PlacedEvent, ...]
     end: int  # how far the sender's log is committed
     identities: tuple[
         Put, ...
@@ -128,5 +128,5 @@ class Copy(Message, frozen=True, tag="Copy"):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Propose, Settled, Replicate, Stored, LogAsk, LogState, Adopt, CopyAsk, Copy, AdoptPages, TailAsk, TailPart,
+    Propose, ProposalsSettled, Replicate, Replicated, LogStateRequest, LogState, AdoptLog, LogCopyRequest, LogCopyPage, AdoptLogPages, TailRequest, TailReply,
 )  # fmt: skip

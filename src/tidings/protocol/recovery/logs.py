@@ -13,13 +13,13 @@ Rules
 from __future__ import annotations
 
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import News
+from tidings.protocol.recovery.words import LogKnowledge
 
 UNHEARD = -1
 ORPHAN = ""  # upstream of a log whose link was undone, until it comes by another; no link has this name
 
 
-class Trail:
+class LinkProgress:
     """Progress of one link in one log: what it was sent, and what it acknowledged."""
 
     __slots__ = ("acked", "base", "due", "have", "heard", "heard_upto", "last")
@@ -60,7 +60,7 @@ class LogView:
         self.admitted = known  # the last event that was let through; the step that did so makes it known
         self.last = known  # the last event that is said to exist for us
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
-        self.trails: dict[str, Trail] = {}
+        self.trails: dict[str, LinkProgress] = {}
         self.told: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
         self.hurried_at = float("-inf")  # when it was last asked for because a reader waits for it
         self.pause = 0.0  # until the next try to fill a gap
@@ -69,15 +69,15 @@ class LogView:
         """Away from where it comes from; while that is not known, nowhere."""
         return self.upstream not in (link, ORPHAN)
 
-    def trail(self, link: str) -> Trail:
+    def trail(self, link: str) -> LinkProgress:
         found = self.trails.get(link)
         if found is None:
-            found = self.trails[link] = Trail(self.known)
+            found = self.trails[link] = LinkProgress(self.known)
         return found
 
-    def news(self, link: str) -> News:
+    def news(self, link: str) -> LogKnowledge:
         trail = self.trail(link)
-        return News(self.name, trail.base, trail.last, max(self.known, trail.last))
+        return LogKnowledge(self.name, trail.base, trail.last, max(self.known, trail.last))
 
     def advance(self, offset: int) -> None:
         self.known = max(self.known, offset)

@@ -3,8 +3,8 @@
 A broker keeps its neighbours on its disk. One whose disk was replaced knows none of them, so it would take the first
 neighbour that is back for the only one: it would acknowledge events that the others have not received, and withdraw
 their interest. Rules
-- Such a broker asks each neighbour, over the new link, which logs came from it: an `Ask` for its own log. The neighbour
-  answers with `Unheard`, which names them, and with an empty `Fill`.
+- Such a broker asks each neighbour, over the new link, which logs came from it: an `RangeRequest` for its own log. The neighbour
+  answers with `LogsUnreachable`, which names them, and with an empty `RangeReply`.
 - Until every neighbour that joined has answered, and until a log of each broker that was named is announced, the
   broker is *unsure*: the overlay counts one more, silent neighbour (`UNKNOWN`). So events are kept, no event is
   acknowledged and no interest is withdrawn.
@@ -26,11 +26,11 @@ import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put
 from tidings.protocol.naming import broker_of
-from tidings.protocol.recovery.words import Ask, Fill, Unheard
+from tidings.protocol.recovery.words import LogsUnreachable, RangeReply, RangeRequest
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
-    from tidings.protocol.recovery.acknowledged import Acknowledged
+    from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 
 TABLE = "recovery.recall"
 BEHIND = "recovery.behind"  # table: by broker, the link over which it is heard and its log
@@ -41,7 +41,7 @@ ALONE = "alone"  # timer, by link: no neighbour that may know us is waited for a
 
 
 class Recall:
-    def __init__(self, ports: Ports, recovery: Acknowledged, *, is_joining: bool) -> None:
+    def __init__(self, ports: Ports, recovery: AcknowledgedRecovery, *, is_joining: bool) -> None:
         self._ports = ports
         self._recovery = recovery
         self._is_joining = is_joining  # it was told to join a broker, and none that may know us has answered
@@ -89,7 +89,7 @@ class Recall:
             self._answered(link, now)
             return
         if self._recovery.is_up(link):
-            self._ports.send(link, Ask(self._recovery.own().name, 0, 0, (self._ports.name,)))
+            self._ports.send(link, RangeRequest(self._recovery.own().name, 0, 0, (self._ports.name,)))
         self._recovery.timers.set((ASK, link), now + self._recovery.settings.retry_seconds)
 
     def named(self, link: str, logs: tuple[str, ...], now: float) -> None:
@@ -104,7 +104,7 @@ class Recall:
                 self._named[broker] = None
                 self._recovery.timers.set((NAMED, broker), now + self._recovery.settings.recall_seconds)
 
-    def filled(self, fill: Fill, link: str, now: float) -> None:
+    def filled(self, fill: RangeReply, link: str, now: float) -> None:
         if fill.log == self._recovery.own().name and link in self._asked:
             self._answered(link, now)
 
@@ -152,7 +152,7 @@ class Recall:
 
     # -- answering -----------------------------------------------------------------------------
 
-    def answer(self, link: str, ask: Ask) -> bool:
+    def answer(self, link: str, ask: RangeRequest) -> bool:
         """Was this a neighbour's question about itself?"""
         if broker_of(ask.log) != link or ask.path != (link,):
             return False
@@ -161,6 +161,6 @@ class Recall:
             | {log: None for log, way in self._behind.values() if way == link}
         )
         if logs:
-            self._ports.send(link, Unheard(logs))
-        self._ports.send(link, Fill(ask.log, 0, 0, (), ask.path))
+            self._ports.send(link, LogsUnreachable(logs))
+        self._ports.send(link, RangeReply(ask.log, 0, 0, (), ask.path))
         return True

@@ -7,8 +7,8 @@ Rules
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
 - A neighbour's own request for what it was sent is answered from what was sent last, where that is held.
-- The log's broker answers from its disk. To `Ask` with what the link wants that the request came
-  from, and each broker on the way back leaves out what the next link does not want; to `ReplayAsk`
+- The log's broker answers from its disk. To `RangeRequest` with what the link wants that the request came
+  from, and each broker on the way back leaves out what the next link does not want; to `ReplayRequest`
   with what the subscription's filter accepts and it has a right to.
 - A log that is no more is answered as gone.
 """
@@ -26,23 +26,30 @@ from tidings.protocol import batches
 from tidings.protocol.inputs import Feature, FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
-from tidings.protocol.reading import LogScan, Page, Wanted
-from tidings.protocol.recovery.words import Ask, Fill, ReplayAsk, ReplayAsks, ReplayPart, ReplayParts
+from tidings.protocol.reading import LogScan, ReadRequest, ReadResult
+from tidings.protocol.recovery.words import (
+    RangeReply,
+    RangeRequest,
+    ReplayReplies,
+    ReplayReply,
+    ReplayRequest,
+    ReplayRequests,
+)
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
-    from tidings.protocol.recovery.acknowledged import Acknowledged
+    from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 
-Done = Callable[[Page, float], None]
+Done = Callable[[ReadResult, float], None]
 PARTS = "parts"  # timer, by link: answers that wait for one another leave
 
 
-class _Reading:
+class _PendingRead:
     """A reading of one of our subscriptions that is not answered yet."""
 
     __slots__ = ("log", "pause", "then", "wanted")
 
-    def __init__(self, log: str, wanted: Wanted, then: Done, pause: float) -> None:
+    def __init__(self, log: str, wanted: ReadRequest, then: Done, pause: float) -> None:
         self.log = log
         self.wanted = wanted
         self.then = then
@@ -50,12 +57,12 @@ class _Reading:
 
 
 class Relay:
-    def __init__(self, ports: Ports, recovery: Acknowledged) -> None:
+    def __init__(self, ports: Ports, recovery: AcknowledgedRecovery) -> None:
         self._ports = ports
         self._recovery = recovery
-        self._readings: dict[int, _Reading] = {}
+        self._readings: dict[int, _PendingRead] = {}
         self._last_number = 0
-        self._answers: dict[str, list[ReplayPart]] = {}  # by link: answers that wait for one another
+        self._answers: dict[str, list[ReplayReply]] = {}  # by link: answers that wait for one another
         self._expected: dict[str, int] = {}  # by link: answers that it asked for
         self.unreadable = 0  # requests that our disk failed
 
@@ -65,7 +72,7 @@ class Relay:
 
     # -- what we ask -------------------------------------------------------------------------
 
-    def ask(self, message: Ask | ReplayAsk) -> bool:
+    def ask(self, message: RangeRequest | ReplayRequest) -> bool:
         """Toward the log, when that is of use; was it?"""
         link = self._way(message.log)
         if link is not None:
@@ -79,9 +86,9 @@ class Relay:
             return None
         return upstream if self._ports.link_interest.agreed(upstream) else None
 
-    def _ask_together(self, asks: Iterable[ReplayAsk]) -> set[int]:
+    def _ask_together(self, asks: Iterable[ReplayRequest]) -> set[int]:
         """Send requests for the same link together; the numbers of those that could go."""
-        ways: dict[str, list[ReplayAsk]] = {}
+        ways: dict[str, list[ReplayRequest]] = {}
         for ask in asks:
             link = self._way(ask.log)
             if link is not None:
@@ -90,13 +97,13 @@ class Relay:
             most = self._ports.limits.requests_together
             for first in range(0, len(together), most):
                 part = tuple(together[first : first + most])
-                self._ports.send(link, part[0] if len(part) == 1 else ReplayAsks(part))
+                self._ports.send(link, part[0] if len(part) == 1 else ReplayRequests(part))
         return {ask.number for together in ways.values() for ask in together}
 
-    def read(self, log: str, wanted: Wanted, then: Done, now: float) -> int:
+    def read(self, log: str, wanted: ReadRequest, then: Done, now: float) -> int:
         self._last_number += 1
         number = self._last_number
-        self._readings[number] = _Reading(log, wanted, then, self._recovery.settings.patience_seconds)
+        self._readings[number] = _PendingRead(log, wanted, then, self._recovery.settings.patience_seconds)
         self._recovery.timers.set(("read", str(number)), now)
         return number
 
@@ -113,10 +120,10 @@ class Relay:
             reading.pause = min(max(2 * reading.pause, least), settings.slow_seconds)
             self._recovery.timers.set(("read", str(number)), now + reading.pause)
 
-    def _request(self, number: int, reading: _Reading, now: float) -> ReplayAsk:
+    def _request(self, number: int, reading: _PendingRead, now: float) -> ReplayRequest:
         wanted, path = reading.wanted, (self._ports.name,)
         age = now - wanted.since
-        return ReplayAsk(
+        return ReplayRequest(
             reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path
         )
 
@@ -130,13 +137,13 @@ class Relay:
         for number, reading in list(self._readings.items()):
             if reading.log == log:
                 self.give_up(number)
-                reading.then(Page(is_gone=True), now)
+                reading.then(ReadResult(is_gone=True), now)
 
     # -- what comes along ----------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Ask | ReplayAsk):
-            if isinstance(message, Ask) and (
+        if isinstance(message, RangeRequest | ReplayRequest):
+            if isinstance(message, RangeRequest) and (
                 self._recovery.recall.answer(sender, message) or self._sent_again(sender, message, now)
             ):
                 return
@@ -144,24 +151,24 @@ class Relay:
                 self._answer(sender, message, now)
             elif self._recovery.upstream(message.log) != sender:
                 self.ask(_one_further(message, self._ports.name))
-        elif isinstance(message, ReplayAsks):
+        elif isinstance(message, ReplayRequests):
             self._expected[sender] = self._expected.get(sender, 0) + len(message.asks)
             self._pass_together(sender, message, now)
-        elif isinstance(message, ReplayParts):
+        elif isinstance(message, ReplayReplies):
             for part in message.parts:
                 self.on_message(sender, part, now)
-        elif isinstance(message, Fill | ReplayPart):
+        elif isinstance(message, RangeReply | ReplayReply):
             if not message.path or message.path[-1] != self._ports.name:
                 return
             if len(message.path) > 1:
                 self._pass_back(message, now)
-            elif isinstance(message, Fill):
+            elif isinstance(message, RangeReply):
                 self._recovery.recall.filled(message, sender, now)
                 self._filled(message, now)
             else:
                 self._read(message, now)
 
-    def _sent_again(self, sender: str, ask: Ask, now: float) -> bool:
+    def _sent_again(self, sender: str, ask: RangeRequest, now: float) -> bool:
         """A neighbour missed what we sent it: is all of that still in hand?"""
         resend = self._recovery.resend
         if resend is None or ask.path != (sender,) or ask.log not in self._recovery.views:
@@ -171,33 +178,33 @@ class Relay:
             self._ports.send(sender, fill)
         return fill is not None
 
-    def _pass_together(self, sender: str, message: ReplayAsks, now: float) -> None:
-        onward: list[ReplayAsk] = []
+    def _pass_together(self, sender: str, message: ReplayRequests, now: float) -> None:
+        onward: list[ReplayRequest] = []
         for ask in message.asks:
             if broker_of(ask.log) == self._ports.name:
                 self._answer(sender, ask, now)
             elif self._recovery.upstream(ask.log) != sender:
                 further = _one_further(ask, self._ports.name)
-                assert isinstance(further, ReplayAsk)
+                assert isinstance(further, ReplayRequest)
                 onward.append(further)
         self._ask_together(onward)
 
-    def _pass_back(self, message: Fill | ReplayPart, now: float) -> None:
+    def _pass_back(self, message: RangeReply | ReplayReply, now: float) -> None:
         path = message.path[:-1]
         to = path[-1]
         small = tuple(e for e in message.envelopes if not self._recovery.far_ends.is_too_large(to, e, now))
-        if isinstance(message, Fill):
+        if isinstance(message, RangeReply):
             wanted = tuple(e for e in small if self._wants(to, e.event))
             self._ports.send(
-                to, Fill(message.log, message.after, message.upto, wanted, path, message.is_gone)
+                to, RangeReply(message.log, message.after, message.upto, wanted, path, message.is_gone)
             )
         else:
-            back = ReplayPart(
+            back = ReplayReply(
                 message.log, message.number, small, message.upto, path, message.is_last, message.is_gone,
             )  # fmt: skip
             self._send_back(to, back, now)
 
-    def _send_back(self, to: str, part: ReplayPart, now: float) -> None:
+    def _send_back(self, to: str, part: ReplayReply, now: float) -> None:
         """Send an answer, with those of the same request that come soon. Events do not wait."""
         expected = self._expected.get(to, 0)
         if not expected or not self._recovery.far_ends.takes(to, Feature.REPLAY_PARTS):
@@ -216,7 +223,7 @@ class Relay:
         self._recovery.timers.clear((PARTS, to))
         waiting = self._answers.pop(to, [])
         if waiting:
-            self._ports.send(to, waiting[0] if len(waiting) == 1 else ReplayParts(tuple(waiting)))
+            self._ports.send(to, waiting[0] if len(waiting) == 1 else ReplayReplies(tuple(waiting)))
 
     def gathered_enough(self, to: str) -> None:
         """Answers that have not come by now are not waited for."""
@@ -228,7 +235,7 @@ class Relay:
         self._answers.pop(link, None)
         self._recovery.timers.clear((PARTS, link))
 
-    def _filled(self, fill: Fill, now: float) -> None:
+    def _filled(self, fill: RangeReply, now: float) -> None:
         view = self._recovery.views.get(fill.log)
         if fill.is_gone and fill.log != self._recovery.own().name:
             self._recovery.gone(fill.log, now)
@@ -246,51 +253,51 @@ class Relay:
         self._recovery.timers.clear(("ask", view.name))
         self._recovery.pass_waiting(view, now)
 
-    def _read(self, part: ReplayPart, now: float) -> None:
+    def _read(self, part: ReplayReply, now: float) -> None:
         reading = self._readings.get(part.number)
         if reading is None or reading.log != part.log:
             return  # it was answered before
         self.give_up(part.number)
         if part.is_gone:
             self._recovery.gone(part.log, now)
-        reading.then(Page(part.envelopes, part.upto, part.is_last, part.is_gone), now)
+        reading.then(ReadResult(part.envelopes, part.upto, part.is_last, part.is_gone), now)
 
     def _wants(self, link: str, event: Event) -> bool:
         return self._ports.link_interest.wants(link, event)
 
     # -- answers from our own log ----------------------------------------------------------------
 
-    def _answer(self, link: str, message: Ask | ReplayAsk, now: float) -> None:
+    def _answer(self, link: str, message: RangeRequest | ReplayRequest, now: float) -> None:
         is_gone = message.log != self._recovery.own().name
-        if isinstance(message, Ask):
+        if isinstance(message, RangeRequest):
             self._answer_ask(link, message, is_gone)
         else:
             self._answer_replay(link, message, is_gone, now)
 
-    def _answer_ask(self, link: str, ask: Ask, is_gone: bool) -> None:
+    def _answer_ask(self, link: str, ask: RangeRequest, is_gone: bool) -> None:
         def fill(found: tuple[Envelope, ...], upto: int, _: bool, _now: float) -> None:
-            self._ports.send(link, Fill(ask.log, ask.after, upto, found, ask.path, is_gone))
+            self._ports.send(link, RangeReply(ask.log, ask.after, upto, found, ask.path, is_gone))
 
         def is_wanted(record: Append, _now: float) -> bool:
             return self._wants(link, record.event)
 
         if is_gone:
-            self._ports.send(link, Fill(ask.log, ask.after, ask.upto, (), ask.path, is_gone))
+            self._ports.send(link, RangeReply(ask.log, ask.after, ask.upto, (), ask.path, is_gone))
         else:
-            page = batches.Page[Envelope](self._ports.limits)
+            page = batches.PageBuilder[Envelope](self._ports.limits)
             fits = partial(self._fits, link)
             self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed))
 
-    def _answer_replay(self, link: str, ask: ReplayAsk, is_gone: bool, now: float) -> None:
+    def _answer_replay(self, link: str, ask: ReplayRequest, is_gone: bool, now: float) -> None:
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool, at: float) -> None:
-            back = ReplayPart(ask.log, ask.number, found, upto, ask.path, is_last, is_gone)
+            back = ReplayReply(ask.log, ask.number, found, upto, ask.path, is_last, is_gone)
             self._send_back(link, back, at)
 
         if is_gone:
             part((), ask.after, True, now)
         else:
             limits = self._ports.limits
-            page = batches.Page[Envelope](limits, min(ask.limit, limits.batch_count))
+            page = batches.PageBuilder[Envelope](limits, min(ask.limit, limits.batch_count))
             fits = partial(self._fits, link)
             self._scan(LogScan(ask.after, None, page, partial(_has_right, ask), fits, part, self._on_failed))
 
@@ -305,17 +312,17 @@ class Relay:
         self.unreadable += 1
 
 
-def _one_further(message: Ask | ReplayAsk, name: str) -> Ask | ReplayAsk:
+def _one_further(message: RangeRequest | ReplayRequest, name: str) -> RangeRequest | ReplayRequest:
     path = (*message.path, name)
-    if isinstance(message, Ask):
-        return Ask(message.log, message.after, message.upto, path)
-    return ReplayAsk(
+    if isinstance(message, RangeRequest):
+        return RangeRequest(message.log, message.after, message.upto, path)
+    return ReplayRequest(
         message.log, message.number, message.filter, message.after, message.start, message.age,
         message.limit, path,
     )  # fmt: skip
 
 
-def _has_right(ask: ReplayAsk, record: Append, now: float) -> bool:
+def _has_right(ask: ReplayRequest, record: Append, now: float) -> bool:
     """May the subscription that asks hear this entry?"""
     if not accepts(ask.filter, record.event):
         return False

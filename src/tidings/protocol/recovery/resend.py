@@ -15,7 +15,7 @@ from collections import deque
 import msgspec
 
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import PREVIOUS, Ask, Fill
+from tidings.protocol.recovery.words import PREVIOUS, RangeReply, RangeRequest
 
 
 class Resend:
@@ -33,7 +33,7 @@ class Resend:
     def forget(self, link: str) -> None:
         self._sent.pop(link, None)
 
-    def answer(self, link: str, ask: Ask, now: float) -> Fill | None:
+    def answer(self, link: str, ask: RangeRequest, now: float) -> RangeReply | None:
         """All that was sent over the link of what is asked for; None: some of it may not be held."""
         after, upto = ask.after, ask.upto
         found: list[tuple[Envelope, float]] = []
@@ -58,7 +58,7 @@ class Resend:
             found = found[: self._chunk]
             upto = found[-1][0].offset or upto
         envelopes = (_aged(envelope, now - at) for envelope, at in found)
-        return Fill(ask.log, after, upto, tuple(e for e in envelopes if e is not None), ask.path)
+        return RangeReply(ask.log, after, upto, tuple(e for e in envelopes if e is not None), ask.path)
 
     def __len__(self) -> int:
         return sum(map(len, self._sent.values()))

@@ -2,7 +2,7 @@
 
 Such a disk keeps the name of its log and lacks its last entries. Given again, their offsets would name other events, and
 neighbours, subscriptions and clients that know the first ones would pass over the second. Rules
-- Each `Have` says the highest offset of a log that the sender has heard of: itself, by a durable subscription (which
+- Each `AckProgress` says the highest offset of a log that the sender has heard of: itself, by a durable subscription (which
   remembers over restarts), or from a broker behind it.
 - A broker that hears of a higher offset of its own log than it has gives no offset up to it any more
   (`LogOwner.skip_to`, which counts and warns). The events that had them are lost with the disk.
@@ -16,15 +16,15 @@ from math import inf
 from typing import TYPE_CHECKING
 
 from tidings.availability.records import Loaded
-from tidings.protocol.recovery.logs import LogView, Trail
+from tidings.protocol.recovery.logs import LinkProgress, LogView
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
-    from tidings.protocol.recovery.acknowledged import Acknowledged
+    from tidings.protocol.recovery.acknowledged import AcknowledgedRecovery
 
 
 class Rollback:
-    def __init__(self, ports: Ports, recovery: Acknowledged) -> None:
+    def __init__(self, ports: Ports, recovery: AcknowledgedRecovery) -> None:
         self._ports = ports
         self._recovery = recovery
         self._first_word_until = -inf  # publishes wait until then for neighbours that have not spoken
@@ -45,7 +45,7 @@ class Rollback:
         behind = max((trail.heard_upto for trail in view.trails.values()), default=0)
         return max(view.known, behind, self._ports.log_readers.heard_of(view.name))
 
-    def hear(self, view: LogView, trail: Trail, upto: int) -> bool:
+    def hear(self, view: LogView, trail: LinkProgress, upto: int) -> bool:
         """A neighbour has heard of this offset; True: the broker of that log does not know so yet."""
         trail.heard_upto = max(trail.heard_upto, upto)
         if view.upstream is None and upto > view.known:

@@ -14,7 +14,7 @@ from collections import deque
 from tidings.protocol.limits import ResourceLimits
 
 
-class Window:
+class SendWindow:
     __slots__ = (
         "_batches",
         "_bytes",

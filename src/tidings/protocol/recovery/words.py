@@ -1,8 +1,8 @@
 """Messages between brokers so that no event is lost between them.
 
-Downstream, away from a log: `Known` (what was sent, and that there is nothing else), `Unheard`, `Fill`,
-`ReplayPart`. Upstream, toward it: `Have` (what arrived, and what is needed no more), `Ask`,
-`ReplayAsk`. An upstream message is passed from broker to broker and carries the `path` that it took; the answer goes
+Downstream, away from a log: `Knowledge` (what was sent, and that there is nothing else), `LogsUnreachable`, `RangeReply`,
+`ReplayReply`. Upstream, toward it: `AckProgress` (what arrived, and what is needed no more), `RangeRequest`,
+`ReplayRequest`. An upstream message is passed from broker to broker and carries the `path` that it took; the answer goes
 back along it, so that brokers in between keep no state.
 """
 
@@ -19,7 +19,7 @@ from tidings.protocol.messages import Envelope, Message
 PREVIOUS = "recovery.previous"  # header: the last event of this log before this one on this link
 
 
-class News(msgspec.Struct, frozen=True, array_like=True):
+class LogKnowledge(msgspec.Struct, frozen=True, array_like=True):
     """One log as the sender tells of it, since the link is up."""
 
     log: str
@@ -28,15 +28,15 @@ class News(msgspec.Struct, frozen=True, array_like=True):
     upto: int  # between `last` and this offset no event is for the receiver
 
 
-class Known(Message, frozen=True, tag="Known"):
+class Knowledge(Message, frozen=True, tag="Known"):
     """Knowledge and silence; repeated until the far end says that it has it."""
 
     cut_field: ClassVar[str] = "news"
 
-    news: tuple[News, ...]
+    news: tuple[LogKnowledge, ...]
 
 
-class Unheard(Message, frozen=True, tag="Unheard"):
+class LogsUnreachable(Message, frozen=True, tag="Unheard"):
     """The sender hears these logs no more: receivers that had them from it need another upstream link."""
 
     cut_field: ClassVar[str] = "logs"
@@ -44,8 +44,8 @@ class Unheard(Message, frozen=True, tag="Unheard"):
     logs: tuple[str, ...]
 
 
-class Had(msgspec.Struct, frozen=True, array_like=True):
-    """One log as the sender of `Have` has it."""
+class LogAck(msgspec.Struct, frozen=True, array_like=True):
+    """One log as the sender of `AckProgress` has it."""
 
     log: str
     known: int  # everything up to here has arrived
@@ -53,13 +53,13 @@ class Had(msgspec.Struct, frozen=True, array_like=True):
     heard: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
 
 
-class Have(Message, frozen=True, tag="Have"):
+class AckProgress(Message, frozen=True, tag="Have"):
     cut_field: ClassVar[str] = "had"
 
-    had: tuple[Had, ...]
+    had: tuple[LogAck, ...]
 
 
-class Ask(Message, frozen=True, tag="Ask"):
+class RangeRequest(Message, frozen=True, tag="Ask"):
     """An event between these offsets (after, upto] was lost on the way."""
 
     log: str
@@ -68,7 +68,7 @@ class Ask(Message, frozen=True, tag="Ask"):
     path: tuple[str, ...]
 
 
-class Fill(Message, frozen=True, tag="Fill"):
+class RangeReply(Message, frozen=True, tag="Fill"):
     """All that the receiver wants between these offsets; it may be a part of what was asked for."""
 
     cut_field: ClassVar[str] = "envelopes"
@@ -85,12 +85,12 @@ class Fill(Message, frozen=True, tag="Fill"):
         after, parts = self.after, list(slices)
         for place, envelopes in enumerate(parts):
             upto = self.upto if place == len(parts) - 1 else envelopes[-1].offset or after
-            yield Fill(self.log, after, upto, envelopes, self.path, self.is_gone)
+            yield RangeReply(self.log, after, upto, envelopes, self.path, self.is_gone)
             after = upto
 
 
-class ReplayAsk(Message, frozen=True, tag="ReplayAsk"):
-    """A subscription wants to hear what the log holds for it (see `slots.Wanted`)."""
+class ReplayRequest(Message, frozen=True, tag="ReplayAsk"):
+    """A subscription wants to hear what the log holds for it (see `slots.ReadRequest`)."""
 
     log: str
     number: int
@@ -102,16 +102,16 @@ class ReplayAsk(Message, frozen=True, tag="ReplayAsk"):
     path: tuple[str, ...]
 
 
-class ReplayAsks(Message, frozen=True, tag="ReplayAsks"):
+class ReplayRequests(Message, frozen=True, tag="ReplayAsks"):
     """Several of them that go the same way: a new subscription asks every log."""
 
     cut_field: ClassVar[str] = "asks"
 
-    asks: tuple[ReplayAsk, ...]
+    asks: tuple[ReplayRequest, ...]
 
 
-class ReplayPart(Message, frozen=True, tag="ReplayPart"):
-    """The answer to `ReplayAsk`: events of the log for one reading, and how far it was read."""
+class ReplayReply(Message, frozen=True, tag="ReplayPart"):
+    """The answer to `ReplayRequest`: events of the log for one reading, and how far it was read."""
 
     log: str
     number: int
@@ -122,9 +122,9 @@ class ReplayPart(Message, frozen=True, tag="ReplayPart"):
     is_gone: bool = False
 
 
-class ReplayParts(Message, frozen=True, tag="ReplayParts"):
+class ReplayReplies(Message, frozen=True, tag="ReplayParts"):
     """Several answers that go the same way; only to a neighbour that announces `Feature.REPLAY_PARTS`."""
 
     cut_field: ClassVar[str] = "parts"
 
-    parts: tuple[ReplayPart, ...]
+    parts: tuple[ReplayReply, ...]

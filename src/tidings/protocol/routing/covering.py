@@ -31,10 +31,10 @@ from tidings.protocol.inputs import Input, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.roles import PatternInterest
-from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestSeen
+from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, Window
-from tidings.protocol.routing.settled import ANSWERED, FilterSet, Settled
+from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, NumberWindow
+from tidings.protocol.routing.settled import ANSWERED, FilterSet, SettledInterest
 from tidings.protocol.slots import Ports, Routing
 
 SUBSCRIPTIONS = "subscriptions"
@@ -49,7 +49,7 @@ IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer adve
 
 
 class SubscriptionRouting(Routing, PatternInterest):
-    messages = (Forward, Interest, InterestSeen)
+    messages = (Forward, Interest, InterestAck)
     headers = frozenset({NUMBER})
 
     def __init__(
@@ -86,7 +86,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         self._ads = Diffusion(
             ADVERTISEMENTS, acknowledged=acknowledged, remembers=remember_links, dated=self._settles
         )
-        self._settled = Settled(self._ads, self._subs)
+        self._settled = SettledInterest(self._ads, self._subs)
         self._own = FilterSet()  # what our clients advertise
         self._own_counts: Counter[str] = Counter()  # by digest
         self._leaving: deque[tuple[float, Filter]] = deque()  # advertisements that linger, and until when
@@ -107,7 +107,7 @@ class SubscriptionRouting(Routing, PatternInterest):
             None,
             frozenset(),
         )  # the last answer
-        self._seen = Window()
+        self._seen = NumberWindow()
         self._gates_to_review: dict[str, None] = {}
         self._checked = (-1, -1)  # versions of the tables
 
@@ -200,7 +200,7 @@ class SubscriptionRouting(Routing, PatternInterest):
             self._hear(sender, message)
             self._flush(now)
         else:
-            assert isinstance(message, InterestSeen)
+            assert isinstance(message, InterestAck)
             self._generation += 1
             self._seen_by(sender, message, now)
 
@@ -225,7 +225,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         if was_unknown and not self._ads.is_unknown(link):
             self._gates_to_review[link] = None
 
-    def _seen_by(self, link: str, message: InterestSeen, now: float) -> None:
+    def _seen_by(self, link: str, message: InterestAck, now: float) -> None:
         if message.what == ANSWERED:
             self._settled.hear(link, message.session, message.number)
         else:
@@ -436,7 +436,7 @@ class SubscriptionRouting(Routing, PatternInterest):
             assert (digest in self._handles) == any(s != LOCAL for s in sources), "matcher and table differ"
 
 
-class Covering(SubscriptionRouting):
+class CoveringRouting(SubscriptionRouting):
     name = "covering"
 
 

@@ -22,7 +22,7 @@ import msgspec
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
 from tidings.protocol.messages import Message
-from tidings.protocol.routing.outlets import OUTLETS, Outlet
+from tidings.protocol.routing.outlets import OUTLETS, FilterOutlet
 from tidings.protocol.slots import Sender
 
 LOCAL = ""  # the source of our own clients' filters; no link has this name
@@ -51,13 +51,13 @@ class Interest(Message, frozen=True, tag="Interest"):
             yield msgspec.structs.replace(self, add=add, part=place, of=len(cut))
 
 
-class InterestSeen(Message, frozen=True, tag="InterestSeen"):
+class InterestAck(Message, frozen=True, tag="InterestSeen"):
     what: str
     session: str
     number: int
 
 
-class _Talk:
+class _LinkExchange:
     """The acknowledged exchange over one link."""
 
     def __init__(self) -> None:
@@ -104,11 +104,11 @@ class Diffusion:
         self.repeat_seconds = repeat_seconds
         self._filters: dict[str, bytes | Filter] = {}  # packed: most are looked at when a link comes or goes
         self.sources: dict[str, tuple[str, ...]] = {}  # digest -> where it is wanted, in order
-        self.outlets: dict[str, Outlet] = {}
+        self.outlets: dict[str, FilterOutlet] = {}
         self._make_outlet = OUTLETS[reduce]
         self._gate = gate
         self._again: dict[str, int] = {}  # how many of our clients want it, when it is more than one
-        self._talks: dict[str, _Talk] = {}
+        self._talks: dict[str, _LinkExchange] = {}
         self._behind: dict[str, tuple[int, tuple[Filter, ...]]] = {}  # by link, as of that version
         self._repeat_at: dict[str, float] = {}  # by link: when to say again what the far end has not seen
         self.version = 0  # grows with every change, so that what was checked need not be checked again
@@ -177,7 +177,7 @@ class Diffusion:
         for link, outlet in self.outlets.items():
             self._review_one(digest, filter, link, outlet)
 
-    def _review_one(self, digest: str, filter: Filter, link: str, outlet: Outlet) -> None:
+    def _review_one(self, digest: str, filter: Filter, link: str, outlet: FilterOutlet) -> None:
         sources = self.sources[digest]
         concerns = (len(sources) > 1 or (len(sources) == 1 and link not in sources)) and (
             self._gate is None or self._gate(link, filter)
@@ -200,7 +200,7 @@ class Diffusion:
     def link_up(self, link: str, session: str) -> None:
         """Open a link, new or again: its far end knows no filter of ours yet."""
         self.version += 1
-        talk = self._talks.setdefault(link, _Talk())
+        talk = self._talks.setdefault(link, _LinkExchange())
         talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
         talk.told_at.clear()
         if link not in self.outlets:
@@ -247,7 +247,7 @@ class Diffusion:
                 if self.acknowledged:
                     self._repeat_at[link] = now + self.repeat_seconds
 
-    def _date(self, talk: _Talk, outlet: Outlet) -> None:
+    def _date(self, talk: _LinkExchange, outlet: FilterOutlet) -> None:
         if self.dated:
             talk.told_at = {digest: talk.told_at.get(digest, talk.number) for digest in outlet.told}
 
@@ -282,17 +282,17 @@ class Diffusion:
     def hear(self, link: str, message: Interest, send: Sender) -> None:
         """Take in what the far end of a link told."""
         if message.of > 1:
-            joined = self._talks.setdefault(link, _Talk()).joined(message)
+            joined = self._talks.setdefault(link, _LinkExchange()).joined(message)
             if joined is None:
                 return
             message = joined
         if self.acknowledged:
-            talk = self._talks.setdefault(link, _Talk())
+            talk = self._talks.setdefault(link, _LinkExchange())
             if not self._is_next(talk, message):
-                send(link, InterestSeen(self.what, message.session, self._heard(talk, message)))
+                send(link, InterestAck(self.what, message.session, self._heard(talk, message)))
                 return
             talk.heard_session, talk.heard_number = message.session, message.number
-            send(link, InterestSeen(self.what, message.session, message.number))
+            send(link, InterestAck(self.what, message.session, message.number))
         for filter in message.add:
             self._source_added(filter, link)
         if not message.whole:
@@ -305,17 +305,17 @@ class Diffusion:
             for digest in [d for d, s in self.sources.items() if link in s and d not in kept]:
                 self._source_removed(digest, link)
 
-    def _is_next(self, talk: _Talk, message: Interest) -> bool:
+    def _is_next(self, talk: _LinkExchange, message: Interest) -> bool:
         if message.session != talk.heard_session:
             return message.reset
         return message.number > talk.heard_number and (
             message.reset or message.number == talk.heard_number + 1
         )
 
-    def _heard(self, talk: _Talk, message: Interest) -> int:
+    def _heard(self, talk: _LinkExchange, message: Interest) -> int:
         return talk.heard_number if message.session == talk.heard_session else 0
 
-    def seen(self, link: str, message: InterestSeen) -> None:
+    def seen(self, link: str, message: InterestAck) -> None:
         talk = self._talks.get(link)
         if talk is not None and message.session == talk.session:
             talk.seen = max(talk.seen, message.number)

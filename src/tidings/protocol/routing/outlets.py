@@ -1,9 +1,9 @@
 """Outlet of a link: the filters that had to be sent, and those that others stand for.
 
 An outlet is given every filter that concerns its link and decides which of them the far end has to
-know. `Identical` tells each once (subscription forwarding). `Covering` tells only filters that no
-other one covers, and brings the covered ones out again when their cover goes. `Merging` tells
-perfect unions of them. `Union` leaves out what all the others together cover. Changes add up until `changes()` takes them: what came and went is not sent.
+know. `IdenticalOutlet` tells each once (subscription forwarding). `CoveringOutlet` tells only filters that no
+other one covers, and brings the covered ones out again when their cover goes. `MergingOutlet` tells
+perfect unions of them. `UnionOutlet` leaves out what all the others together cover. Changes add up until `changes()` takes them: what came and went is not sent.
 """
 
 from __future__ import annotations
@@ -74,7 +74,7 @@ class Changes(NamedTuple):
         return bool(self.add or self.remove)
 
 
-class Outlet(Protocol):
+class FilterOutlet(Protocol):
     """One link's side of a diffusion."""
 
     told: dict[str, Filter]  # by digest: what the far end knows, or will after `changes()`
@@ -92,7 +92,7 @@ class Outlet(Protocol):
         """Forget what the far end knows: every filter sent before counts as new."""
 
 
-class Identical:
+class IdenticalOutlet:
     """Every filter is told, each once."""
 
     def __init__(self) -> None:
@@ -119,7 +119,7 @@ class Identical:
         self._known = {}
 
 
-class Covering:
+class CoveringOutlet:
     """Only filters that no other told one covers."""
 
     def __init__(self) -> None:
@@ -179,7 +179,7 @@ class Covering:
         self._added, self._removed = dict(self.told), {}
 
 
-class Merging(Identical):
+class MergingOutlet(IdenticalOutlet):
     """Perfect unions of the filters that concern the link; no union exceeds what is wanted."""
 
     def __init__(self) -> None:
@@ -201,7 +201,7 @@ class Merging(Identical):
     def changes(self) -> Changes:
         if self._stale:
             self._stale = False
-            cover = Covering()
+            cover = CoveringOutlet()
             for filter in self._members.values():
                 cover.add(filter)
             self.told = {filter.digest: filter for filter in _merged(list(cover.told.values()))}
@@ -224,7 +224,7 @@ def _merged(filters: list[Filter]) -> list[Filter]:
     return done
 
 
-class Union(Identical):
+class UnionOutlet(IdenticalOutlet):
     """Only filters that the told ones do not cover, alone or together.
 
     A hidden filter is noted with all told filters that it overlaps; it is looked at again when one of those goes. The
@@ -272,9 +272,9 @@ class Union(Identical):
                 super().add(orphan)  # hiding a filter behind it now would loop
 
 
-OUTLETS: dict[str, Callable[[], Outlet]] = {
-    "identical": Identical,
-    "covering": Covering,
-    "merging": Merging,
-    "union": Union,
+OUTLETS: dict[str, Callable[[], FilterOutlet]] = {
+    "identical": IdenticalOutlet,
+    "covering": CoveringOutlet,
+    "merging": MergingOutlet,
+    "union": UnionOutlet,
 }

@@ -1,9 +1,9 @@
 """Deduplication by origin: events that have been here are dropped by number.
 
 An origin numbers what it sends (`routing.number`: its incarnation, then 1, 2, 3 …). Two memories:
-- `LastNumber` keeps the highest number per origin. Enough while every link keeps its order and
+- `LastNumberFilter` keeps the highest number per origin. Enough while every link keeps its order and
   the overlay does not change (Baldoni et al. 2002, 5.3; E-B5): it takes anything lower for old.
-- `Window` keeps the numbers above a floor too, so that events may overtake one another, as they
+- `NumberWindow` keeps the numbers above a floor too, so that events may overtake one another, as they
   do when links are swapped. A number below the window counts as seen.
 """
 
@@ -24,12 +24,12 @@ class Forward(Message, frozen=True, tag="Forward"):
     envelope: Envelope
 
 
-class Seen(Protocol):
+class DuplicateFilter(Protocol):
     def is_new(self, origin: str, number: int) -> bool:
         """Note the number; False when it was noted before."""
 
 
-class LastNumber:
+class LastNumberFilter:
     def __init__(self) -> None:
         self._last: dict[str, int] = {}
 
@@ -40,7 +40,7 @@ class LastNumber:
         return True
 
 
-class Window:
+class NumberWindow:
     """The last `size` numbers of each origin, and everything below them."""
 
     def __init__(self, size: int = 4096) -> None:

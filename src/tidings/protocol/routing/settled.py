@@ -17,10 +17,10 @@ from __future__ import annotations
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.protocol.routing.diffusion import Diffusion, InterestSeen
+from tidings.protocol.routing.diffusion import Diffusion, InterestAck
 from tidings.protocol.slots import Sender
 
-ANSWERED = "answered"  # `InterestSeen.what`: the advertisements up to this number are answered
+ANSWERED = "answered"  # `InterestAck.what`: the advertisements up to this number are answered
 
 
 class FilterSet:
@@ -52,7 +52,7 @@ class FilterSet:
         return self._everything > 0 or (bool(self._handles) and bool(self._matcher.match(event)))
 
 
-class Settled:
+class SettledInterest:
     """Settled advertisements on each link of a broker, and the answers it may give to others."""
 
     def __init__(self, ads: Diffusion, subs: Diffusion, *, patience: float = 1.0, slow: float = 30.0) -> None:
@@ -102,7 +102,7 @@ class Settled:
             heard = self._ads.last_heard(link)
             if heard[1] and heard != self._answered.get(link) and self._is_whole(link):
                 self._answered[link] = heard
-                send(link, InterestSeen(ANSWERED, *heard))
+                send(link, InterestAck(ANSWERED, *heard))
 
     def _is_whole(self, link: str) -> bool:
         if not (self._subs.is_whole(link) and self._subs.agreed(link)):

@@ -9,7 +9,7 @@ Rules
   `own`, then others of its table. In its turn a link sends to exactly a entries, the n-th turn n `stagger` later, so
   that most of the later ones find the group above reached, and no second naming follows. A link with several turns
   takes other entries.
-- `lazy`: inside a group the event itself goes only to those who ask; see `RumourHave`. The first steps from the
+- `lazy`: inside a group the event itself goes only to those who ask; see `GossipOffer`. The first steps from the
   publisher push it at once. Turns are three times as far apart, as the steps of a lazy group are; and only
   the first sends the event, later ones say that they have it.
 - An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
@@ -89,7 +89,7 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
         return max(0, min(count, size - 1))
 
 
-class Rumour(Message, frozen=True, tag="Rumour"):
+class GossipEvents(Message, frozen=True, tag="Rumour"):
     """The event itself. `links` are those that the peer which brought it into this group has named, in order."""
 
     envelope: Envelope
@@ -98,7 +98,7 @@ class Rumour(Message, frozen=True, tag="Rumour"):
     is_entry: bool = False  # it comes from below, or from its publisher
 
 
-class RumourHave(Message, frozen=True, tag="RumourHave"):
+class GossipOffer(Message, frozen=True, tag="RumourHave"):
     """We have this event: ask for it if you do not."""
 
     source: str
@@ -107,12 +107,12 @@ class RumourHave(Message, frozen=True, tag="RumourHave"):
     links: tuple[str, ...] = ()
 
 
-class RumourAsk(Message, frozen=True, tag="RumourAsk"):
+class GossipRequest(Message, frozen=True, tag="RumourAsk"):
     source: str
     id: str
 
 
-class _Missing(msgspec.Struct):
+class _MissingEvent(msgspec.Struct):
     """An event that we were told of and do not have."""
 
     tellers: list[str]
@@ -132,7 +132,7 @@ class _Turn(msgspec.Struct):
 
 class TopicGossip(Routing):
     name = "topic gossip"
-    messages = (Rumour, RumourHave, RumourAsk)
+    messages = (GossipEvents, GossipOffer, GossipRequest)
     names_links = True  # when told to; otherwise its links are its own affair
     across = 0  # members of any group that events are handed to
 
@@ -145,13 +145,13 @@ class TopicGossip(Routing):
         self._wanted: dict[str, int] = {}  # by topic: how many subscriptions want its group
         self._seen: dict[Identity, None] = {}
         self._kept: dict[Identity, tuple[Envelope, int, tuple[str, ...]]] = {}
-        self._missing: dict[Identity, _Missing] = {}
+        self._missing: dict[Identity, _MissingEvent] = {}
         self._turns: list[_Turn] = []
         self._linked: dict[tuple[Identity, str], None] = {}  # namings that we were in
         self._told: dict[tuple[Identity, str], None] = {}  # members that we handed events to in our turns
         self._waiting: list[tuple[float, str, Envelope]] = []  # for a receiver to be found: until when
         self._retry_at: float | None = None
-        self._now_entry: tuple[str, Rumour] | None = None
+        self._now_entry: tuple[str, GossipEvents] | None = None
         self._corrected: dict[str, int] = {}  # by peer that took us for another: how often it was told
         self.received = self.parasites = self.late = self.payloads = self.handed_up = 0
 
@@ -199,16 +199,16 @@ class TopicGossip(Routing):
     # -- the way of an event ---------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Rumour):
+        if isinstance(message, GossipEvents):
             self._on_gossip(sender, message, now)
-        elif isinstance(message, RumourHave):
+        elif isinstance(message, GossipOffer):
             self._on_have(sender, message, now)
-        elif isinstance(message, RumourAsk):
+        elif isinstance(message, GossipRequest):
             kept = self._kept.get((message.source, message.id))
             if kept is not None:
-                self._push(sender, Rumour(kept[0], kept[1], kept[2]))
+                self._push(sender, GossipEvents(kept[0], kept[1], kept[2]))
 
-    def _on_gossip(self, sender: str, message: Rumour, now: float) -> None:
+    def _on_gossip(self, sender: str, message: GossipEvents, now: float) -> None:
         event = message.envelope.event
         self.received += 1
         if not self._groups(event):
@@ -221,7 +221,7 @@ class TopicGossip(Routing):
             return
         missing = self._missing.pop(event.identity, None)
         if missing is not None and sender in missing.below:
-            message = Rumour(message.envelope, is_entry=True)
+            message = GossipEvents(message.envelope, is_entry=True)
         self._now_entry = (sender, message)
         self.ports.events.received((message.envelope,), sender, now)
         self._now_entry = None
@@ -263,7 +263,7 @@ class TopicGossip(Routing):
         """Our groups that the event is for."""
         return [topic for topic in self.topics() if self.graph.includes(topic, event.topic or ROOT)]
 
-    def _in_group(self, topic: str, envelope: Envelope, came: Rumour | None, now: float) -> None:
+    def _in_group(self, topic: str, envelope: Envelope, came: GossipEvents | None, now: float) -> None:
         settings, rng = self.settings, self.ports.rng
         if settings.wanted:
             levels = len(self.graph.above(envelope.event.topic or ROOT))
@@ -299,12 +299,12 @@ class TopicGossip(Routing):
             _shorten(self._kept, self.settings.kept)
         if is_lazy:
             for name in members:
-                self.ports.send(name, RumourHave(event.source, event.id, step, links), Channel.DATAGRAM)
+                self.ports.send(name, GossipOffer(event.source, event.id, step, links), Channel.DATAGRAM)
             return
         for name in members:
-            self._push(name, Rumour(envelope, step, links))
+            self._push(name, GossipEvents(envelope, step, links))
 
-    def _push(self, to: str, message: Rumour) -> None:
+    def _push(self, to: str, message: GossipEvents) -> None:
         self.payloads += 1
         self.ports.send(to, message, Channel.DATAGRAM)
 
@@ -314,7 +314,7 @@ class TopicGossip(Routing):
         """Number of members to know of a group of this size, above one of ours."""
         return min(self.settings.z, size)
 
-    def _elect(self, topic: str, size: int, envelope: Envelope, came: Rumour | None) -> None:
+    def _elect(self, topic: str, size: int, envelope: Envelope, came: GossipEvents | None) -> None:
         settings, rng = self.settings, self.ports.rng
         for up in self.graph.supers(topic):
             if rng.random() * size >= settings.g and not (settings.forced and came is None):
@@ -326,7 +326,7 @@ class TopicGossip(Routing):
 
     def _hand_up(self, to: str, envelope: Envelope) -> None:
         self.handed_up += 1
-        self._push(to, Rumour(envelope, 0, (), is_entry=True))
+        self._push(to, GossipEvents(envelope, 0, (), is_entry=True))
 
     def _note_links(self, envelope: Envelope, links: tuple[str, ...], now: float) -> None:
         """Are we among those who were named?"""
@@ -362,7 +362,7 @@ class TopicGossip(Routing):
         for name in self.ports.rng.sample(others, count):
             self._told[(event.identity, name)] = None
             if self.settings.lazy and turn.number:
-                have = RumourHave(event.source, event.id, FROM_BELOW)
+                have = GossipOffer(event.source, event.id, FROM_BELOW)
                 self.ports.send(name, have, Channel.DATAGRAM)
             else:
                 self._hand_up(name, turn.envelope)
@@ -384,27 +384,27 @@ class TopicGossip(Routing):
 
     # -- lazy push ---------------------------------------------------------------------------------
 
-    def _on_have(self, sender: str, message: RumourHave, now: float) -> None:
+    def _on_have(self, sender: str, message: GossipOffer, now: float) -> None:
         identity = (message.source, message.id)
         if identity in self._seen:
             return
         missing = self._missing.get(identity)
         if missing is None:
-            self._missing[identity] = missing = _Missing([], 0, now, set())
+            self._missing[identity] = missing = _MissingEvent([], 0, now, set())
         missing.tellers.append(sender)
         if message.step == FROM_BELOW:
             missing.below.add(sender)
         if not missing.asked:
             self._ask(identity, missing, now)
 
-    def _ask(self, identity: Identity, missing: _Missing, now: float) -> None:
+    def _ask(self, identity: Identity, missing: _MissingEvent, now: float) -> None:
         if missing.asked >= self.settings.tries:
             del self._missing[identity]
             return
         teller = missing.tellers[missing.asked % len(missing.tellers)]
         missing.asked += 1
         missing.at = now + self.settings.patience
-        self.ports.send(teller, RumourAsk(*identity), Channel.DATAGRAM)
+        self.ports.send(teller, GossipRequest(*identity), Channel.DATAGRAM)
 
     # -- time --------------------------------------------------------------------------------------
 

@@ -19,7 +19,7 @@ from tidings.model.event import FOREVER
 from tidings.protocol.limits import ResourceLimits
 from tidings.simulation import faults as fault
 from tidings.simulation.faults import FaultMix, FaultPlan, Incident, drawn
-from tidings.simulation.topology import Overlay, mesh, random_tree
+from tidings.simulation.topology import OverlayGraph, mesh, random_tree
 
 SYSTEMS = TIDINGS, GROUP = "tidings", "tidings-group"
 SETTLE = 3.0  # seconds until the first event: subscriptions are known everywhere then
@@ -32,7 +32,7 @@ KINDS = (
 )  # fmt: skip
 
 
-class Publishing(msgspec.Struct, frozen=True):
+class DrawnPublish(msgspec.Struct, frozen=True):
     """One event to publish: when, by which client, what, and how large."""
 
     at: float
@@ -42,7 +42,7 @@ class Publishing(msgspec.Struct, frozen=True):
     lifetime: float
 
 
-class Subscribing(msgspec.Struct, frozen=True):
+class DrawnSubscribe(msgspec.Struct, frozen=True):
     """One subscription of one client."""
 
     client: str
@@ -57,20 +57,20 @@ class Subscribing(msgspec.Struct, frozen=True):
     group: str | None = None  # a consumer of this group
 
 
-class Drawn(msgspec.Struct, frozen=True, kw_only=True):
+class DrawnRun(msgspec.Struct, frozen=True, kw_only=True):
     """A run in the wide world, before it is run."""
 
     seed: int
     system: str
-    overlay: Overlay
+    overlay: OverlayGraph
     limits: ResourceLimits
     frames: dict[
         str, int
     ]  # brokers with a smaller frame limit, which take events that others accepted all the same
     disk_seconds: float
     publishers: dict[str, str]  # client -> broker
-    subscriptions: tuple[Subscribing, ...]
-    events: tuple[Publishing, ...]
+    subscriptions: tuple[DrawnSubscribe, ...]
+    events: tuple[DrawnPublish, ...]
     faults: FaultPlan
     replacements: tuple[Incident, ...]  # of disks of a group, one after the other
     options: dict[str, Any]  # knobs of the system
@@ -82,7 +82,7 @@ class Drawn(msgspec.Struct, frozen=True, kw_only=True):
         return SETTLE + TROUBLE
 
 
-def draw(seed: int, *, system: str | None = None) -> Drawn:
+def draw(seed: int, *, system: str | None = None) -> DrawnRun:
     """Draw the run of a seed. The same seed gives the same run."""
     rng = Random(f"wide/{seed}")
     system = system or (TIDINGS if seed % 3 else GROUP)
@@ -94,7 +94,7 @@ def draw(seed: int, *, system: str | None = None) -> Drawn:
     clients = Random(f"clients/{seed}")  # so that principals do not change the other draws
     publishers = {f"p{number}": rng.choice(overlay.brokers) for number in range(rng.choice((1, 2, 2, 3)))}
     faults, replacements = _faults(overlay, system, rng)
-    return Drawn(
+    return DrawnRun(
         seed=seed,
         system=system,
         overlay=overlay,
@@ -118,7 +118,7 @@ def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
     return {"log": {"keep_seconds": keep}} if system == GROUP and not replaced else {}
 
 
-def _frames(overlay: Overlay, limits: ResourceLimits, rng: Random) -> dict[str, int]:
+def _frames(overlay: OverlayGraph, limits: ResourceLimits, rng: Random) -> dict[str, int]:
     return {name: limits.frame_bytes // 2 for name in overlay.brokers if rng.random() < 0.25}
 
 
@@ -145,7 +145,7 @@ def draw_limits(rng: Random) -> ResourceLimits:
     )
 
 
-def _subscriptions(overlay: Overlay, rng: Random) -> tuple[Subscribing, ...]:
+def _subscriptions(overlay: OverlayGraph, rng: Random) -> tuple[DrawnSubscribe, ...]:
     found = []
     for number in range(rng.choice((2, 3, 4))):
         away = None
@@ -163,7 +163,7 @@ def _subscriptions(overlay: Overlay, rng: Random) -> tuple[Subscribing, ...]:
     return tuple(found)
 
 
-def _with_rights(overlay: Overlay, system: str, rng: Random) -> list[Subscribing]:
+def _with_rights(overlay: OverlayGraph, system: str, rng: Random) -> list[DrawnSubscribe]:
     """Subscribers with principals that may read a part only, or lose their rights, and a consumer of a group."""
     found = []
     if rng.random() < 0.6:
@@ -179,24 +179,24 @@ def _with_rights(overlay: Overlay, system: str, rng: Random) -> list[Subscribing
 
 def _subscribing(
     client: str,
-    overlay: Overlay,
+    overlay: OverlayGraph,
     rng: Random,
     *,
     durable: bool,
     at: float,
     away: tuple[float, float] | None = None,
-) -> Subscribing:
+) -> DrawnSubscribe:
     wanted = rng.choice(
         ("EXISTS x", "x >= 0", f"x > {rng.randrange(40)}", f"k = {rng.randrange(3)} OR x < 20")
     )
     queue = rng.choice((1, 3, 8, 100)) if durable else 100_000
-    return Subscribing(
+    return DrawnSubscribe(
         client, rng.choice(overlay.brokers), wanted, durable, queue, rng.choice((1, 4, 64)), at, away
     )
 
 
-def _events(publishers: tuple[str, ...], limits: ResourceLimits, rng: Random) -> tuple[Publishing, ...]:
-    found: list[Publishing] = []
+def _events(publishers: tuple[str, ...], limits: ResourceLimits, rng: Random) -> tuple[DrawnPublish, ...]:
+    found: list[DrawnPublish] = []
     wanted = rng.choice((24, 40, 60))
     while len(found) < wanted:
         at, client = SETTLE + rng.uniform(0.0, TROUBLE), rng.choice(publishers)
@@ -205,21 +205,21 @@ def _events(publishers: tuple[str, ...], limits: ResourceLimits, rng: Random) ->
     return tuple(sorted(found, key=lambda publishing: publishing.at))
 
 
-def is_disabled(drawn: Drawn) -> bool:
+def is_disabled(drawn: DrawnRun) -> bool:
     """Are the hostile users disabled when the faults are over, while they are connected?"""
     return bool(drawn.hostile) and Random(f"disabled/{drawn.seed}").random() < 0.5
 
 
-def calm_events(drawn: Drawn, at: float) -> tuple[Publishing, ...]:
+def calm_events(drawn: DrawnRun, at: float) -> tuple[DrawnPublish, ...]:
     """Events that are published when the faults are over: all of them are owed."""
     rng = Random(f"calm/{drawn.seed}")
     return tuple(_publishing(at, client, drawn.limits, rng) for client in drawn.publishers for _ in range(3))
 
 
-def _publishing(at: float, client: str, limits: ResourceLimits, rng: Random) -> Publishing:
+def _publishing(at: float, client: str, limits: ResourceLimits, rng: Random) -> DrawnPublish:
     attributes = {"x": rng.randrange(60), "k": rng.randrange(3)}
     lifetime = rng.choice((0.0, 0.0, 0.0, 4.0, FOREVER))
-    return Publishing(at, client, attributes, draw_size(limits, rng), lifetime)
+    return DrawnPublish(at, client, attributes, draw_size(limits, rng), lifetime)
 
 
 def draw_size(limits: ResourceLimits, rng: Random) -> int:
@@ -232,7 +232,7 @@ def draw_size(limits: ResourceLimits, rng: Random) -> int:
     return min(largest, int(100 * rng.paretovariate(1.0)))
 
 
-def _faults(overlay: Overlay, system: str, rng: Random) -> tuple[FaultPlan, tuple[Incident, ...]]:
+def _faults(overlay: OverlayGraph, system: str, rng: Random) -> tuple[FaultPlan, tuple[Incident, ...]]:
     kinds = tuple(kind for kind in KINDS if kind != fault.DISK_LOSS or system != GROUP)
     mix = FaultMix(kinds=kinds, incidents=LEAST + 4, longest=2.5)
     plan = drawn(overlay, rng, until=TROUBLE, mix=mix)

@@ -16,16 +16,16 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol.messages import Message, tag_of
 from tidings.protocol.node import Node
-from tidings.protocol.roaming import StillThere
+from tidings.protocol.roaming import KeepaliveRequest
 from tidings.security.audit import Audit
-from tidings.security.gate import Gate as Guard
-from tidings.security.principal import Means, Principal
+from tidings.security.gate import Authorizer as Guard
+from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import Users
 
 MOST_GROWTH = 32 << 10  # KiB of memory for one message of a hostile client
 
 
-class Gate(Protocol):
+class SessionGuard(Protocol):
     """One client's session, as the runtime guards it."""
 
     def inward(self, messages: list[Message]) -> list[Message]: ...
@@ -33,10 +33,10 @@ class Gate(Protocol):
     def close(self) -> None: ...
 
 
-class Rules:
+class GuardRules:
     """The users file of all brokers, as it is now."""
 
-    def __init__(self, users: Users, brokers: tuple[str, ...], build: Callable[..., Gate]) -> None:
+    def __init__(self, users: Users, brokers: tuple[str, ...], build: Callable[..., SessionGuard]) -> None:
         self.users = users
         self.brokers = frozenset(brokers)
         self.build = build  # a gate: client, principal, guard, say, hand_in, held
@@ -59,7 +59,7 @@ class Rules:
     def principal(self, client: str) -> Principal | None:
         """The principal of a client; None: it is not admitted."""
         try:
-            return self.users.complete(Principal(client, Means.SCRAM))
+            return self.users.complete(Principal(client, ProofMethod.SCRAM))
         except RefusedError:
             return None
 
@@ -69,26 +69,26 @@ def _largest() -> int:
     return getrusage(RUSAGE_SELF).ru_maxrss
 
 
-class _Session:
+class _GuardedSession:
     __slots__ = ("gate", "out", "outlet", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
         self.out: list[Message] = []
-        self.gate: Gate
+        self.gate: SessionGuard
         self.outlet: Callable[[Message], None]
 
 
 class GuardedNode:
     """Machine: a node and the gates in front of it."""
 
-    def __init__(self, node: Node, rules: Rules) -> None:
+    def __init__(self, node: Node, rules: GuardRules) -> None:
         self.node = node
         self.slots = node.slots
         self._rules = rules
         self._now = 0.0
         self._guard = rules.guard(node.name, lambda: self._now)
-        self._sessions: dict[str, _Session] = {}
+        self._sessions: dict[str, _GuardedSession] = {}
         self._own: list[ins.Received] = []  # what gates say in a client's place
 
     def next_deadline(self) -> float | None:
@@ -108,7 +108,7 @@ class GuardedNode:
         kind = type(input)
         if kind is ins.LinkUp and input.peer not in self._rules.brokers:
             if not self._admit(input.peer):
-                return [fx.Disconnect(input.peer, "not let in")]
+                return [fx.CloseLink(input.peer, "not let in")]
         elif kind is ins.LinkDown:
             self._leave(input.peer)
         elif kind is ins.Received and input.sender not in self._rules.brokers:
@@ -122,7 +122,7 @@ class GuardedNode:
         principal = self._rules.principal(client)
         if principal is None:
             return False
-        session = _Session(principal)
+        session = _GuardedSession(principal)
         session.gate = self._rules.build(
             client, principal, self._guard,
             say=session.out.append,
@@ -142,7 +142,7 @@ class GuardedNode:
     # -- messages ----------------------------------------------------------------------------------
 
     def _beside(self, client: str, message: Message) -> bool:
-        if type(message) is StillThere:
+        if type(message) is KeepaliveRequest:
             self._own.append(ins.Received(client, message))
             return True
         return False
@@ -160,11 +160,11 @@ class GuardedNode:
             )
         return effects
 
-    def _let_in(self, session: _Session, input: ins.Received, now: float) -> list[Any]:
+    def _let_in(self, session: _GuardedSession, input: ins.Received, now: float) -> list[Any]:
         try:
             allowed = session.gate.inward([input.message])
         except WireError as error:
-            return [fx.Disconnect(input.sender, str(error))]
+            return [fx.CloseLink(input.sender, str(error))]
         effects = self._said(input.sender, session)
         for message in allowed:
             effects += self._outward(self.node.handle(ins.Received(input.sender, message), now))
@@ -182,7 +182,7 @@ class GuardedNode:
                 passed += self._said(effect.to, session)
         return passed
 
-    def _said(self, client: str, session: _Session) -> list[Any]:
+    def _said(self, client: str, session: _GuardedSession) -> list[Any]:
         out, session.out[:] = list(session.out), []
         for message in out:
             self._rules.sent(session.principal, message)

@@ -31,7 +31,7 @@ FILTERS = ("TRUE", "EXISTS x", "x >= 0", "k = 0", "x IN (" + ", ".join(map(str, 
 KINDS = tuple(kind for kind in msg.CLIENT_MESSAGES if kind is not msg.Hello)
 
 
-class Hostile:
+class HostileClient:
     """A machine of the simulator. `seen` is called with each event that it was sent."""
 
     def __init__(

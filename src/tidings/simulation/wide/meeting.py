@@ -13,7 +13,7 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.wire.codec import Codec
 
 
-class Meter:
+class LimitMeter:
     """Counts by the name of the limit."""
 
     def __init__(self, limits: ResourceLimits) -> None:
@@ -54,7 +54,7 @@ class Meter:
 class MeteredCodec(Codec):
     """The codec of the wire, with a meter."""
 
-    def __init__(self, declared: Sequence[Any], meter: Meter) -> None:
+    def __init__(self, declared: Sequence[Any], meter: LimitMeter) -> None:
         super().__init__(declared, max_frame=meter.limits.frame_bytes)
         self._meter = meter
 

@@ -26,11 +26,11 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER, Event, event_size
 from tidings.model.filter import Filter
 from tidings.protocol import effects as fx
-from tidings.protocol.delivery.held import Held
+from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
-from tidings.protocol.proposals import Placed
+from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery.group_log import TABLE as TAIL
-from tidings.simulation.wide.meeting import Meter
+from tidings.simulation.wide.meeting import LimitMeter
 from tidings.simulation.world import World
 
 Identity = tuple[str, str]  # source, id
@@ -38,11 +38,11 @@ IN_FLIGHT_SECONDS = 1.0  # until what a user sent before it was disabled is on a
 LOOK_EVERY = 32  # steps between two looks at the memory of a broker
 
 
-class Violation(AssertionError):
+class BrokenPromise(AssertionError):
     """A promise was broken."""
 
 
-class Standing(msgspec.Struct):
+class OwedSubscription(msgspec.Struct):
     """A durable subscription to which everything that it accepts is owed."""
 
     filter: Filter
@@ -53,7 +53,9 @@ class Standing(msgspec.Struct):
 class Observer:
     """Checks one world. `committed`, `replaced` and `oversized` are called by the simulation."""
 
-    def __init__(self, world: World, meter: Meter, *, grouped: bool, hostile: Iterable[str] = ()) -> None:
+    def __init__(
+        self, world: World, meter: LimitMeter, *, grouped: bool, hostile: Iterable[str] = ()
+    ) -> None:
         self._world = world
         self._hostile = frozenset(hostile)
         self._meter = meter
@@ -69,15 +71,15 @@ class Observer:
         self._refused: set[Identity] = set()  # refused: the answer said that they are not kept
         self.published: dict[Identity, Event] = {}
         self.acked: dict[Identity, Event] = {}
-        self.standing: dict[str, Standing] = {}
+        self.standing: dict[str, OwedSubscription] = {}
         self.received: dict[str, dict[Identity, None]] = {}
         self.owed: dict[Identity, set[str]] = {}
         self.checks = 0
         self._steps = 0
         self.disabled_since: dict[str, float] = {}  # by user
 
-    def _broken(self, what: str) -> Violation:
-        return Violation(f"at {self._world.simulation.now:.3f} s: {what}")
+    def _broken(self, what: str) -> BrokenPromise:
+        return BrokenPromise(f"at {self._world.simulation.now:.3f} s: {what}")
 
     # -- disks ---------------------------------------------------------------------------------
 
@@ -163,7 +165,7 @@ class Observer:
             self._group_committed += 1
             self._check_majority(self._group_committed, name)
 
-    def _check_memory(self, name: str, subscriptions: Iterable[Held]) -> None:
+    def _check_memory(self, name: str, subscriptions: Iterable[SubscriptionState]) -> None:
         waiting: dict[OwnerMemory, int] = {}
         count: Counter[OwnerMemory] = Counter()
         for each in subscriptions:
@@ -185,7 +187,7 @@ class Observer:
         for broker in self._logs:
             identity = self._logs[broker].get(offset)
             if identity is None and (row := self._tails[broker].get(offset)) is not None:
-                identity = msgspec.msgpack.decode(row, type=Placed).proposal.identity
+                identity = msgspec.msgpack.decode(row, type=PlacedEvent).proposal.identity
             if identity is not None:
                 holders.setdefault(identity, []).append(broker)
         if max(map(len, holders.values()), default=0) < self._majority:
@@ -194,7 +196,7 @@ class Observer:
     def _is_in_tails(self, identity: Identity) -> bool:
         """Committed entries of a group wait in its tails until they fit a full disk's log."""
         rows = [row for tail in self._tails.values() for row in tail.values()]
-        held = [msgspec.msgpack.decode(row, type=Placed).proposal.identity for row in rows]
+        held = [msgspec.msgpack.decode(row, type=PlacedEvent).proposal.identity for row in rows]
         return held.count(identity) >= self._majority
 
     def oversized(self, sender: str, to: str, error: WireError) -> None:
@@ -211,7 +213,7 @@ class Observer:
             raise self._broken(f"{user} was sent a message after it was disabled")
 
     def stands(self, id: str, filter: Filter, home: str) -> None:
-        self.standing[id] = Standing(filter, home)
+        self.standing[id] = OwedSubscription(filter, home)
         self.received.setdefault(id, {})
 
     def restore(self) -> None:

@@ -26,7 +26,7 @@ from tidings.protocol.delivery.moves import BARRED_SECONDS
 from tidings.protocol.membership.agreed import GroupSettings
 from tidings.protocol.recovery.group_log import GroupLogSettings
 from tidings.protocol.recovery.settings import AcknowledgedSettings
-from tidings.protocol.roaming import RoamingSettings
+from tidings.protocol.roaming import FailoverSettings
 from tidings.security.principal import Principal
 from tidings.security.users import Users, parse_users
 from tidings.simulation.faults import Incident
@@ -36,17 +36,17 @@ from tidings.simulation.wide.drawing import (
     JOBS,
     LEAVER,
     SETTLE,
-    Drawn,
-    Publishing,
-    Subscribing,
+    DrawnPublish,
+    DrawnRun,
+    DrawnSubscribe,
     calm_events,
     draw,
     is_disabled,
 )
-from tidings.simulation.wide.guarded import Gate, GuardedNode, Rules
-from tidings.simulation.wide.hostile import Hostile
-from tidings.simulation.wide.meeting import Meter, MeteredCodec
-from tidings.simulation.wide.observer import Observer, Violation
+from tidings.simulation.wide.guarded import GuardedNode, GuardRules, SessionGuard
+from tidings.simulation.wide.hostile import HostileClient
+from tidings.simulation.wide.meeting import LimitMeter, MeteredCodec
+from tidings.simulation.wide.observer import BrokenPromise, Observer
 from tidings.simulation.world import World
 
 PAGE_SECONDS = 0.05  # to ask for a page and get it, over a few links
@@ -72,7 +72,7 @@ class WideOutcome(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-def run_seed(seed: int, gate: Callable[..., Gate], *, system: str | None = None) -> WideOutcome:
+def run_seed(seed: int, gate: Callable[..., SessionGuard], *, system: str | None = None) -> WideOutcome:
     """Run a seed of the wide world. `gate` is that of the runtime: drivers do not import one another."""
     return WideRun(draw(seed, system=system), gate).run()
 
@@ -80,16 +80,16 @@ def run_seed(seed: int, gate: Callable[..., Gate], *, system: str | None = None)
 class WideRun:
     """One run."""
 
-    def __init__(self, drawn: Drawn, gate: Callable[..., Gate]) -> None:
+    def __init__(self, drawn: DrawnRun, gate: Callable[..., SessionGuard]) -> None:
         self.drawn = drawn
         settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds)
-        self.rules = Rules(users_of(drawn), drawn.overlay.brokers, gate)
+        self.rules = GuardRules(users_of(drawn), drawn.overlay.brokers, gate)
         self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
             drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits,
             frames=drawn.frames, options=drawn.options, wrap=lambda node: GuardedNode(node, self.rules),
         )  # fmt: skip
-        self.meter = Meter(drawn.limits)
+        self.meter = LimitMeter(drawn.limits)
         declared = {
             m: None for _, node in self.world.nodes() for s in node.slots.values() for m in s.messages
         }
@@ -100,7 +100,7 @@ class WideRun:
         self.observer = Observer(self.world, self.meter, grouped=grouped, hostile=drawn.hostile)
         self._sequences: Counter[str] = Counter()
         self._numbers: dict[str, dict[str, int]] = {}  # by subscription and source: the last number received
-        self._names: dict[tuple[str, int], Subscribing] = {}
+        self._names: dict[tuple[str, int], DrawnSubscribe] = {}
         self._digest = blake2b(digest_size=12)
         self._read: dict[str, set[int]] = {}  # by reader of a log: offsets that it has read
         self._calls: dict[int, str] = {}  # of readers
@@ -115,7 +115,7 @@ class WideRun:
         try:
             self._run()
         except Exception as error:  # a machine that raises breaks a promise too
-            broken = str(error) if isinstance(error, Violation) else f"{type(error).__name__}: {error}"
+            broken = str(error) if isinstance(error, BrokenPromise) else f"{type(error).__name__}: {error}"
         return self._outcome(broken)
 
     def _run(self) -> None:
@@ -165,7 +165,7 @@ class WideRun:
             if self._is_done():
                 break
             if at > deadline:
-                raise Violation(self._left())
+                raise BrokenPromise(self._left())
         self._read_logs()
         self.world.run(self.simulation.now + 2.0)  # no further delivery, and no duplicate
         self._judge()
@@ -186,29 +186,29 @@ class WideRun:
 
     # -- what clients do -----------------------------------------------------------------------------
 
-    def _subscribe(self, each: Subscribing) -> None:
+    def _subscribe(self, each: DrawnSubscribe) -> None:
         self.world.subscribe(
             each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window,
             group=each.group,
         )  # fmt: skip
 
-    def _stand(self, each: Subscribing) -> None:
+    def _stand(self, each: DrawnSubscribe) -> None:
         assert NAME in self.world.applications[each.client].refs, (
             f"{each.client} is not subscribed after {SETTLE} s"
         )
         wanted = f"({each.filter}) AND ({each.right})" if each.right else each.filter
         self.observer.stands(f"{each.client}/{NAME}", parse_filter(wanted), each.broker)
 
-    def _detach(self, each: Subscribing) -> None:
+    def _detach(self, each: DrawnSubscribe) -> None:
         ref = self.world.applications[each.client].refs.pop(NAME, None)
         if ref is not None:
             self.simulation.input(each.client, ins.ClientLeave(self.world.next_call(), ref))
 
-    def _attach(self, each: Subscribing) -> None:
+    def _attach(self, each: DrawnSubscribe) -> None:
         if NAME not in self.world.applications[each.client].refs:
             self._subscribe(each)
 
-    def _publish(self, each: Publishing) -> None:
+    def _publish(self, each: DrawnPublish) -> None:
         machine: Any = self.simulation.places[each.client].machine
         self._sequences[each.client] += 1
         id = f"{machine.incarnation}-{self._sequences[each.client]}"
@@ -230,13 +230,13 @@ class WideRun:
             broker,
         )
         rng = self.simulation.rng(client)
-        build = partial(Hostile, client, broker, rng=rng, names=names, seen=self._leaked)
+        build = partial(HostileClient, client, broker, rng=rng, names=names, seen=self._leaked)
         self.simulation.add(client, build, broker=False)
         self.simulation.connect(client, broker)
 
     def _leaked(self, event: Event) -> None:
         if event.source not in self.drawn.hostile:
-            raise Violation(f"a hostile client received {event.identity} without a right to it")
+            raise BrokenPromise(f"a hostile client received {event.identity} without a right to it")
 
     def _revoke(self) -> None:
         self.rules.replace(users_of(self.drawn, without=LEAVER))
@@ -256,13 +256,13 @@ class WideRun:
         """A message leaves a broker for a client: may its principal read the events in it, by the rules of now?"""
         if principal.name == LEAVER and self._is_revoked:
             for event in events_in(message):
-                raise Violation(f"{LEAVER} was sent {event.identity} after its rights had ended")
+                raise BrokenPromise(f"{LEAVER} was sent {event.identity} after its rights had ended")
         elif principal.name in self.observer.disabled_since:
             self.observer.sent_to_disabled(principal.name)
         elif principal.name == "few":
             for event in events_in(message):
                 if event.attributes.get("k") != 0:
-                    raise Violation(f"few was sent {event.identity} without a right to it")
+                    raise BrokenPromise(f"few was sent {event.identity} without a right to it")
 
     # -- disks of a group ------------------------------------------------------------------------------
 
@@ -303,13 +303,13 @@ class WideRun:
             if type(effect) is fx.Notify:
                 for notification in effect.notifications:
                     self._notified(client, notification.event)
-            elif type(effect) is fx.Answer and isinstance(effect.value, fx.Receipt):
+            elif type(effect) is fx.CallResult and isinstance(effect.value, fx.Receipt):
                 self.observer.acknowledged((effect.value.source, effect.value.id))
-            elif type(effect) is fx.Answer and isinstance(effect.value, msg.LogRead):
+            elif type(effect) is fx.CallResult and isinstance(effect.value, msg.LogRead):
                 self._log_read(client, effect.value)
-            elif type(effect) is fx.Failed:
+            elif type(effect) is fx.CallFailed:
                 self._failed(client, effect)
-            elif type(effect) is fx.Ended:
+            elif type(effect) is fx.SubscriptionEnded:
                 self.world.applications[client].refs.clear()
                 self._failed(client, effect)
 
@@ -324,15 +324,15 @@ class WideRun:
         number = int(event.id.rpartition("-")[2])
         last = self._numbers.setdefault(id, {})
         if number <= last.get(event.source, 0):
-            raise Violation(
+            raise BrokenPromise(
                 f"{id} received {event.identity} after number {last[event.source]} of its publisher"
             )
         last[event.source] = number
 
-    def _failed(self, client: str, effect: fx.Failed | fx.Ended) -> None:
+    def _failed(self, client: str, effect: fx.CallFailed | fx.SubscriptionEnded) -> None:
         if client in self.drawn.publishers:
             self.refused += 1
-            if isinstance(effect, fx.Failed) and effect.code != UnknownOutcomeError.code:
+            if isinstance(effect, fx.CallFailed) and effect.code != UnknownOutcomeError.code:
                 self.observer.refused(self._publishes[effect.call], effect.code)
         elif client not in self._read:  # an application that was refused tries again
             again = next(each for each in self.drawn.subscriptions if each.client == client)
@@ -380,13 +380,13 @@ class WideRun:
         limit = self.drawn.limits.event_bytes
         for identity, event in self.observer.acked.items():
             if _size(event) > limit:
-                raise Violation(f"{identity} of {_size(event)} bytes was accepted; the limit is {limit}")
+                raise BrokenPromise(f"{identity} of {_size(event)} bytes was accepted; the limit is {limit}")
         if self._calls:
-            raise Violation(f"reading the log does not end: {sorted(self._calls.values())}")
+            raise BrokenPromise(f"reading the log does not end: {sorted(self._calls.values())}")
         for broker in self.drawn.overlay.brokers:
             missing = self.observer.lasting(broker) - self._read[f"reader-{broker}"]
             if missing:
-                raise Violation(f"the log of {broker} was read without the offsets {sorted(missing)[:5]}")
+                raise BrokenPromise(f"the log of {broker} was read without the offsets {sorted(missing)[:5]}")
 
     def _outcome(self, broken: str) -> WideOutcome:
         simulation = self.simulation
@@ -408,7 +408,7 @@ class WideRun:
         )
 
 
-def users_of(drawn: Drawn, *, without: str = "", is_disabled: bool = False) -> Users:
+def users_of(drawn: DrawnRun, *, without: str = "", is_disabled: bool = False) -> Users:
     """The users file of a run: publishers and subscribers may do everything, `LEAVER` by a rule of its own, others
     a part. `without`: the rules of one principal are gone; `is_disabled`: the hostile users are."""
     subscribers = [each.client for each in drawn.subscriptions]
@@ -435,13 +435,13 @@ def events_in(message: msg.Message) -> list[Event]:
     return [entry.event for entry in message.entries] if isinstance(message, msg.LogRead) else []
 
 
-def recovery_seconds(drawn: Drawn) -> float:
+def recovery_seconds(drawn: DrawnRun) -> float:
     """Until every link stands again and every subscription is known, once the faults are over: each broker on the
     way tries again after the longest pause; a group agrees on a view, and clients find a member."""
     detect = 2 * SimulationSettings().detect_seconds
     size = len(drawn.overlay.brokers)
     if drawn.system == GROUP:
-        group, roaming = GroupSettings(), RoamingSettings()
+        group, roaming = GroupSettings(), FailoverSettings()
         view = group.detector.suspect_seconds + group.detector.steady_seconds + 3 * group.round_seconds
         client = roaming.suspect_seconds + size * roaming.connect_seconds + roaming.fetch_seconds
         return detect + view + client + 2 * GroupLogSettings().again_seconds
@@ -449,7 +449,7 @@ def recovery_seconds(drawn: Drawn) -> float:
     return detect + size * (link.slow_seconds + link.answer_seconds)
 
 
-def progress_seconds(drawn: Drawn) -> float:
+def progress_seconds(drawn: DrawnRun) -> float:
     """Until everything that is owed is delivered: page by page, one event each at worst, behind the longest pause
     between two requests and, where a publisher's broker lost its log, the wait for its earlier events."""
     pages = (len(drawn.events) + 10) * (PAGE_SECONDS + 2 * drawn.disk_seconds)
@@ -462,7 +462,7 @@ def _size(event: Event) -> int:
     return len(msgspec.msgpack.encode(event))
 
 
-def sized_event(each: Publishing, id: str) -> Event:
+def sized_event(each: DrawnPublish, id: str) -> Event:
     """The event with a payload that makes it exactly as large as was drawn."""
     build = partial(make_event, each.attributes, source=each.client, id=id, lifetime=each.lifetime)
     event = build()

@@ -14,7 +14,7 @@ from tests.unit.protocol.membership._group import Group
 
 from tidings.history.check import check
 from tidings.history.schema import VIEW
-from tidings.protocol.membership.voting import Round
+from tidings.protocol.membership.voting import VotingRound
 
 NEWCOMER = "n"
 
@@ -127,7 +127,7 @@ def test_uar_7_whoever_was_told_last_dies_too() -> None:
 
 def test_e_u3_without_what_the_interrogation_finds_the_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
     """The third phase is needed: leave out what it is for, and some crash point gives two views of one number."""
-    monkeypatch.setattr(Round, "found", lambda self: None)
+    monkeypatch.setattr(VotingRound, "found", lambda self: None)
     said = undisturbed(5, "join")
     with pytest.raises(AssertionError, match="view"):
         each_send(5, "join", "d1", said["d1"])

@@ -7,23 +7,23 @@ from typing import Any
 
 from tidings.availability.records import Put, Record
 from tidings.model.event import make_event
-from tidings.protocol.delivery.ledger import Ledger
+from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.log_copy import LogCopies
 from tidings.protocol.inputs import ViewChanged
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Message
-from tidings.protocol.proposals import CopyRequest, LogCopy, Placed, Proposal
+from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent, Proposal
 from tidings.protocol.recovery.group_log import GroupLog
 from tidings.protocol.recovery.group_words import (
-    Adopt,
-    Copy,
-    CopyAsk,
-    LogAsk,
+    AdoptLog,
+    LogCopyPage,
+    LogCopyRequest,
     LogState,
+    LogStateRequest,
+    ProposalsSettled,
     Propose,
     Replicate,
-    Settled,
-    Stored,
+    Replicated,
 )
 from tidings.protocol.roles import GroupEntries, Quorum
 from tidings.protocol.slots import Delivery, Membership, Ports
@@ -36,8 +36,8 @@ def proposal(number: int, *, source: str = "p", incarnation: str = "i") -> Propo
     return Proposal(event, incarnation, number, True)
 
 
-def placed(offset: int, number: int | None = None) -> Placed:
-    return Placed(offset, proposal(offset if number is None else number))
+def placed(offset: int, number: int | None = None) -> PlacedEvent:
+    return PlacedEvent(offset, proposal(offset if number is None else number))
 
 
 class Views(Membership, Quorum):
@@ -88,7 +88,7 @@ class Entered(Delivery, GroupEntries):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self.ledger = Ledger(ports.name, 1, lambda _: False, ports)  # none of the entries reached the disk
+        self.ledger = LogIndex(ports.name, 1, lambda _: False, ports)  # none of the entries reached the disk
 
     def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
         LogCopies(self.ports, self.ledger, tuple).copy(asked, then)
@@ -164,8 +164,8 @@ def leading() -> One:
     one.view(1)
     one.receive("b1", LogState(1, 1, 0, (), 0, 0))
     one.disk.sync()
-    one.receive("b1", Stored(1, 0, 0))
-    one.receive("b2", Stored(1, 0, 0))
+    one.receive("b1", Replicated(1, 0, 0))
+    one.receive("b2", Replicated(1, 0, 0))
     one.sent.clear()
     return one
 
@@ -181,13 +181,13 @@ def test_a_view_of_an_earlier_life_makes_nobody_a_coordinator() -> None:
     assert not one.sent
     assert not one.log.has_caught_up
     one.view(5)
-    assert [message.epoch for message in one.take(LogAsk)] == [5, 5]
+    assert [message.epoch for message in one.take(LogStateRequest)] == [5, 5]
 
 
 def test_a_member_has_caught_up_when_its_disk_says_which_log_it_holds() -> None:
     one = One("b1", "b0")
     one.view(5)
-    one.receive("b0", Adopt(5, 0, (placed(1),)))
+    one.receive("b0", AdoptLog(5, 0, (placed(1),)))
     assert not one.log.has_caught_up
     one.disk.sync()
     assert one.log.has_caught_up
@@ -196,7 +196,7 @@ def test_a_member_has_caught_up_when_its_disk_says_which_log_it_holds() -> None:
 def test_a_member_has_caught_up_when_all_that_is_committed_is_on_its_disk() -> None:
     one = One("b1", "b0")
     one.view(5)
-    one.receive("b0", Adopt(5, 0, ()))
+    one.receive("b0", AdoptLog(5, 0, ()))
     one.disk.sync()
     caught_up = [one.log.has_caught_up]
     one.receive("b0", Replicate(5, 0, (placed(1),), 1))
@@ -214,9 +214,9 @@ def test_an_empty_disk_says_nothing_of_committed_entries() -> None:
     one.view(1)
     one.view(5)
     one.receive("b0", LogState(5, 0, 0, (), 0, 0))  # an empty disk
-    assert not one.take(Adopt)
+    assert not one.take(AdoptLog)
     one.receive("b2", LogState(5, 4, 0, (placed(1),), 0, 1))
-    assert [message.tail for message in one.take(Adopt)] == [(placed(1),)] * 2
+    assert [message.tail for message in one.take(AdoptLog)] == [(placed(1),)] * 2
 
 
 def test_a_group_goes_on_when_all_have_shown_their_logs() -> None:
@@ -224,9 +224,9 @@ def test_a_group_goes_on_when_all_have_shown_their_logs() -> None:
     one = One("b1", "b1")
     one.view(5)
     one.receive("b0", LogState(5, 0, 0, (), 0, 0))
-    assert not one.take(Adopt)
+    assert not one.take(AdoptLog)
     one.receive("b2", LogState(5, 0, 0, (), 0, 0))
-    assert one.take(Adopt)
+    assert one.take(AdoptLog)
 
 
 def test_founders_know_that_nothing_was_committed_before_them() -> None:
@@ -235,7 +235,7 @@ def test_founders_know_that_nothing_was_committed_before_them() -> None:
     one.view(1)
     one.view(2)
     one.receive("b2", LogState(2, 1, 0, (), 0, 0))
-    assert one.take(Adopt)
+    assert one.take(AdoptLog)
 
 
 def test_the_best_log_may_be_committed_less_far_than_another() -> None:
@@ -243,39 +243,39 @@ def test_the_best_log_may_be_committed_less_far_than_another() -> None:
     one.view(3)
     one.receive("b2", LogState(3, 2, 1, (), 0, 1))
     one.receive("b1", LogState(3, 2, 0, (placed(1),), 0, 1))
-    assert [message.tail for message in one.take(Adopt)] == [(placed(1),)] * 2
+    assert [message.tail for message in one.take(AdoptLog)] == [(placed(1),)] * 2
 
 
 def test_a_copy_goes_on_from_the_coordinator_of_the_new_view() -> None:
     """The old one may be gone, and would be asked for ever."""
     one = One("b1", "b0")
     one.view(5)
-    one.receive("b0", Adopt(5, 3, ()))
-    assert [to for to, message in one.sent if isinstance(message, CopyAsk)] == ["b0"]
+    one.receive("b0", AdoptLog(5, 3, ()))
+    assert [to for to, message in one.sent if isinstance(message, LogCopyRequest)] == ["b0"]
     one.views.leader = "b2"
     one.sent.clear()
     one.view(6)
-    one.receive("b2", Adopt(6, 3, ()))
-    assert [to for to, message in one.sent if isinstance(message, CopyAsk)] == ["b2"]
+    one.receive("b2", AdoptLog(6, 3, ()))
+    assert [to for to, message in one.sent if isinstance(message, LogCopyRequest)] == ["b2"]
 
 
 def test_a_member_in_a_later_life_gives_no_copy_of_its_earlier_one() -> None:
     """Its log may end before the place that is asked for: the receiver would take back what it has committed."""
     one = One("b0", "b0")
     one.view(4, is_member=False)
-    one.receive("b1", CopyAsk(4, 5, pages=True))
+    one.receive("b1", LogCopyRequest(4, 5, pages=True))
     assert not one.sent
     one.view(5)
-    one.receive("b1", CopyAsk(5, 0, pages=True))
-    assert one.take(Copy) == [Copy(5, 0, 0, (), 0)]
+    one.receive("b1", LogCopyRequest(5, 0, pages=True))
+    assert one.take(LogCopyPage) == [LogCopyPage(5, 0, 0, (), 0)]
 
 
 def test_a_copy_of_an_earlier_epoch_is_not_taken() -> None:
     one = One("b1", "b0")
     one.view(5)
-    one.receive("b0", Adopt(5, 2, ()), Copy(4, 0, 1, (placed(1, 9),), 2))
+    one.receive("b0", AdoptLog(5, 2, ()), LogCopyPage(4, 0, 1, (placed(1, 9),), 2))
     assert not one.delivery.entries
-    one.receive("b0", Copy(5, 0, 1, (placed(1),), 2), Copy(5, 1, 2, (placed(2),), 2))
+    one.receive("b0", LogCopyPage(5, 0, 1, (placed(1),), 2), LogCopyPage(5, 1, 2, (placed(2),), 2))
     assert [each.sequence for each in one.delivery.entries.values()] == [1, 2]
 
 
@@ -283,11 +283,11 @@ def test_a_copy_ends_where_the_disk_of_its_source_does() -> None:
     """An entry is committed, and on its way to the disk: a page that reached beyond it would leave it out for good."""
     one = leading()
     one.receive("b1", Propose(1, 1, (proposal(1),)))
-    one.receive("b1", Stored(1, 1, 0))
-    one.receive("b2", Stored(1, 1, 0))
+    one.receive("b1", Replicated(1, 1, 0))
+    one.receive("b2", Replicated(1, 1, 0))
     assert (one.log.committed, one.delivery.ledger.end) == (1, 1)
-    one.receive("b2", CopyAsk(1, 0, pages=True))
-    assert not one.take(Copy)
+    one.receive("b2", LogCopyRequest(1, 0, pages=True))
+    assert not one.take(LogCopyPage)
 
 
 # -- proposals ----------------------------------------------------------------------------------------
@@ -313,7 +313,7 @@ def test_proposals_behind_a_lost_one_get_no_place() -> None:
 def test_a_member_says_which_numbers_are_committed() -> None:
     one = One("b1", "b0")
     one.view(5)
-    one.receive("b0", Adopt(5, 0, ()))
+    one.receive("b0", AdoptLog(5, 0, ()))
     one.log.propose([proposal(1), proposal(2)], 0.0)
     one.receive("b0", Replicate(5, 0, (placed(1),), 1))  # the publisher sent it to another member, too
     one.log.propose([proposal(3)], 0.0)
@@ -325,13 +325,13 @@ def test_an_event_behind_a_later_one_of_its_publisher_gets_no_place() -> None:
     one = leading()
     one.receive("b1", Propose(1, 1, (proposal(13),)))
     one.receive("b2", Propose(1, 1, (proposal(6), proposal(14))))
-    (settled,) = one.take(Settled)
+    (settled,) = one.take(ProposalsSettled)
     assert (settled.identities, settled.passed) == ((), (("p", "i-6"),))
-    one.receive("b1", Stored(1, 2, 0))
+    one.receive("b1", Replicated(1, 2, 0))
     one.disk.sync()
     assert [entry.sequence for entry in one.delivery.entries.values()] == [13, 14]
     one.receive("b2", Propose(1, 1, (proposal(6),)))  # the answer was lost
-    (settled,) = one.take(Settled)
+    (settled,) = one.take(ProposalsSettled)
     assert settled.passed == (("p", "i-6"),)
 
 
@@ -339,8 +339,8 @@ def test_a_proposal_that_was_passed_is_answered_and_not_proposed_again() -> None
     one = One("b1", "b0")
     one.log.propose([proposal(6)], 0.0)
     one.view(5)
-    one.receive("b0", Adopt(5, 0, ()))
-    one.receive("b0", Settled(5, (), (("p", "i-6"),)))
+    one.receive("b0", AdoptLog(5, 0, ()))
+    one.receive("b0", ProposalsSettled(5, (), (("p", "i-6"),)))
     assert one.delivery.answered == [("i-6", False)]
     assert one.log.figures()["group proposals waiting"] == 0
 
@@ -356,14 +356,14 @@ def refusal(one: One) -> str:
 def test_a_coordinator_refuses_while_fewer_than_a_majority_have_room() -> None:
     one = leading()
     one.log.propose((proposal(1),), 0.0)
-    one.receive("b1", Stored(1, 0, 0, full="no space left"))
+    one.receive("b1", Replicated(1, 0, 0, full="no space left"))
     assert not refusal(one), "b0 and b2 keep it"
     one.sent.clear()
-    one.receive("b2", Stored(1, 0, 0, full="no space left"))
+    one.receive("b2", Replicated(1, 0, 0, full="no space left"))
     assert "b1 (no space left), b2 (no space left)" in refusal(one)
     assert {message.full for message in one.take(Replicate)} == {refusal(one)}, "the members are told"
     assert one.delivery.answered == [(proposal(1).event.id, None)], "its publisher does not wait"
-    one.receive("b1", Stored(1, 1, 0))
+    one.receive("b1", Replicated(1, 1, 0))
     one.disk.sync()
     assert refusal(one) == ""
     assert [message.full for message in one.take(Replicate)][-1] == ""
@@ -373,7 +373,7 @@ def test_a_coordinator_refuses_while_fewer_than_a_majority_have_room() -> None:
 def test_a_full_disk_of_the_coordinator_counts_with_the_others() -> None:
     one = leading()
     one.log.propose((proposal(1),), 0.0)
-    one.receive("b1", Stored(1, 0, 0, full="no space left"))
+    one.receive("b1", Replicated(1, 0, 0, full="no space left"))
     one.disk.fill("quota")
     assert "b0 (quota)" in refusal(one)
 
@@ -381,18 +381,18 @@ def test_a_full_disk_of_the_coordinator_counts_with_the_others() -> None:
 def test_a_member_says_at_once_that_its_disk_is_full_and_repeats_that_there_is_room() -> None:
     one = One("b1", "b0")
     one.view(1)
-    one.receive("b0", Adopt(1, 0, ()))
+    one.receive("b0", AdoptLog(1, 0, ()))
     one.disk.sync()
     one.receive("b0", Replicate(1, 0, (placed(1),), 0))
     one.sent.clear()
     one.disk.fill("no space left")
-    assert [message.full for message in one.take(Stored)] == ["no space left"]
+    assert [message.full for message in one.take(Replicated)] == ["no space left"]
     one.log.on_timer(0.5)
-    assert [message.full for message in one.take(Stored)] == ["no space left"]
+    assert [message.full for message in one.take(Replicated)] == ["no space left"]
     one.disk.sync()
     for tick in range(8):
         one.log.on_timer(1.0 + tick / 2)
-    said = [message.full for message in one.take(Stored)]
+    said = [message.full for message in one.take(Replicated)]
     assert set(said) == {""}
     assert 1 < len(said) < 8
 
@@ -400,7 +400,7 @@ def test_a_member_says_at_once_that_its_disk_is_full_and_repeats_that_there_is_r
 def test_a_member_that_hears_of_full_disks_answers_those_that_wait() -> None:
     one = One("b1", "b0")
     one.view(1)
-    one.receive("b0", Adopt(1, 0, ()))
+    one.receive("b0", AdoptLog(1, 0, ()))
     one.log.propose((proposal(1),), 0.0)
     one.receive("b0", Replicate(1, 0, (), 0, full="b0 (no space left)"))
     assert refusal(one) == "b0 (no space left)"
@@ -419,7 +419,7 @@ def test_the_log_of_a_disk_that_was_put_back_proves_as_little_as_an_empty_one() 
     one.log.on_input(ViewChanged(1, MEMBERS, False, (), False, went_back=True), 0.0)
     assert one.log.log_epoch == 0
     one.view(3)
-    one.receive("b0", LogAsk(3, True))
+    one.receive("b0", LogStateRequest(3, True))
     assert [state.log_epoch for state in one.take(LogState)] == [0]
 
 
@@ -427,17 +427,17 @@ def test_a_log_that_ends_before_what_its_member_acknowledged_is_an_older_copy() 
     one = leading()
     one.log.propose((proposal(1),), 0.0)
     one.disk.sync()
-    one.receive("b1", Stored(1, 1, 0))
+    one.receive("b1", Replicated(1, 1, 0))
     assert one.log.committed == 1
     one.sent.clear()
     one.view(2)
-    asked = {to: message.stored for to, message in one.sent if isinstance(message, LogAsk)}
+    asked = {to: message.stored for to, message in one.sent if isinstance(message, LogStateRequest)}
     assert asked == {"b1": 1, "b2": 0}, "b2 acknowledged nothing that is committed"
     other = One("b1", "b0")
     other.view(1)
     other.view(2)
-    other.receive("b0", LogAsk(2, True, 0))
-    other.receive("b0", LogAsk(2, True, 1))
+    other.receive("b0", LogStateRequest(2, True, 0))
+    other.receive("b0", LogStateRequest(2, True, 1))
     assert [state.log_epoch for state in other.take(LogState)] == [1, 0]
 
 
@@ -445,8 +445,8 @@ def test_an_acknowledged_entry_that_is_not_committed_may_be_taken_back() -> None
     """A later coordinator drops it rightly, so it says nothing about the disk."""
     one = leading()
     one.log.propose((proposal(1),), 0.0)
-    one.receive("b1", Stored(1, 1, 0))
+    one.receive("b1", Replicated(1, 1, 0))
     assert one.log.committed == 0
     one.sent.clear()
     one.view(2)
-    assert {message.stored for message in one.take(LogAsk)} == {0}
+    assert {message.stored for message in one.take(LogStateRequest)} == {0}

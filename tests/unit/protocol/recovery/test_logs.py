@@ -9,7 +9,7 @@ from tidings.protocol.messages import Envelope
 from tidings.protocol.naming import broker_of, log_name
 from tidings.protocol.recovery.logs import LogView
 from tidings.protocol.recovery.timers import Timers
-from tidings.protocol.recovery.words import News
+from tidings.protocol.recovery.words import LogKnowledge
 
 
 def event(offset: int) -> Envelope:
@@ -47,7 +47,7 @@ def test_a_link_that_comes_back_is_answered_for_from_now_on() -> None:
     trail.have, trail.acked, trail.heard = 3, 2, True
     view.advance(8)
     trail.restart(view.known)
-    assert view.news("b1") == News("b0#1", 8, 8, 8)
+    assert view.news("b1") == LogKnowledge("b0#1", 8, 8, 8)
     assert trail.is_behind, "it must say again what it knows"
     assert trail.wants(3)
     assert not trail.wants(2), "acknowledged"

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from tidings.model.event import FOREVER, make_event
 from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.resend import Resend
-from tidings.protocol.recovery.words import PREVIOUS, Ask, Fill
+from tidings.protocol.recovery.words import PREVIOUS, RangeReply, RangeRequest
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import line
 from tidings.simulation.world import World
@@ -24,11 +24,11 @@ def sent(offset: int, previous: int, log: str = LOG, **times: float) -> Envelope
     return Envelope(event, log, offset, headers={PREVIOUS: previous}, **times)  # type: ignore[arg-type]
 
 
-def ask(after: int, upto: int) -> Ask:
-    return Ask(LOG, after, upto, ("b2",))
+def ask(after: int, upto: int) -> RangeRequest:
+    return RangeRequest(LOG, after, upto, ("b2",))
 
 
-def offsets(fill: Fill | None) -> list[int | None] | None:
+def offsets(fill: RangeReply | None) -> list[int | None] | None:
     return None if fill is None else [envelope.offset for envelope in fill.envelopes]
 
 

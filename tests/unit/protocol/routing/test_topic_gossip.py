@@ -7,21 +7,21 @@ from random import Random
 import pytest
 
 from tidings.model.event import make_event
-from tidings.protocol.membership.tables import Known
+from tidings.protocol.membership.tables import KnownMember
 from tidings.protocol.membership.topics import StaticTables, TopicTables
-from tidings.protocol.membership.words import PeerLeaving
+from tidings.protocol.membership.words import PeerLeave
 from tidings.protocol.messages import Envelope
-from tidings.protocol.routing.topic_gossip import GossipSettings, Rumour, TopicGossip
+from tidings.protocol.routing.topic_gossip import GossipEvents, GossipSettings, TopicGossip
 from tidings.protocol.slots import Membership, Ports
-from tidings.testing.ports import Alone
+from tidings.testing.ports import AloneStrategy
 
 
-def rumour(topic: str, id: int = 1) -> Rumour:
-    return Rumour(Envelope(make_event({}, topic=topic, source="p", id=str(id)), "p"))
+def rumour(topic: str, id: int = 1) -> GossipEvents:
+    return GossipEvents(Envelope(make_event({}, topic=topic, source="p", id=str(id)), "p"))
 
 
-def peer(membership: Membership, **settings: int) -> Alone:
-    alone = Alone(TopicGossip(("a",), settings=GossipSettings(**settings)))
+def peer(membership: Membership, **settings: int) -> AloneStrategy:
+    alone = AloneStrategy(TopicGossip(("a",), settings=GossipSettings(**settings)))
     alone.routing.ports.offer(membership)
     membership.bind(alone.routing.ports)
     return alone
@@ -30,7 +30,7 @@ def peer(membership: Membership, **settings: int) -> Alone:
 def test_a_peer_that_takes_us_for_another_is_told() -> None:
     alone = peer(TopicTables())
     alone.hear("x", rumour("b/c"))
-    assert alone.take() == [("x", PeerLeaving(0, ("b/c", "b", "/")))]
+    assert alone.take() == [("x", PeerLeave(0, ("b/c", "b", "/")))]
     assert (alone.routing.late, alone.routing.parasites) == (1, 0)
     assert not alone.passed
 
@@ -66,9 +66,9 @@ def test_who_is_told_forgets_whatever_life_it_knew_us_by() -> None:
     ports.send = lambda *_: None
     tables.bind(ports)
     tables.join("b", 0.0)
-    tables.known["me"] = Known(("b",), 7, 0.0)
+    tables.known["me"] = KnownMember(("b",), 7, 0.0)
     tables.views["b"].add("me")
-    tables.on_message("me", PeerLeaving(0, ("b", "/")), 0.0)
+    tables.on_message("me", PeerLeave(0, ("b", "/")), 0.0)
     assert tables.view("b") == ()
     assert tables.known["me"].topics == ()
     assert tables.known["me"].incarnation == 8

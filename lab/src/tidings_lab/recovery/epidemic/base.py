@@ -19,12 +19,12 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.roles import PatternInterest
 from tidings.protocol.slots import Ports, Recovery
-from tidings_lab.recovery.epidemic.cache import Cache, Held
-from tidings_lab.recovery.epidemic.marks import UNWANTED, Counters, Losses, Received, Source
+from tidings_lab.recovery.epidemic.cache import CachedEvent, EventCache
+from tidings_lab.recovery.epidemic.marks import UNWANTED, Counters, LostBuffer, ReceivedNumbers, SourceNumbers
 from tidings_lab.recovery.epidemic.pace import Pace
 from tidings_lab.recovery.epidemic.patience import Patience
 from tidings_lab.recovery.epidemic.settings import FOREIGN, INTEREST, EpidemicSettings
-from tidings_lab.recovery.epidemic.standing import REQUEST, Standing
+from tidings_lab.recovery.epidemic.standing import REQUEST, PeerStanding
 from tidings_lab.recovery.epidemic.words import (
     HEADERS,
     MARK,
@@ -62,12 +62,14 @@ class Epidemic(Recovery):
         super().bind(ports)
         settings = self.settings
         self.counters = Counters(lambda: f"{ports.name}.{ports.rng.getrandbits(32):08x}")
-        self.losses = Losses(self.wanted_here, most=settings.most_lost, give_up=settings.give_up)
-        self.received = Received(settings.window, self.losses.expected_of)
-        self.cache = Cache(settings.cache, settings.evicts, ports.rng)
+        self.losses = LostBuffer(self.wanted_here, most=settings.most_lost, give_up=settings.give_up)
+        self.received = ReceivedNumbers(settings.window, self.losses.expected_of)
+        self.cache = EventCache(settings.cache, settings.evicts, ports.rng)
         self.patience = Patience(settings.patience_seconds)
         self.pace = Pace(settings.interval_seconds, settings.longest_seconds, ports.rng)
-        self.standing = Standing(settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds)
+        self.standing = PeerStanding(
+            settings.strikes, settings.ignore_seconds, settings.longest_ignore_seconds
+        )
         self._ahead: OrderedDict[Id, None] = OrderedDict()  # recovered, and not yet seen on a link
         self._name = ports.name
         self._sources, self._most_numbers = self.received.sources, self.received.most
@@ -128,7 +130,7 @@ class Epidemic(Recovery):
             self.keep(envelope, now, now, is_own=False)
         return envelope
 
-    def _new_source(self, name: Any) -> Source:
+    def _new_source(self, name: Any) -> SourceNumbers:
         if type(name) is not str:
             raise TypeError("a source is a name")
         return self.received.source(name)
@@ -156,7 +158,7 @@ class Epidemic(Recovery):
             self.keep(marked, now, now, is_own=True)
         return marked
 
-    def _routed(self, envelope: Envelope, source: Source) -> Envelope:
+    def _routed(self, envelope: Envelope, source: SourceNumbers) -> Envelope:
         """Mark the event as passed here. Envelopes shared by brokers of one process are copied, not changed."""
         source.mark = mark = (*envelope.headers[MARK], self._name)
         return _with_headers(envelope, {**envelope.headers, MARK: mark})
@@ -203,7 +205,7 @@ class Epidemic(Recovery):
 
     # -- giving and taking -------------------------------------------------------------------
 
-    def give(self, peer: str, held: Held, now: float) -> bool:
+    def give(self, peer: str, held: CachedEvent, now: float) -> bool:
         """Send an event to the broker that asked for it; False: that one was given it often enough."""
         if not self.standing.give(peer, held.mark.id, now):
             return False

@@ -17,7 +17,7 @@ from tidings_lab.recovery.epidemic.settings import ANY, FOREIGN, OLDEST
 from tidings_lab.recovery.epidemic.words import Id, Loss, Mark, read_mark
 
 
-class Held:
+class CachedEvent:
     """One event in the cache."""
 
     __slots__ = ("envelope", "mark", "patterns", "place", "since")
@@ -33,12 +33,12 @@ class Held:
 Fresh = tuple[Envelope, float, tuple[int, ...], bool]  # since when, its patterns, and is it foreign
 
 
-class Cache:
+class EventCache:
     def __init__(self, size: int, evicts: str, rng: Random) -> None:
         self._size = size
         self._evicts = evicts
         self._rng = rng
-        self._held: dict[Id, Held] = {}  # in order of arrival
+        self._held: dict[Id, CachedEvent] = {}  # in order of arrival
         self._order: deque[Id] = deque()  # the same; a dict finds its first entry slowly once others are gone
         self._foreign: deque[Id] = deque()  # those of them, for the policy that needs to know
         self._drawn: list[Id] = []  # the same, to draw from
@@ -79,7 +79,7 @@ class Cache:
             return
         if len(self._held) >= self._size:
             self._evict()
-        held = self._held[id] = Held(envelope, mark, patterns, since)
+        held = self._held[id] = CachedEvent(envelope, mark, patterns, since)
         if self._evicts == ANY:
             held.place = len(self._drawn)
             self._drawn.append(id)
@@ -122,11 +122,11 @@ class Cache:
             if not ids:
                 del self._by_pattern[pattern]
 
-    def get(self, id: Id) -> Held | None:
+    def get(self, id: Id) -> CachedEvent | None:
         self._sort_in()
         return self._held.get(id)
 
-    def find(self, loss: Loss) -> Held | None:
+    def find(self, loss: Loss) -> CachedEvent | None:
         """The event that a peer knows by this triple; the pattern may be none of ours."""
         self._sort_in()
         id = self._by_loss.get(loss)
@@ -136,12 +136,12 @@ class Cache:
         self._sort_in()
         return list(self._by_pattern)
 
-    def matching(self, pattern: int) -> list[Held]:
+    def matching(self, pattern: int) -> list[CachedEvent]:
         """The events of a pattern, in order of arrival."""
         self._sort_in()
         return [self._held[id] for id in self._by_pattern.get(pattern, ())]
 
-    def all(self) -> Iterator[Held]:
+    def all(self) -> Iterator[CachedEvent]:
         self._sort_in()
         return iter(self._held.values())
 

@@ -51,7 +51,7 @@ class Counters:
         return self._last.get(pattern, 0)
 
 
-class Lost:
+class LostEvent:
     """One lost event, as one pattern knows it."""
 
     __slots__ = ("asked_at", "tries")
@@ -61,7 +61,7 @@ class Lost:
         self.asked_at = float("-inf")
 
 
-class Losses:
+class LostBuffer:
     """The paper's LostBuffer, and the counters that are expected."""
 
     def __init__(self, wanted_here: Callable[[int], float | None], *, most: int, give_up: int) -> None:
@@ -71,7 +71,7 @@ class Losses:
         # by source, then by pattern: the next counter; UNWANTED where no subscriber here wants it
         self._expected: dict[str, dict[int, int]] = {}
         self._interest: dict[tuple[str, int], float] = {}  # for which interest that is
-        self._lost: dict[tuple[str, int], dict[int, Lost]] = {}  # by source and pattern, then by counter
+        self._lost: dict[tuple[str, int], dict[int, LostEvent]] = {}  # by source and pattern, then by counter
         self.count = 0
         self.latest: tuple[str, int] | None = None  # source and pattern of what was noticed last
         self.noticed = 0
@@ -131,7 +131,7 @@ class Losses:
         if self.count + count > self._most:
             self.unnoticed += count
             return 0
-        self._lost.setdefault(key, {}).update((counter, Lost()) for counter in range(begin, end))
+        self._lost.setdefault(key, {}).update((counter, LostEvent()) for counter in range(begin, end))
         self.count += count
         self.noticed += count
         self.latest = key
@@ -209,7 +209,7 @@ class Losses:
             assert max(lost) < self._expected[key[0]][key[1]], f"{key}: what is still expected cannot be lost"
 
 
-class Source(set[int]):
+class SourceNumbers(set[int]):
     """A source as a broker knows it: the numbers that were here, and what else is asked for with every event."""
 
     __slots__ = ("expected", "floor", "mark")
@@ -217,7 +217,7 @@ class Source(set[int]):
     def __init__(self, expected: dict[int, int]) -> None:
         super().__init__()
         self.floor = 0  # everything up to here counts as received
-        self.expected = expected  # the next counters, as `Losses` has them
+        self.expected = expected  # the next counters, as `LostBuffer` has them
         self.mark: Sequence[Any] = ()  # the header of its last event, for the route that stands in it
 
     def shrink(self, window: int) -> None:
@@ -226,19 +226,19 @@ class Source(set[int]):
         self.intersection_update(kept)
 
 
-class Received:
+class ReceivedNumbers:
     """Seen events: the last numbers of each source, and everything below them."""
 
     def __init__(self, window: int, expected_of: Callable[[str], dict[int, int]] | None = None) -> None:
         self._window = window
         self.most = 2 * window
         self._expected_of = expected_of or (lambda _: {})
-        self.sources: dict[str, Source] = {}
+        self.sources: dict[str, SourceNumbers] = {}
 
-    def source(self, name: str) -> Source:
+    def source(self, name: str) -> SourceNumbers:
         found = self.sources.get(name)
         if found is None:
-            found = self.sources[name] = Source(self._expected_of(name))
+            found = self.sources[name] = SourceNumbers(self._expected_of(name))
         return found
 
     def add(self, id: Id) -> bool:
@@ -251,7 +251,7 @@ class Received:
             self.shrink(source)
         return True
 
-    def shrink(self, source: Source) -> None:
+    def shrink(self, source: SourceNumbers) -> None:
         source.shrink(self._window)
 
     def knows(self, source: str) -> bool:

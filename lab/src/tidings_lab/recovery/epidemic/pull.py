@@ -11,7 +11,7 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports
 from tidings_lab.recovery.epidemic.base import Epidemic
-from tidings_lab.recovery.epidemic.cache import Held
+from tidings_lab.recovery.epidemic.cache import CachedEvent
 from tidings_lab.recovery.epidemic.digests import Entry, is_in, smaller, with_given, without
 from tidings_lab.recovery.epidemic.heartbeats import Heartbeats
 from tidings_lab.recovery.epidemic.standing import REQUEST
@@ -191,7 +191,7 @@ class _Pull(Epidemic):
         return given
 
     def _give_perhaps(
-        self, peer: str, bloom: Bloom, held: list[tuple[Held, Entry]], now: float
+        self, peer: str, bloom: Bloom, held: list[tuple[CachedEvent, Entry]], now: float
     ) -> set[Entry]:
         return {entry for each, entry in held if is_in(bloom, entry) and self.give(peer, each, now)}
 

@@ -12,7 +12,7 @@ from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports
 from tidings_lab.recovery.epidemic.base import Epidemic
-from tidings_lab.recovery.epidemic.cache import Held
+from tidings_lab.recovery.epidemic.cache import CachedEvent
 from tidings_lab.recovery.epidemic.requests import Requests
 from tidings_lab.recovery.epidemic.standing import OFFER
 from tidings_lab.recovery.epidemic.words import Id, Mark, PushOffer, PushWant, Recovered
@@ -95,7 +95,7 @@ class Push(Epidemic):
         return self.requests.take(mark.id)
 
 
-def by_source(held: Iterable[Held], now: float) -> dict[str, tuple[tuple[int, int], ...]]:
+def by_source(held: Iterable[CachedEvent], now: float) -> dict[str, tuple[tuple[int, int], ...]]:
     """A digest of these events, with their ages in milliseconds."""
     found: dict[str, list[tuple[int, int]]] = {}
     for each in held:

@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import OrderedDict, deque
 from collections.abc import Iterable
 
-from tidings_lab.recovery.epidemic.marks import Received
+from tidings_lab.recovery.epidemic.marks import ReceivedNumbers
 from tidings_lab.recovery.epidemic.patience import Patience
-from tidings_lab.recovery.epidemic.standing import OFFER, Standing
+from tidings_lab.recovery.epidemic.standing import OFFER, PeerStanding
 from tidings_lab.recovery.epidemic.words import Id
 
 MOST_OVERDUE = 10_000
 
 
 class Requests:
-    def __init__(self, patience: Patience, received: Received, standing: Standing) -> None:
+    def __init__(self, patience: Patience, received: ReceivedNumbers, standing: PeerStanding) -> None:
         self._patience = patience
         self._received = received
         self._standing = standing

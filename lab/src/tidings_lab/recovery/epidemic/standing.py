@@ -26,7 +26,7 @@ Charge = tuple[str, str]  # a peer, and for what
 OFTEN = 5  # times that one peer is given one event before it is too often; of ten replies one may be lost
 
 
-class Standing:
+class PeerStanding:
     def __init__(self, strikes: int, ignore_seconds: float, longest_seconds: float) -> None:
         self._most = strikes
         self._first = ignore_seconds
