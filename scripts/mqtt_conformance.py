@@ -98,7 +98,7 @@ def expect_packet(sock, name, expected):
 
 
 async def serve(port: int, *, anonymous: bool = True) -> None:
-    from tidings.gateway.doors import Gateways
+    from tidings.gateway.listeners import Gateways
     from tidings.runtime.service import Service
     from tidings.runtime.settings import BrokerSettings, GatewaySettings, LogSettings, SecuritySettings
 

@@ -15,7 +15,7 @@ from tidings.runtime.cluster import Cluster
 
 T = TypeVar("T")
 PATIENCE = 180.0  # seconds for anything to happen, on a busy machine
-PROGRAM = "tidings.console.doors"
+PROGRAM = "tidings.console.listeners"
 
 
 class Stage:

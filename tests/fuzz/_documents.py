@@ -32,7 +32,7 @@ from tidings.history.files import read_history
 from tidings.language.eventbridge import from_pattern, to_pattern
 from tidings.model.event import make_event
 from tidings.pipeline.flows import read_flow
-from tidings.runtime.drafts import event_from
+from tidings.runtime.coercion import event_from
 from tidings.runtime.settings import read_settings
 from tidings.store.guard import append_from, entry_from, entry_key, guarded, stored_entry
 from tidings_quality.documents import read_json, read_xml, write_json, write_xml

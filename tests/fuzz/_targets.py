@@ -22,9 +22,9 @@ from tidings.language.limits import Limits
 from tidings.protocol.messages import Message
 from tidings.runtime.admission import Admission
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
+from tidings.runtime.handshake import Handshake
 from tidings.runtime.http import OperatorHttp, OperatorPage
-from tidings.runtime.reception import Handshake
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.audit import Audit
 from tidings.security.authenticator import ByUsers
 from tidings.security.revocation import parse_revoked
@@ -126,15 +126,15 @@ def handshake(data: bytes) -> None:
         def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             raise AssertionError(f"let in without a proof: {open} as {proved}")
 
-        gathering = WriteCoalescer()
-        reception = Handshake("tidings", door, bounds, gathering, admit)
+        coalescer = WriteCoalescer()
+        reception = Handshake("tidings", door, bounds, coalescer, admit)
         visit = Admission().enter(None, lambda reason: None)
         assert visit is not None
         connection = reception.connection(visit)
         connection.connection_made(_Nowhere())  # type: ignore[arg-type]
         for part in _parts(data):
             connection.data_received(part)
-            gathering.flush()
+            coalescer.flush()
             assert connection.pending <= bounds.handshake_frame + len(data)
         reception.close()
         assert len(reception) == 0

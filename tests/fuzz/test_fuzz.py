@@ -40,7 +40,7 @@ def test_somebody_who_is_let_in_would_be_noticed(monkeypatch: pytest.MonkeyPatch
     """A target that cannot fail shows nothing."""
     from tests.fuzz import _targets
 
-    from tidings.security.doors import LoopbackOnly
+    from tidings.security.interfaces import LoopbackOnly
 
     monkeypatch.setattr(_targets, "ByUsers", lambda *given, **more: LoopbackOnly())
     with pytest.raises(AssertionError, match="without a proof"):

@@ -7,7 +7,7 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-from tidings.gateway.doors import Gateways
+from tidings.gateway.listeners import Gateways
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.service import Service

@@ -16,7 +16,7 @@ import pytest
 import websockets
 
 import tidings
-from tidings.console.doors import ConsoleGateways
+from tidings.console.listeners import ConsoleGateways
 from tidings.errors import RefusedError, TidingsError
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings

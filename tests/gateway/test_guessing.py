@@ -13,9 +13,9 @@ import pytest
 from tests.gateway.conftest import USERS
 
 import tidings
-from tidings.console.doors import ConsoleGateways
+from tidings.console.listeners import ConsoleGateways
 from tidings.errors import RefusedError
-from tidings.gateway import proving
+from tidings.gateway import authentication
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
 from tidings.security import attempts
@@ -25,7 +25,7 @@ from tidings.security.credentials import PasswordCredentials
 
 @pytest.fixture(autouse=True)
 def quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(proving, "REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr(authentication, "REFUSAL_SECONDS", 0.0)
 
 
 def run(folder: Path, test: Any) -> None:

@@ -17,7 +17,7 @@ from tests.gateway.conftest import broker
 
 import tidings
 from tidings.gateway.webhooks import signature
-from tidings.runtime.guests import charge
+from tidings.runtime.local_clients import charge
 
 EVENT = {"specversion": "1.0", "id": "1", "source": "/quotes", "type": "quote", "subject": "quotes/ibm"}
 

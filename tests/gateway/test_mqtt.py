@@ -27,7 +27,7 @@ from tidings.gateway.mqtt.events import attributes_of, publish_of, qos_of
 from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
-from tidings.runtime.guests import charge
+from tidings.runtime.local_clients import charge
 
 V311, V5 = ProtocolVersion.V311, ProtocolVersion.V5
 both = pytest.mark.parametrize("version", [V311, V5], ids=["v311", "v5"])
@@ -540,7 +540,7 @@ def test_bytes_that_come_by_mqtt_count_for_the_quota(tmp_path: Path, monkeypatch
         pauses.append(charge(bus, count))
         return 0.0
 
-    monkeypatch.setattr("tidings.gateway.mqtt.door.charge", charged)
+    monkeypatch.setattr("tidings.gateway.mqtt.listener.charge", charged)
 
     async def test() -> None:
         async with (

@@ -18,7 +18,7 @@ import pytest
 import websockets
 
 import tidings
-from tidings.console.doors import ConsoleGateways
+from tidings.console.listeners import ConsoleGateways
 from tidings.errors import TidingsError
 from tidings.model.event import FOREVER, make_event
 from tidings.runtime.service import Service

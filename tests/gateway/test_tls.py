@@ -18,7 +18,7 @@ import websockets
 from tests.gateway.conftest import USERS
 from tests.gateway.test_mqtt import heard, run
 
-from tidings.gateway.doors import Gateways
+from tidings.gateway.listeners import Gateways
 from tidings.runtime.authority import issue, make_authority
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, GatewaySettings, SecuritySettings, TlsSettings

@@ -14,7 +14,7 @@ from tidings.errors import StoreFullError, UnknownOutcomeError
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import PacketKind, Reason
 from tidings.gateway.mqtt.reading import PacketReader
-from tidings.gateway.mqtt.undecided import UnconfirmedPublishes
+from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
 from tidings.store.rocks import RocksEngine
 from tidings.testing.network import until

@@ -64,8 +64,8 @@ GAPS = ("tests/simulation/test_tidings_gaps.py", *WIDE)
 BATCHES = ("tests/unit/protocol/test_batches.py", *WIDE)
 CLOCKS = ("tests/simulation/test_tidings_clocks.py", *WIDE)
 FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)
-GUARD = ("tests/unit/security/test_gate.py", *WIDE)
-DOOR = ("tests/unit/runtime/test_gate.py", *WIDE)
+GUARD = ("tests/unit/security/test_authorization.py", *WIDE)
+DOOR = ("tests/unit/runtime/test_client_ingress.py", *WIDE)
 LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
 KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
@@ -75,7 +75,7 @@ ROOMS: dict[str, tuple[str, ...]] = {
     "matching": ("tests/unit/matching", "tests/properties/test_matching_*.py"),
     "availability": ("tests/unit/availability", "tests/unit/protocol", "tests/properties/test_embedded_*.py", "tests/simulation/test_tidings_*.py"),
     "store": ("tests/unit/store", "tests/chaos/test_store_kill.py", "tests/chaos/test_store_rot.py"),
-    "security": ("tests/unit/security", "tests/properties/test_security_*.py", "tests/unit/runtime/test_attacks.py", "tests/unit/runtime/test_gate.py"),
+    "security": ("tests/unit/security", "tests/properties/test_security_*.py", "tests/unit/runtime/test_attacks.py", "tests/unit/runtime/test_client_ingress.py"),
     "wire": ("tests/unit/wire", "tests/properties/test_wire_*.py"),
     "protocol": ("tests/unit/protocol", "tests/simulation/test_tidings_*.py", "tests/properties/test_embedded_*.py", "tests/scenarios", "tests/simulation/test_seeds.py"),
     "model": ("tests/unit/model", "tests/unit/language"),
@@ -112,8 +112,8 @@ DEFECTS = (
     Defect("availability/lifetime.py", "    return now < entry.ends_at\n", "    return now <= entry.ends_at\n"),
     Defect("availability/lifetime.py", "    return entry.expires_at is not None and entry.expires_at <= now", "    return entry.expires_at is not None and entry.expires_at < now - 1"),
     Defect("availability/lifetime.py", "            if not self.heap or self.heap[0][0] > now:", "            if not self.heap:"),
-    Defect("availability/told.py", "            and self.filter.digest == other.filter.digest\n", ""),
-    Defect("availability/told.py", "            span.log == log and span.start <= offset < span.stop and accepts(span.filter, event)", "            span.log == log and span.start <= offset <= span.stop and accepts(span.filter, event)"),
+    Defect("availability/delivered_ranges.py", "            and self.filter.digest == other.filter.digest\n", ""),
+    Defect("availability/delivered_ranges.py", "            span.log == log and span.start <= offset < span.stop and accepts(span.filter, event)", "            span.log == log and span.start <= offset <= span.stop and accepts(span.filter, event)"),
     # -- rights
     Defect("security/rules.py", "        allowed = wanted if covers(self.filter, wanted) else conjoined(wanted, self.filter)", "        allowed = wanted"),
     Defect("security/rules.py", "        bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]", "        bounds = [self.mandatory[key] for key in _keys(principal)[:1] if key in self.mandatory]"),
@@ -130,10 +130,10 @@ DEFECTS = (
     # -- delivery, routing, recovery
     Defect("protocol/delivery/flow.py", "            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))", "            is_owed = is_asked"),
     Defect("protocol/delivery/flow.py", "        if seen is IdentityStatus.NEW and not is_own:", "        if False and not is_own:"),
-    Defect("protocol/delivery/courier.py", "            if held.durable:\n                self._ledger.owe(position.offset, held.owner)\n", ""),
-    Defect("protocol/delivery/courier.py", "        self.sent += count\n        member.credit -= count\n", "        self.sent += count\n"),
-    Defect("protocol/delivery/courier.py", "        if member is not None and item.event.key is None and not item.expired(now):", "        if member is not None and item.event.key is None:", by=("tests/simulation/test_tidings_untold.py",)),
-    Defect("protocol/delivery/courier.py", "        if held.has_ended or (position is None and held.durable and held.number > pending.number):", "        if held.has_ended:"),
+    Defect("protocol/delivery/dispatcher.py", "            if held.durable:\n                self._ledger.owe(position.offset, held.owner)\n", ""),
+    Defect("protocol/delivery/dispatcher.py", "        self.sent += count\n        member.credit -= count\n", "        self.sent += count\n"),
+    Defect("protocol/delivery/dispatcher.py", "        if member is not None and item.event.key is None and not item.expired(now):", "        if member is not None and item.event.key is None:", by=("tests/simulation/test_tidings_untold.py",)),
+    Defect("protocol/delivery/dispatcher.py", "        if held.has_ended or (position is None and held.durable and held.number > pending.number):", "        if held.has_ended:"),
     Defect("protocol/delivery/exactly_once.py", "            self._ledger.log = row.name\n            return\n", "            break\n"),
     Defect("protocol/routing/covering.py", "        if not self._own_counts[filter.digest]:\n", "        if True:\n"),
     Defect("protocol/routing/covering.py", "        elif sender not in self._links():\n            return  # a neighbour no longer; it was on its way\n", ""),
@@ -153,7 +153,7 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        if message.epoch != self.epoch:  # type", "        if message.epoch != self.epoch and type(message) is not LogCopyRequest:  # type", by=GROUP_LOG),  # a member gives a copy after its restart
     Defect("protocol/recovery/group_log.py", "        if message.first > due:\n", "        if False:\n", by=GROUP_LOG),  # propose with a hole
     Defect("protocol/recovery/group_log.py", "        if (settled := self._settled(message.proposals)) is not None:\n            self.ports.send(sender", "        if (settled := self._settled(new)) is not None:\n            self.ports.send(sender", by=WIDE),  # lost answer
-    Defect("protocol/delivery/moves.py", "        return {position.log, source} if position.log == self._ledger.log else {position.log}\n", "        return {position.log}\n", by=("tests/simulation/test_tidings_order.py",)),  # overtaken by an event in no log
+    Defect("protocol/delivery/publisher_migration.py", "        return {position.log, source} if position.log == self._ledger.log else {position.log}\n", "        return {position.log}\n", by=("tests/simulation/test_tidings_order.py",)),  # overtaken by an event in no log
     Defect("protocol/delivery/replay.py", "        if source.is_gone(cursor.log):\n            self.drop(held, cursor.log, broker_of(cursor.log) != self._ports.name)\n            return\n", "", by=("tests/simulation/test_tidings_moving.py",)),  # cursor of a lost log
     Defect("protocol/recovery/group_log.py", "            if page.is_full or not page.add(placed):\n                break\n        return page", "            page.items.append(placed)\n        return page", by=WIDE),  # replicate unbounded
     Defect("protocol/recovery/group_proposals.py", "                if page.is_full or not page.add(line[number]):\n                    break\n", "                page.items.append(line[number])\n", by=WIDE),  # proposals of ours unbounded
@@ -165,14 +165,14 @@ DEFECTS = (
     Defect("protocol/recovery/group_log.py", "        due = max(self._next_of.get(sender, 1), message.done + 1)\n", "        due = self._next_of.get(sender, 1)\n", by=GROUP_LOG),  # waits for a number that never comes
     Defect("protocol/recovery/group_log.py", "            if proposal.sequence < self._placed.last_number(proposal):\n", "            if False:\n", by=GROUP_LOG),  # late proposal out of order
     Defect("protocol/delivery/grouped.py", "            if under_way is not None or self._ledger.offset_of(identity) is not None:\n", "            if False:\n", by=("tests/simulation/test_group.py",)),  # refused while others commit it
-    Defect("protocol/roaming.py", "            if (\n                input.peer != self.broker or self._link is BrokerLinkState.DOWN\n            ):  # a link that stays up never comes up\n", "            if input.peer != self.broker:  # a link that stays up never comes up\n", by=("tests/unit/protocol/test_roaming.py",)),  # a link that is never used again
+    Defect("protocol/client_failover.py", "            if (\n                input.peer != self.broker or self._link is BrokerLinkState.DOWN\n            ):  # a link that stays up never comes up\n", "            if input.peer != self.broker:  # a link that stays up never comes up\n", by=("tests/unit/protocol/test_client_failover.py",)),  # a link that is never used again
     Defect("protocol/publishing.py", "None if is_group else broker)", "broker)", by=("tests/unit/protocol/test_publishing.py",)),  # the same member again, after its restart
     Defect("protocol/membership/views.py", "int(number) <= int(known_number)", "int(number) < int(known_number)", by=OLD_DISK),  # the older copy starts as the life that the view names
     Defect("protocol/recovery/group_log.py", "        if change.went_back:\n", "        if False:\n", by=OLD_DISK),  # the log of an older copy proves something
     Defect("protocol/recovery/group_log.py", "            if message.stored > self._last:\n", "            if False:\n", by=OLD_DISK),  # a snapshot of a running member counts
     Defect("protocol/recovery/group_acks.py", "            if disk and min(upto, committed) > self._proved.get((name, disk), 0):\n                self._proved[name, disk] = min(upto, committed)\n", "            self._proved[name, disk] = upto\n", by=OLD_DISK),  # an entry that was dropped rightly
     Defect("runtime/broker.py", "    return member_of(state.tables)\n", "    return \"\"\n", by=("tests/unit/runtime/test_group.py",)),  # the store of another member
-    Defect("protocol/recovery/group_room.py", "        if full and 2 * len(able) <= len(voters):\n", "        if False:\n", by=FULL_GROUP),  # publishers wait for room at a majority
+    Defect("protocol/recovery/group_capacity.py", "        if full and 2 * len(able) <= len(voters):\n", "        if False:\n", by=FULL_GROUP),  # publishers wait for room at a majority
     Defect("protocol/recovery/group_proposals.py", "            self._settle(identity, full=reason)\n", "            pass\n", by=FULL_GROUP),  # those under way wait for room
     Defect("protocol/recovery/group_log.py", "None, lambda reason: self._no_room())", "None, None)", by=FULL_GROUP),  # a member with a full disk says nothing
     Defect("protocol/delivery/scanning.py", "        elif read_upto(records, upto) >= upto:", "        elif len(records) < self._ports.limits.page_count:", by=WIDE),  # replay short page
@@ -192,15 +192,15 @@ DEFECTS = (
     Defect("protocol/recovery/acknowledged.py", "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known", by=GAPS),  # last event unnoticed
     Defect("protocol/recovery/acknowledged.py", "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "", by=WIDE),  # acks of links ignored
     Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else", "        read = end if len(records) < 256 else", by=WIDE),  # reader short page
-    Defect("protocol/delivery/courier.py", "            for offset in handed_out if held.durable else ():", "            for offset in handed_out:", by=LIFETIMES),  # a transient end releases rights of others
-    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.losses.count_gone", "            if offset:\n                self._courier.losses.count_gone", by=LIFETIMES),  # rights to superseded events stay
+    Defect("protocol/delivery/dispatcher.py", "            for offset in handed_out if held.durable else ():", "            for offset in handed_out:", by=LIFETIMES),  # a transient end releases rights of others
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._dispatcher.losses.count_gone", "            if offset:\n                self._dispatcher.losses.count_gone", by=LIFETIMES),  # rights to superseded events stay
     Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n", "            pass\n", by=CLOCKS),  # clock floor gone
-    Defect("runtime/gate.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered
-    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
-    Defect("security/gate.py", "        if right.allows(event):\n            return event if event.key", "        if True:\n            return event if event.key", by=WIDE),  # delivery not checked
-    Defect("security/gate.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
-    Defect("security/gate.py", "            rights.clear()\n        self.version += 1", "            rights.clear()", by=WIDE),  # version stays
-    Defect("security/gate.py", "            self._check_name(principal, event.source, \"source\", self._users.speaker_of(event.source))\n", "", by=WIDE),  # any source
+    Defect("runtime/client_ingress.py", "            event = self._guard.deliver(self._principal, entry.event)\n            if event is not None:\n                entries.append", "            event = entry.event\n            if event is not None:\n                entries.append", by=DOOR),  # log read unfiltered
+    Defect("security/authorization.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            if whole", "            allowed = filter\n            if whole", by=GUARD),  # filter not narrowed
+    Defect("security/authorization.py", "        if right.allows(event):\n            return event if event.key", "        if True:\n            return event if event.key", by=WIDE),  # delivery not checked
+    Defect("security/authorization.py", "        for rights in self._rights.values():\n            rights.clear()\n        self.version += 1", "        self.version += 1", by=WIDE),  # rights kept over a reload
+    Defect("security/authorization.py", "            rights.clear()\n        self.version += 1", "            rights.clear()", by=WIDE),  # version stays
+    Defect("security/authorization.py", "            self._check_name(principal, event.source, \"source\", self._users.speaker_of(event.source))\n", "", by=WIDE),  # any source
     Defect("protocol/client_publishing.py", "        most = self._limits.publishes_in_flight\n", "        most = 1 << 40\n", by=WIDE),  # publishes unbounded
     Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),  # page bytes of disk
     Defect("protocol/delivery/replay.py", "        elif held.stored.is_from_disk or (is_found and held.durable):", "        elif held.stored.is_from_disk:", by=GAPS),  # empty disk forgotten
@@ -209,14 +209,14 @@ DEFECTS = (
     Defect("protocol/delivery/flow.py", "        if failed is not None and (offset is None or offset >= self._ledger.end):", "        if False:", by=WIDE),  # failed disk answers by number
     Defect("protocol/delivery/log_copy.py", "        end = min(committed, self._ledger.end - 1)\n", "        end = committed\n", by=GROUP_LOG),  # copy of what is not on the disk
     Defect("protocol/disk.py", "        if self.failed is not None:\n            if otherwise is not None:\n                otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1", "        self._token += 1", by=WIDE),  # persist on a failed disk
-    Defect("protocol/delivery/courier.py", "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
+    Defect("protocol/delivery/dispatcher.py", "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n                self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),  # queue spill lost
     Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n", "            None,\n", by=FULL_DISK),  # full disk keeps in flight waiting
     Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n", "        if False:\n", by=FULL_DISK),  # full disk takes publishes
-    Defect("security/gate.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=(*OWNERS, *WIDE)),  # groups common
+    Defect("security/authorization.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"", "        return tenant", by=(*OWNERS, *WIDE)),  # groups common
     Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.stored.is_kept  #", "        is_new = True  #", by=WIDE),  # ended with a refused listener
     Defect("protocol/delivery/replay.py", "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n", by=WIDE),  # age of a subscription by clocks of two lives
     Defect("protocol/delivery/registry.py", "        if message.options.group is not None and held.durable:\n            return\n", "", by=("tests/unit/protocol/test_groups.py",)),  # one member's token for all
-    Defect("protocol/tokens.py", "self._committed.setdefault(group, CommittedPositions(self._most_positions))", "CommittedPositions(self._most_positions)", by=WIDE),  # commits of a member forgotten
+    Defect("protocol/resume_tokens.py", "self._committed.setdefault(group, CommittedPositions(self._most_positions))", "CommittedPositions(self._most_positions)", by=WIDE),  # commits of a member forgotten
     # -- promises of gateways, sessions, quotas and disks, each with the tests that have to notice
     Defect("gateway/origins.py", "        if not self._is_called(_name(host)):\n", "        if False:\n", by=ORIGINS),  # any Host
     Defect("gateway/origins.py", "        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() != \"\":\n", "        if True:\n", by=ORIGINS),  # any Origin
@@ -270,23 +270,23 @@ DEFECTS = (
     Defect("protocol/client_bounds.py", "            if seen > limits.about:\n", "            if False:\n", by=BOUNDS),  # values of an inquiry unbounded
     Defect("security/quotas.py", "        self._check(\"stored_bytes\", self.kept + size)\n", "", by=("tests/unit/security/test_quotas.py", *BYTES)),  # stored bytes unbounded
     Defect("security/quotas.py", "        self.stored += size\n", "        self.stored += max(0, size)\n", by=("tests/unit/security", *BYTES)),  # forgotten bytes are not given back
-    Defect("protocol/delivery/held.py", "        self.queued_bytes += size\n        self.memory.used += size\n", "        self.queued_bytes += size\n", by=WIDE),  # queued bytes in no quota
-    Defect("protocol/delivery/courier.py", "        held.memory.used += size\n", "        pass\n", by=WIDE),  # unacknowledged bytes in no quota
-    Defect("protocol/delivery/holding.py", "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n", "        if False:\n", by=("tests/unit/protocol/test_holding.py", *BYTES)),  # a hold pins without bound
-    Defect("protocol/delivery/holding.py", "self._scopes[scope_of(message.name)] >= self._most:", "len(self._rows) >= self._most:", by=("tests/unit/protocol/test_holding.py",)),  # holds are bounded for all principals together
-    Defect("protocol/delivery/holding.py", "        if self._last_match is None or self._last_match[0] is not event:\n", "        if True:\n", by=("tests/unit/protocol/test_holding.py",)),  # holds are matched twice for each event
+    Defect("protocol/delivery/subscription_state.py", "        self.queued_bytes += size\n        self.memory.used += size\n", "        self.queued_bytes += size\n", by=WIDE),  # queued bytes in no quota
+    Defect("protocol/delivery/dispatcher.py", "        held.memory.used += size\n", "        pass\n", by=WIDE),  # unacknowledged bytes in no quota
+    Defect("protocol/delivery/retention_holds.py", "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n", "        if False:\n", by=("tests/unit/protocol/test_retention_holds.py", *BYTES)),  # a hold pins without bound
+    Defect("protocol/delivery/retention_holds.py", "self._scopes[scope_of(message.name)] >= self._most:", "len(self._rows) >= self._most:", by=("tests/unit/protocol/test_retention_holds.py",)),  # holds are bounded for all principals together
+    Defect("protocol/delivery/retention_holds.py", "        if self._last_match is None or self._last_match[0] is not event:\n", "        if True:\n", by=("tests/unit/protocol/test_retention_holds.py",)),  # holds are matched twice for each event
     Defect("protocol/delivery/staging.py", "        own = self._bytes[scope_of(query)]\n", "        own = self.staged_bytes\n", by=("tests/unit/protocol/test_staging.py",)),  # one principal uses up the staging of all
     Defect("protocol/delivery/staging.py", "        if self.staged_bytes + more > self._most_in_all:\n", "        if False:\n", by=("tests/unit/protocol/test_staging.py",)),  # staged bytes of all principals unbounded
-    Defect("protocol/delivery/memory.py", "        records = [*self._drop(id), *self._make_room(row)]\n        if not self._ports.kept.records_fit(self._owner(id), _size(row)):\n", "        records = self._drop(id)\n        if False:\n", by=BYTES),  # records of ended subscriptions unbounded
+    Defect("protocol/delivery/delivery_memory.py", "        records = [*self._drop(id), *self._make_room(row)]\n        if not self._ports.kept.records_fit(self._owner(id), _size(row)):\n", "        records = self._drop(id)\n        if False:\n", by=BYTES),  # records of ended subscriptions unbounded
     Defect("security/quotas.py", "            self._check(\"holds\", self.holds + _is_hold(durable))\n", "", by=BYTES),  # holds of one principal unbounded
-    Defect("security/gate.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", "            allowed = filter\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", by=("tests/unit/security/test_gate.py", "tests/unit/runtime/test_gate.py", *BYTES)),  # a hold pins what its holder may not read
+    Defect("security/authorization.py", "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", "            allowed = filter\n            account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, (HOLDS", by=("tests/unit/security/test_authorization.py", "tests/unit/runtime/test_client_ingress.py", *BYTES)),  # a hold pins what its holder may not read
     Defect("language/work.py", "    return cost(work, event.view) > BUDGET\n", "    return False\n", by=WORK),  # no budget in the evaluator
     Defect("language/work.py", "    return lambda value: not (type(value) is str and weight * len(value) > BUDGET) and accepts(value)\n", "    return accepts\n", by=(*WORK, "tests/unit/matching")),  # no budget in the tables
     Defect("matching/columnar/programs.py", "    return lambda view: run(view) if cost(work, view) <= BUDGET else None\n", "    return run\n", by=(*WORK, "tests/unit/matching")),  # no budget in derived columns
     Defect("matching/engine.py", "        over = self._routed.may_accept(event)\n", "        over = ()\n", by=(*WORK, "tests/unit/matching")),  # over budget is no match in routing
     Defect("runtime/observing.py", "    if guard is None or guard.observes_all(principal):\n", "    if True:\n", by=OBSERVING),  # every observer sees all tenants
-    Defect("security/gate.py", "        return self.right(principal, Action.OBSERVE).allows(event)\n", "        return True\n", by=(*OBSERVING, "tests/unit/security")),  # events of others in a trace
-    Defect("security/gate.py", "        if not principal.tenant or self._tenant_of(id) != principal.tenant:\n            return False\n", "", by=(*OBSERVING, "tests/unit/security")),  # subscriptions of other tenants are shown
+    Defect("security/authorization.py", "        return self.right(principal, Action.OBSERVE).allows(event)\n", "        return True\n", by=(*OBSERVING, "tests/unit/security")),  # events of others in a trace
+    Defect("security/authorization.py", "        if not principal.tenant or self._tenant_of(id) != principal.tenant:\n            return False\n", "", by=(*OBSERVING, "tests/unit/security")),  # subscriptions of other tenants are shown
     Defect("protocol/recovery/far_ends.py", "        if event_size(envelope.event) <= most:\n            return False\n", "        return False\n", by=("tests/unit/runtime/test_sizes.py",)),  # an event that a neighbour does not take cuts its link for ever
     Defect("protocol/recovery/far_ends.py", "(self._frames.get(link) or limits.taken_bytes)", "limits.frame_bytes", by=WIDE),  # a broker with a smaller limit does not pass on what others accepted
     Defect("runtime/server.py", "self._codec.limited(self.resources.taken_bytes)", "self._codec", by=("tests/unit/runtime/test_sizes.py",)),  # a broker with a smaller limit ends its links
@@ -298,28 +298,28 @@ DEFECTS = (
     Defect("protocol/recovery/rollback.py", "        return any(link not in trails or not trails[link].heard for", "        return False and any(link not in trails or not trails[link].heard for", by=ROLLBACK),  # it acknowledges before neighbours have spoken
     Defect("protocol/recovery/rollback.py", "        return max(view.known, behind, self._ports.log_readers.heard_of(view.name))\n", "        return max(view.known, behind)\n", by=ROLLBACK),  # a neighbour that restarted forgets how far its subscriptions are
     Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under", "        if False:\n            return  # under", by=ROLLBACK),  # what waits for the disk keeps a repeated offset
-    Defect("protocol/delivery/ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),  # clients pass over what a restored disk acknowledges
-    Defect("protocol/delivery/ahead.py", "held.stored.is_from_disk and upto <= self._most", "upto <= self._most", by=ROLLBACK),  # a token moves the log though no disk was put back
-    Defect("protocol/delivery/ahead.py", "self._most = self._ledger.end - 1 + self._ahead", "self._most = 1 << 62", by=ROLLBACK),  # a token moves the log without bound
+    Defect("protocol/delivery/tokens_ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),  # clients pass over what a restored disk acknowledges
+    Defect("protocol/delivery/tokens_ahead.py", "held.stored.is_from_disk and upto <= self._most", "upto <= self._most", by=ROLLBACK),  # a token moves the log though no disk was put back
+    Defect("protocol/delivery/tokens_ahead.py", "self._most = self._ledger.end - 1 + self._ahead", "self._most = 1 << 62", by=ROLLBACK),  # a token moves the log without bound
     Defect("systems/system.py", "        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes\n", "        return site.limits.event_bytes\n", by=("tests/simulation/test_sizes.py",)),  # no datagram limit at publish
     Defect("availability/identity.py", "        return self._foreign.add(_key(*entry.identity), now)\n", "        return []\n", by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),  # no deduplication window after the log forgot
     Defect("protocol/recovery/recall.py", "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n", "        return False\n", by=RECALL),  # an empty disk forgets neighbours
     Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)", "bool(self._asked or self._named)", by=RECALL),  # events before the first neighbour are not kept
     Defect("protocol/recovery/recall.py", "    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n            self._is_new = False\n", "    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n            self._is_new = False\n", by=RECALL),  # the named ones are not waited for
-    Defect("security/gate.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
-    Defect("security/gate.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
+    Defect("security/authorization.py", "        return f\"{tenant}{'' if principal.is_anonymous else principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),  # keys common to all
+    Defect("security/authorization.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n", "            if False:\n", by=OWNERS),  # any retained message is wiped
     Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending", by=BYTES),  # dead letters count nowhere
     Defect("protocol/delivery/bounds.py", "        if held.owner:\n            self._keep_quota(held, now)\n", "", by=BYTES),  # a backlog counts in no quota
-    Defect("protocol/delivery/ledger.py", "            for owner in self._owners.pop(offset):\n                self._count_backlog(owner, offset, -1)\n", "            pass\n", by=BYTES),  # superseded events stay in the backlog
-    Defect("protocol/delivery/ledger.py", "            self.on_pinned()\n", "", by=BYTES),  # a backlog of an earlier life counts in no quota
+    Defect("protocol/delivery/log_index.py", "            for owner in self._owners.pop(offset):\n                self._count_backlog(owner, offset, -1)\n", "            pass\n", by=BYTES),  # superseded events stay in the backlog
+    Defect("protocol/delivery/log_index.py", "            self.on_pinned()\n", "", by=BYTES),  # a backlog of an earlier life counts in no quota
     Defect("runtime/connection.py", "        if self._encoded >= self.limits.encoded_bytes and type(message) in (Deliver, DeliverAll):\n", "        if False:\n", by=("tests/unit/runtime/test_write_buffer.py",)),  # a frame for each subscription of a client
     Defect("gateway/streams.py", "        async with self._sending:\n", "        if True:\n", by=("tests/gateway/test_floods.py",)),  # the same on a WebSocket
     Defect("gateway/bodies.py", "    if is_crowded(body, ATTRIBUTE_TOKENS):\n", "    if False:\n", by=("tests/gateway/test_sizes.py",)),  # all attributes are decoded before they are counted
-    Defect("protocol/delivery/dead.py", "        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),  # old letters keep new ones out
+    Defect("protocol/delivery/dead_letters.py", "        while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),  # old letters keep new ones out
     Defect("model/event.py", "    return (f\"{tenant}{TENANT_MARK}{source}\" if tenant and type(tenant) is str else source, id)", "    return (source, id)", by=("tests/unit/availability/test_identity.py", *OWNERS)),  # tenants share identities
     Defect("availability/window.py", "        return self._owned[owner] >= self._most // (others + 1)", "        return True", by=("tests/unit/availability/test_identity.py", *OWNERS)),  # one fills the table for all
-    Defect("security/gate.py", "    return max(1, len(constraint.values)) if isinstance(constraint, OneOf | NotOneOf) else 1", "    return 1", by=("tests/unit/security/test_gate.py",)),  # a list of values is one constraint
-    Defect("security/authenticator.py", "users.decoy or pepper", "pepper", by=("tests/unit/security/test_gate.py",)),  # ghosts have other salts elsewhere
+    Defect("security/authorization.py", "    return max(1, len(constraint.values)) if isinstance(constraint, OneOf | NotOneOf) else 1", "    return 1", by=("tests/unit/security/test_authorization.py",)),  # a list of values is one constraint
+    Defect("security/authenticator.py", "users.decoy or pepper", "pepper", by=("tests/unit/security/test_authorization.py",)),  # ghosts have other salts elsewhere
     Defect("console/sessions.py", "        if owned[owner] >= MOST_OF_ONE:\n", "        if False:\n", by=("tests/unit/console/test_app.py",)),  # sessions of one principal push out others'
     Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),  # a disabled user is let in
     Defect("protocol/delivery/cursor.py", "            self.rights = [right for right in self.rights if right.stop > self.low_water]\n", "            self.rights = ()\n", by=("tests/unit/protocol/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),  # owed under an earlier filter, forgotten when live
@@ -327,13 +327,13 @@ DEFECTS = (
     Defect("runtime/server.py", "            self._intake.hold(connection)\n", "            pass\n", by=("tests/unit/runtime/test_intake.py",)),  # an overloaded broker reads publishers as before
     Defect("runtime/driver.py", "                                if len(run) == 2:\n", "                                if not run[2:]:\n", by=("tests/unit/runtime/test_turns.py",)),  # messages in a row are copied for each of them
     Defect("runtime/intake.py", "        if inputs != self._inputs and self._turns < ", "        if self._turns < ", by=("tests/unit/runtime/test_intake.py",)),  # publishers wait though all is quiet
-    Defect("protocol/delivery/courier.py", "        end = begin + room if room < count - begin else count\n", "        end = count\n", by=("tests/unit/runtime/test_intake.py",)),  # a batch fills a queue beyond its bound
+    Defect("protocol/delivery/dispatcher.py", "        end = begin + room if room < count - begin else count\n", "        end = count\n", by=("tests/unit/runtime/test_intake.py",)),  # a batch fills a queue beyond its bound
     Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),  # a closed connection keeps half a frame
     Defect("runtime/unfinished.py", "        elif self.bytes > self._most and connection is not self._turn:\n", "        elif False:\n", by=UNFINISHED),  # half frames without a bound
     Defect("language/parser.py", "        check_patterns(sum(self.patterns.values()), self.limits)\n", "", by=PARSING),  # expressions are compiled without a budget
     Defect("language/normalise.py", "        check_steps(self.steps, self.limits)\n", "", by=PARSING),  # a normal form of any size
     Defect("language/functions.py", "        if known[0] is not text:\n", "        if True:\n", by=("tests/unit/language/test_functions.py",)),  # a text is folded again for each filter
-    Defect("runtime/gate.py", "guard is not None and guard.hears_nothing(self._principal)", "False", by=("tests/unit/runtime/test_gate.py",)),  # filters are parsed before rights are asked
+    Defect("runtime/client_ingress.py", "guard is not None and guard.hears_nothing(self._principal)", "False", by=("tests/unit/runtime/test_client_ingress.py",)),  # filters are parsed before rights are asked
     Defect("runtime/fairness.py", "            share.is_held = True\n", "            share.is_held = False\n", by=FAIRNESS),  # an owner takes the loop for as long as it likes
     Defect("runtime/fairness.py", "            waiting.append(perform)\n", "            perform()\n", by=FAIRNESS),  # scans of the log at once
     Defect("runtime/connection.py", "        self._handle(data, self._slice)\n", "        self._handle(data)\n", by=FAIRNESS),  # a flood is handled in one go
@@ -342,9 +342,9 @@ DEFECTS = (
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "", by=("tests/unit/security/test_users.py",)),  # one name in two tenants
     Defect("runtime/listener.py", "        self._count_losses()\n        return self\n", "        return self\n", by=("tests/unit/runtime/test_losses.py",)),  # losses told with the answer are dropped
     Defect("protocol/recovery/recall.py", "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),  # a neighbour that restarted names nothing behind the asker
-    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._courier.losses.count_gone(held, now)\n", "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),  # lost, and not counted
+    Defect("protocol/delivery/replay.py", "            if cursor.source.release(held, offset, now):\n                self._dispatcher.losses.count_gone(held, now)\n", "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),  # lost, and not counted
     Defect("protocol/delivery/grouped.py", "        if not is_opening:\n", "        if not member.is_open:\n", by=("tests/simulation/test_wide_findings.py",)),  # opened twice after a full disk
-    Defect("security/gate.py", "\"source\", self._users.speaker_of(event.source))\n", "\"source\", self._users.named_in(event.source))\n", by=("tests/unit/security/test_scopes.py",)),  # sources of tokens' principals are anybody's
+    Defect("security/authorization.py", "\"source\", self._users.speaker_of(event.source))\n", "\"source\", self._users.named_in(event.source))\n", by=("tests/unit/security/test_scopes.py",)),  # sources of tokens' principals are anybody's
     Defect("gateway/mqtt/shares.py", "await self._opened(session, filter, durable=session.durable)", "await self._opened(session, filter, durable=False)", by=SHARED),  # a kept session's share is not durable
     Defect("gateway/mqtt/shares.py", "        if any(member.exchanges.is_handled(self.name, position) for member in self.kept.values()):\n", "        if False:\n", by=SHARED),  # QoS 2 in a share: sent to another member though one has it
     Defect("gateway/mqtt/shares.py", "        if position not in self._sent:\n", "        if True:\n", by=SHARED),  # QoS 2 in a share: sent to another member while it is in flight to one

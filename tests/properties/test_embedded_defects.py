@@ -10,9 +10,9 @@ from tests.papers import test_bal_5_intermediary as bal
 from tests.properties import test_embedded_crashes as crashes
 
 from tidings.history.check import check
-from tidings.protocol.delivery.courier import Dispatcher
+from tidings.protocol.delivery.delivery_memory import DeliveryMemory
+from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.memory import DeliveryMemory
 from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.messages import AckMode
 

@@ -11,7 +11,7 @@ from tidings.errors import RefusedError, SettingsError
 from tidings.runtime.settings import read_settings
 from tidings.security.audit import Audit
 from tidings.security.authenticator import ByUsers
-from tidings.security.doors import AuthenticationRequest, AuthenticationResult
+from tidings.security.interfaces import AuthenticationRequest, AuthenticationResult
 from tidings.security.scram import make_key
 from tidings.security.tokens import Issuer, Verifier
 from tidings.security.users import Users, parse_users

@@ -19,7 +19,7 @@ from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 from tidings.security.audit import Audit
-from tidings.security.gate import Authorizer
+from tidings.security.authorization import Authorizer
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.rules import GROUP, AccessRule, Action, Permissions
 from tidings.security.users import NOBODY, Users

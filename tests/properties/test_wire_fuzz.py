@@ -24,11 +24,11 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import Fetched, LinkDown, LinkUp, Persisted, Received, Started, TimerFired
 from tidings.runtime.admission import Admission
+from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
-from tidings.runtime.gate import ClientIngress
-from tidings.runtime.reception import Handshake
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
-from tidings.security.doors import LoopbackOnly
+from tidings.runtime.handshake import Handshake
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession
+from tidings.security.interfaces import LoopbackOnly
 from tidings.systems import Site, find_system
 from tidings.wire.codec import HEAD, VERSION, Codec, FrameReader
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.runtime.gate import ClientIngress
+from tidings.runtime.client_ingress import ClientIngress
 from tidings.simulation.wide.running import WideOutcome, run_seed
 
 

@@ -16,16 +16,16 @@ import pytest
 from tidings.algebra import overlaps
 from tidings.history.check import check
 from tidings.protocol.client import Client
-from tidings.protocol.delivery.courier import Dispatcher
+from tidings.protocol.client_subscription import SubscriptionPhase
+from tidings.protocol.delivery.delivery_memory import DeliveryMemory
+from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.memory import DeliveryMemory
-from tidings.protocol.listening import SubscriptionPhase
 from tidings.protocol.messages import Unsubscribed
 from tidings.protocol.routing import outlets
 from tidings.protocol.routing.covering import SubscriptionRouting
 from tidings.protocol.routing.diffusion import Diffusion
-from tidings.protocol.routing.seen import Forward, NumberWindow
+from tidings.protocol.routing.duplicates import Forward, NumberWindow
 from tidings.simulation.experiment import run_experiment
 from tidings.simulation.play import PlayError, perform
 from tidings.simulation.simulator import SimulationSettings

@@ -150,7 +150,7 @@ def test_alpha_is_kept_in_the_whole_tree_swap_by_swap() -> None:
         for name, peers in table.items():
             for peer in peers:
                 behind = brokers_behind(table, name, peer)
-                assert overlay_of(world, name).crowds._behind[peer] == len(behind)
+                assert overlay_of(world, name).subtree_sizes._behind[peer] == len(behind)
     swaps = sum(overlay_of(world, name).swaps.counts["done"] for name in names)
     assert swaps >= 3
     assert all(after <= before + 1e-9 for before, after in pairwise(means))

@@ -14,7 +14,7 @@ from conftest import Figures
 from tests.simulation._swapping import Restless
 
 from tidings.protocol.messages import Message
-from tidings.protocol.overlay import swap_words as words
+from tidings.protocol.overlay import swap_messages as words
 
 STEPS: tuple[type[Message], ...] = (
     words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing, words.LinkClosed, words.UnlockPath,

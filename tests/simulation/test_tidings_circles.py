@@ -9,7 +9,7 @@ import pytest
 
 from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Joined
-from tidings.protocol.overlay.circles import MESSAGES, CutLink, CycleQuery, dated
+from tidings.protocol.overlay.cycle_repair import MESSAGES, CutLink, CycleQuery, dated
 from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import OverlayGraph
@@ -234,7 +234,7 @@ def test_a_question_that_comes_back_to_whom_it_passed_goes_no_further() -> None:
     assert isinstance(overlay, JoinedOverlay)
     overlay.on_message("a1", CycleQuery("x#1", "a0", 1, ("a0", "a1"), 0.0), 3.0)
     overlay.on_message("a1", CycleQuery("x#1", "z", 1, ("z",), 0.0), 3.0)  # its last step was not the sender
-    assert not overlay._circles._kept
+    assert not overlay._cycle_repair._kept
 
 
 def test_questions_are_remembered_for_a_while_and_few_are() -> None:
@@ -243,16 +243,16 @@ def test_questions_are_remembered_for_a_while_and_few_are() -> None:
     assert isinstance(overlay, JoinedOverlay)
     for number in range(1000):
         overlay.on_message("a1", CycleQuery("x#1", "z", number, ("z", "a1"), 0.0), 3.0)
-    assert len(overlay._circles._kept) == 256
+    assert len(overlay._cycle_repair._kept) == 256
     overlay.on_message("a1", CycleQuery("x#1", "z", 1001, ("z", "a1"), 0.0), 60.0)
-    assert len(overlay._circles._kept) == 1
+    assert len(overlay._cycle_repair._kept) == 1
 
 
 def test_a_link_that_is_younger_than_the_question_is_not_cut() -> None:
     scene = Parts({"a": 2})
     overlay = scene.simulation.places["a0"].machine.slots["overlay"]
     overlay._since["a1"] = 9.0
-    overlay._circles.on_cut(CutLink(dated(5.0, "a0", "a1"), ()), 10.0)
+    overlay._cycle_repair.on_cut(CutLink(dated(5.0, "a0", "a1"), ()), 10.0)
     assert overlay.peers() == ("a1",)
-    overlay._circles.on_cut(CutLink(dated(9.0, "a0", "a1"), ()), 10.0)
+    overlay._cycle_repair.on_cut(CutLink(dated(9.0, "a0", "a1"), ()), 10.0)
     assert overlay.peers() == ()

@@ -145,17 +145,17 @@ def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> 
     move(world, "s", "b3", "b1")
     world.publish("p", {"x": 2})
     world.run(8.0)
-    guests = world.simulation.places["b1"].machine.slots["delivery"]
-    assert len(guests.subscriptions()) == 1
+    local_clients = world.simulation.places["b1"].machine.slots["delivery"]
+    assert len(local_clients.subscriptions()) == 1
     world.simulation.restart("b3")
     move(world, "s", "b1", "b3")
     world.run(12.0)
-    assert len(guests.subscriptions()) == 1  # it may come back
+    assert len(local_clients.subscriptions()) == 1  # it may come back
     world.simulation.crash("b1")
     world.simulation.restart("b1")
     world.run(30.0)
-    guests = world.simulation.places["b1"].machine.slots["delivery"]
-    assert len(guests.subscriptions()) == 0
+    local_clients = world.simulation.places["b1"].machine.slots["delivery"]
+    assert len(local_clients.subscriptions()) == 0
     world.publish("p", {"x": 3})
     world.run(60.0)
     assert heard(world, "s") == [("p", 1), ("p", 2), ("p", 3)]
@@ -204,7 +204,7 @@ def test_a_subscription_that_is_ended_where_it_is_a_guest_ends_at_its_home_too(r
         delivery = world.simulation.places[name].machine.slots["delivery"]
         assert not delivery._ledger.entries, f"{name} keeps events"
         assert delivery.figures()["farewells"] == 0
-        assert delivery.next_deadline() is None or delivery._farewells.next_at is None
+        assert delivery.next_deadline() is None or delivery._remote_ends.next_at is None
 
 
 def test_whoever_subscribed_again_at_home_after_the_end_keeps_that_subscription() -> None:

@@ -12,10 +12,10 @@ from tests.simulation.test_tidings_faults import KINDS, trouble
 from tidings.history.check import check
 from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER, make_event
-from tidings.protocol.delivery.moves import PublisherMigration, PublisherStays
+from tidings.protocol.delivery.publisher_migration import PublisherMigration, PublisherStays
 from tidings.protocol.inputs import ClientAsk, ClientLeave
 from tidings.protocol.messages import CommitStaged, StageEvents
-from tidings.protocol.recovery.words import ReplayReplies, ReplayReply
+from tidings.protocol.recovery.messages import ReplayReplies, ReplayReply
 from tidings.simulation.faults import ISOLATE_ONE, Incident
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line

@@ -12,7 +12,7 @@ from tidings.model.event import FOREVER
 from tidings.model.subscription import Policy
 from tidings.protocol.inputs import ClientLeave
 from tidings.protocol.messages import Ack, AckAll
-from tidings.protocol.recovery.words import ReplayReplies, ReplayReply
+from tidings.protocol.recovery.messages import ReplayReplies, ReplayReply
 from tidings.protocol.routing.diffusion import Interest
 from tidings.simulation.faults import CRASH, DISK_LOSS, ISOLATE_ONE, FaultPlan, Incident
 from tidings.simulation.simulator import SimulationSettings

@@ -8,8 +8,8 @@ from tests.simulation.test_tidings_scenes import begin, cut, sequences, three
 from tidings.model.event import FOREVER, make_event
 from tidings.protocol.inputs import Received
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import PREVIOUS
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.recovery.messages import PREVIOUS
+from tidings.protocol.routing.duplicates import Forward
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import line
 from tidings.simulation.world import World

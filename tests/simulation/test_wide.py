@@ -15,10 +15,10 @@ from tidings.availability.records import Append, Forget, Put
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, Event
 from tidings.protocol import effects as fx
-from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.proposals import PlacedEvent, Proposal
 from tidings.protocol.recovery.group_log import TABLE
-from tidings.runtime.gate import ClientIngress
+from tidings.runtime.client_ingress import ClientIngress
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import NOBODY, parse_users
 from tidings.simulation.topology import line, mesh
@@ -33,7 +33,7 @@ from tidings.simulation.wide.drawing import (
 )
 from tidings.simulation.wide.guarded import GuardedNode, GuardRules
 from tidings.simulation.wide.hostile import KINDS, HostileClient
-from tidings.simulation.wide.meeting import LimitMeter
+from tidings.simulation.wide.limit_meter import LimitMeter
 from tidings.simulation.wide.observer import BrokenPromise, Observer
 from tidings.simulation.wide.running import events_in, sized_event
 from tidings.simulation.world import World

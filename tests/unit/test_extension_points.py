@@ -17,7 +17,7 @@ from tidings.cli import main
 from tidings.console import pages
 from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import ExtensionWarning
-from tidings.gateway import doors
+from tidings.gateway import listeners
 from tidings.gateway.bridges.bridge import RouteSettings, side_of
 from tidings.history import contracts, properties
 from tidings.runtime.broker import open_store
@@ -297,7 +297,7 @@ def test_a_broken_store_names_its_package(install: Install, scheme: str, problem
 def test_a_broken_gateway_names_its_package(install: Install, value: str) -> None:
     install("door", value, gateways="mine = X")
     with pytest.raises(ExtensionError, match="package door offers gateway 'mine', which "):
-        extensions.call(doors.GROUP, "mine", None, None, {}, gives=doors.Gateway)
+        extensions.call(listeners.GROUP, "mine", None, None, {}, gives=listeners.Gateway)
 
 
 def test_a_broken_bridge_names_its_package(install: Install) -> None:

@@ -234,7 +234,7 @@ def _packet(head: int, *parts: bytes) -> bytes:
 def _mqtt(qos: int) -> Callable[[], AbstractAsyncContextManager[Play]]:
     @asynccontextmanager
     async def path() -> AsyncIterator[Play]:
-        from tidings.gateway.doors import Gateways
+        from tidings.gateway.listeners import Gateways
         from tidings.runtime.service import Service
         from tidings.runtime.settings import BrokerSettings, GatewaySettings, SecuritySettings
 

@@ -14,9 +14,9 @@ from tidings.protocol.messages import Envelope
 from tidings.simulation.topology import OverlayGraph, line
 from tidings.systems import Site, find_system
 from tidings_lab.recovery.epidemic.cache import EventCache
+from tidings_lab.recovery.epidemic.messages import LazyAnnounce, Mark, PushOffer, PushWant, Recovered
 from tidings_lab.recovery.epidemic.pace import Pace
 from tidings_lab.recovery.epidemic.settings import EpidemicSettings
-from tidings_lab.recovery.epidemic.words import LazyAnnounce, Mark, PushOffer, PushWant, Recovered
 
 from ..papers._epidemic import Epidemics
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from tidings.simulation.topology import line
 from tidings_lab.recovery.epidemic.marks import Counters, LostBuffer, ReceivedNumbers
-from tidings_lab.recovery.epidemic.words import HEADERS, Mark, read_mark, tags_of
+from tidings_lab.recovery.epidemic.messages import HEADERS, Mark, read_mark, tags_of
 
 from ..papers._epidemic import Epidemics
 

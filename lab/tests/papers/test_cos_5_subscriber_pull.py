@@ -5,9 +5,9 @@ from __future__ import annotations
 import pytest
 
 from tidings.protocol.inputs import Received
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.routing.duplicates import Forward
 from tidings.simulation.topology import OverlayGraph, line, star
-from tidings_lab.recovery.epidemic.words import PatternPull, Recovered, SourcePull
+from tidings_lab.recovery.epidemic.messages import PatternPull, Recovered, SourcePull
 
 from ..papers._epidemic import Epidemics
 

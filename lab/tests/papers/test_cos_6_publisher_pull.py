@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.simulation.topology import OverlayGraph, line
-from tidings_lab.recovery.epidemic.words import PatternPull, Recovered, SourcePull
+from tidings_lab.recovery.epidemic.messages import PatternPull, Recovered, SourcePull
 
 from ..papers._epidemic import Epidemics
 

@@ -16,8 +16,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.slots import Ports, Routing
 from tidings.store.memory import MemoryStore
 from tidings_lab.overlay.prefix import PrefixOverlay, PrefixSettings
-from tidings_lab.overlay.prefix_state import RING, PrefixTables, between, id_of
-from tidings_lab.overlay.prefix_words import (
+from tidings_lab.overlay.prefix_messages import (
     CellRequest,
     PrefixHello,
     PrefixJoin,
@@ -25,6 +24,7 @@ from tidings_lab.overlay.prefix_words import (
     PrefixLeave,
     PrefixSuspicion,
 )
+from tidings_lab.overlay.prefix_state import RING, PrefixTables, between, id_of
 
 NAMES = st.lists(st.integers(0, 500).map(lambda n: f"n{n}"), max_size=60, unique=True)
 

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tidings.protocol.inputs import Started
-from tidings.protocol.routing.seen import NUMBER, Forward, LastNumberFilter, Numbering, NumberWindow
+from tidings.protocol.routing.duplicates import NUMBER, Forward, LastNumberFilter, Numbering, NumberWindow
 from tidings.testing.ports import AloneStrategy, envelope
 from tidings_lab.routing.flooding import Flooding
 

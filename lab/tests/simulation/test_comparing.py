@@ -11,10 +11,10 @@ from tidings.language import parse_filter
 from tidings.model.event import make_event
 from tidings.protocol.messages import Envelope
 from tidings.protocol.proposals import Proposal
-from tidings.protocol.recovery.group_words import Propose, Replicate
-from tidings.protocol.recovery.words import ReplayReply
+from tidings.protocol.recovery.group_messages import Propose, Replicate
+from tidings.protocol.recovery.messages import ReplayReply
 from tidings.protocol.routing.diffusion import Interest
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.routing.duplicates import Forward
 from tidings.simulation.experiment import Experiment, run_experiment
 from tidings.simulation.workloads import Plan
 from tidings.systems import find_system

@@ -11,7 +11,7 @@ import pytest
 from tidings.history.check import check
 from tidings.language import accepts, parse_filter
 from tidings.protocol.inputs import Received
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.routing.duplicates import Forward
 from tidings.simulation.experiment import Experiment, run_experiment
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import random_tree
@@ -19,7 +19,7 @@ from tidings.simulation.workloads import Plan
 from tidings.simulation.world import World
 from tidings.systems import system_names
 from tidings.testing.seeds import EVERYTHING, NO_CRASH
-from tidings_lab.recovery.epidemic.words import Recovered
+from tidings_lab.recovery.epidemic.messages import Recovered
 
 SYSTEMS = [name for name in system_names() if name.startswith("epidemic")]
 

@@ -9,7 +9,7 @@ import pytest
 
 from tidings.history.check import check
 from tidings.protocol.inputs import Parted
-from tidings.protocol.membership.quests import PeerDiscoverySettings
+from tidings.protocol.membership.peer_discovery import PeerDiscoverySettings
 from tidings.protocol.topic_graph import over
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.simulator import SimulationSettings
@@ -43,7 +43,7 @@ def test_dam_4_every_group_finds_its_supertopic_from_a_few_contacts(seed: int) -
     sent = peers.world.simulation.sent["PeerSearch"]
     settings = PeerDiscoverySettings()
     flood = sum(settings.fan_out**step for step in range(1, settings.ttl + 1))
-    attempts = sum(membership(peers, name).quests.number for name in peers.topics)
+    attempts = sum(membership(peers, name).peer_discovery.number for name in peers.topics)
     assert 0 < sent <= attempts * flood
 
 

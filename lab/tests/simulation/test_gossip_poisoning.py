@@ -18,8 +18,7 @@ from tidings.protocol.messages import Message
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import line, random_tree
 from tidings.simulation.world import World
-from tidings_lab.recovery.epidemic.standing import OFFER, OFTEN, REQUEST, PeerStanding
-from tidings_lab.recovery.epidemic.words import (
+from tidings_lab.recovery.epidemic.messages import (
     LazyAnnounce,
     PatternPull,
     PushOffer,
@@ -27,6 +26,7 @@ from tidings_lab.recovery.epidemic.words import (
     Recovered,
     SourcePull,
 )
+from tidings_lab.recovery.epidemic.standing import OFFER, OFTEN, REQUEST, PeerStanding
 
 from ..papers._epidemic import Epidemics
 

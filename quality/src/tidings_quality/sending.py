@@ -26,8 +26,8 @@ import msgspec
 
 from tidings.errors import TidingsError
 from tidings.runtime import tls
-from tidings_quality.bells import Notifier
 from tidings_quality.interface import UserDispatcher, dispatcher_of
+from tidings_quality.notifier import Notifier
 from tidings_quality.organisation import DISPATCH, SEND, TELL, ChangeSub, OrganisationService
 from tidings_quality.state import Sending, unpacked
 
@@ -47,10 +47,10 @@ BACK = "back"  # rings when another organisation speaks to us: it can be reached
 class OutgoingWorkers:
     """The workers of one organisation."""
 
-    def __init__(self, organisation: OrganisationService, bells: Notifier) -> None:
+    def __init__(self, organisation: OrganisationService, notifier: Notifier) -> None:
         self._organisation = organisation
         self._state = organisation.state
-        self._bells = bells
+        self._notifier = notifier
         self._clients: dict[str, httpx.AsyncClient] = {}
         self._tasks: dict[tuple[str, str], asyncio.Task[None]] = {}
         self._is_started = False
@@ -88,7 +88,7 @@ class OutgoingWorkers:
         self._tasks[what, who] = asyncio.create_task(run(), name=f"{what} {who}")
 
     def _nudged(self, what: str, who: str) -> None:
-        self._bells.ring(what, who)
+        self._notifier.ring(what, who)
         if what == DISPATCH and self._is_started and (what, who) not in self._tasks:
             known = {one.id: one for one in self._organisation.subscriptions()}
             dispatcher = dispatcher_of(known[who]) if who in known else None
@@ -108,10 +108,10 @@ class OutgoingWorkers:
     async def _send_all(self, target: str) -> None:
         pause, size = FIRST_PAUSE, BATCH
         while True:
-            self._bells.hush(SEND, target)
+            self._notifier.hush(SEND, target)
             batch = self._state.sendings(target, size)
             if not batch:
-                await self._bells.wait(SEND, target)
+                await self._notifier.wait(SEND, target)
                 continue
             status, reason = await self._post(target, "/edl/notify", notifications(batch))
             if status == HTTPStatus.OK:
@@ -119,7 +119,7 @@ class OutgoingWorkers:
                 pause, size = FIRST_PAUSE, BATCH
                 continue
             for name in self._state.take_over([one for one in batch if one.below]):
-                self._bells.ring(SEND, name)
+                self._notifier.ring(SEND, name)
             if status in NEVER and size == 1 and not batch[0].below:
                 log.warning("%s will never take an event: %s", target, reason)
                 self._state.refuse(target, batch[0], reason)
@@ -130,9 +130,9 @@ class OutgoingWorkers:
 
     async def _paused(self, pause: float, who: str) -> float:
         """Wait, unless the peer speaks to us meanwhile (empty: no peer); how long to wait the next time."""
-        self._bells.hush(BACK, who)
+        self._notifier.hush(BACK, who)
         seconds = pause * random.uniform(0.8, 1.2)  # so that not all come back at once
-        return FIRST_PAUSE if await self._bells.wait(BACK, who, seconds) else min(2 * pause, LONGEST_PAUSE)
+        return FIRST_PAUSE if await self._notifier.wait(BACK, who, seconds) else min(2 * pause, LONGEST_PAUSE)
 
     async def _post(self, target: str, path: str, body: bytes) -> tuple[int, str]:
         """The status of the answer (0: there was none), and what it says."""
@@ -151,11 +151,11 @@ class OutgoingWorkers:
         is_due = True  # to ask whether it still knows
         known: int | None = None
         while True:
-            self._bells.hush(TELL, producer)
+            self._notifier.hush(TELL, producer)
             change = self._organisation.to_tell(producer, confirm=is_due, known=known)
             if change is None:
                 seconds = self._organisation.settings.confirm_seconds
-                is_due = not await self._bells.wait(TELL, producer, seconds)
+                is_due = not await self._notifier.wait(TELL, producer, seconds)
                 continue
             status, said = await self._post(producer, "/edl/changeSub", msgspec.json.encode(change))
             known = None
@@ -172,7 +172,7 @@ class OutgoingWorkers:
         for text, why in refused.items():
             log.warning("%s refuses %s: %s", producer, text, why)
         self._organisation.was_told(producer, change, refused)
-        self._bells.ring(TOLD, producer)
+        self._notifier.ring(TOLD, producer)
 
     # -- our users ------------------------------------------------------------------------------
 
@@ -180,10 +180,10 @@ class OutgoingWorkers:
         pause = FIRST_PAUSE
         try:
             while any(one.id == id for one in self._organisation.subscriptions()):
-                self._bells.hush(DISPATCH, id)
+                self._notifier.hush(DISPATCH, id)
                 waiting = self._state.notifications(id, limit=1)
                 if not waiting:
-                    await self._bells.wait(DISPATCH, id)
+                    await self._notifier.wait(DISPATCH, id)
                     continue
                 number, event = waiting[0]
                 try:

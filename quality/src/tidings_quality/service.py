@@ -29,9 +29,9 @@ from tidings.gateway.problems import Problem, answering, unrouted, whole_body
 from tidings.gateway.serving import Serving
 from tidings.model.decoding import UNREADABLE
 from tidings.runtime import tls
-from tidings_quality.bells import Notifier
 from tidings_quality.interface import UserRequest
 from tidings_quality.model import QualityChange
+from tidings_quality.notifier import Notifier
 from tidings_quality.organisation import DISPATCH, ChangeSub, OrganisationService, QualityNotification
 from tidings_quality.routing.trees import Branch
 from tidings_quality.schema import write_schema
@@ -66,8 +66,8 @@ class OrganisationServer:
         self.settings = settings.check()
         self._state = OrganisationState(settings.state or None, remember=settings.remember)
         self.organisation = OrganisationService(settings, self._state)
-        self._bells = Notifier()
-        self._outgoing = OutgoingWorkers(self.organisation, self._bells)
+        self._notifier = Notifier()
+        self._outgoing = OutgoingWorkers(self.organisation, self._notifier)
         self.app = Starlette(routes=self._routes(), exception_handlers={HTTPException: unrouted})
         self._serving = Serving(self.app, settings.listen, tls.listening(settings.tls))
 
@@ -135,9 +135,9 @@ class OrganisationServer:
         """Wait until the producers know of a subscription; those that do not by then."""
         end = asyncio.get_running_loop().time() + seconds
         while pending := self.organisation.unconfirmed(id):
-            self._bells.hush(TOLD, pending[0])
+            self._notifier.hush(TOLD, pending[0])
             left = end - asyncio.get_running_loop().time()
-            if left <= 0 or not await self._bells.wait(TOLD, pending[0], left):
+            if left <= 0 or not await self._notifier.wait(TOLD, pending[0], left):
                 break
         return pending
 
@@ -157,12 +157,12 @@ class OrganisationServer:
         limit = min(_whole(request, "limit", 100), MOST_NOTIFICATIONS)
         end = asyncio.get_running_loop().time() + _seconds(request, 0.0)
         while True:
-            self._bells.hush(DISPATCH, one.id)
+            self._notifier.hush(DISPATCH, one.id)
             found = self._state.notifications(one.id, after, limit)
             left = end - asyncio.get_running_loop().time()
             if found or left <= 0:
                 break
-            await self._bells.wait(DISPATCH, one.id, left)
+            await self._notifier.wait(DISPATCH, one.id, left)
         given = [{"number": number, "event": msgspec.Raw(event)} for number, event in found]
         return Response(msgspec.json.encode({"notifications": given}), media_type="application/json")
 
@@ -195,7 +195,7 @@ class OrganisationServer:
                 HTTPStatus.UNAUTHORIZED, f"{name or 'nobody'} is not known here, or shows another token",
                 hint=f"{WHO}: NAME and Authorization: Bearer TOKEN, as agreed",
             )  # fmt: skip
-        self._bells.ring(BACK, name)
+        self._notifier.ring(BACK, name)
         return name
 
     def _local(self, request: Request) -> None:

@@ -8,10 +8,10 @@ from __future__ import annotations
 import sys
 
 from tidings.pipeline import session
+from tidings_quality.change_reporting import teller
 from tidings_quality.client import OrganisationClient
 from tidings_quality.spark.factory import Factory, FactoryStep, files_of
 from tidings_quality.spark.settings import read_plan
-from tidings_quality.telling import teller
 
 
 def main(file: str, url: str) -> None:

@@ -27,6 +27,7 @@ pytest.importorskip("pyspark", reason="Spark is not installed")
 
 from pyspark.errors import StreamingQueryException
 
+from tidings_quality.change_reporting import teller
 from tidings_quality.cli.act import answers, free_ports, service_text, start
 from tidings_quality.client import OrganisationClient
 from tidings_quality.generate import Dirt, append_rows, arrow_of, held_by, plan_text, population, truth_for
@@ -34,7 +35,6 @@ from tidings_quality.running_example import running_example
 from tidings_quality.schema import write_schema
 from tidings_quality.spark.factory import Factory, FactoryStep, files_of
 from tidings_quality.spark.settings import FactoryPlan, read_plan
-from tidings_quality.telling import teller
 
 pytestmark = pytest.mark.spark
 

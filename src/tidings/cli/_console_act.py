@@ -18,7 +18,7 @@ from tidings.runtime.cluster import Cluster
 EVENTS = 120
 PATIENCE = 60.0  # seconds to wait for a page that shows everything, on a loaded machine
 HISTORY_SECONDS = 180.0
-PROGRAM = "tidings.console.doors"
+PROGRAM = "tidings.console.listeners"
 STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 

@@ -20,7 +20,7 @@ WIDE_HELP = "The wide world: the seed draws system, sizes, limits, clocks, disks
 
 def run_wide(seeds: Iterable[int], system: str | None, as_json: bool) -> None:
     """Run seeds one after the other; ends with 1 when a promise is broken."""
-    from tidings.runtime.gate import ClientIngress
+    from tidings.runtime.client_ingress import ClientIngress
     from tidings.simulation.wide.drawing import SYSTEMS
     from tidings.simulation.wide.running import run_seed
 

@@ -105,7 +105,7 @@ def broker(
     It prints its addresses as soon as it accepts connections, and ends on SIGTERM or Ctrl-C after answering
     all accepted requests. SIGHUP reads settings and users again. Every setting: tidings settings.
     """
-    from tidings.console.doors import LISTEN
+    from tidings.console.listeners import LISTEN
 
     said: dict[str, Any] = {
         "name": name,
@@ -140,7 +140,7 @@ def _certified(folder: Path, name: str | None) -> dict[str, str]:
 
 
 def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
-    from tidings.console.doors import ConsoleGateways
+    from tidings.console.listeners import ConsoleGateways
     from tidings.runtime.service import Service
     from tidings.runtime.settings import BrokerSettings, read_settings
 

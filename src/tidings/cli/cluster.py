@@ -74,14 +74,14 @@ def up(
     are opened at the first broker. With --json prints one line with all addresses when they can be
     reached.
     """
-    from tidings.console.doors import LISTEN
+    from tidings.console.listeners import LISTEN
     from tidings.runtime.cluster import Cluster
 
     every, first = _from_environment()
     pages = console or (LISTEN if with_console else None)
     said = {"gateway.http": gateway_http, "gateway.mqtt": gateway_mqtt, "console.listen": pages}
     first |= {name: where for name, where in said.items() if where is not None}
-    options: dict[str, Any] = {"program": "tidings.console.doors"} if first else {}
+    options: dict[str, Any] = {"program": "tidings.console.listeners"} if first else {}
     if system is not None:
         every["system"] = system
     if first.get("console.listen"):

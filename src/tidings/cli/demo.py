@@ -51,7 +51,7 @@ def demo(
     stage = Stage(console(), silent=as_json)
     if with_console:
         from tidings.cli._console_act import stay
-        from tidings.console.doors import LISTEN
+        from tidings.console.listeners import LISTEN
 
         asyncio.run(stay(stage, LISTEN))
         return

@@ -10,7 +10,7 @@ import typer
 from tidings.cli import remote
 from tidings.cli.output import Exit, console, print_json
 from tidings.cli.usage import JSON_HELP, examples
-from tidings.runtime.travel import explain_elsewhere, why
+from tidings.runtime.delivery_verdict import explain_elsewhere, why
 
 WORDS = {
     "published": "published by",

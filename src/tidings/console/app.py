@@ -20,13 +20,13 @@ from starlette.routing import Route
 
 from tidings._version import __version__
 from tidings.console import pages
-from tidings.console.asking import ConsoleQueries
 from tidings.console.bodies import read_object
+from tidings.console.queries import ConsoleQueries
 from tidings.console.sessions import ConsoleSessions, Visitor
 from tidings.console.watch import NetworkWatches, Viewer
+from tidings.gateway.authentication import GatewayAuthenticator
 from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering
-from tidings.gateway.proving import GatewayAuthenticator
 from tidings.gateway.serving import Serving
 from tidings.runtime.service import Service
 from tidings.security.rules import Action

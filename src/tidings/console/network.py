@@ -16,7 +16,7 @@ from typing import Any
 
 from tidings.console.sessions import Visitor
 from tidings.errors import RefusedError, TidingsError
-from tidings.gateway.desks import client_name
+from tidings.gateway.http_sessions import client_name
 from tidings.runtime import tls
 from tidings.runtime.bus import Bus
 from tidings.runtime.connect import connect

@@ -22,12 +22,12 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidings.errors import InputError, RefusedError
+from tidings.gateway.authentication import GatewayAuthenticator
 from tidings.gateway.http import principal_of, where_of
 from tidings.gateway.problems import Problem
-from tidings.gateway.proving import GatewayAuthenticator
 from tidings.security.attempts import TooManyAttempts
 from tidings.security.credentials import PasswordCredentials, TokenCredentials
-from tidings.security.doors import Credentials, NoCredentials
+from tidings.security.interfaces import Credentials, NoCredentials
 
 COOKIE = "tidings_console"
 OURS = "x-tidings-console"  # a header that only a page of ours can send

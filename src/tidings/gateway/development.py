@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 
-from tidings.gateway.doors import Gateways
+from tidings.gateway.listeners import Gateways
 from tidings.runtime.development import main
 
 if __name__ == "__main__":

@@ -31,11 +31,11 @@ from starlette.routing import Route, WebSocketRoute
 
 from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
+from tidings.gateway.authentication import ConnectionOrigin, GatewayAuthenticator
 from tidings.gateway.bodies import MOST_BYTES, RequestedEvent, read_drafts
-from tidings.gateway.desks import HttpSession, HttpSessions
+from tidings.gateway.http_sessions import HttpSession, HttpSessions
 from tidings.gateway.origins import Addresses, addressed
 from tidings.gateway.problems import Problem, answering, json_object, status_of, told, unrouted, whole_body
-from tidings.gateway.proving import ConnectionOrigin, GatewayAuthenticator
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
 from tidings.gateway.subscriptions import WebhookSubscriptions
@@ -44,7 +44,7 @@ from tidings.matching.explain import explain
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.runtime.guests import LocalClientHost, charge
+from tidings.runtime.local_clients import LocalClientHost, charge
 from tidings.runtime.settings import GatewaySettings
 from tidings.security.attempts import TooManyAttempts
 
@@ -65,7 +65,7 @@ class HttpGateway:
         self._host = host
         self._prover = prover
         self._subscriptions = subscriptions
-        self.desks = HttpSessions(host)
+        self.http_sessions = HttpSessions(host)
         self._streams = streams = Streams(self.desk)
         routes = [
             Route("/events", answering(self.publish), methods=["POST"]),
@@ -90,7 +90,7 @@ class HttpGateway:
 
     async def close(self) -> None:
         await self._streams.close()
-        await self.desks.close()
+        await self.http_sessions.close()
 
     # -- who --------------------------------------------------------------------------------------
 
@@ -99,7 +99,7 @@ class HttpGateway:
 
     @asynccontextmanager
     async def desk(self, request: HTTPConnection) -> AsyncIterator[HttpSession]:
-        async with self.desks.of(await self.principal(request)) as desk:
+        async with self.http_sessions.of(await self.principal(request)) as desk:
             yield desk
 
     # -- publishing -------------------------------------------------------------------------------

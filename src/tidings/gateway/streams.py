@@ -37,7 +37,7 @@ from starlette.types import Receive, Scope, Send
 from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidings.errors import InputError, RefusedError, TidingsError
-from tidings.gateway.desks import HttpSession
+from tidings.gateway.http_sessions import HttpSession
 from tidings.gateway.problems import Problem, told
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.cloudevents import from_mapping, to_structured
@@ -46,8 +46,8 @@ from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.bus import Bus
-from tidings.runtime.guests import charge
 from tidings.runtime.listener import Listener
+from tidings.runtime.local_clients import charge
 
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
@@ -107,7 +107,7 @@ class Streams:
         except BaseException:
             await self._endings.run(opened.aclose())
             raise
-        limits = desk.guests.limits
+        limits = desk.local_clients.limits
         token = StreamToken(since, limits.token_logs)
         events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
         opened.push_async_callback(events.aclose)
@@ -256,14 +256,14 @@ class _SocketConversation:
     """One socket's conversation."""
 
     def __init__(self, socket: WebSocket, desk: HttpSession, endings: StreamEndings) -> None:
-        self._longest = desk.guests.limits.client.name  # characters of a `ref`
+        self._longest = desk.local_clients.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._desk = desk
         self._endings = endings
         self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _SocketSubscription] = {}  # by ref
         self._sending = asyncio.Lock()
-        self._large = desk.guests.limits.encoded_bytes
+        self._large = desk.local_clients.limits.encoded_bytes
         self._does = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -339,7 +339,7 @@ class _SocketConversation:
         ref = str(said.pop("ref", ""))
         said.pop("op")
         is_manual = _is_manual(said)
-        most = self._desk.guests.limits.unconfirmed_count
+        most = self._desk.local_clients.limits.unconfirmed_count
         credit = _count("credit", said.pop("credit", min(CREDIT, most)), most)
         if len(ref) > self._longest:
             raise InputError(f"`ref` has {len(ref)} characters; at most {self._longest} (limit `name`)")

@@ -27,15 +27,15 @@ from weakref import WeakValueDictionary
 import msgspec
 
 from tidings.errors import InputError, RefusedError, StoreError
-from tidings.gateway.desks import client_name
 from tidings.gateway.dialects import read_filters, warnings_of
+from tidings.gateway.http_sessions import client_name
 from tidings.gateway.problems import Problem
 from tidings.gateway.webhooks import Credential, Sink, WebhookWorker
 from tidings.model.decoding import UNREADABLE
 from tidings.model.filter import Filter
 from tidings.protocol.client_bounds import NAME, CheckedBound, EncodedBound, TextBound, check_message, declare
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.runtime.guests import LocalClientHost, LocalClients
+from tidings.runtime.local_clients import LocalClientHost, LocalClients
 from tidings.security.principal import Principal
 
 FILE = "webhooks.json"

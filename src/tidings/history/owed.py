@@ -16,10 +16,10 @@ import msgspec
 
 from tidings.history import acceptance
 from tidings.history.acceptance import AcceptanceMatcher
+from tidings.history.deliveries import JudgedNotification
 from tidings.history.facts import ArrivalFact, LossFact
 from tidings.history.intervals import Interval
 from tidings.history.publications import Publication
-from tidings.history.told import JudgedNotification
 
 
 class OwedDelivery(msgspec.Struct, frozen=True, gc=False, array_like=True):

@@ -11,7 +11,7 @@ from functools import cached_property, partial
 
 import msgspec
 
-from tidings.history import owed, publications, told
+from tidings.history import deliveries, owed, publications
 from tidings.history.acceptance import AcceptanceMatcher
 from tidings.history.facts import (
     ArrivalFact,
@@ -110,8 +110,10 @@ class Tables:
     def told(self) -> Table:
         group = self.engine.group
         by_process = (self.notices, PROCESS), (self.intervals, PROCESS)
-        placed = group(told.placed, *by_process, output=told.PlacedNotification, apart=True)
-        return group(told.told, (placed, EVENT), (self.publications, EVENT), output=told.JudgedNotification)
+        placed = group(deliveries.placed, *by_process, output=deliveries.PlacedNotification, apart=True)
+        return group(
+            deliveries.told, (placed, EVENT), (self.publications, EVENT), output=deliveries.JudgedNotification
+        )
 
     @cached_property
     def claims(self) -> Table:
@@ -139,7 +141,7 @@ class Tables:
     @cached_property
     def reached(self) -> Table:
         by_process = (self.receipts, PROCESS), (self.intervals, PROCESS)
-        return self.engine.group(told.reached, *by_process, output=told.JudgedReceipt, apart=True)
+        return self.engine.group(deliveries.reached, *by_process, output=deliveries.JudgedReceipt, apart=True)
 
     @cached_property
     def bounds(self) -> DelayBounds:
@@ -151,5 +153,5 @@ class Tables:
         return DelayBounds(t_sub, t_diff, dict(seen))
 
 
-def delay_of(each: told.JudgedNotification) -> float | None:
+def delay_of(each: deliveries.JudgedNotification) -> float | None:
     return each.delay

@@ -26,18 +26,18 @@ from tidings.model.subscription import Notification, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
+from tidings.protocol.client_dedup import ClientDedupWindow
 from tidings.protocol.client_publishing import PublishingClient
-from tidings.protocol.heard import ClientDedupWindow
-from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.lines import EMPTY, own
-from tidings.protocol.listening import (
+from tidings.protocol.client_subscription import (
     BrokerLinkState,
     ClientSubscription,
     SubscriptionPhase,
     UncommittedDelivery,
 )
+from tidings.protocol.lazy_queues import EMPTY, own
+from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.publishing import stage_refusal
-from tidings.protocol.tokens import ResumeTokens
+from tidings.protocol.resume_tokens import ResumeTokens
 
 OVER = ("closed", "the subscription has ended")
 

@@ -23,9 +23,9 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.advertising import Advertising
+from tidings.protocol.client_subscription import BrokerLinkState
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.listening import BrokerLinkState
-from tidings.protocol.places import PublisherPositions
+from tidings.protocol.publisher_positions import PublisherPositions
 from tidings.protocol.publishing import OutstandingPublish, PublishBatch
 
 

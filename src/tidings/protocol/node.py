@@ -40,9 +40,9 @@ from tidings.protocol.inputs import (
     ViewChanged,
 )
 from tidings.protocol.interest import InterestTable, Match
-from tidings.protocol.kept import RetainedBytes
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message, tag_of
+from tidings.protocol.retained_bytes import RetainedBytes
 from tidings.protocol.roles import EventPassage, GroupCommit, Placement, TopologyHints
 from tidings.protocol.slots import (
     KINDS,

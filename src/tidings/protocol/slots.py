@@ -32,9 +32,9 @@ from tidings.protocol import roles
 from tidings.protocol.effects import Channel, Effect
 from tidings.protocol.inputs import FetchFailed, Input, Parted, PersistFailed, ViewChanged
 from tidings.protocol.interest import InterestTable, Match
-from tidings.protocol.kept import UNBOUNDED, RetainedBytes
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.retained_bytes import UNBOUNDED, RetainedBytes
 
 
 class StateMachine(Protocol):

@@ -22,7 +22,7 @@ from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ResourceLimits
-from tidings.security.doors import Guard
+from tidings.security.interfaces import Guard
 
 
 class ArchiveRequest(msgspec.Struct, forbid_unknown_fields=True):

@@ -37,8 +37,8 @@ from tidings.protocol.inputs import (
 from tidings.protocol.messages import AckMode
 from tidings.runtime.broker import BrokerInterface, ConnectionState, Full, Timeout
 from tidings.runtime.callbacks import Callback, Calling, is_cut_off
+from tidings.runtime.coercion import event_from, filter_from
 from tidings.runtime.deadlines import Deadlines
-from tidings.runtime.drafts import event_from, filter_from
 from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import LATER, Listener
 from tidings.runtime.log_calls import LogCalls
@@ -330,7 +330,7 @@ class Bus(LogCalls):
         timeout = options.pop("timeout", ...)
         kind: type[Listener[Any]] = Listener
         if since == "forever":
-            from tidings.runtime.late import ArchiveListener
+            from tidings.runtime.archive_subscription import ArchiveListener
 
             kind, since = ArchiveListener, None
         if "policy" in options:

@@ -6,9 +6,9 @@ from collections.abc import Hashable
 from typing import Any
 
 from tidings.runtime.admission import LOCAL
+from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.connection import Connection
 from tidings.runtime.fairness import Fairness
-from tidings.runtime.gate import ClientIngress
 from tidings.runtime.sessions import PrincipalSession
 
 

@@ -33,8 +33,8 @@ from tidings.model.event import event_size
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.runtime.admission import AdmittedConnection
+from tidings.runtime.messages import Keepalive, KeepaliveAck
 from tidings.runtime.unfinished import PrincipalFrames
-from tidings.runtime.words import Keepalive, KeepaliveAck
 from tidings.wire.codec import Codec, FrameReader
 
 SLICE = 2048  # messages of a client that are handled in one turn of the loop at most ...
@@ -62,7 +62,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_seconds: float = 10.0  # to send the head of an HTTP request; then it is dropped
     idle_seconds: float = 30.0  # that an HTTP connection is kept between two requests
     connections: int = 20_000  # of clients; the next one is denied
-    max_frame: int = 16 << 20  # bytes that a client may send in one; brokers take 64 MiB from one another
+    max_frame: int = 16 << 20  # of a client's frame; brokers take 64 MiB from one another
     handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
     unfinished_bytes: int = 32 << 20  # of one principal's incomplete frames; then one is read at a time
     client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
@@ -167,15 +167,43 @@ class Connection(asyncio.Protocol):
     """The near end of a connection. `receive` gets what arrives, `lost` is called once at the end."""
 
     __slots__ = (
-        "_counted", "_encode", "_encoded", "_ending", "_frames", "_gathering", "_holds", "_is_gathered", "_is_over", "_is_paused",
-        "_last_event", "_late", "_made", "_out", "_reader", "_slice", "_waiting_bytes", "before_flush", "codec", "last_received", "last_sent", "limits", "loop", "lost",
-        "most_bytes", "receive", "received_bytes", "spent", "transport", "unsendable", "visit",
+        "_coalescer",
+        "_counted",
+        "_encode",
+        "_encoded",
+        "_ending",
+        "_frames",
+        "_holds",
+        "_is_gathered",
+        "_is_over",
+        "_is_paused",
+        "_last_event",
+        "_late",
+        "_made",
+        "_out",
+        "_reader",
+        "_slice",
+        "_waiting_bytes",
+        "before_flush",
+        "codec",
+        "last_received",
+        "last_sent",
+        "limits",
+        "loop",
+        "lost",
+        "most_bytes",
+        "receive",
+        "received_bytes",
+        "spent",
+        "transport",
+        "unsendable",
+        "visit",
     )  # fmt: skip
 
     def __init__(
         self,
         codec: Codec,
-        gathering: WriteCoalescer,
+        coalescer: WriteCoalescer,
         *,
         receive: Receive,
         lost: Lost,
@@ -197,7 +225,7 @@ class Connection(asyncio.Protocol):
         self.visit: AdmittedConnection | None = None  # of the far end, where connections are admitted
         self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: not counted
         self._made = made
-        self._gathering = gathering
+        self._coalescer = coalescer
         self.loop = asyncio.get_running_loop()
         self._out: deque[bytes | Message] = deque()
         self._encoded = 0  # bytes of the frames in it
@@ -247,15 +275,15 @@ class Connection(asyncio.Protocol):
             return
         self.last_received = self.loop.time()
         self.received_bytes += len(data)
-        gathering = self._gathering
-        gathering.in_input = True
+        coalescer = self._coalescer
+        coalescer.in_input = True
         try:
             if self.spent is None:
                 self._handle(data)
             else:
                 self._handle_slice(data)
         finally:
-            gathering.settle()
+            coalescer.settle()
 
     def _handle_slice(self, data: bytes) -> None:
         """Handle some of the messages; others follow in a later turn."""
@@ -276,7 +304,7 @@ class Connection(asyncio.Protocol):
         """Handle the next slice, unless there are other reasons to wait."""
         if not self._is_over and len(self._holds) == 1 and BACKLOG in self._holds:
             self.release(BACKLOG)
-            self._gathering.inputs += 1
+            self._coalescer.inputs += 1
             self._handle_slice(b"")
 
     def _handle(self, data: bytes, limit: int = 1 << 62) -> None:
@@ -302,7 +330,7 @@ class Connection(asyncio.Protocol):
 
     def resume_writing(self) -> None:
         self._is_paused = False
-        self._gathering.inputs += 1
+        self._coalescer.inputs += 1
         self.release("unread")
         self.flush()
 
@@ -326,17 +354,17 @@ class Connection(asyncio.Protocol):
             self._waiting_bytes += size
         if not self._is_gathered:
             self._is_gathered = True
-            self._gathering.add(self)
+            self._coalescer.add(self)
 
     def send_later(self) -> None:
         """Have `before_flush` called at the end of the turn, or before the next message leaves."""
         if not self._is_gathered:
-            self._gathering.add_later(self)
+            self._coalescer.add_later(self)
 
     def _gather(self) -> None:
         if not self._is_gathered:
             self._is_gathered = True
-            self._gathering.add(self)
+            self._coalescer.add(self)
 
     def _memory_of(self, message: Any) -> int:
         """Bytes that a delivery costs while it waits; an event counts once for those that follow one another."""

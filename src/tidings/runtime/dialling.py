@@ -19,8 +19,8 @@ from tidings.errors import SettingsError, TidingsError, TlsError, UnreachableErr
 from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.connection import Connection, Lost, NetworkSettings, WriteCoalescer
 from tidings.runtime.failures import error_of
-from tidings.runtime.words import AuthChallenge, AuthResponse, OpenSession, SessionDenied, SessionOpened
-from tidings.security.doors import Credentials
+from tidings.runtime.messages import AuthChallenge, AuthResponse, OpenSession, SessionDenied, SessionOpened
+from tidings.security.interfaces import Credentials
 from tidings.wire.codec import Codec
 
 PORT = 7117
@@ -145,7 +145,7 @@ async def dial(
     address: Address,
     say: Callable[[], OpenSession],
     codec: Codec,
-    gathering: WriteCoalescer,
+    coalescer: WriteCoalescer,
     settings: NetworkSettings,
     *,
     credentials: Credentials,
@@ -162,7 +162,7 @@ async def dial(
 
     def protocol() -> Connection:
         return Connection(
-            codec, gathering, receive=handshake.receive, lost=handshake.lost, most_bytes=most_bytes
+            codec, coalescer, receive=handshake.receive, lost=handshake.lost, most_bytes=most_bytes
         )
 
     context = (tls or ssl.create_default_context()) if address.tls else None

@@ -36,7 +36,7 @@ from tidings.protocol.inputs import (
 from tidings.protocol.messages import Message, Publish
 from tidings.protocol.slots import StateMachine
 from tidings.runtime.clock import RuntimeClock, RuntimeTimer
-from tidings.runtime.drives import DiskExecutor, InlineExecutor, ThreadedExecutor
+from tidings.runtime.disk_executor import DiskExecutor, InlineExecutor, ThreadedExecutor
 from tidings.store.store import Store
 
 BREATH = 2048  # messages; fewer write oftener, more let those wait longer who could work meanwhile

@@ -18,7 +18,7 @@ from typing import Any
 from tidings.errors import SettingsError
 from tidings.runtime.dialling import parse_addresses
 from tidings.security.credentials import CertificateCredentials, PasswordCredentials, TokenCredentials
-from tidings.security.doors import Credentials, NoCredentials
+from tidings.security.interfaces import Credentials, NoCredentials
 
 
 def credentials(given: Mapping[str, str]) -> Credentials:

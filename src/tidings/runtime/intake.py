@@ -22,11 +22,11 @@ REASON = "overload"  # for which a connection is held
 class Intake:
     """The publishers of one broker that are held, and when they are read again."""
 
-    def __init__(self, backlog: Backlog, gathering: WriteCoalescer, limits: ResourceLimits) -> None:
+    def __init__(self, backlog: Backlog, coalescer: WriteCoalescer, limits: ResourceLimits) -> None:
         self.backlog = backlog
         self._limits = limits
         self.most = limits.waiting_deliveries  # of `backlog.waited`: more hold publishers
-        self._gathering = gathering
+        self._coalescer = coalescer
         self._held: dict[Connection, None] = {}
         self._inputs = 0  # of the gathering at the last look
         self._turns = 0  # since the first was held
@@ -45,7 +45,7 @@ class Intake:
 
     def _look(self) -> None:
         """Is this turn quiet? Callbacks of the turn before have run, those of this one have not."""
-        inputs, self._turns = self._gathering.inputs, self._turns + 1
+        inputs, self._turns = self._coalescer.inputs, self._turns + 1
         held = self._held
         if inputs != self._inputs and self._turns < self._limits.waiting_turns:
             self._inputs = inputs

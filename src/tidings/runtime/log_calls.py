@@ -11,7 +11,7 @@ from tidings.model.filter import TIDINGS
 from tidings.protocol import messages as msg
 from tidings.protocol.inputs import ClientAsk, Input
 from tidings.runtime.broker import Timeout
-from tidings.runtime.drafts import filter_from
+from tidings.runtime.coercion import filter_from
 
 HOLD_SECONDS = 7 * 86_400.0
 

@@ -27,9 +27,9 @@ from tidings.protocol.messages import Message, tag_of
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer, sendable
 from tidings.runtime.dialling import Address, OpenedConnection, RetryDelays, dial, parse_addresses
 from tidings.runtime.driver import Driver
-from tidings.runtime.words import OpenSession, SessionClose, SessionDenied, SessionOpened
+from tidings.runtime.messages import OpenSession, SessionClose, SessionDenied, SessionOpened
 from tidings.security.certificates import principal_of
-from tidings.security.doors import BROKER, Credentials
+from tidings.security.interfaces import BROKER, Credentials
 from tidings.wire.codec import Codec
 
 log = logging.getLogger("tidings.broker")
@@ -67,7 +67,7 @@ class NeighbourLinks:
         composition: str,
         driver: Driver,
         codec: Codec,
-        gathering: WriteCoalescer,
+        coalescer: WriteCoalescer,
         settings: NetworkSettings,
         *,
         allowed: frozenset[type[Message]],
@@ -80,7 +80,7 @@ class NeighbourLinks:
         self._composition = composition
         self._driver = driver
         self._codec = codec
-        self._gathering = gathering
+        self._coalescer = coalescer
         self._settings = settings
         self._allowed = allowed  # what a broker may say
         self._credentials = credentials
@@ -165,7 +165,7 @@ class NeighbourLinks:
                     address,
                     self._open,
                     self._codec,
-                    self._gathering,
+                    self._coalescer,
                     self._settings,
                     credentials=self._credentials,
                     lost=self._lost,

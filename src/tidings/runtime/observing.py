@@ -16,7 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidings.errors import RefusedError
 from tidings.model.event import TENANT_MARK, Event
 from tidings.model.subscription import OWNER_MARK, Subscription, SubscriptionId
-from tidings.security.doors import Guard
+from tidings.security.interfaces import Guard
 
 if TYPE_CHECKING:
     from tidings.protocol.node import Node

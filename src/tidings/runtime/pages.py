@@ -25,7 +25,7 @@ from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ResourceLimits
-from tidings.security.doors import Guard
+from tidings.security.interfaces import Guard
 
 _NO_END = 10  # the byte that says whether an entry has an end: after the array's mark and the time
 _NIL = 0xC0

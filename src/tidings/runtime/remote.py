@@ -40,7 +40,7 @@ from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalesc
 from tidings.runtime.dialling import Address, OpenedConnection, RetryDelays, dial
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.failures import error_of
-from tidings.runtime.words import (
+from tidings.runtime.messages import (
     BESIDE,
     HANDSHAKE,
     InquiryRefused,
@@ -51,7 +51,7 @@ from tidings.runtime.words import (
     OpenSession,
     SessionClose,
 )
-from tidings.security.doors import CLIENT, Credentials, NoCredentials
+from tidings.security.interfaces import CLIENT, Credentials, NoCredentials
 from tidings.wire.codec import Codec
 
 log = logging.getLogger("tidings.client")
@@ -146,7 +146,7 @@ class RemoteClient:
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
         self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=self._limits.frame_bytes)
-        self._gathering = WriteCoalescer()
+        self._coalescer = WriteCoalescer()
         self._pauses = RetryDelays(network, rng)
         self._connection: Connection | None = None
         self._lost = asyncio.Event()
@@ -206,12 +206,12 @@ class RemoteClient:
 
     def hand(self, input: Input) -> None:
         """Hand an input to the machine."""
-        gathering = self._gathering
-        gathering.in_input = True
+        coalescer = self._coalescer
+        coalescer.in_input = True
         try:
             self._driver.hand(self.name, input)
         finally:
-            gathering.settle()
+            coalescer.settle()
 
     async def inquire(self, what: str, about: dict[str, Any]) -> Any:
         """Ask the broker about itself."""
@@ -290,7 +290,7 @@ class RemoteClient:
                 address,
                 self._open,
                 self._codec,
-                self._gathering,
+                self._coalescer,
                 self._network,
                 credentials=self._credentials,
                 lost=self._on_lost,

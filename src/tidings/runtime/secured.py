@@ -17,7 +17,7 @@ from tidings.runtime.settings import SecuritySettings, TlsSettings
 from tidings.security import audit as auditing
 from tidings.security.audit import Audit, AuditEntry
 from tidings.security.authenticator import ByUsers
-from tidings.security.gate import Authorizer
+from tidings.security.authorization import Authorizer
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.quotas import UNBOUNDED
 from tidings.security.revocation import NONE_REVOKED, Revoked, parse_revoked

@@ -6,7 +6,7 @@
     await server.serve_forever()      # until `stop` is called
     await server.drain(10)
 
-The server puts parts together and leaves decisions to the node (`protocol`) and to security (`security/doors.py`). It
+The server puts parts together and leaves decisions to the node (`protocol`) and to security (`security/interfaces.py`). It
 binds to loopback unless told otherwise.
 """
 
@@ -38,24 +38,19 @@ from tidings.runtime.admission import Admission, SocketListener, admission_setti
 from tidings.runtime.archives import ServedArchive
 from tidings.runtime.broker import open_store, owner_of, recorder_of
 from tidings.runtime.client_connection import ClientConnection
+from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer, sendable
 from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.fairness import Fairness, ReadingShares
-from tidings.runtime.gate import ClientIngress
-from tidings.runtime.guests import LocalClient
+from tidings.runtime.handshake import Handshake
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.intake import Intake
 from tidings.runtime.kernels import prepare_in_background
-from tidings.runtime.neighbours import NeighbourLinks
-from tidings.runtime.observing import answers_of
-from tidings.runtime.pages import LogPages
-from tidings.runtime.reception import Handshake
-from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
-from tidings.runtime.unfinished import UnfinishedFrames
-from tidings.runtime.words import (
+from tidings.runtime.local_clients import LocalClient
+from tidings.runtime.messages import (
     BESIDE,
     HANDSHAKE,
     InquiryRefused,
@@ -67,7 +62,12 @@ from tidings.runtime.words import (
     SessionClose,
     SessionOpened,
 )
-from tidings.security.doors import (
+from tidings.runtime.neighbours import NeighbourLinks
+from tidings.runtime.observing import answers_of
+from tidings.runtime.pages import LogPages
+from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
+from tidings.runtime.unfinished import UnfinishedFrames
+from tidings.security.interfaces import (
     BROKER,
     AuthenticationResult,
     Authenticator,
@@ -153,16 +153,16 @@ class Server:
 
     def _begin(self) -> None:
         """No client has connected yet."""
-        self._gathering = WriteCoalescer()
+        self._coalescer = WriteCoalescer()
         self._clients: dict[Connection, ClientConnection] = {}
-        self._guests, self._last_client = set[LocalClient](), 0
+        self._local_clients, self._last_client = set[LocalClient](), 0
         self._listeners: list[SocketListener] = []
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping, self._answer_seconds = asyncio.Event(), Histogram()
         self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
-        self._reading = ReadingShares(Fairness(later=self._gathering.later))  # of all listeners too
+        self._reading = ReadingShares(Fairness(later=self._coalescer.later))  # of all listeners too
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -180,7 +180,7 @@ class Server:
         self._recorder = recorder_of(self._record)
         self.node = self._build()
         prepare_in_background(self.node)
-        self._intake = Intake(self.node.backlog, self._gathering, self.resources)
+        self._intake = Intake(self.node.backlog, self._coalescer, self.resources)
         if self._guard is not None:
             self.node.count_kept(self._guard)
         recorder = self._recorder
@@ -192,20 +192,20 @@ class Server:
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.meter = self._reading
-        self._driver.breathe_by(self._gathering.flush, self._gathering.soon)
+        self._driver.breathe_by(self._coalescer.flush, self._coalescer.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
         self._neighbours = NeighbourLinks(
             self.name, self._system.name, self._driver, self._codec.limited(self.resources.taken_bytes),
-            self._gathering, self.network,
+            self._coalescer, self.network,
             allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
             rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._driver.perform(CloseLink, self._disconnect)
         self._driver.perform(Warn, lambda effect: log.warning("%s: %s", self.name, effect.text))
         self._reception = Handshake(
-            self._system.name, self._authenticator, self.network, self._gathering, self._admit
+            self._system.name, self._authenticator, self.network, self._coalescer, self._admit
         )
         self._driver.start(Started(state))
         for text in self._listen:
@@ -343,7 +343,7 @@ class Server:
         for connection in [each for each, client in self._clients.items() if client.address == effect.peer]:
             connection.send(SessionClose(effect.reason))
             connection.finish(effect.reason)
-        for guest in [guest for guest in self._guests if guest.address == effect.peer]:
+        for guest in [guest for guest in self._local_clients if guest.address == effect.peer]:
             guest.close()
             guest.sent_away()
 
@@ -361,7 +361,7 @@ class Server:
         sent_away: Callable[[], None],
         ended: Callable[[str], None],
     ) -> LocalClient:
-        """Let in a client that a gateway brings (see `guests.py`)."""
+        """Let in a client that a gateway brings (see `local_clients.py`)."""
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
         session = self._opened(principal, name, lambda reason: guest.end(reason))
@@ -379,7 +379,7 @@ class Server:
             limits=self._limits,
             bounds=self.resources.client,
         )
-        guest.open(gate, self._guests)
+        guest.open(gate, self._local_clients)
         return guest
 
     # -- clients --------------------------------------------------------------------------------
@@ -503,7 +503,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
-            "guests": len(self._guests),
+            "guests": len(self._local_clients),
             "handshakes": len(self._reception),
             "unfinished bytes": self._unfinished.bytes,
             "links": self.links_at(),

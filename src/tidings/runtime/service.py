@@ -24,19 +24,19 @@ from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unsco
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.clock import RealClock
-from tidings.runtime.disowning import RevokedResources
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.observing import figures, view_of
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
+from tidings.runtime.revoked_resources import RevokedResources
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
 from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
 from tidings.runtime.trace import TraceRing
 from tidings.security.credentials import CertificateCredentials
-from tidings.security.doors import NoCredentials
+from tidings.security.interfaces import NoCredentials
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS
 

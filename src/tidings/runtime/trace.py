@@ -32,7 +32,7 @@ from tidings.protocol.messages import (
     Subscribed,
 )
 from tidings.protocol.node import Node
-from tidings.protocol.recovery.words import RangeReply, ReplayReply
+from tidings.protocol.recovery.messages import RangeReply, ReplayReply
 from tidings.runtime.observing import ObservedScope, find_subscription
 
 HEAVY = 4_096  # bytes of payload that are kept with a step

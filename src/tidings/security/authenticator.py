@@ -16,7 +16,12 @@ from tidings.errors import RefusedError
 from tidings.security.attempts import Attempts, TooManyAttempts
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.certificates import principal_of
-from tidings.security.doors import BROKER, AuthenticationExchange, AuthenticationRequest, AuthenticationResult
+from tidings.security.interfaces import (
+    BROKER,
+    AuthenticationExchange,
+    AuthenticationRequest,
+    AuthenticationResult,
+)
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.revocation import NONE_REVOKED, Revoked
 from tidings.security.scram import ServerSide

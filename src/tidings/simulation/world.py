@@ -22,8 +22,8 @@ from tidings.protocol import inputs as ins
 from tidings.protocol.client import Client
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.node import Node
+from tidings.simulation.failover_clients import BrokerLifetimes, roamer
 from tidings.simulation.parts import SimulatedMachine
-from tidings.simulation.roamers import BrokerLifetimes, roamer
 from tidings.simulation.simulator import Simulation, SimulationSettings
 from tidings.simulation.topology import Edge, OverlayGraph
 from tidings.simulation.workloads import (

@@ -16,7 +16,7 @@ from tidings.protocol.assignment.policies import AccessDriven
 from tidings.protocol.delivery.grouped import GroupDelivery
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.membership.agreed import VIRTUAL, WEAK, AgreedViews, GroupSettings
-from tidings.protocol.membership.suspecting import DetectorSettings
+from tidings.protocol.membership.failure_detector import DetectorSettings
 from tidings.protocol.overlay.mesh import MeshOverlay
 from tidings.protocol.recovery.group_log import GroupLog, GroupLogSettings
 from tidings.systems.system import MESH, Site, System

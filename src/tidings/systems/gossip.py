@@ -13,8 +13,8 @@ from tidings.matching.engine import MatchingEngine
 from tidings.model.topic import ROOT
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.membership.peer_discovery import PeerDiscoverySettings
 from tidings.protocol.membership.probing import ProbeSettings
-from tidings.protocol.membership.quests import PeerDiscoverySettings
 from tidings.protocol.membership.topics import TableSettings, TopicTables
 from tidings.protocol.routing.topic_gossip import GossipSettings, TopicGossip
 from tidings.protocol.topic_graph import OneGroup, TopicGraph

@@ -8,8 +8,8 @@ from contextlib import asynccontextmanager
 from typing import Any
 
 from tidings.protocol import messages as msg
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession, SessionOpened
 from tidings.runtime.server import Server
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession, SessionOpened
 from tidings.wire.codec import LENGTH, Codec
 
 CODEC = Codec((*HANDSHAKE, *BESIDE))

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from tests.gateway.conftest import USERS
 
 from tidings.console import pages
-from tidings.console.doors import ConsoleGateways
+from tidings.console.listeners import ConsoleGateways
 from tidings.console.sessions import MOST_OF_ONE
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, SecuritySettings, TraceSettings

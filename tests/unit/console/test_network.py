@@ -12,7 +12,7 @@ import httpx
 from tests.unit.runtime import test_service as whole
 from tests.unit.runtime.test_service import SECRET, USERS, play, settings
 
-from tidings.console.doors import ConsoleGateways
+from tidings.console.listeners import ConsoleGateways
 from tidings.runtime import tls
 from tidings.runtime.service import Service
 from tidings.security.scram import make_key

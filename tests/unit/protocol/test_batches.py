@@ -10,8 +10,8 @@ from tidings.model.event import Event, event_size
 from tidings.protocol.batches import Divider, PageBuilder, cut, read_upto, size_of
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import DeliverAll, Envelope
+from tidings.protocol.recovery.messages import Knowledge, LogKnowledge, RangeReply
 from tidings.protocol.recovery.window import SendWindow
-from tidings.protocol.recovery.words import Knowledge, LogKnowledge, RangeReply
 
 LIMITS = ResourceLimits(frame_bytes=4096, envelope_bytes=1024, batch_bytes=1000, batch_count=4)
 

@@ -19,12 +19,12 @@ from tidings.protocol.delivery.cursor import (
     EarlierRange,
     PendingLiveEvent,
 )
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.replay import LogReplay
 from tidings.protocol.delivery.rows import lane_row
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.lines import own
+from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.lazy_queues import own
 from tidings.protocol.messages import Envelope
 
 

@@ -9,8 +9,8 @@ from tidings.model.subscription import DeliveryOptions, Subscription, Subscripti
 from tidings.protocol.delivery import describing
 from tidings.protocol.delivery.cursor import LIVE, Cursor
 from tidings.protocol.delivery.describing import AT_ONCE, Sweep, busiest
-from tidings.protocol.delivery.held import SubscriptionState
-from tidings.protocol.lines import own
+from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.lazy_queues import own
 
 
 def holds(count: int, waiting: int = 0) -> dict[Any, SubscriptionState]:

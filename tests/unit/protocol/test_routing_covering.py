@@ -10,7 +10,7 @@ from tidings.errors import SettingsError
 from tidings.protocol.messages import Message
 from tidings.protocol.routing.covering import ADVERTISEMENTS, SUBSCRIPTIONS, SubscriptionRouting
 from tidings.protocol.routing.diffusion import Interest, InterestAck
-from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.protocol.routing.duplicates import NUMBER, Forward
 from tidings.testing.ports import AloneStrategy, advertisement, envelope, filter_of
 
 WIDE, NARROW = "x > 0", "x > 5"

@@ -14,8 +14,8 @@ from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.messages import AuthResponse, Keepalive, KeepaliveAck, OpenSession, SessionDenied
 from tidings.runtime.server import Server
-from tidings.runtime.words import AuthResponse, Keepalive, KeepaliveAck, OpenSession, SessionDenied
 from tidings.testing import collect
 from tidings.testing.network import CODEC, RawClient, played, serving, until
 

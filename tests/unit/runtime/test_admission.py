@@ -26,53 +26,53 @@ class Guests:
 
 
 def test_the_oldest_that_waits_goes_when_one_address_has_too_many_waiting() -> None:
-    guests = Guests(waiting_per_address=2)
-    first = guests.enter("first")
-    guests.enter("second")
-    guests.enter("elsewhere", "10.0.0.2")
-    guests.enter("third")
-    assert guests.gone == ["first"]
+    local_clients = Guests(waiting_per_address=2)
+    first = local_clients.enter("first")
+    local_clients.enter("second")
+    local_clients.enter("elsewhere", "10.0.0.2")
+    local_clients.enter("third")
+    assert local_clients.gone == ["first"]
     assert first.is_over
     first.leave()  # its connection ends later; it is counted once
-    assert (len(guests.admission), guests.admission.waiting) == (3, 3)
+    assert (len(local_clients.admission), local_clients.admission.waiting) == (3, 3)
 
 
 def test_the_address_with_the_most_that_wait_makes_room() -> None:
-    guests = Guests(waiting=4)
-    guests.enter("quiet", "10.0.0.2")
+    local_clients = Guests(waiting=4)
+    local_clients.enter("quiet", "10.0.0.2")
     for number in range(3):
-        guests.enter(f"flood {number}")
-    guests.enter("new", "10.0.0.3")
-    assert guests.gone == ["flood 0"]
+        local_clients.enter(f"flood {number}")
+    local_clients.enter("new", "10.0.0.3")
+    assert local_clients.gone == ["flood 0"]
 
 
 def test_what_is_served_is_never_sent_away_and_a_full_house_refuses() -> None:
-    guests = Guests(connections=4)
+    local_clients = Guests(connections=4)
     served = []
     for number in range(3):
-        served.append(guests.enter(f"served {number}", f"10.0.1.{number}"))
+        served.append(local_clients.enter(f"served {number}", f"10.0.1.{number}"))
         served[-1].serve()
-    guests.enter("waits", "10.0.2.1")
-    assert guests.enter("new", "10.0.2.2") is not None
-    assert guests.gone == ["waits"]
-    guests.gone.clear()
-    assert guests.enter("newer", "10.0.2.3") is not None
-    assert guests.gone == ["new"]
+    local_clients.enter("waits", "10.0.2.1")
+    assert local_clients.enter("new", "10.0.2.2") is not None
+    assert local_clients.gone == ["waits"]
+    local_clients.gone.clear()
+    assert local_clients.enter("newer", "10.0.2.3") is not None
+    assert local_clients.gone == ["new"]
     served[0].wait()  # answered, and idle
-    guests.enter("last", "10.0.2.9").serve()
-    assert guests.gone[1:] in (["newer"], ["served 0"])
-    guests.enter("at last", "10.0.2.9").serve()
-    assert sorted(guests.gone[1:]) == ["newer", "served 0"]
-    assert guests.enter("nobody", "10.0.2.10") is None
-    assert guests.admission.figures["connections refused"] == 1
+    local_clients.enter("last", "10.0.2.9").serve()
+    assert local_clients.gone[1:] in (["newer"], ["served 0"])
+    local_clients.enter("at last", "10.0.2.9").serve()
+    assert sorted(local_clients.gone[1:]) == ["newer", "served 0"]
+    assert local_clients.enter("nobody", "10.0.2.10") is None
+    assert local_clients.admission.figures["connections refused"] == 1
 
 
 def test_one_address_cannot_have_all_connections() -> None:
-    guests = Guests(connections=8, share_per_address=0.5)
+    local_clients = Guests(connections=8, share_per_address=0.5)
     for number in range(4):
-        guests.enter(str(number)).serve()
-    assert guests.enter("one more") is None
-    assert guests.enter("another", "10.0.0.2") is not None
+        local_clients.enter(str(number)).serve()
+    assert local_clients.enter("one more") is None
+    assert local_clients.enter("another", "10.0.0.2") is not None
 
 
 def test_a_reserve_of_descriptors_is_left() -> None:

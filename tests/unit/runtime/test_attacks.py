@@ -14,13 +14,13 @@ from tidings.model.filter import EVERYTHING, Filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol import messages as msg
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import Knowledge, LogKnowledge
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.recovery.messages import Knowledge, LogKnowledge
+from tidings.protocol.routing.duplicates import Forward
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.dialling import dial, parse_addresses
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession
 from tidings.runtime.service import Service
 from tidings.runtime.settings import read_settings
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
 from tidings.security.credentials import PasswordCredentials
 from tidings.security.scram import make_key
 from tidings.wire.codec import Codec

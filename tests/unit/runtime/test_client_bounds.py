@@ -23,7 +23,7 @@ from tidings.protocol import client_bounds as cb
 from tidings.protocol import messages as msg
 from tidings.protocol.client_bounds import FIELDS, check_message
 from tidings.protocol.limits import ClientLimits
-from tidings.runtime.words import (
+from tidings.runtime.messages import (
     HANDSHAKE,
     AuthChallenge,
     AuthResponse,

@@ -17,7 +17,7 @@ from tidings.history.recorder import MemoryRecorder
 from tidings.protocol.effects import Fetch, Persist
 from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, PersistFailed
 from tidings.runtime.clock import RealClock
-from tidings.runtime.drives import InlineExecutor, ThreadedExecutor
+from tidings.runtime.disk_executor import InlineExecutor, ThreadedExecutor
 from tidings.runtime.failures import error_of
 from tidings.store.memory import MemoryStore
 from tidings.testing import collect

@@ -7,7 +7,7 @@ import socket
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import Input, TimerFired
 from tidings.protocol.messages import Message
-from tidings.protocol.recovery.words import AckProgress, LogAck
+from tidings.protocol.recovery.messages import AckProgress, LogAck
 from tidings.runtime.server import Server
 from tidings.testing.network import linked, played, serving, until
 

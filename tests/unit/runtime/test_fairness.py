@@ -11,9 +11,9 @@ import pytest
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import FIRST_SLICE, SLICE, Connection, WriteCoalescer
 from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
-from tidings.runtime.guests import SLICE as GUEST_SLICE
-from tidings.runtime.guests import in_slices
-from tidings.runtime.words import Keepalive
+from tidings.runtime.local_clients import SLICE as GUEST_SLICE
+from tidings.runtime.local_clients import in_slices
+from tidings.runtime.messages import Keepalive
 from tidings.testing.network import CODEC, RawClient, played, serving, until
 from tidings.wire.codec import FrameReader
 
@@ -218,7 +218,7 @@ def test_a_gateway_handles_what_came_together_in_slices(monkeypatch: pytest.Monk
         charged.append(seconds)
         return 0.0
 
-    monkeypatch.setattr("tidings.runtime.guests.charge", charge)
+    monkeypatch.setattr("tidings.runtime.local_clients.charge", charge)
 
     async def play() -> None:
         handled, seen = list[int](), list[int]()

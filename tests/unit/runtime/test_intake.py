@@ -13,7 +13,7 @@ from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.slots import Backlog
 from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.intake import Intake
-from tidings.runtime.words import Keepalive
+from tidings.runtime.messages import Keepalive
 from tidings.testing.network import CODEC, RawClient, played, serving, until
 
 LIMITS = ResourceLimits(waiting_deliveries=100, waiting_turns=50)
@@ -34,10 +34,10 @@ class Socket(asyncio.Transport):
         return False
 
 
-def connected(gathering: WriteCoalescer) -> tuple[Connection, Socket]:
+def connected(coalescer: WriteCoalescer) -> tuple[Connection, Socket]:
     socket = Socket()
     connection = Connection(
-        CODEC, gathering, receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
+        CODEC, coalescer, receive=lambda *_: None, lost=lambda *_: None, most_bytes=1 << 20
     )
     connection.connection_made(socket)
     return connection, socket
@@ -45,10 +45,10 @@ def connected(gathering: WriteCoalescer) -> tuple[Connection, Socket]:
 
 @played
 async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() -> None:
-    gathering, backlog = WriteCoalescer(), Backlog()
-    taking = Intake(backlog, gathering, LIMITS)
-    publisher, socket = connected(gathering)
-    subscriber, other = connected(gathering)
+    coalescer, backlog = WriteCoalescer(), Backlog()
+    taking = Intake(backlog, coalescer, LIMITS)
+    publisher, socket = connected(coalescer)
+    subscriber, other = connected(coalescer)
     backlog.waited = 101
     taking.hold(publisher)
     for _ in range(5):  # credit keeps coming
@@ -64,10 +64,10 @@ async def test_a_held_publisher_is_read_again_after_a_turn_without_other_work() 
 
 @played
 async def test_no_flood_of_other_messages_keeps_publishers_out() -> None:
-    gathering = WriteCoalescer()
-    taking = Intake(Backlog(), gathering, LIMITS)
-    publisher, socket = connected(gathering)
-    flood, _ = connected(gathering)
+    coalescer = WriteCoalescer()
+    taking = Intake(Backlog(), coalescer, LIMITS)
+    publisher, socket = connected(coalescer)
+    flood, _ = connected(coalescer)
     taking.hold(publisher)
     turns = 0
     while not socket.is_read:

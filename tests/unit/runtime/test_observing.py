@@ -18,8 +18,8 @@ from tidings.protocol import messages as msg
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.inputs import LinkUp, Received
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import RangeReply, ReplayReply
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.recovery.messages import RangeReply, ReplayReply
+from tidings.protocol.routing.duplicates import Forward
 from tidings.runtime import logs
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import exposition, metrics_of

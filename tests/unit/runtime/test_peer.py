@@ -9,7 +9,7 @@ import pytest
 from tests.unit.runtime._peer_rig import Outcome, outcome_of
 
 from tidings.errors import SettingsError, UnreachableError
-from tidings.protocol.membership.words import PeerPing, PeerSubscribe
+from tidings.protocol.membership.messages import PeerPing, PeerSubscribe
 from tidings.runtime.bus import Bus
 from tidings.runtime.peer import PeerBroker, peer
 from tidings.testing.network import played, until

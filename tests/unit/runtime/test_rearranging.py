@@ -122,7 +122,7 @@ async def test_two_adjacent_brokers_that_are_lost_are_bridged() -> None:
             await settled(*servers)
             overlay = far.node.slots["overlay"]
             assert isinstance(overlay, HealingOverlay)
-            await until(lambda: overlay.cousins.of("b1"))
+            await until(lambda: overlay.two_hop.of("b1"))
             await here.publish({"n": 0})
             for server in middle:
                 await server.close()

@@ -13,7 +13,7 @@ from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError, Unr
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import Address, RetryDelays, parse_addresses
 from tidings.runtime.server import Server
-from tidings.security.doors import AuthenticationExchange, AuthenticationRequest, AuthenticationResult
+from tidings.security.interfaces import AuthenticationExchange, AuthenticationRequest, AuthenticationResult
 from tidings.testing import collect
 from tidings.testing.network import linked, played, serving, settled, until
 

@@ -20,8 +20,8 @@ from tidings.runtime.clock import RealClock
 from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.driver import Driver
+from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive, KeepaliveAck
 from tidings.runtime.remote import _CoalescedCalls
-from tidings.runtime.words import BESIDE, HANDSHAKE, Keepalive, KeepaliveAck
 from tidings.testing.network import played, serving
 from tidings.wire.codec import Codec, FrameReader
 

@@ -10,7 +10,7 @@ from typing import Any
 from tidings.model.event import make_event
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.runtime.connection import Connection, WriteCoalescer
-from tidings.runtime.words import BESIDE, HANDSHAKE, Keepalive
+from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive
 from tidings.wire.codec import Codec, FrameReader
 
 LARGE = make_event({"n": 0}, source="pub", id="1", payload=bytes(1 << 20))

@@ -11,7 +11,7 @@ from tidings.language import parse_filter
 from tidings.model.event import FOREVER, TENANT_MARK, make_event
 from tidings.model.subscription import OWNER_MARK, SubscriptionId, unscoped
 from tidings.security.audit import Audit
-from tidings.security.gate import Authorizer
+from tidings.security.authorization import Authorizer
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import parse_users
 

@@ -19,30 +19,30 @@ from tidings.model.event import Event
 from tidings.model.expression import Expression
 from tidings.model.subscription import DeliveryOptions, Policy, Position
 from tidings.protocol import messages as m
-from tidings.protocol.delivery import farewells
-from tidings.protocol.delivery.asking import SubscriptionQuery, SubscriptionQueryReply
+from tidings.protocol.client_failover import KeepaliveReply, KeepaliveRequest
+from tidings.protocol.delivery import remote_unsubscribe
 from tidings.protocol.delivery.grouped import TakenOver
+from tidings.protocol.delivery.subscription_lookup import SubscriptionQuery, SubscriptionQueryReply
+from tidings.protocol.membership import messages as g
 from tidings.protocol.membership import views as v
-from tidings.protocol.membership import words as g
-from tidings.protocol.overlay import circles, cousins, detours, healing
-from tidings.protocol.overlay import swap_words as s
+from tidings.protocol.overlay import bypass, cycle_repair, healing, two_hop
+from tidings.protocol.overlay import swap_messages as s
 from tidings.protocol.overlay.choosing import Hop, LinkOffer
 from tidings.protocol.proposals import PlacedEvent, Proposal
-from tidings.protocol.recovery import group_words as gl
-from tidings.protocol.recovery import words as w
-from tidings.protocol.roaming import KeepaliveReply, KeepaliveRequest
+from tidings.protocol.recovery import group_messages as gl
+from tidings.protocol.recovery import messages as w
 from tidings.protocol.routing.diffusion import Interest, InterestAck
-from tidings.protocol.routing.seen import NUMBER, Forward
+from tidings.protocol.routing.duplicates import NUMBER, Forward
 from tidings.protocol.routing.topic_gossip import GossipEvents, GossipOffer, GossipRequest
-from tidings.runtime import words
+from tidings.runtime import messages as runtime_messages
 from tidings.simulation.workloads import Step
 from tidings.systems import Site, systems
 from tidings.wire.codec import Codec
-from tidings_lab.overlay import prefix_words as pw
+from tidings_lab.overlay import prefix_messages as pw
 from tidings_lab.recovery import replicated as r
 from tidings_lab.recovery import streams as st
-from tidings_lab.recovery.epidemic import words as e
-from tidings_lab.routing import rendezvous_words as rw
+from tidings_lab.recovery.epidemic import messages as e
+from tidings_lab.routing import rendezvous_messages as rw
 from tidings_lab.routing import subjects as sj
 from tidings_lab.routing.central import Refer, ToService
 from tidings_lab.routing.direct import Hold, ToAccess, ToTarget
@@ -107,17 +107,17 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0"),
     m.EndHold(1, "spark"),
     m.LogHeld(1, "b0", 2, 9, 7, True),
-    words.OpenSession("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2),
-    words.AuthChallenge(b"\x01"),
-    words.AuthResponse(b"\x02"),
-    words.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2"),
-    words.SessionDenied("refused", "no"),
-    words.Keepalive(),
-    words.KeepaliveAck(),
-    words.SessionClose("stops"),
-    words.InquiryRequest(1, "figures", {"a": 1}),
-    words.InquiryReply(1, {"b": 2}),
-    words.InquiryRefused(1, "refused", "no"),
+    runtime_messages.OpenSession("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2),
+    runtime_messages.AuthChallenge(b"\x01"),
+    runtime_messages.AuthResponse(b"\x02"),
+    runtime_messages.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2"),
+    runtime_messages.SessionDenied("refused", "no"),
+    runtime_messages.Keepalive(),
+    runtime_messages.KeepaliveAck(),
+    runtime_messages.SessionClose("stops"),
+    runtime_messages.InquiryRequest(1, "figures", {"a": 1}),
+    runtime_messages.InquiryReply(1, {"b": 2}),
+    runtime_messages.InquiryRefused(1, "refused", "no"),
     Forward(ENVELOPE),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False),
     InterestAck("subscriptions", "b0.1f/2e", 3),
@@ -127,17 +127,17 @@ EXAMPLES: tuple[m.Message, ...] = (
     DiffuseEvent(ENVELOPE, (Branch("b1", (Branch("b2"),)), Branch("b3"))),
     w.Knowledge((w.LogKnowledge("b0", 3, 5, 9),)),
     w.LogsUnreachable(("b0", "b1")),
-    circles.CycleQuery("b0", "b2", 3, ("b2", "b1"), 4.5, circles.DatedLink(3.5, "b1", "b2")),
-    circles.CutLink(circles.DatedLink(3.5, "b1", "b2"), ("b1", "b2")),
-    circles.LinkUndone(),
+    cycle_repair.CycleQuery("b0", "b2", 3, ("b2", "b1"), 4.5, cycle_repair.DatedLink(3.5, "b1", "b2")),
+    cycle_repair.CutLink(cycle_repair.DatedLink(3.5, "b1", "b2"), ("b1", "b2")),
+    cycle_repair.LinkUndone(),
     healing.NeighbourList(("b0", "b1"), ("127.0.0.1:1", "127.0.0.1:2")),
     healing.HealRequest("b3"),
     healing.HealReply("b3", True),
-    cousins.TwoHopNeighbours("b3", ("b0", "b3"), ("127.0.0.1:1", "127.0.0.1:2")),
-    cousins.StandInRequest("b3", "b2"),
-    detours.BypassRequest("b3"),
-    detours.BypassReply("b3", True),
-    detours.CaughtUpNotice("b3", "b2"),
+    two_hop.TwoHopNeighbours("b3", ("b0", "b3"), ("127.0.0.1:1", "127.0.0.1:2")),
+    two_hop.StandInRequest("b3", "b2"),
+    bypass.BypassRequest("b3"),
+    bypass.BypassReply("b3", True),
+    bypass.CaughtUpNotice("b3", "b2"),
     s.DiscoveryRequest("b0/1", b"\x00\xff", b"\x01", (HOP,), 4, 2.5, "127.0.0.1:1"),
     s.DiscoveryReply("b0/1", OFFER),
     s.DiscoveryPartial("b0/1"),
@@ -152,8 +152,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     s.SwapVerdictRequest("b0/2", "b1", ("b2", "b1")),
     s.SwapVerdict("b0/2", True, ("b2", "b1")),
     s.LinkUnknown(),
-    farewells.RemoteUnsubscribe("alice", "n", "b0", 2.5, ("b2", "b1")),
-    farewells.RemoteUnsubscribed("alice", "n", "b0", ("b2", "b1")),
+    remote_unsubscribe.RemoteUnsubscribe("alice", "n", "b0", 2.5, ("b2", "b1")),
+    remote_unsubscribe.RemoteUnsubscribed("alice", "n", "b0", ("b2", "b1")),
     w.AckProgress((w.LogAck("b0", 9, 7),)),
     w.RangeRequest("b0", 3, 9, ("b2", "b1")),
     w.RangeReply("b0", 3, 9, (ENVELOPE,), ("b2", "b1"), True),
@@ -265,8 +265,10 @@ GROWN: tuple[m.Message, ...] = (
     gl.LogCopyRequest(3, 8, True, "t\0k"),
     gl.LogCopyPage(3, 8, 9, (PlacedEvent(9, PROPOSAL),), 9, (Put("t", "k", b"v"),), "t\0k"),
     w.AckProgress((w.LogAck("b0", 9, 8, 40),)),
-    words.OpenSession("broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20, 1),
-    words.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20, 1),
+    runtime_messages.OpenSession(
+        "broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20, 1
+    ),
+    runtime_messages.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20, 1),
 )
 
 

@@ -19,7 +19,7 @@ from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol.messages import AckMode, Hello, Message, Publish, Subscribe
-from tidings.runtime.words import BESIDE, HANDSHAKE, KeepaliveAck, OpenSession
+from tidings.runtime.messages import BESIDE, HANDSHAKE, KeepaliveAck, OpenSession
 from tidings.wire.codec import HEAD, Codec
 
 NO_CLASS = 0xFFFFFFFF

@@ -33,9 +33,9 @@ from tidings.protocol.messages import (
 )
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.dialling import Address, dial
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession
 from tidings.runtime.process import run
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
-from tidings.security.doors import NoCredentials
+from tidings.security.interfaces import NoCredentials
 from tidings.wire.codec import Codec
 from tidings_bench.broker.plan import TOPIC
 
@@ -51,7 +51,7 @@ class IdleProbe:
         self._address = Address("127.0.0.1", port, True)
         self._tls = ssl.create_default_context(cafile=authority)
         self._codec = Codec((*HANDSHAKE, *BESIDE))
-        self._gathering = WriteCoalescer()
+        self._coalescer = WriteCoalescer()
         self._settings = NetworkSettings(connect_seconds=60.0)
         self._latencies: list[float] = []
         self._sequence = 0
@@ -63,7 +63,7 @@ class IdleProbe:
             self._address,
             lambda: OpenSession("client", name, mechanism="anonymous"),
             self._codec,
-            self._gathering,
+            self._coalescer,
             self._settings,
             credentials=NoCredentials(),
             lost=lambda connection, reason: None,

@@ -17,7 +17,7 @@ from pathlib import Path
 from tidings.language import parse_filter
 from tidings.model.subscription import DeliveryOptions, Policy
 from tidings.protocol.messages import Hello, Subscribe
-from tidings.runtime.words import BESIDE, HANDSHAKE, OpenSession
+from tidings.runtime.messages import BESIDE, HANDSHAKE, OpenSession
 from tidings.wire.codec import Codec
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_ours

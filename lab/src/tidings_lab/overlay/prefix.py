@@ -27,8 +27,7 @@ from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Pro
 from tidings.protocol.messages import Message
 from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Overlay, Ports
-from tidings_lab.overlay.prefix_state import PrefixTables, id_of
-from tidings_lab.overlay.prefix_words import (
+from tidings_lab.overlay.prefix_messages import (
     CellRequest,
     Contact,
     PrefixHello,
@@ -39,6 +38,7 @@ from tidings_lab.overlay.prefix_words import (
     RowReply,
     RowRequest,
 )
+from tidings_lab.overlay.prefix_state import PrefixTables, id_of
 from tidings_lab.overlay.reach import Reach
 
 MOST_CONTACTS = 8

@@ -17,7 +17,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.messages import Message
 from tidings_lab.routing.keyed import MOST_HOPS, KeyRouting
-from tidings_lab.routing.rendezvous_words import Enrol, Enrolled, Version
+from tidings_lab.routing.rendezvous_messages import Enrol, Enrolled, Version
 
 
 class _AnnouncedKey(msgspec.Struct):

@@ -10,7 +10,7 @@ from __future__ import annotations
 from tidings.model.event import Event
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.routing.seen import (
+from tidings.protocol.routing.duplicates import (
     NUMBER,
     DuplicateFilter,
     Forward,

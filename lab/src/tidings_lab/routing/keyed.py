@@ -8,7 +8,7 @@ from tidings.model.event import Event
 from tidings.protocol.messages import Message
 from tidings.protocol.roles import KeyLookup
 from tidings.protocol.slots import Ports, Routing
-from tidings_lab.routing.rendezvous_words import Version
+from tidings_lab.routing.rendezvous_messages import Version
 
 MOST_HOPS = 64  # toward a key: no way of sound tables is so long
 

@@ -16,7 +16,7 @@ from tidings.protocol.messages import Envelope, Message
 from tidings_lab.routing.direct import ToAccess
 from tidings_lab.routing.enrolment import Enrolment
 from tidings_lab.routing.keyed import MOST_HOPS, KeyRouting, TreeSettings
-from tidings_lab.routing.rendezvous_words import Climb, Enrol, Enrolled
+from tidings_lab.routing.rendezvous_messages import Climb, Enrol, Enrolled
 
 
 class MatchAtRendezvous(KeyRouting):

@@ -30,7 +30,7 @@ from tidings.model.subscription import Subscription
 from tidings.protocol.messages import Envelope, Message
 from tidings_lab.routing.enrolment import Enrolment
 from tidings_lab.routing.keyed import MOST_HOPS, KeyRouting, TreeSettings
-from tidings_lab.routing.rendezvous_words import (
+from tidings_lab.routing.rendezvous_messages import (
     Climb,
     Descend,
     Enrol,

@@ -17,7 +17,7 @@ import msgspec
 from tidings.model.event import Event
 from tidings.protocol.inputs import Received, ReceivedAll
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import ReplayReplies
+from tidings.protocol.recovery.messages import ReplayReplies
 from tidings.protocol.slots import Routing
 
 FRAME = 9  # bytes around each message on the wire

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidings.protocol.inputs import Received
 from tidings.protocol.routing.diffusion import Interest
-from tidings.protocol.routing.seen import Forward
+from tidings.protocol.routing.duplicates import Forward
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import link_latencies, placed, random_tree, transit_stub
 from tidings.simulation.world import World

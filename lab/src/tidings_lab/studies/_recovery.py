@@ -21,7 +21,7 @@ from tidings.protocol.inputs import Received
 from tidings.simulation.faults import CRASH, FaultPlan, Incident, Rates
 from tidings.simulation.topology import OverlayGraph, hops_from, random_tree
 from tidings.simulation.world import World
-from tidings_lab.recovery.epidemic.words import PatternPull, PushWant, SourcePull
+from tidings_lab.recovery.epidemic.messages import PatternPull, PushWant, SourcePull
 
 SETTLE = 6.0  # seconds in which subscriptions spread, before anything is lost
 HEAD, TAIL = 0.25, 0.15  # shares of the run, at its ends, whose events are not judged

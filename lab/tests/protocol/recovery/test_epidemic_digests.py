@@ -16,7 +16,7 @@ from tidings_lab.recovery.epidemic.digests import (
     with_given,
     without,
 )
-from tidings_lab.recovery.epidemic.words import Bloom
+from tidings_lab.recovery.epidemic.messages import Bloom
 
 ENTRIES = st.sets(st.tuples(st.sampled_from(["S", "T"]), st.integers(0, 5000)), max_size=60)
 

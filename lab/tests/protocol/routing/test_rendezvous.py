@@ -20,7 +20,7 @@ from tidings_lab.routing.direct import ToAccess
 from tidings_lab.routing.keyed import MOST_HOPS, TreeSettings
 from tidings_lab.routing.match_at_rendezvous import MatchAtRendezvous
 from tidings_lab.routing.rendezvous import RendezvousTrees
-from tidings_lab.routing.rendezvous_words import (
+from tidings_lab.routing.rendezvous_messages import (
     Climb,
     Descend,
     Enrol,

@@ -175,10 +175,10 @@ def evaluate(spark: Any, plan: Any, tell: Any = None) -> list[Any]:
 
 def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], addresses: dict[str, str]) -> None:
     """A row is made dirty at CoC; the user at INAIL hears of it, once."""
+    from tidings_quality.change_reporting import changes_of, teller
     from tidings_quality.client import OrganisationClient
     from tidings_quality.generate import append_rows
     from tidings_quality.model import change_of
-    from tidings_quality.telling import changes_of, teller
 
     plan = next(each for each in plans if each.organisation == "CoC")
     with OrganisationClient(addresses["INAIL"]) as inail, OrganisationClient(addresses["CoC"]) as coc:

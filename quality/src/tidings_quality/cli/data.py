@@ -110,7 +110,7 @@ def evaluate(
 def _hearer(
     plan: FactoryPlan, url: str | None, as_json: bool, stack: ExitStack
 ) -> Callable[[FactoryStep], None]:
-    from tidings_quality.telling import changes_of, teller
+    from tidings_quality.change_reporting import changes_of, teller
 
     told: Callable[[FactoryStep], int] | None = None
     if url is not None:

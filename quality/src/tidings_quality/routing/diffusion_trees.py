@@ -27,8 +27,8 @@ from tidings.protocol.inputs import Input, Started
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
+from tidings.protocol.routing.duplicates import NUMBER, Numbering, NumberWindow
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.protocol.routing.seen import NUMBER, Numbering, NumberWindow
 from tidings.protocol.slots import Ports, Routing
 from tidings_quality.routing.trees import Branch, build_tree
 

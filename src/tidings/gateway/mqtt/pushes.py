@@ -22,8 +22,8 @@ from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.runtime.bus import Bus
-from tidings.runtime.guests import AHEAD
 from tidings.runtime.listener import Listener
+from tidings.runtime.local_clients import AHEAD
 
 log = logging.getLogger("tidings.gateway")
 

@@ -53,7 +53,7 @@ from tidings.gateway.mqtt.packets import (
 from tidings.gateway.mqtt.pushes import PushChannel, Pushes
 from tidings.gateway.mqtt.shares import SharedSubscription, SharedSubscriptions, is_shared
 from tidings.gateway.mqtt.state import InFlightMessage, MqttSubscription, StoredMqttSubscription
-from tidings.gateway.mqtt.undecided import UnconfirmedPublishes
+from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.filter import Filter

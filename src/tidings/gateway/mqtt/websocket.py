@@ -13,11 +13,11 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tidings.gateway.mqtt.door import LARGEST, MqttListener
+from tidings.gateway.mqtt.listener import LARGEST, MqttListener
 from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
 from tidings.runtime.admission import Admission, AdmittedConnection
-from tidings.runtime.guests import LocalClientHost
+from tidings.runtime.local_clients import LocalClientHost
 
 AHEAD = 4  # messages of a client that wait to be read
 

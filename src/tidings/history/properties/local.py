@@ -6,6 +6,7 @@ import math
 from collections.abc import Iterator, Sequence
 
 from tidings.history.acceptance import accepts_event
+from tidings.history.deliveries import JudgedNotification
 from tidings.history.facts import Operation
 from tidings.history.intervals import Interval, SubscriptionPair, pair_up
 from tidings.history.properties.property import Property
@@ -14,7 +15,6 @@ from tidings.history.relations import Table, Violation
 from tidings.history.schema import UNKNOWN
 from tidings.history.story import on_behalf, seconds, span, violation
 from tidings.history.tables import PROCESS, Tables
-from tidings.history.told import JudgedNotification
 
 
 def ends_of_nothing(of_one_process: Sequence[Operation]) -> Iterator[Violation]:

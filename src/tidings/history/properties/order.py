@@ -13,12 +13,12 @@ from functools import partial
 from itertools import groupby
 from operator import attrgetter
 
+from tidings.history.deliveries import JudgedNotification
 from tidings.history.owed import OwedDelivery, Unsettled
 from tidings.history.properties.property import Property
 from tidings.history.relations import Columns, Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
-from tidings.history.told import JudgedNotification
 
 STREAM: Columns = ("run", "process", "subscription", "source", "start")
 

@@ -5,12 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidings.history.acceptance import accepts_event
+from tidings.history.deliveries import JudgedReceipt
 from tidings.history.properties.property import Property
 from tidings.history.publications import Publication
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, seconds, violation
 from tidings.history.tables import EVENT, Tables
-from tidings.history.told import JudgedReceipt
 
 
 def parasites(

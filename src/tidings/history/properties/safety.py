@@ -4,11 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 
+from tidings.history.deliveries import JudgedNotification
 from tidings.history.properties.property import Property
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
-from tidings.history.told import JudgedNotification
 
 
 def unlawful(told: JudgedNotification) -> Iterator[Violation]:

@@ -16,10 +16,10 @@ from typing import Protocol
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
 from tidings.protocol.delivery.cursor import LIVE, Cursor
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport, Touched
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.slots import Ports
 

@@ -6,7 +6,7 @@ connection as many small ones do. The bound is lower when the memory of the memb
 
 from __future__ import annotations
 
-from tidings.protocol.delivery.held import Member
+from tidings.protocol.delivery.subscription_state import Member
 from tidings.protocol.limits import ResourceLimits
 
 FEW_BYTES = 64 << 10  # ahead of a member's acknowledgements when its principal has used up its memory

@@ -26,17 +26,17 @@ from typing import TYPE_CHECKING, NamedTuple, Protocol
 
 import msgspec
 
+from tidings.availability.delivered_ranges import DeliveredRanges
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Entry
-from tidings.availability.told import DeliveredRanges
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
+from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
 
 if TYPE_CHECKING:
-    from tidings.protocol.delivery.held import SubscriptionState
+    from tidings.protocol.delivery.subscription_state import SubscriptionState
 
 ANY_OFFSET = 1 << 62  # above the end of every log
 

@@ -8,7 +8,7 @@ from itertools import islice
 from typing import Any
 
 from tidings.model.subscription import SubscriptionId
-from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 
 Sees = Callable[[SubscriptionId], bool]
 LOOKED_THROUGH = 100_000  # subscriptions that are asked about for one that may see a few of them

@@ -1,7 +1,7 @@
 """Delivery exactly once above the client's interface: the intermediary of Baldoni et al. 2002, and
 the access broker of a network.
 
-It puts the parts together: `flow` (publishes), `registry` (subscriptions), `courier` (queues and
+It puts the parts together: `flow` (publishes), `registry` (subscriptions), `dispatcher` (queues and
 members), `replay` (cursors in logs), `ledger` (the index of the log), `dead` (dead letters); hands each
 message of a client to the part it is for; and does on its timer what can wait: persisting
 progress, forgetting what is over, the matcher's upkeep.
@@ -19,26 +19,26 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.ahead import TokensAhead
-from tidings.protocol.delivery.courier import Dispatcher
-from tidings.protocol.delivery.dead import DeadLetters
+from tidings.protocol.delivery.dead_letters import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
-from tidings.protocol.delivery.farewells import MESSAGES as FAREWELLS
-from tidings.protocol.delivery.farewells import RemoteUnsubscribes
+from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.flow import PublishFlow
-from tidings.protocol.delivery.held import Member, SubscriptionState
 from tidings.protocol.delivery.jobs import Jobs
-from tidings.protocol.delivery.ledger import LogIndex
-from tidings.protocol.delivery.moved import HEADER
-from tidings.protocol.delivery.moves import PublisherStays
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.migration_header import HEADER
 from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
+from tidings.protocol.delivery.remote_unsubscribe import MESSAGES as FAREWELLS
+from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
 from tidings.protocol.delivery.replay import LogReplay, heard_of, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import silences
 from tidings.protocol.delivery.sources import OwnLog
+from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
+from tidings.protocol.delivery.tokens_ahead import TokensAhead
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, PrincipalRevoked, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
@@ -66,7 +66,7 @@ from tidings.protocol.messages import (
     Welcome,
 )
 from tidings.protocol.naming import log_name
-from tidings.protocol.places import within_bounds
+from tidings.protocol.publisher_positions import within_bounds
 from tidings.protocol.reading import LogScan
 from tidings.protocol.slots import Delivery, Ports
 
@@ -98,20 +98,20 @@ class ExactlyOnce(Delivery):
         settings = self._settings
         self._ledger = LogIndex(ports.name, settings.collect_budget, self._is_pinned, ports)
         self._dead = DeadLetters(ports, settings)
-        self._courier = Dispatcher(ports, settings, self._ledger, self._dead, self)
+        self._dispatcher = Dispatcher(ports, settings, self._ledger, self._dead, self)
         self._stays = PublisherStays(self._ledger)
-        self._own_log = OwnLog(ports, self._ledger, self._stays, self._courier.losses)
-        self._replay = LogReplay(ports, settings, self._ledger, self._courier, self._own_log, self.close)
-        self._registry = Registry(ports, settings, self._ledger, self._courier, self._replay, self._dead)
+        self._own_log = OwnLog(ports, self._ledger, self._stays, self._dispatcher.losses)
+        self._replay = LogReplay(ports, settings, self._ledger, self._dispatcher, self._own_log, self.close)
+        self._registry = Registry(ports, settings, self._ledger, self._dispatcher, self._replay, self._dead)
         self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
-        self._farewells = RemoteUnsubscribes(
+        self._remote_ends = RemoteUnsubscribes(
             ports, self._ledger, settings.memory_seconds, self._registry.end_away
         )
         self._jobs = Jobs(
             ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
         )
         self._holding = self._jobs.holding
-        parts = (self._ledger, self._stays, self._registry, self._courier, self._holding)
+        parts = (self._ledger, self._stays, self._registry, self._dispatcher, self._holding)
         self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Subscribe: self._on_subscribe,
@@ -152,13 +152,13 @@ class ExactlyOnce(Delivery):
             self._flow.load(input.state)
             self._jobs.load(input.state)
             self._registry.load(input.state, now)
-            self._farewells.load(input.state, now)
+            self._remote_ends.load(input.state, now)
             self._age_at = now
             self._forget_identities_later(now)
         elif isinstance(input, LinkDown):
             self._end_session(input.peer, now)
         elif isinstance(input, LinkUp):
-            self._farewells.link_up(now)
+            self._remote_ends.link_up(now)
         elif isinstance(input, PrincipalRevoked):
             self._persist(self._jobs.disowned(input), now)
 
@@ -167,7 +167,7 @@ class ExactlyOnce(Delivery):
         if type(message) is Hello:
             self._greet(sender, message, now)
         elif kind in FAREWELLS:
-            self._farewells.on_message(sender, message, now)
+            self._remote_ends.on_message(sender, message, now)
         elif (session := self._registry.sessions.get(sender)) is None:
             if isinstance(message, Publish | Subscribe | Unsubscribe):
                 self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
@@ -175,16 +175,16 @@ class ExactlyOnce(Delivery):
             self._publish(session, (message,), now)
         else:
             self._handlers[kind](session, message, now)
-            if self._courier.granted:
-                self._courier.pump_granted(now)
+            if self._dispatcher.granted:
+                self._dispatcher.pump_granted(now)
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
         publishes: list[Publish] = []
-        most, courier = self.ports.limits.publishes_together, self._courier
+        most, dispatcher = self.ports.limits.publishes_together, self._dispatcher
         session = self._registry.sessions.get(sender)
         for message in messages:
             kind = type(message)
-            if type(message) is Publish and len(publishes) < most and not courier.granted:
+            if type(message) is Publish and len(publishes) < most and not dispatcher.granted:
                 publishes.append(message)
                 continue
             self._publish_all(sender, publishes, now)
@@ -192,16 +192,16 @@ class ExactlyOnce(Delivery):
             if session is not None and kind in SETTLING:  # what waits is sent once for all that came together
                 self._handlers[kind](session, message, now)
                 continue
-            if courier.granted:
-                courier.pump_granted(now)
+            if dispatcher.granted:
+                dispatcher.pump_granted(now)
             if type(message) is Publish:
                 publishes = [message]
             else:
                 self.on_message(sender, message, now)
                 session = self._registry.sessions.get(sender)
         self._publish_all(sender, publishes, now)
-        if courier.granted:
-            courier.pump_granted(now)
+        if dispatcher.granted:
+            dispatcher.pump_granted(now)
 
     def _publish_all(self, sender: str, publishes: list[Publish], now: float) -> None:
         """Publishes that follow one another on one link."""
@@ -235,10 +235,10 @@ class ExactlyOnce(Delivery):
     def unsendable(self, to: str, message: Message, now: float) -> None:
         session = self._registry.sessions.get(to)
         if session is not None:
-            self._courier.oversized.undeliverable(session.members, message, now)
+            self._dispatcher.oversized.undeliverable(session.members, message, now)
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
-        self._courier.oversized.bury_for(to, envelope, now)
+        self._dispatcher.oversized.bury_for(to, envelope, now)
 
     def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         self._flow.publish(session, messages, now)
@@ -256,7 +256,7 @@ class ExactlyOnce(Delivery):
             return
         event = envelope.event
         if event.key is not None:
-            self._courier.supersede(event.key, now)
+            self._dispatcher.supersede(event.key, now)
         self._flow.report_over_budget(event, now)
         helds = self.ports.interest.match(event).subscriptions
         if helds:
@@ -265,7 +265,7 @@ class ExactlyOnce(Delivery):
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         held = self._registry.helds.get(id)
         if held is not None and not held.has_ended:
-            self._courier.offer(held, envelope.event, now)
+            self._dispatcher.offer(held, envelope.event, now)
 
     def _deliver_from_elsewhere(
         self, envelope: Envelope, helds: Sequence[SubscriptionState], now: float
@@ -352,7 +352,7 @@ class ExactlyOnce(Delivery):
         member.is_open = True
         answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
         self.ports.send(member.address, answer)
-        self._courier.opened(held, now)
+        self._dispatcher.opened(held, now)
 
     def _not_opened(
         self, session: Session, call: int, member: Member, failure: PersistFailed, now: float
@@ -365,7 +365,7 @@ class ExactlyOnce(Delivery):
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
-        if member is not None and message.takes_rest and self._courier.has_some(member):
+        if member is not None and message.takes_rest and self._dispatcher.has_some(member):
             # A sent event counts as received only when acknowledged: the link may have broken since.
             member.last_word, member.credit, member.withheld = message, 0, 0
             return
@@ -377,7 +377,7 @@ class ExactlyOnce(Delivery):
             held = member.held
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
             if held.stored.is_guest and held.has_ended:
-                records += self._farewells.say(held.id, held.stored.home, now)
+                records += self._remote_ends.say(held.id, held.stored.home, now)
             self._maintain_at = now
         send, call = partial(self.ports.send, session.address), message.call
         left = Unsubscribed(call, message.ref)
@@ -386,20 +386,20 @@ class ExactlyOnce(Delivery):
     def _on_credit(self, session: Session, message: Credit, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None and member.last_word is None:
-            self._courier.credit(member, message.amount)
+            self._dispatcher.credit(member, message.amount)
 
     def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
         members, ref = session.members, message.ref
         if ref in members:
             member = members[ref]
-            self._courier.acknowledge(member, message.tags, now)
-            if member.last_word is not None and not self._courier.has_some(member):
+            self._dispatcher.acknowledge(member, message.tags, now)
+            if member.last_word is not None and not self._dispatcher.has_some(member):
                 self._leave(session, member, member.last_word, now)
 
     def _on_nack(self, session: Session, message: Nack, now: float) -> None:
         member = session.members.get(message.ref)
         if member is not None:
-            self._courier.give_back(member, message.tags, counted=message.counted, now=now)
+            self._dispatcher.give_back(member, message.tags, counted=message.counted, now=now)
 
     def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:
@@ -466,7 +466,7 @@ class ExactlyOnce(Delivery):
         told, dead = registry.memory.ends, self._dead.ending
         for at in (
             self._flush_at, self._maintain_at, self._age_at, self._identities_at, registry.guests_at,
-            told[0][0] if told else None, dead[0][0] if dead else None, self._farewells.next_at,
+            told[0][0] if told else None, dead[0][0] if dead else None, self._remote_ends.next_at,
             jobs.staging.next_at, jobs.holding.next_at, self._flow.release_at,
         ):  # fmt: skip
             if at is not None and (earliest is None or at < earliest):
@@ -477,7 +477,7 @@ class ExactlyOnce(Delivery):
         records: list[Record] = [*self._ledger.collect(now), *self._registry.collect(now)]
         records += self._jobs.collect(now)
         self._flow.release(now)
-        records += self._farewells.on_timer(now)
+        records += self._remote_ends.on_timer(now)
         if self._identities_at is not None and self._identities_at <= now:
             records += self._flow.identities.collect(now, self._settings.collect_budget)
         self._forget_identities_later(now)
@@ -505,7 +505,7 @@ class ExactlyOnce(Delivery):
             if held.durable and self.ports.disk.stable:
                 records.append(self._registry.progress(held))
             if held.losses is not None and held.losses.has_news:
-                self._courier.losses.tell(held, now)
+                self._dispatcher.losses.tell(held, now)
         for held in self._registry.durables.values():
             if held.members:
                 self._tell_silence(held)
@@ -513,9 +513,9 @@ class ExactlyOnce(Delivery):
         return records
 
     def _release_barred(self, now: float) -> None:
-        moves = self._courier.moves
+        moves = self._dispatcher.moves
         for held in list(moves.waiting):
-            self._courier.release(held, now)
+            self._dispatcher.release(held, now)
         if moves.waiting:
             self._flush_later(now)
 
@@ -524,8 +524,8 @@ class ExactlyOnce(Delivery):
         for held in list(self._registry.durables.values()):
             keep = held.options.keep_seconds
             if keep is not None:
-                self._courier.bounds.age_out(held, now)
-                left = (self._replay.skip_older(held, now), self._courier.bounds.oldest_waiting(held, now))
+                self._dispatcher.bounds.age_out(held, now)
+                left = (self._replay.skip_older(held, now), self._dispatcher.bounds.oldest_waiting(held, now))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
@@ -578,12 +578,12 @@ class ExactlyOnce(Delivery):
         waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._flow.figures,
-            **self._courier.figures,
+            **self._dispatcher.figures,
             "subscriptions": len(self._registry.helds),
             "waiting": waiting,
             "reading": reading,
             "entries": len(self._ledger.entries),
-            "order given up": self._courier.moves.given_up,
+            "order given up": self._dispatcher.moves.given_up,
             "forgotten": self._ledger.forgotten,
             "backlog recounts": self._registry.recount.done,
             **self._flow.identities.figures(),
@@ -591,8 +591,8 @@ class ExactlyOnce(Delivery):
             "dead letters dropped": self._dead.dropped,
             **self._registry.memory.figures(),
             "clients": len(self._registry.sessions),
-            "farewells": len(self._farewells),  # subscriptions ended here whose homes have not heard of it
-            "farewells given up": self._farewells.given_up,
+            "farewells": len(self._remote_ends),  # subscriptions ended here whose homes have not heard of it
+            "farewells given up": self._remote_ends.given_up,
         }
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:

@@ -31,14 +31,14 @@ from tidings.history.schema import avail_row
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.courier import Dispatcher
-from tidings.protocol.delivery.holding import RetentionHolds
-from tidings.protocol.delivery.ledger import LogIndex
-from tidings.protocol.delivery.moved import HEADER, STAYED
-from tidings.protocol.delivery.moves import PublisherStays
+from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.migration_header import HEADER, STAYED
 from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.registry import Registry
+from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.inputs import PersistFailed
@@ -61,7 +61,7 @@ class PublishFlow:
         ledger: LogIndex,
         stays: PublisherStays,
         registry: Registry,
-        courier: Dispatcher,
+        dispatcher: Dispatcher,
         holding: RetentionHolds,
     ) -> None:
         self._ports = ports
@@ -70,7 +70,7 @@ class PublishFlow:
         self._ledger = ledger
         self._stays = stays
         self._registry = registry
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._holding = holding
         self.identities = Identities(bounds, self._publisher_of)
         ledger.on_forgotten = self.identities.forgotten
@@ -435,7 +435,7 @@ class PublishFlow:
             while end < count and end < most and matches[end].subscriptions == subscriptions:
                 end += 1
             if subscriptions:
-                self._courier.dispatch(subscriptions, batch[begin:end], now)
+                self._dispatcher.dispatch(subscriptions, batch[begin:end], now)
             begin = end
         self._acknowledge(batch)
 
@@ -464,16 +464,16 @@ class PublishFlow:
         else:
             interest.keep(event, match)
         if event.key is not None:
-            self._courier.supersede(event.key, now)
+            self._dispatcher.supersede(event.key, now)
         if interest.has_work:
             self.report_over_budget(event, now)
         if match.subscriptions:
-            self._courier.dispatch(match.subscriptions, (pending,), now)
+            self._dispatcher.dispatch(match.subscriptions, (pending,), now)
 
     def report_over_budget(self, event: Event, now: float) -> None:
         """Count, and tell the subscribers, whose filters are over their work budget for the event."""
         for held in self._interest.over_budget(event):
-            self._courier.losses.count_over_budget(held, now)
+            self._dispatcher.losses.count_over_budget(held, now)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""

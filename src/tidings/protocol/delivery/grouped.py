@@ -7,7 +7,7 @@ Rules
 - The log has the group's name. A client that comes from another member says up to where it has handled the log, and
   hears what comes after that: no gap and no duplicate, and members exchange no subscriptions.
 - A durable subscription that moved is ended where it was before. One that comes without a token is asked for
-  (`asking.py`).
+  (`subscription_lookup.py`).
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from tidings.errors import TooLargeError
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.asking import (
-    ASK_SECONDS,
-    SubscriptionLookup,
-    SubscriptionQuery,
-    SubscriptionQueryReply,
-)
 from tidings.protocol.delivery.flow import STALE
-from tidings.protocol.delivery.held import Member
 from tidings.protocol.delivery.log_copy import LogCopies
 from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
 from tidings.protocol.delivery.serving import DistributorDelivery
 from tidings.protocol.delivery.sessions import Session, identity
+from tidings.protocol.delivery.subscription_lookup import (
+    ASK_SECONDS,
+    SubscriptionLookup,
+    SubscriptionQuery,
+    SubscriptionQueryReply,
+)
+from tidings.protocol.delivery.subscription_state import Member
 from tidings.protocol.inputs import Input, LinkDown, ViewChanged
 from tidings.protocol.messages import (
     AckMode,

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Protocol
 
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 
 
 class Hooks(Protocol):

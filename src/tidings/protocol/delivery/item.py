@@ -10,7 +10,7 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 
 if TYPE_CHECKING:
-    from tidings.protocol.delivery.moved import MigrationHeader
+    from tidings.protocol.delivery.migration_header import MigrationHeader
     from tidings.protocol.delivery.pending import PendingPublish
 
 

@@ -12,9 +12,9 @@ from typing import Any
 from tidings.availability.records import Loaded, Record
 from tidings.matching.engine import MatchingEngine
 from tidings.protocol import messages as msg
-from tidings.protocol.delivery.holding import RetentionHolds
-from tidings.protocol.delivery.ledger import LogIndex
-from tidings.protocol.delivery.moves import PublisherStays
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.publisher_migration import PublisherStays
+from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.scanning import LogScanner
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings

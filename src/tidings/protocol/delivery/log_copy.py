@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterable, Sequence
 
 from tidings.availability.records import Append, Put
 from tidings.protocol.batches import PageBuilder, read_upto
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent, Proposal
 from tidings.protocol.slots import Ports

@@ -11,8 +11,8 @@ from typing import Protocol
 
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.effects import Record
 from tidings.protocol.messages import Lost
 from tidings.protocol.slots import Ports

@@ -14,9 +14,9 @@ from typing import Protocol
 
 from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
-from tidings.protocol.delivery.dead import LINK, DeadLetters, item_of
-from tidings.protocol.delivery.held import Member, SubscriptionState
+from tidings.protocol.delivery.dead_letters import LINK, DeadLetters, item_of
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
 from tidings.protocol.messages import Deliver, Envelope, Message
 from tidings.protocol.slots import Ports
 

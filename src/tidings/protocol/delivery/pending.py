@@ -6,7 +6,7 @@ import msgspec
 
 from tidings.model.event import Event
 from tidings.model.subscription import Position
-from tidings.protocol.delivery.moved import MigrationHeader
+from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import AckMode
 

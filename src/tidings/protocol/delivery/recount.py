@@ -19,10 +19,10 @@ from tidings.model.event import Event
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.bounds import SubscriptionBounds
 from tidings.protocol.delivery.cursor import REPLAYING
-from tidings.protocol.delivery.held import SubscriptionState
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import OwnLog
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.slots import Ports
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.slots import Disk
 
 DISK = "the broker's disk is full"

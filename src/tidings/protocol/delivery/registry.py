@@ -17,20 +17,19 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import NamedTuple
 
+from tidings.availability.delivered_ranges import DeliveredRanges
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Loaded, Record
-from tidings.availability.told import DeliveredRanges
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.courier import Dispatcher
 from tidings.protocol.delivery.cursor import ANY_OFFSET, EarlierRange
-from tidings.protocol.delivery.dead import DeadLetters, item_of
-from tidings.protocol.delivery.held import DurableState, Member, SubscriptionState
-from tidings.protocol.delivery.ledger import LogIndex
-from tidings.protocol.delivery.memory import DeliveryMemory
+from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
+from tidings.protocol.delivery.delivery_memory import DeliveryMemory
+from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.owner import OwnerMemory
 from tidings.protocol.delivery.recount import Recount
 from tidings.protocol.delivery.replay import LogReplay
@@ -38,6 +37,7 @@ from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import FILTER_CHANGED
+from tidings.protocol.delivery.subscription_state import DurableState, Member, SubscriptionState
 from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
@@ -58,14 +58,14 @@ class Registry:
         ports: Ports,
         settings: DeliverySettings,
         ledger: LogIndex,
-        courier: Dispatcher,
+        dispatcher: Dispatcher,
         replay: LogReplay,
         dead: DeadLetters,
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._ledger = ledger
-        self._courier = courier
+        self._dispatcher = dispatcher
         self._replay = replay
         self._dead = dead
         self.memory = DeliveryMemory(ports)
@@ -76,7 +76,7 @@ class Registry:
         self.guests_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
-        self.recount = Recount(ports, settings, ledger, replay.own_log, courier.bounds, self._accepting)
+        self.recount = Recount(ports, settings, ledger, replay.own_log, dispatcher.bounds, self._accepting)
         ledger.on_pinned = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
@@ -200,7 +200,7 @@ class Registry:
         self._dead_listeners.setdefault(target, []).append(held)
         for letter in self._dead.letters(target):
             if accepts(held.filter, letter.event):
-                self._courier.enqueue(held, item_of(letter))
+                self._dispatcher.enqueue(held, item_of(letter))
 
     def _skip_handled(self, held: SubscriptionState, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
@@ -259,7 +259,7 @@ class Registry:
         for member in listeners:
             self._ports.send(member.address, Closed(member.ref, "closed", "a newer link took over"))
             self._remove(member)
-            self._courier.take_back(member, now)
+            self._dispatcher.take_back(member, now)
 
     def _acknowledge_handled(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled. One member's token does not show what
@@ -272,14 +272,14 @@ class Registry:
                 assert item.position is not None
                 if item.position.offset <= after.get(item.position.log, 0):
                     line.remove(item)
-                    self._courier.forget(held, item, now)
+                    self._dispatcher.forget(held, item, now)
         self._skip_handled(held, message)
 
     def _change_filter(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
         held.remember().prune(self._ledger.log, self._ledger.first_offset)
         rights = self._replay.rights(held)
-        spared = self._courier.spared(held, message.filter)
+        spared = self._dispatcher.spared(held, message.filter)
         self._count_unwanted(held, message.filter, now)
         self._unwant(held, now)
         held.subscription = subscription = self._subscription(held.id, message)
@@ -288,7 +288,7 @@ class Registry:
         self._want(held, subscription, now)
         self._replay.reopen(held, rights)
         for item in spared:
-            self._courier.enqueue(held, item)
+            self._dispatcher.enqueue(held, item)
 
     def _count_unwanted(self, held: SubscriptionState, filter: Filter, now: float) -> None:
         """Count the events that wait for a durable subscription and that its new filter does not accept. Events of our
@@ -299,7 +299,7 @@ class Registry:
         for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
             is_read_again = item.position is not None and item.position.log == own
             if not is_read_again and not accepts(filter, item.event):
-                self._courier.losses.count_lost(held, item.event, FILTER_CHANGED, now)
+                self._dispatcher.losses.count_lost(held, item.event, FILTER_CHANGED, now)
 
     # -- leaving -----------------------------------------------------------------------------
 
@@ -317,7 +317,7 @@ class Registry:
         if held.has_members or (held.durable and not (end and member.ends)):
             if held.stored.is_guest and not held.has_members:
                 self._guest_left(held, now)
-            self._courier.take_back(member, now)
+            self._dispatcher.take_back(member, now)
             return [self.progress(held)] if held.durable else []
         return self.end(held, now, lingers=lingers)
 
@@ -355,7 +355,7 @@ class Registry:
         told.prune(self._ledger.log, self._ledger.first_offset)
         self._unwant(held, now)
         self._replay.stop(held)
-        self._courier.clear(held, now)
+        self._dispatcher.clear(held, now)
         held.has_ended = True
         del self.helds[held.id]
         self.durables.pop(held.id, None)
@@ -387,7 +387,7 @@ class Registry:
         for member in [*held.members, *held.joining]:
             self._ports.send(member.address, Closed(member.ref, code, reason))
             self._remove(member)
-            self._courier.take_back(member, now)
+            self._dispatcher.take_back(member, now)
         return [self.progress(held)] if held.durable else self.end(held, now)
 
     # -- what is on the disk -------------------------------------------------------------------

@@ -19,14 +19,14 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 
 from tidings.availability.progress import LogProgress
-from tidings.protocol.delivery.courier import Dispatcher
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, EarlierRange, PendingLiveEvent, ReadPage
-from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import OtherLogs, OwnLog, item_of
-from tidings.protocol.lines import EMPTY, NOTHING, own, own_table
+from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
@@ -38,14 +38,14 @@ class LogReplay:
         ports: Ports,
         settings: DeliverySettings,
         ledger: LogIndex,
-        courier: Dispatcher,
+        dispatcher: Dispatcher,
         own_log: OwnLog,
         on_broken: Callable[[SubscriptionState, str, str, float], None],
     ) -> None:
         self._ports = ports
         self._settings = settings
         self._ledger = ledger
-        self._courier = courier
+        self._dispatcher = dispatcher
         self.own_log = own_log
         self._other_logs = OtherLogs(ports)
         self._on_broken = on_broken
@@ -139,7 +139,7 @@ class LogReplay:
         cursor.next = cursor.first = self._ledger.first_offset
         cursor.rights = rights.pop(cursor.log, ())
         self.begin(held, now)
-        self._courier.clear(held, now)
+        self._dispatcher.clear(held, now)
         cursor.progress = LogProgress(heard=cursor.first)
 
     def reopen(self, held: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
@@ -182,7 +182,7 @@ class LogReplay:
             cursor.missed = offset
             self._owe_later(held, cursor, item, now)
         elif offset >= cursor.progress.heard:  # else it was read
-            self._courier.offer_read(held, item, now)
+            self._dispatcher.offer_read(held, item, now)
 
     def _hold_back(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest. An
@@ -196,14 +196,14 @@ class LogReplay:
         elif held.durable:
             cursor.pending, cursor.missed = EMPTY, item.after
         else:
-            self._courier.losses.count_lost(held, item.event, held.options.policy, now)
+            self._dispatcher.losses.count_lost(held, item.event, held.options.policy, now)
         self._owe_later(held, cursor, item, now)
 
     def _owe_later(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """Bounds of a subscription count what it has not read too."""
         if held.has_bounds:
             cursor.owe_later(item.after, PendingLiveEvent(now, item.event.source, item.event.id))
-            self._courier.bounds.keep(held, now)
+            self._dispatcher.bounds.keep(held, now)
 
     def found(self, held: SubscriptionState, log: str, now: float) -> None:
         """A log is known here from now on. After a restart a subscription with bounds has to read again what was
@@ -231,7 +231,7 @@ class LogReplay:
         source = cursor.source
         if not source.begin(held, cursor):
             self._go_live(held, cursor, cursor.end, now)
-            self._courier.pump(held, now)
+            self._dispatcher.pump(held, now)
             return
         room = held.options.queue - len(held.queue)
         if held.is_ahead or len(held.queue) > held.options.queue // 2 or room <= 0:
@@ -257,8 +257,8 @@ class LogReplay:
             self._read_to(held, cursor, page.end, now)
         if not held.has_ended:
             if cursor is not held.own:
-                self._courier.touched(held, now)
-            self._courier.pump(held, now)
+                self._dispatcher.touched(held, now)
+            self._dispatcher.pump(held, now)
 
     def _read_one(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         if item.position is None:  # no log holds it: it waited for this place in the queue
@@ -273,13 +273,13 @@ class LogReplay:
         if not cursor.take(offset) and held.durable:
             cursor.source.owe(held, offset)
         item.again = offset < cursor.again_below
-        self._courier.take(held, item, now)
+        self._dispatcher.take(held, item, now)
 
     def _read_to(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         """Every offset below was read; an offset that was owed there and not found is owed no longer."""
         for offset in cursor.read_to(end):
             if cursor.source.release(held, offset, now):
-                self._courier.losses.count_gone(held, now)
+                self._dispatcher.losses.count_gone(held, now)
 
     def _go_live(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         self._read_to(held, cursor, end, now)

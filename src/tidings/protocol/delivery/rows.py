@@ -10,14 +10,14 @@ from typing import TypeVar
 
 import msgspec
 
+from tidings.availability.delivered_ranges import DeliveredRange, DeliveredRanges
 from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
-from tidings.availability.told import DeliveredRange, DeliveredRanges
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import Position, Subscription, SubscriptionId
 from tidings.protocol.delivery.cursor import Cursor, EarlierRange
-from tidings.protocol.delivery.moved import MigrationHeader
+from tidings.protocol.delivery.migration_header import MigrationHeader
 
 VERSION = 1
 

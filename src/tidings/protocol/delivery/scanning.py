@@ -17,9 +17,9 @@ from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.protocol.batches import PageBuilder, read_upto
-from tidings.protocol.delivery.ledger import LogIndex
-from tidings.protocol.delivery.moved import HEADER
-from tidings.protocol.delivery.moves import PublisherStays
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.migration_header import HEADER
+from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope, LogEntry, LogRead, ReadLog, Refused
 from tidings.protocol.reading import LogScan

@@ -13,12 +13,12 @@ from typing import ClassVar
 import msgspec
 
 from tidings.matching.matcher import Matcher
+from tidings.protocol.client_failover import KeepaliveReply, KeepaliveRequest
 from tidings.protocol.delivery.exactly_once import ExactlyOnce
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import CloseLink
 from tidings.protocol.inputs import Input, ViewChanged
 from tidings.protocol.messages import Hello, Message, Welcome
-from tidings.protocol.roaming import KeepaliveReply, KeepaliveRequest
 
 AWAY = "this distributor is not in the majority of its group"
 

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from tidings.model.subscription import GROUPS, Advertisement, Policy, SubscriptionId
-from tidings.protocol.delivery.held import Member
-from tidings.protocol.delivery.moved import MigrationHeader
+from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED
 from tidings.protocol.delivery.settings import DeliverySettings
+from tidings.protocol.delivery.subscription_state import Member
 from tidings.protocol.messages import Subscribe
 
 

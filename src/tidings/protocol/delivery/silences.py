@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from tidings.model.subscription import Position
-from tidings.protocol.delivery.held import SubscriptionState
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 
 
 def silences(held: SubscriptionState) -> list[Position]:

@@ -3,7 +3,7 @@
 Rules
 - Own log: every entry that a replay has still to read is pinned, so the ledger does not forget it. A transient
   subscription pins to the end of the log. A durable one pins up to its seam, since it is owed later entries by offset.
-- Own log: what is read beyond `ledger.end` is not dispatched yet; it arrives live.
+- Own log: what is read beyond `log_index.end` is not dispatched yet; it arrives live.
 - Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a right:
   it was available when the subscription began, or it was published later.
 - Own log: an entry that a durable subscription was owed under an earlier filter, and that its present one does not
@@ -26,14 +26,14 @@ from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
 from tidings.protocol.delivery.cursor import Cursor, PendingLiveEvent, ReadPage
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport
-from tidings.protocol.delivery.moved import moved_of
-from tidings.protocol.delivery.moves import PublisherStays, is_gone
+from tidings.protocol.delivery.migration_header import moved_of
+from tidings.protocol.delivery.publisher_migration import PublisherStays, is_gone
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.inputs import FetchFailed
-from tidings.protocol.lines import EMPTY
+from tidings.protocol.lazy_queues import EMPTY
 from tidings.protocol.messages import Envelope
 from tidings.protocol.reading import ReadRequest, ReadResult
 from tidings.protocol.slots import Ports

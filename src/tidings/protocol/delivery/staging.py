@@ -7,7 +7,7 @@ driver commits). Rules
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
 - A commit names how many parts there are, or which ones. When one is missing, no part is published.
-- A writer that was at other brokers before says so by these events, as by any others (`moves.py`).
+- A writer that was at other brokers before says so by these events, as by any others (`publisher_migration.py`).
 - Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some times
   as many, so that one principal does not keep the others out.
 - All of it is bound to this broker's log. A writer that staged at another broker is told so.
@@ -26,7 +26,7 @@ from tidings.errors import TooLargeError
 from tidings.model.event import Event
 from tidings.model.subscription import scope_of
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.ledger import LogIndex
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.refusals import kept_out, unsure
 from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings

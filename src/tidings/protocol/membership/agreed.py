@@ -5,7 +5,7 @@ Rules
   a minority never makes one.
 - While the coordinator lives two phases do: propose and acknowledge, install. A member that takes over first
   interrogates (`voting.py`): three phases. Words of a coordinator that was taken over are refused.
-- Failure detection (`suspecting.py`) only says when to try. The most senior trusted member tries.
+- Failure detection (`failure_detector.py`) only says when to try. The most senior trusted member tries.
 - A newcomer knows no view. It is let in by the next one, and the other slots hand it what it needs.
 - A process whose disk was put back to an older copy learns so from a view that names a later life of that disk. It
   has forgotten promises, so it goes on under a new disk id, as with an empty disk.
@@ -26,7 +26,7 @@ from tidings.history.schema import suspect_row, view_row
 from tidings.protocol.effects import OpenLink
 from tidings.protocol.effects import Record as Row
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Started, ViewChanged
-from tidings.protocol.membership.suspecting import DetectorSettings, FailureDetector
+from tidings.protocol.membership.failure_detector import DetectorSettings, FailureDetector
 from tidings.protocol.membership.views import (
     MESSAGES,
     AgreedView,

@@ -9,7 +9,7 @@ Rules
 - In each period it probes one member (`probing.py`), and with chance p_sel = g/S all of its supertopic tables.
   When fewer than `tau` of a table live it asks these for z - tau others. When all do, it sometimes swaps one
   for another, for balance.
-- Groups and supertopics without a known member are searched for (`quests.py`).
+- Groups and supertopics without a known member are searched for (`peer_discovery.py`).
 - A topic without supertopics has no supertopic table and searches for none: plain membership is left.
 """
 
@@ -23,11 +23,7 @@ import msgspec
 from tidings.protocol.effects import Channel
 from tidings.protocol.gossip_constants import constants_for
 from tidings.protocol.inputs import Input, Parted, Started
-from tidings.protocol.membership.probing import Prober, ProbeSettings
-from tidings.protocol.membership.quests import PeerDiscovery, PeerDiscoverySettings
-from tidings.protocol.membership.sketch import Sketch
-from tidings.protocol.membership.tables import KnownMember, PartialView, SuperTable, Told
-from tidings.protocol.membership.words import (
+from tidings.protocol.membership.messages import (
     PeerFound,
     PeerJoin,
     PeerLeave,
@@ -38,6 +34,10 @@ from tidings.protocol.membership.words import (
     PeerShuffle,
     PeerSubscribe,
 )
+from tidings.protocol.membership.peer_discovery import PeerDiscovery, PeerDiscoverySettings
+from tidings.protocol.membership.probing import Prober, ProbeSettings
+from tidings.protocol.membership.sketch import Sketch
+from tidings.protocol.membership.tables import KnownMember, PartialView, SuperTable, Told
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Membership, Ports
 from tidings.protocol.topic_graph import TopicGraph, over
@@ -102,7 +102,7 @@ class TopicTables(Membership):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
-        self.quests = PeerDiscovery(settings.quest)
+        self.peer_discovery = PeerDiscovery(settings.quest)
         self.prober = Prober(
             settings.probe,
             ping=lambda to, number: self._send(to, PeerPing(number, self.prober.take_news())),
@@ -145,10 +145,10 @@ class TopicTables(Membership):
         for name in self.view(scope):
             self._send(name, PeerLeave(self.prober.incarnation, (scope,)))
         del self.topics[scope], self.views[scope], self._sketches[scope]
-        self.quests.end(scope)
+        self.peer_discovery.end(scope)
         for up in self.graph.supers(scope):
             self.supers.pop(over(scope, up), None)
-            self.quests.end(over(scope, up))
+            self.peer_discovery.end(over(scope, up))
         self.prober.incarnation += 1  # what others know of our topics is old
 
     def loss(self) -> float:
@@ -192,14 +192,14 @@ class TopicTables(Membership):
     def next_deadline(self) -> float | None:
         if self._is_left or self._tick is None:
             return None
-        times = (self._tick, self.prober.next_deadline(), self.quests.next_deadline())
+        times = (self._tick, self.prober.next_deadline(), self.peer_discovery.next_deadline())
         return min(time for time in times if time is not None)
 
     def on_timer(self, now: float) -> None:
         if self._is_left:
             return
         self.prober.on_timer(now)
-        for number, topics in self.quests.due(now):
+        for number, topics in self.peer_discovery.due(now):
             self._pass_on(PeerSearch(self._me(), number, topics, self.settings.quest.ttl))
         assert self._tick is not None
         if now >= self._tick:
@@ -225,7 +225,7 @@ class TopicTables(Membership):
                 self._look_at_supers(topic, now)
         for scope in [scope for scope, until in self._sought.items() if until <= now]:
             del self._sought[scope], self.supers[scope]
-            self.quests.end(scope)
+            self.peer_discovery.end(scope)
         self._forget()
         self._review_quests(now)
 
@@ -415,14 +415,14 @@ class TopicTables(Membership):
         """Begin searches for what is missing, end those that are over."""
         for topic in self.topics:
             if self.views[topic].names:
-                self.quests.end(topic)
+                self.peer_discovery.end(topic)
             else:
-                self.quests.begin(topic, (topic,), now)
+                self.peer_discovery.begin(topic, (topic,), now)
         for scope, table in self.supers.items():
             if table.is_near:
-                self.quests.end(scope)
+                self.peer_discovery.end(scope)
             else:
-                self.quests.begin(scope, table.wanted, now)
+                self.peer_discovery.begin(scope, table.wanted, now)
 
     def _pass_on(self, search: PeerSearch) -> None:
         others = [name for name in self.known if name != search.seeker[0]]
@@ -432,7 +432,7 @@ class TopicTables(Membership):
 
     def _on_search(self, message: PeerSearch, now: float) -> None:
         seeker = message.seeker[0]
-        if seeker == self.ports.name or not self.quests.is_new(seeker, message.number):
+        if seeker == self.ports.name or not self.peer_discovery.is_new(seeker, message.number):
             return
         wanted = {*message.topics}
         names = [n for n in self.known if n != seeker and wanted & {*self.known[n].topics}]

@@ -185,13 +185,13 @@ def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
     on each side. To count the brokers of the path alone would not do: most ways lead farther. Unmeasured links count
     as zero."""
     links = [hop.seconds or 0.0 for hop in hops[1:]]
-    crowds = [max(1.0, hop.rate) for hop in hops]
-    after = _ways([*links[cut:], new_seconds, *links[: cut - 1]], crowds[cut:] + crowds[:cut])
-    return after > _ways(links, crowds) * (1 + 1e-12) + 1e-12
+    subtree_sizes = [max(1.0, hop.rate) for hop in hops]
+    after = _ways([*links[cut:], new_seconds, *links[: cut - 1]], subtree_sizes[cut:] + subtree_sizes[:cut])
+    return after > _ways(links, subtree_sizes) * (1 + 1e-12) + 1e-12
 
 
-def _ways(links: Sequence[float], crowds: Sequence[float]) -> float:
+def _ways(links: Sequence[float], subtree_sizes: Sequence[float]) -> float:
     """Sum that the links of a line add to the ways between all pairs of brokers that hang on it."""
-    total = sum(crowds)
-    before = list(accumulate(crowds))
+    total = sum(subtree_sizes)
+    before = list(accumulate(subtree_sizes))
     return sum(seconds * near * (total - near) for seconds, near in zip(links, before, strict=False))

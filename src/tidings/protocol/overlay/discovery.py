@@ -21,7 +21,7 @@ from tidings.protocol.effects import ProbePeer
 from tidings.protocol.overlay import choosing
 from tidings.protocol.overlay.choosing import Hop, LinkOffer
 from tidings.protocol.overlay.measures import Measure, Z, weight
-from tidings.protocol.overlay.swap_words import DiscoveryPartial, DiscoveryReply, DiscoveryRequest
+from tidings.protocol.overlay.swap_messages import DiscoveryPartial, DiscoveryReply, DiscoveryRequest
 from tidings.protocol.slots import Ports
 
 FURTHER = 0.8  # of the patience is left at the next broker, so that those behind answer first

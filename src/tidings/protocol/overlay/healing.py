@@ -8,17 +8,17 @@ therefore know the same list when it is gone, and need no election. Rules
   no neighbour asks the leader either, it asks the others.
 - The asked broker agrees only if the lost one is away there too, and only as the first of the list, or when it has
   found its own place: so the brokers that have given the lost one up always hang together. Is the lost one well as
-  seen from there, only the link is lost, and there is a way round (`detours.py`).
+  seen from there, only the link is lost, and there is a way round (`bypass.py`).
 - The new neighbours, also those who have yet to ask, are written down before the old one is given up. Events are
   kept for a neighbour until it has spoken, so no event that a surviving broker has acknowledged is lost in between;
   the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
 - One of the new neighbours may be lost too: two that were adjacent. The broker that waits for it stands in for the
-  first one among the neighbours of the second (`cousins.py`), after five times as long, which a restart does not
+  first one among the neighbours of the second (`two_hop.py`), after five times as long, which a restart does not
   reach. No broker knows enough to heal three losses in a row: an operator has to `join`.
 - A lost broker that was linked with one other only is given up too, after ten times as long.
 - Events that only the lost broker had are lost with it. If it comes back after all it joins anew, asking those who
   were linked with its neighbours; when it, or a
-  guess that was wrong, closes a cycle, the youngest link of that goes (`circles.py`).
+  guess that was wrong, closes a cycle, the youngest link of that goes (`cycle_repair.py`).
 """
 
 from __future__ import annotations
@@ -33,9 +33,7 @@ from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Message
-from tidings.protocol.overlay.circles import MESSAGES
-from tidings.protocol.overlay.cousins import COUSINS, StandInRequest, TwoHopNeighbours, TwoHopTable, places_in
-from tidings.protocol.overlay.detours import (
+from tidings.protocol.overlay.bypass import (
     GIVEN_WAY,
     NOT_NEEDED,
     BypassLinks,
@@ -43,7 +41,9 @@ from tidings.protocol.overlay.detours import (
     BypassRequest,
     CaughtUpNotice,
 )
+from tidings.protocol.overlay.cycle_repair import MESSAGES
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
+from tidings.protocol.overlay.two_hop import COUSINS, StandInRequest, TwoHopNeighbours, TwoHopTable, places_in
 
 KIN = "overlay.kin"  # table: by neighbour, its links
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
@@ -116,8 +116,8 @@ class HealingOverlay(JoinedOverlay):
             str, float
         ] = {}  # heard of on another way, and until when we keep things for them
         self._asking: dict[str, _PendingHeal] = {}  # dialled brokers, and the request for each
-        self.cousins = TwoHopTable()
-        self.detours = BypassLinks(self)
+        self.two_hop = TwoHopTable()
+        self.bypass = BypassLinks(self)
         self._told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     # -- inputs --------------------------------------------------------------------------------
@@ -132,26 +132,26 @@ class HealingOverlay(JoinedOverlay):
         elif isinstance(input, LinkUp):
             self._link_up(input.peer, now)
         elif isinstance(input, LinkDown):
-            self.detours.lost(input.peer, now)
+            self.bypass.lost(input.peer, now)
             if input.peer in self.neighbours:
                 self._away.setdefault(input.peer, now + self.heal_seconds)
         elif isinstance(input, Parted):
             self._away.pop(input.peer, None)
             self._letting_go.pop(input.peer, None)
-            self.detours.parted(input.peer)
+            self.bypass.parted(input.peer)
         if isinstance(input, LinkUp | LinkDown | Parted):
             self._tell_kin()
 
     def _load(self, tables: Mapping[str, Mapping[str, bytes]], now: float) -> None:
         self.kin = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
         self.replaced = {peer: _unpacked(row) for peer, row in tables.get(REPLACED, {}).items()}
-        self.cousins.load(tables.get(COUSINS, {}))
-        self.detours.load(tables.get(GIVEN_WAY, {}))
+        self.two_hop.load(tables.get(COUSINS, {}))
+        self.bypass.load(tables.get(GIVEN_WAY, {}))
         back = tables.get(NEIGHBOURS, {})
         self.neighbours = tuple(
             peer
             for peer in self.neighbours
-            if peer in back or not (peer in self.replaced or self.detours.gave_way(peer))
+            if peer in back or not (peer in self.replaced or self.bypass.gave_way(peer))
         )
         self._away = dict.fromkeys(self.neighbours, now + self.heal_seconds)
 
@@ -167,8 +167,8 @@ class HealingOverlay(JoinedOverlay):
             self._tries.pop(peer, None)
             self._letting_go.pop(peer, None)
             self._told = ((), ())
-            self.detours.linked(peer)
-            self.detours.look_later(now)
+            self.bypass.linked(peer)
+            self.bypass.look_later(now)
             for other, places in self.kin.items():
                 if other != peer and other in self.neighbours:
                     self.ports.send(peer, TwoHopNeighbours(other, tuple(places), tuple(places.values())))
@@ -190,7 +190,7 @@ class HealingOverlay(JoinedOverlay):
                 self._hear_kin(sender, message)
             case TwoHopNeighbours():
                 if sender in self._up and message.of not in (self.ports.name, *self.neighbours):
-                    self.write(self.cousins.hear(message))
+                    self.write(self.two_hop.hear(message))
             case HealRequest():
                 self._answer(sender, message.lost, "", now)
             case StandInRequest():
@@ -198,11 +198,11 @@ class HealingOverlay(JoinedOverlay):
             case HealReply():
                 self._hear_answer(sender, message, now)
             case BypassRequest() if sender in self._up:
-                self.detours.on_detour(sender, message, now)
+                self.bypass.on_detour(sender, message, now)
             case CaughtUpNotice() if sender in self._up:
-                self.detours.on_caught(message, now)
+                self.bypass.on_caught(message, now)
             case BypassReply():
-                if not self.detours.on_answer(sender, message, now):
+                if not self.bypass.on_answer(sender, message, now):
                     self._hear_detour(sender, message, now)
             case _:
                 super().on_message(sender, message, now)
@@ -220,7 +220,7 @@ class HealingOverlay(JoinedOverlay):
                     self.ports.send(link, TwoHopNeighbours(sender, message.names, message.addresses))
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
-        if any(self.detours.is_coming_round(link, now) for link in (upstream, other)):
+        if any(self.bypass.is_coming_round(link, now) for link in (upstream, other)):
             return
         if upstream in self.neighbours and upstream not in self._up:
             self._letting_go.setdefault(upstream, now + LET_GO_SECONDS)  # it has found another place
@@ -237,12 +237,12 @@ class HealingOverlay(JoinedOverlay):
     # -- losing --------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
-        times = [super().next_deadline(), self.detours.due, *self._away.values(), *self._letting_go.values()]
+        times = [super().next_deadline(), self.bypass.due, *self._away.values(), *self._letting_go.values()]
         return min((at for at in times if at is not None), default=None)
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
-        self.detours.on_timer(now)
+        self.bypass.on_timer(now)
         for peer in [peer for peer, at in self._letting_go.items() if at <= now]:
             del self._letting_go[peer]
             self._undo(peer, now)
@@ -252,7 +252,7 @@ class HealingOverlay(JoinedOverlay):
 
     def _places_of(self, broker: str) -> dict[str, str]:
         """Present or last known links of a broker, with addresses."""
-        return self.kin.get(broker) or self.replaced.get(broker) or self.cousins.of(broker)
+        return self.kin.get(broker) or self.replaced.get(broker) or self.two_hop.of(broker)
 
     def _order(self, lost: str) -> list[str]:
         """All brokers that were linked with the lost one, us included, in the order that all agree on."""
@@ -261,7 +261,7 @@ class HealingOverlay(JoinedOverlay):
 
     def _look_for_place(self, lost: str, now: float) -> None:
         self.stop_asking(lost)
-        if self.detours.has_agreed(lost):
+        if self.bypass.has_agreed(lost):
             return  # it is linked with a neighbour of ours instead
         tried = self._tries[lost] = self._tries.get(lost, -1) + 1
         if self._is_alone(lost) and tried >= LEAF_ROUNDS:
@@ -320,7 +320,7 @@ class HealingOverlay(JoinedOverlay):
 
     def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _PendingHeal] | None]:
         """Brokers to ask in the place of a lost broker, when its neighbour is lost too."""
-        known = self.cousins.of(lost)
+        known = self.two_hop.of(lost)
         order = sorted({*known} - {lost, self.ports.name})
         if instead not in order:
             return []
@@ -353,7 +353,7 @@ class HealingOverlay(JoinedOverlay):
         orders = [self._order(one) for one in lost]
         if any(peer in order for order in orders):
             return True
-        return bool(self._away) and any(peer in self.cousins.of(one) for order in orders for one in order)
+        return bool(self._away) and any(peer in self.two_hop.of(one) for order in orders for one in order)
 
     def _given_up(self) -> list[str]:
         return [*self.replaced, *(lost for lost in self._away if self._tries.get(lost, -1) >= 0)]
@@ -365,9 +365,9 @@ class HealingOverlay(JoinedOverlay):
     # -- being asked -----------------------------------------------------------------------------
 
     def _answer(self, sender: str, lost: str, instead: str, now: float) -> None:
-        if self.detours.is_pending(sender):
+        if self.bypass.is_pending(sender):
             return  # the answer is on its way
-        if self.detours.is_taken_in(sender, now) and sender in self.neighbours:
+        if self.bypass.is_taken_in(sender, now) and sender in self.neighbours:
             self.ports.send(sender, BypassReply(lost, True))
         elif sender in self.neighbours:
             self.ports.send(sender, HealReply(lost, True))
@@ -383,7 +383,7 @@ class HealingOverlay(JoinedOverlay):
         """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the sender up, which
         was away for too long and comes back: it is let in like any other."""
         if sender in self.kin[lost]:
-            self.detours.ask(sender, lost, now)
+            self.bypass.ask(sender, lost, now)
         elif self._problem(sender, now) is not None:
             self.ports.send(sender, HealReply(lost, False))
         else:
@@ -440,7 +440,7 @@ class HealingOverlay(JoinedOverlay):
             self._keep_all([sender], [], now, partial(self._go_round, answer.peer, sender, address))
 
     def _go_round(self, lost: str, peer: str, address: str, now: float) -> None:
-        self.detours.give_way(lost, peer, now)
+        self.bypass.give_way(lost, peer, now)
         self._begin_anew(peer, address, now)
 
     def _begin_anew(self, peer: str, address: str, now: float) -> None:

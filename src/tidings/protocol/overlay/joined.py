@@ -5,7 +5,7 @@ Rules
   a next life that begins while it is away.
 - A broker that is already reached on another way may not join: the overlay would have a cycle, and
   events of one log would come from two sides. A cycle that two joins at the same moment close is found afterwards,
-  and the younger join is undone (`circles.py`); for a while it is not tried again.
+  and the younger join is undone (`cycle_repair.py`); for a while it is not tried again.
 - A neighbour stays one until it is `Parted`. After a lost disk one more counts as missing, until those that are back
   have said which brokers were behind this one (`recovery/recall.py`).
 """
@@ -23,7 +23,7 @@ from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.inputs import Input, Joined, Parted, PersistFailed, Started
 from tidings.protocol.messages import Message
 from tidings.protocol.naming import UNKNOWN
-from tidings.protocol.overlay.circles import MESSAGES, CutLink, CycleQuery, CycleRepair, LinkUndone
+from tidings.protocol.overlay.cycle_repair import MESSAGES, CutLink, CycleQuery, CycleRepair, LinkUndone
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.slots import Ports
 
@@ -51,7 +51,7 @@ class JoinedOverlay(StaticOverlay):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._circles = CycleRepair(ports, lambda peer: self._since.get(peer, 0.0), self._undo)
+        self._cycle_repair = CycleRepair(ports, lambda peer: self._since.get(peer, 0.0), self._undo)
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
@@ -68,9 +68,9 @@ class JoinedOverlay(StaticOverlay):
         if sender not in self._up:
             return
         if isinstance(message, CycleQuery):
-            self._circles.on_circle(sender, message, now)
+            self._cycle_repair.on_circle(sender, message, now)
         elif isinstance(message, CutLink):
-            self._circles.on_cut(message, now)
+            self._cycle_repair.on_cut(message, now)
         elif isinstance(message, LinkUndone):
             self._undo(sender, now)
 
@@ -79,7 +79,7 @@ class JoinedOverlay(StaticOverlay):
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if upstream in self._up:
-            self._circles.suspect(log, upstream, other, now)
+            self._cycle_repair.suspect(log, upstream, other, now)
         elif upstream in self.neighbours:
             self._undo(upstream, now)  # the far end undid the link, and could not say so
 

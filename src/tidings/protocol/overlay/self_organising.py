@@ -6,7 +6,7 @@ SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are s
 - `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
 The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
 `discovery.py`, and links are changed by `swaps.py`. A broker looks again for changes that were on their way at its
-first look (`looking.py`). Here: what triggers it, and which links there are.
+first look (`repeated_search.py`). Here: what triggers it, and which links there are.
 
 A neighbour is kept on the disk before it is used, with whether a swap is still making it. A broker forgets a link
 when the far end says that it is gone (`LinkUnknown`). Needs links that keep their order, and routing that drops what it has
@@ -28,11 +28,11 @@ from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Pro
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.overlay import choosing, swaps
 from tidings.protocol.overlay.choosing import NEVER_ENDS, LinkOffer
-from tidings.protocol.overlay.crowds import SubtreeSizes
 from tidings.protocol.overlay.discovery import Discovery
-from tidings.protocol.overlay.looking import RepeatedSearch
 from tidings.protocol.overlay.measures import Measure, Z, weight
-from tidings.protocol.overlay.swap_words import (
+from tidings.protocol.overlay.repeated_search import RepeatedSearch
+from tidings.protocol.overlay.subtree_sizes import SubtreeSizes
+from tidings.protocol.overlay.swap_messages import (
     DiscoveryPartial,
     DiscoveryReply,
     DiscoveryRequest,
@@ -98,7 +98,7 @@ class SelfOrganisingOverlay(Overlay):
             weigh_hops=self.settings.weigh == "hops",
             draw=lambda: self.ports.rng.random(),
         )
-        self.crowds = SubtreeSizes(self)
+        self.subtree_sizes = SubtreeSizes(self)
         self.counts: Counter[str] = Counter()
         self._up: dict[str, None] = {}
         self._distance: dict[str, float] = {}  # one way, in seconds
@@ -176,7 +176,7 @@ class SelfOrganisingOverlay(Overlay):
                     self._distance[input.peer] = input.distance / 2
                 self.discovery.probed(input.peer, now)
         if isinstance(input, LinkDown):
-            self.crowds.lost(input.peer)
+            self.subtree_sizes.lost(input.peer)
         if isinstance(input, LinkUp | LinkDown | Parted):
             self._recount(now)
 
@@ -233,18 +233,18 @@ class SelfOrganisingOverlay(Overlay):
             self._up.pop(sender, None)
             self.ports.emit(CloseLink(sender, "the other end says that there is no such link", for_good=True))
         elif isinstance(message, SubtreeSize):
-            self.crowds.heard(sender, message, now)
+            self.subtree_sizes.heard(sender, message, now)
         else:
             self.swaps.on_message(sender, message, now)
             self._recount(now)
 
     def _recount(self, now: float) -> None:
         if self.settings.keep_alpha:
-            self.crowds.changed(now)
+            self.subtree_sizes.changed(now)
 
     def next_deadline(self) -> float | None:
         times = (
-            self.swaps.next_deadline(), self.discovery.next_deadline(), self.looks.due, self.crowds.due
+            self.swaps.next_deadline(), self.discovery.next_deadline(), self.looks.due, self.subtree_sizes.due
         )  # fmt: skip
         return min((at for at in times if at is not None), default=None)
 
@@ -252,7 +252,7 @@ class SelfOrganisingOverlay(Overlay):
         if self.swaps.on_timer(now):
             self._recount(now)
         self.discovery.on_timer(now)
-        self.crowds.on_timer(now)
+        self.subtree_sizes.on_timer(now)
         if self.looks.due is not None and self.looks.due <= now:
             self._look_again(now)
 
@@ -323,7 +323,7 @@ class SelfOrganisingOverlay(Overlay):
             if link not in path:
                 zone = self.measure.join(zone, self._zone_behind(link))
                 rate += 1.0 + self._came[link]
-        return zone, float(self.crowds.hanging(path)) if self.settings.keep_alpha else rate
+        return zone, float(self.subtree_sizes.hanging(path)) if self.settings.keep_alpha else rate
 
     # -- choosing ------------------------------------------------------------------------------
 

@@ -29,7 +29,7 @@ import msgspec
 from tidings.availability.records import Delete, Put, Record
 from tidings.protocol.effects import CloseLink, OpenLink
 from tidings.protocol.messages import Message
-from tidings.protocol.overlay import swap_words as words
+from tidings.protocol.overlay import swap_messages as words
 from tidings.protocol.slots import Ports
 
 SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut

@@ -33,13 +33,7 @@ from tidings.protocol.naming import UNKNOWN, broker_of
 from tidings.protocol.reading import ReadRequest, ReadResult
 from tidings.protocol.recovery.far_ends import FarEnds
 from tidings.protocol.recovery.logs import ORPHAN, LinkProgress, LogView
-from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
-from tidings.protocol.recovery.relay import PARTS, Relay
-from tidings.protocol.recovery.resend import Resend
-from tidings.protocol.recovery.rollback import Rollback
-from tidings.protocol.recovery.settings import AcknowledgedSettings
-from tidings.protocol.recovery.timers import Timers
-from tidings.protocol.recovery.words import (
+from tidings.protocol.recovery.messages import (
     PREVIOUS,
     AckProgress,
     Knowledge,
@@ -53,6 +47,12 @@ from tidings.protocol.recovery.words import (
     ReplayRequest,
     ReplayRequests,
 )
+from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
+from tidings.protocol.recovery.relay import PARTS, Relay
+from tidings.protocol.recovery.resend import Resend
+from tidings.protocol.recovery.rollback import Rollback
+from tidings.protocol.recovery.settings import AcknowledgedSettings
+from tidings.protocol.recovery.timers import Timers
 from tidings.protocol.slots import Ports, Recovery
 
 

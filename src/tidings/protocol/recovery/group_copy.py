@@ -16,7 +16,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent
-from tidings.protocol.recovery.group_words import LogCopyPage, LogCopyRequest, TailRequest
+from tidings.protocol.recovery.group_messages import LogCopyPage, LogCopyRequest, TailRequest
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:

@@ -31,11 +31,9 @@ from tidings.protocol.inputs import Input, LinkUp, Started, ViewChanged
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import PlacedEvent, Proposal
 from tidings.protocol.recovery.group_acks import MemberAcks
+from tidings.protocol.recovery.group_capacity import TELLINGS, GroupCapacity
 from tidings.protocol.recovery.group_copy import StateTransfer, TransferPieces
-from tidings.protocol.recovery.group_proposals import Proposals, Tail
-from tidings.protocol.recovery.group_retention import Retention
-from tidings.protocol.recovery.group_room import TELLINGS, GroupCapacity
-from tidings.protocol.recovery.group_words import (
+from tidings.protocol.recovery.group_messages import (
     MESSAGES,
     AdoptLog,
     AdoptLogPages,
@@ -50,6 +48,8 @@ from tidings.protocol.recovery.group_words import (
     TailReply,
     TailRequest,
 )
+from tidings.protocol.recovery.group_proposals import Proposals, Tail
+from tidings.protocol.recovery.group_retention import Retention
 from tidings.protocol.recovery.window import SendWindow
 from tidings.protocol.roles import GroupCommit, GroupEntries, Quorum
 from tidings.protocol.slots import Ports, Recovery

@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 
 from tidings.protocol.batches import PageBuilder
 from tidings.protocol.proposals import Proposal
-from tidings.protocol.recovery.group_words import Propose
+from tidings.protocol.recovery.group_messages import Propose
 from tidings.protocol.recovery.window import SendWindow
 from tidings.protocol.slots import Ports
 

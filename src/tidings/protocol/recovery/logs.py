@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import LogKnowledge
+from tidings.protocol.recovery.messages import LogKnowledge
 
 UNHEARD = -1
 ORPHAN = ""  # upstream of a log whose link was undone, until it comes by another; no link has this name

@@ -26,7 +26,7 @@ import msgspec
 
 from tidings.availability.records import Delete, Loaded, Put
 from tidings.protocol.naming import broker_of
-from tidings.protocol.recovery.words import LogsUnreachable, RangeReply, RangeRequest
+from tidings.protocol.recovery.messages import LogsUnreachable, RangeReply, RangeRequest
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:

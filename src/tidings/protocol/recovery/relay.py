@@ -27,7 +27,7 @@ from tidings.protocol.inputs import Feature, FetchFailed
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.reading import LogScan, ReadRequest, ReadResult
-from tidings.protocol.recovery.words import (
+from tidings.protocol.recovery.messages import (
     RangeReply,
     RangeRequest,
     ReplayReplies,

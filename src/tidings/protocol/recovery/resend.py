@@ -15,7 +15,7 @@ from collections import deque
 import msgspec
 
 from tidings.protocol.messages import Envelope
-from tidings.protocol.recovery.words import PREVIOUS, RangeReply, RangeRequest
+from tidings.protocol.recovery.messages import PREVIOUS, RangeReply, RangeRequest
 
 
 class Resend:

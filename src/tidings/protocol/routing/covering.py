@@ -32,8 +32,8 @@ from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.roles import PatternInterest
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
+from tidings.protocol.routing.duplicates import NUMBER, Forward, Numbering, NumberWindow
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.protocol.routing.seen import NUMBER, Forward, Numbering, NumberWindow
 from tidings.protocol.routing.settled import ANSWERED, FilterSet, SettledInterest
 from tidings.protocol.slots import Ports, Routing
 

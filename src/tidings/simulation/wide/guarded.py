@@ -14,11 +14,11 @@ from typing import Any, Protocol
 from tidings.errors import RefusedError, WireError
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
+from tidings.protocol.client_failover import KeepaliveRequest
 from tidings.protocol.messages import Message, tag_of
 from tidings.protocol.node import Node
-from tidings.protocol.roaming import KeepaliveRequest
 from tidings.security.audit import Audit
-from tidings.security.gate import Authorizer as Guard
+from tidings.security.authorization import Authorizer as Guard
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.users import Users
 

@@ -26,11 +26,11 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import FOREVER, Event, event_size
 from tidings.model.filter import Filter
 from tidings.protocol import effects as fx
-from tidings.protocol.delivery.held import SubscriptionState
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery.group_log import TABLE as TAIL
-from tidings.simulation.wide.meeting import LimitMeter
+from tidings.simulation.wide.limit_meter import LimitMeter
 from tidings.simulation.world import World
 
 Identity = tuple[str, str]  # source, id

@@ -22,11 +22,11 @@ from tidings.model.event import Event, make_event
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
-from tidings.protocol.delivery.moves import BARRED_SECONDS
+from tidings.protocol.client_failover import FailoverSettings
+from tidings.protocol.delivery.publisher_migration import BARRED_SECONDS
 from tidings.protocol.membership.agreed import GroupSettings
 from tidings.protocol.recovery.group_log import GroupLogSettings
 from tidings.protocol.recovery.settings import AcknowledgedSettings
-from tidings.protocol.roaming import FailoverSettings
 from tidings.security.principal import Principal
 from tidings.security.users import Users, parse_users
 from tidings.simulation.faults import Incident
@@ -45,7 +45,7 @@ from tidings.simulation.wide.drawing import (
 )
 from tidings.simulation.wide.guarded import GuardedNode, GuardRules, SessionGuard
 from tidings.simulation.wide.hostile import HostileClient
-from tidings.simulation.wide.meeting import LimitMeter, MeteredCodec
+from tidings.simulation.wide.limit_meter import LimitMeter, MeteredCodec
 from tidings.simulation.wide.observer import BrokenPromise, Observer
 from tidings.simulation.world import World
 

@@ -7,14 +7,14 @@ from typing import Any
 
 from tidings.availability.records import Put, Record
 from tidings.model.event import make_event
-from tidings.protocol.delivery.ledger import LogIndex
 from tidings.protocol.delivery.log_copy import LogCopies
+from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.inputs import ViewChanged
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Message
 from tidings.protocol.proposals import CopyRequest, LogCopy, PlacedEvent, Proposal
 from tidings.protocol.recovery.group_log import GroupLog
-from tidings.protocol.recovery.group_words import (
+from tidings.protocol.recovery.group_messages import (
     AdoptLog,
     LogCopyPage,
     LogCopyRequest,

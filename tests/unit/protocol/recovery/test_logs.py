@@ -8,8 +8,8 @@ from tidings.model.event import make_event
 from tidings.protocol.messages import Envelope
 from tidings.protocol.naming import broker_of, log_name
 from tidings.protocol.recovery.logs import LogView
+from tidings.protocol.recovery.messages import LogKnowledge
 from tidings.protocol.recovery.timers import Timers
-from tidings.protocol.recovery.words import LogKnowledge
 
 
 def event(offset: int) -> Envelope:

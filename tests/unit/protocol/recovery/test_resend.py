@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from tidings.model.event import FOREVER, make_event
 from tidings.protocol.messages import Envelope
+from tidings.protocol.recovery.messages import PREVIOUS, RangeReply, RangeRequest
 from tidings.protocol.recovery.resend import Resend
-from tidings.protocol.recovery.words import PREVIOUS, RangeReply, RangeRequest
 from tidings.simulation.faults import FaultPlan, Rates
 from tidings.simulation.topology import line
 from tidings.simulation.world import World

@@ -7,9 +7,9 @@ from random import Random
 import pytest
 
 from tidings.model.event import make_event
+from tidings.protocol.membership.messages import PeerLeave
 from tidings.protocol.membership.tables import KnownMember
 from tidings.protocol.membership.topics import StaticTables, TopicTables
-from tidings.protocol.membership.words import PeerLeave
 from tidings.protocol.messages import Envelope
 from tidings.protocol.routing.topic_gossip import GossipEvents, GossipSettings, TopicGossip
 from tidings.protocol.slots import Membership, Ports

@@ -21,11 +21,7 @@ from tidings.protocol.roles import PatternInterest
 from tidings.protocol.slots import Ports, Recovery
 from tidings_lab.recovery.epidemic.cache import CachedEvent, EventCache
 from tidings_lab.recovery.epidemic.marks import UNWANTED, Counters, LostBuffer, ReceivedNumbers, SourceNumbers
-from tidings_lab.recovery.epidemic.pace import Pace
-from tidings_lab.recovery.epidemic.patience import Patience
-from tidings_lab.recovery.epidemic.settings import FOREIGN, INTEREST, EpidemicSettings
-from tidings_lab.recovery.epidemic.standing import REQUEST, PeerStanding
-from tidings_lab.recovery.epidemic.words import (
+from tidings_lab.recovery.epidemic.messages import (
     HEADERS,
     MARK,
     MESSAGES,
@@ -38,6 +34,10 @@ from tidings_lab.recovery.epidemic.words import (
     read_mark,
     tags_of,
 )
+from tidings_lab.recovery.epidemic.pace import Pace
+from tidings_lab.recovery.epidemic.patience import Patience
+from tidings_lab.recovery.epidemic.settings import FOREIGN, INTEREST, EpidemicSettings
+from tidings_lab.recovery.epidemic.standing import REQUEST, PeerStanding
 
 MOST_AHEAD = 10_000  # recovered events whose copy on the link is still waited for
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterable, Iterator
 from random import Random
 
 from tidings.protocol.messages import Envelope
+from tidings_lab.recovery.epidemic.messages import Id, Loss, Mark, read_mark
 from tidings_lab.recovery.epidemic.settings import ANY, FOREIGN, OLDEST
-from tidings_lab.recovery.epidemic.words import Id, Loss, Mark, read_mark
 
 
 class CachedEvent:

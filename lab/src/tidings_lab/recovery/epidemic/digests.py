@@ -15,7 +15,7 @@ from typing import Any, TypeVar
 
 import msgspec
 
-from tidings_lab.recovery.epidemic.words import Bloom
+from tidings_lab.recovery.epidemic.messages import Bloom
 
 BITS = 22  # for each entry: one wrong yes in about 40,000
 HASHES = 15

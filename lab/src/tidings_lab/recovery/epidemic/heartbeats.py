@@ -12,7 +12,7 @@ from heapq import heappop, heappush
 from tidings.protocol.effects import Channel
 from tidings.protocol.slots import Ports
 from tidings_lab.recovery.epidemic.marks import Counters
-from tidings_lab.recovery.epidemic.words import CounterBeat
+from tidings_lab.recovery.epidemic.messages import CounterBeat
 
 TIMES = 3  # that each counter is told
 

@@ -18,10 +18,10 @@ from tidings.protocol.inputs import Input, LinkDown
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports
 from tidings_lab.recovery.epidemic.base import Epidemic
+from tidings_lab.recovery.epidemic.messages import Id, LazyAnnounce, Mark, PushWant, Recovered, id_of
 from tidings_lab.recovery.epidemic.push import by_source
 from tidings_lab.recovery.epidemic.requests import Requests
 from tidings_lab.recovery.epidemic.standing import OFFER
-from tidings_lab.recovery.epidemic.words import Id, LazyAnnounce, Mark, PushWant, Recovered, id_of
 
 MOST_AT_ONCE = 64  # events that are asked for in one message
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Sequence
 from typing import Any
 
-from tidings_lab.recovery.epidemic.words import Id, Loss
+from tidings_lab.recovery.epidemic.messages import Id, Loss
 
 MOST_COUNTERS = 100_000  # patterns that one source counts
 UNWANTED = -1  # no counter is

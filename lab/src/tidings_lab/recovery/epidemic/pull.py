@@ -14,8 +14,7 @@ from tidings_lab.recovery.epidemic.base import Epidemic
 from tidings_lab.recovery.epidemic.cache import CachedEvent
 from tidings_lab.recovery.epidemic.digests import Entry, is_in, smaller, with_given, without
 from tidings_lab.recovery.epidemic.heartbeats import Heartbeats
-from tidings_lab.recovery.epidemic.standing import REQUEST
-from tidings_lab.recovery.epidemic.words import (
+from tidings_lab.recovery.epidemic.messages import (
     MARK,
     TAGS_AT,
     Bloom,
@@ -28,6 +27,7 @@ from tidings_lab.recovery.epidemic.words import (
     SourcePull,
     tags_of,
 )
+from tidings_lab.recovery.epidemic.standing import REQUEST
 
 SLACK = 64  # counters by which another broker may be ahead of us
 

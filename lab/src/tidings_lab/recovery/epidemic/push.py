@@ -13,9 +13,9 @@ from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports
 from tidings_lab.recovery.epidemic.base import Epidemic
 from tidings_lab.recovery.epidemic.cache import CachedEvent
+from tidings_lab.recovery.epidemic.messages import Id, Mark, PushOffer, PushWant, Recovered
 from tidings_lab.recovery.epidemic.requests import Requests
 from tidings_lab.recovery.epidemic.standing import OFFER
-from tidings_lab.recovery.epidemic.words import Id, Mark, PushOffer, PushWant, Recovered
 
 
 class Push(Epidemic):

@@ -6,9 +6,9 @@ from collections import OrderedDict, deque
 from collections.abc import Iterable
 
 from tidings_lab.recovery.epidemic.marks import ReceivedNumbers
+from tidings_lab.recovery.epidemic.messages import Id
 from tidings_lab.recovery.epidemic.patience import Patience
 from tidings_lab.recovery.epidemic.standing import OFFER, PeerStanding
-from tidings_lab.recovery.epidemic.words import Id
 
 MOST_OVERDUE = 10_000
 

@@ -17,7 +17,7 @@ from __future__ import annotations
 
 from collections import OrderedDict
 
-from tidings_lab.recovery.epidemic.words import Id
+from tidings_lab.recovery.epidemic.messages import Id
 
 MOST_PEERS = 10_000
 MOST_GIVEN = 20_000  # that are remembered

@@ -1,0 +1,72 @@
+"""HTTP sessions: for each principal a bus for publishing and queries, kept while it is used."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from typing import Any
+
+from tidings.runtime.bus import Bus
+from tidings.runtime.local_clients import LocalClientHost, LocalClients
+
+IDLE_SECONDS = 60.0
+
+
+class HttpSession:
+    """One principal's session. `local_clients` gives further clients of the principal."""
+
+    def __init__(self, host: LocalClientHost, principal: Any) -> None:
+        self.principal = principal
+        self.local_clients = LocalClients(host, principal)
+        self.bus = self.local_clients.bus(client_name(principal, "http"))
+        self.users = 0
+        self.idle_since = 0.0
+
+    def client(self, name: str) -> Bus:
+        return self.local_clients.bus(client_name(self.principal, name))
+
+
+def client_name(principal: Any, name: str) -> str:
+    """A client's name that is this principal's to use."""
+    return f"{getattr(principal, 'name', principal)}/{name}"
+
+
+class HttpSessions:
+    """Opened for a client's first request, closed when the client was idle for a while."""
+
+    def __init__(self, host: LocalClientHost) -> None:
+        self._host = host
+        self._http_sessions: dict[Any, HttpSession] = {}
+        self._opening = asyncio.Lock()
+
+    @asynccontextmanager
+    async def of(self, principal: Any) -> AsyncIterator[HttpSession]:
+        async with self._opening:
+            await self._tidy()
+            desk = self._http_sessions.get(principal)
+            if desk is None or desk.bus.state == "refused":  # its session has ended; who uses it closes it
+                desk = HttpSession(self._host, principal)
+                await desk.bus.open()
+                self._http_sessions[principal] = desk
+        desk.users += 1
+        try:
+            yield desk
+        finally:
+            desk.users -= 1
+            desk.idle_since = self._host.clock.now()
+            if not desk.users and self._http_sessions.get(principal) is not desk:
+                await desk.bus.close()
+
+    async def _tidy(self) -> None:
+        now = self._host.clock.now()
+        for principal, desk in list(self._http_sessions.items()):
+            is_broken = desk.bus.state == "refused"
+            if not desk.users and (is_broken or now - desk.idle_since > IDLE_SECONDS):
+                del self._http_sessions[principal]
+                await desk.bus.close()
+
+    async def close(self) -> None:
+        for desk in self._http_sessions.values():
+            await desk.bus.close()
+        self._http_sessions.clear()

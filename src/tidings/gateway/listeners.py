@@ -1,0 +1,101 @@
+"""The gateways of one broker: those that its settings open.
+
+service = Service(settings, doors=Gateways)
+"""
+
+from __future__ import annotations
+
+from contextlib import nullcontext
+from pathlib import Path
+from typing import Protocol
+
+from tidings.errors import SettingsError, needing
+from tidings.extensions import blaming, call, offered
+from tidings.gateway.authentication import GatewayAuthenticator
+from tidings.gateway.origins import Addresses
+from tidings.runtime import tls
+from tidings.runtime.service import Service
+
+GROUP = "tidings.gateways"
+OWN = ("http", "mqtt", "mqtt over websocket")
+
+
+class Gateway(Protocol):
+    @property
+    def address(self) -> str: ...
+
+    async def start(self) -> None: ...
+
+    async def close(self) -> None: ...
+
+
+class Gateways:
+    """Opens and closes them together."""
+
+    def __init__(self, service: Service) -> None:
+        self.addresses: dict[str, str] = {}
+        self._service = service
+        self._open: list[tuple[str, Gateway]] = []
+        guard = service.secured.guard
+        self.prover = GatewayAuthenticator(
+            service.secured.authenticator,
+            service.server.clock.now,
+            lambda: guard.version,
+            service.secured.refreshed,
+            service.secured.key_of,
+        )
+
+    async def start(self) -> None:
+        try:
+            for name, gateway in self._chosen():
+                with blaming(GROUP, name) if name in offered(GROUP, OWN) else nullcontext():
+                    await gateway.start()
+                self._open.append((name, gateway))
+                if gateway.address:
+                    self.addresses[name] = gateway.address
+        except BaseException:
+            await self.close()
+            raise
+
+    def _chosen(self) -> list[tuple[str, Gateway]]:
+        settings, server = self._service.settings, self._service.server
+        listening = tls.listening(settings.tls)
+        folder = Path(settings.store) if settings.store else None
+        limits = settings.resources
+        chosen: list[tuple[str, Gateway]] = []
+        if settings.gateway.http:
+            with needing("the HTTP gateway"):
+                from tidings.gateway.http import HttpListener
+            chosen.append(
+                ("http", HttpListener(server, self.prover, folder, settings.gateway, listening, limits))
+            )
+        if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
+            with needing("the MQTT gateway"):
+                from tidings.gateway.mqtt.listener import MqttListener
+
+            scope = self._service.secured.guard.group_scope
+            door = MqttListener(
+                server, self.prover, scope, settings.gateway.mqtt, folder, listening, limits.client
+            )
+            chosen.append(("mqtt", door))
+            if settings.gateway.mqtt_websocket:
+                with needing("the MQTT gateway over WebSocket"):
+                    from tidings.gateway.mqtt.websocket import MqttWebSocketListener
+
+                given = settings.gateway
+                where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
+                chosen.append(("mqtt over websocket", MqttWebSocketListener(server, door, where, listening)))
+        for name, table in settings.gateway.extensions.items():
+            if name not in offered(GROUP, OWN):
+                known = ", ".join(offered(GROUP, OWN)) or "none"
+                raise SettingsError(
+                    f"gateway.extensions.{name}: no extension offers it", hint=f"installed: {known}"
+                )
+            chosen.append((name, call(GROUP, name, self._service, self.prover, table, gives=Gateway)))
+        return chosen
+
+    async def close(self) -> None:
+        for _, gateway in reversed(self._open):
+            await gateway.close()
+        self._open.clear()
+        self.prover.close()

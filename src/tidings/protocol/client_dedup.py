@@ -1,0 +1,84 @@
+"""Deduplication window of a client for events in no log: a broker that crashed may deliver such an event again.
+
+Duplicates are dropped only over another link than the first time: a broker that delivers twice over one link has a
+defect, which must show.
+
+A publisher publishes again, under the same identity, when its broker crashed before it answered. Brokers recognise
+the identity; one that crashed too does not, unless a log holds the event.
+
+An identity that was published at two brokers is in two logs. A client hands over the first copy that comes and passes
+over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`). Ids that our clients
+made are in one log.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Sequence
+
+from tidings.protocol.client_subscription import ClientSubscription
+from tidings.protocol.messages import Deliver
+
+
+class ClientDedupWindow:
+    """The last so many of the current link, and as many of the links before it, of all subscriptions of a client."""
+
+    def __init__(self, most: int, copies: int = 0) -> None:
+        self._most, self._most_copies = most, copies
+        self._copies: dict[
+            tuple[int, str, str], str
+        ] = {}  # by subscription and identity: the log it came from
+        self._told: deque[tuple[int, str, str]] = deque(maxlen=most)  # over this link
+        self._before: dict[tuple[int, str, str], None] = {}  # over earlier links
+        self.notes_unlogged = most > 0  # is an event that no log holds remembered?
+        self.knows_unlogged = False  # can such an event be known from an earlier link?
+
+    def link_up(self) -> None:
+        self._before.update(dict.fromkeys(self._told))
+        for key in list(self._before)[: max(0, len(self._before) - self._most)]:
+            del self._before[key]
+        self._told.clear()
+        self.knows_unlogged = bool(self._before)
+
+    def has(self, listening: ClientSubscription, deliver: Deliver) -> bool:
+        if deliver.position is not None:
+            log = self._copies.get(_key(deliver)) if self._copies else None
+            return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
+        return self.knows_unlogged and self._concerns(listening, deliver) and _key(deliver) in self._before
+
+    def note(self, listening: ClientSubscription, batch: Sequence[Deliver]) -> None:
+        """Remember deliveries that the application is handed."""
+        options, told = listening.options, self._told
+        if options.group is not None or options.dead_letters_of is not None:
+            return
+        for deliver in batch:
+            if deliver.attempt != 1 or deliver.again:
+                continue
+            if deliver.position is None:
+                if self.notes_unlogged:
+                    told.append((deliver.ref, *deliver.event.identity))
+            elif self._most_copies and not is_numbered(deliver.event.id):
+                self._copies[_key(deliver)] = deliver.position.log
+                if len(self._copies) > self._most_copies:
+                    del self._copies[next(iter(self._copies))]
+
+    def _concerns(self, listening: ClientSubscription, deliver: Deliver) -> bool:
+        """Returned events, and events that the broker believes unhandled, are to be delivered again; those of a group
+        another member may have handled."""
+        options = listening.options
+        return (
+            deliver.attempt == 1
+            and not deliver.again
+            and options.group is None
+            and options.dead_letters_of is None
+        )
+
+
+def _key(deliver: Deliver) -> tuple[int, str, str]:
+    return (deliver.ref, *deliver.event.identity)
+
+
+def is_numbered(id: str) -> bool:
+    """Does it look like an id that one of our clients made, `<incarnation>-<sequence>`?"""
+    incarnation, _, number = id.rpartition("-")
+    return len(incarnation) == 12 and number.isdecimal() and incarnation.isalnum()

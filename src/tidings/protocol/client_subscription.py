@@ -1,0 +1,332 @@
+"""One subscription as its client sees it.
+
+Rules
+- An event that arrives before the broker's `Subscribed` waits. After the application left no event is handed over,
+  unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
+- Credit is granted for what the application waits for, and for `window` more. An event that arrives when no take
+  waits stays in `buffer`, in order.
+- An event that was handed over is *taken* until it is committed. After a broken link the broker sends it
+  again, and what was committed too late for it to know; both are recognised by their position
+  and not handed over twice.
+"""
+
+from __future__ import annotations
+
+from collections import deque
+from enum import StrEnum
+from typing import NamedTuple
+
+import msgspec
+
+from tidings.history.schema import Row, ntfy_row
+from tidings.language.evaluate import accepts
+from tidings.model.event import FOREVER
+from tidings.model.filter import Filter
+from tidings.model.packed import pack, unpack
+from tidings.model.subscription import DeliveryOptions, Notification, Position, SubscriptionId
+from tidings.protocol.lazy_queues import EMPTY, NOTHING, own_table
+from tidings.protocol.messages import Deliver, Subscribe
+
+
+class BrokerLinkState(StrEnum):
+    """State of the link to the broker."""
+
+    DOWN = "down"  # none; `LinkUp` ends it
+    GREETING = "greeting"  # said hello; the broker's welcome ends it
+    UP = "up"  # usable; `LinkDown` ends it
+
+
+class SubscriptionPhase(StrEnum):
+    """State of a subscription, and what ends each state."""
+
+    OPENING = "opening"  # asked for; the broker's answer ends it
+    OPEN = "open"  # heard; leaving it, or the broker's `Closed`, ends it
+    LEAVING = "leaving"  # the application left; the broker's answer ends it
+    ENDED = "ended"  # over for good
+
+
+TRANSITIONS: dict[tuple[SubscriptionPhase, str], SubscriptionPhase] = {
+    (SubscriptionPhase.OPENING, "Subscribed"): SubscriptionPhase.OPEN,
+    (SubscriptionPhase.OPENING, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPENING, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPENING, "leave"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.OPEN, "Subscribed"): SubscriptionPhase.OPEN,  # opened again after a broken link
+    (SubscriptionPhase.OPEN, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPEN, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.OPEN, "leave"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.LEAVING, "Subscribed"): SubscriptionPhase.LEAVING,
+    (SubscriptionPhase.LEAVING, "Refused"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.LEAVING, "Closed"): SubscriptionPhase.ENDED,
+    (SubscriptionPhase.LEAVING, "Unsubscribed"): SubscriptionPhase.ENDED,
+}
+
+
+class UncommittedDelivery(msgspec.Struct, eq=False, gc=False):
+    """A notification that was handed over and is not committed yet."""
+
+    deliver: Deliver
+    call: int | None
+    tag: int  # of the delivery; another one when it was delivered again
+
+
+class FilterProgress(NamedTuple):
+    """Deliveries to a subscription of this filter: all that it wanted, by log up to an offset."""
+
+    filter: Filter
+    upto: dict[str, int]
+
+    def holds(self, deliver: Deliver) -> bool:
+        position = deliver.position
+        if position is None or position.offset > self.upto.get(position.log, 0):
+            return False
+        return accepts(self.filter, deliver.event)
+
+
+class CommittedPositions:
+    """The last positions that a client committed in a durable group."""
+
+    __slots__ = ("_most", "_positions")
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._positions: dict[Position, None] = {}
+
+    def add(self, position: Position) -> None:
+        self._positions[position] = None
+        if len(self._positions) > self._most:
+            del self._positions[next(iter(self._positions))]
+
+    def __contains__(self, position: Position) -> bool:
+        return position in self._positions
+
+
+class ClientSubscription:
+    """The state of one subscription, or of one membership of a group."""
+
+    __slots__ = (
+        "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted", "home", "id",
+        "is_fenced", "is_on", "leaving_calls",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "wanted", "window",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        ref: int,
+        call: int,
+        id: SubscriptionId,
+        filter: Filter,
+        options: DeliveryOptions,
+        *,
+        named: bool,
+        window: int,
+        auto: bool,
+        after: dict[str, int],
+    ) -> None:
+        self.ref = ref
+        self.call: int | None = call  # the subscribe that waits for its answer
+        self.leaving_calls: tuple[int, ...] = ()  # the leaves that wait for their answer
+        self.must_end = False  # True: leaving ends a durable subscription, also over a broken link
+        self.id = id  # as the broker has it, once it answered
+        self.named = named
+        self._packed = pack(filter)
+        self.options = options
+        self.window = window
+        self.auto = auto
+        self.after = (
+            dict(after) if after else NOTHING
+        )  # token: by log, everything up to this offset was committed
+        self.committed: CommittedPositions | None = None  # of a member of a durable group
+        self.given_back: frozenset[Position] = (
+            frozenset()
+        )  # `nack`ed and not committed since: the token waits
+        self.skipped = NOTHING  # by log: up to here the application has it from an archive ...
+        self.policy: Filter | None = None  # ... what lives forever, and what this accepts
+        self.told: tuple[
+            FilterProgress, ...
+        ] = ()  # under the same name, with other filters, before we left it
+        self.phase = SubscriptionPhase.OPENING
+        self.waiting: tuple[tuple[int, int], ...] = ()  # takes: call, and the most that its answer holds ...
+        self.wanted = 0  # ... and the sum of those
+        self.buffer: deque[Deliver] = EMPTY
+        self.taken: tuple[UncommittedDelivery, ...] = ()
+        self.granted = 0  # credit that the broker has not used yet; below 0 after a race
+        self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
+        self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
+        self.ending: tuple[str, str] | None = None  # code and reason for later takes
+        self.home = ""  # the log of the broker where it was opened first
+        self.fence = 0  # the last one that was asked for
+        self.is_fenced = False  # returned events come first: no event is handed over until they are here
+
+    def skips(self, deliver: Deliver) -> bool:
+        """Does the application have it from an archive?"""
+        position, event = deliver.position, deliver.event
+        if not self.skipped or position is None or position.offset > self.skipped.get(position.log, 0):
+            return False
+        return event.lifetime == FOREVER or (self.policy is not None and accepts(self.policy, event))
+
+    @property
+    def filter(self) -> Filter:
+        return unpack(self._packed)
+
+    def next_waiting(self) -> int:
+        """The call of the take that has waited longest; it waits no more."""
+        call, most = self.waiting[0]
+        self.waiting, self.wanted = self.waiting[1:], self.wanted - most
+        return call
+
+    def stop_waiting(self, call: int) -> bool:
+        """Remove a take that waits; False: it does not wait."""
+        left = tuple([take for take in self.waiting if take[0] != call])
+        was_waiting = len(left) < len(self.waiting)
+        self.waiting, self.wanted = left, sum([most for _, most in left])
+        return was_waiting
+
+    def step(self, happening: str) -> bool:
+        """Move to the next phase; False when this cannot happen in this phase."""
+        phase = TRANSITIONS.get((self.phase, happening))
+        if phase is not None:
+            self.phase = phase
+        return phase is not None
+
+    def is_namesake(self, other: ClientSubscription) -> bool:
+        """Would the broker take one for the other? (A group has many listeners.)"""
+        groups = (self.options.group, other.options.group)
+        return self is not other and groups == (None, None) and self.id.name == other.id.name
+
+    @property
+    def hears(self) -> bool:
+        """Is what arrives for the application?"""
+        return self.phase in (SubscriptionPhase.OPENING, SubscriptionPhase.OPEN) or (
+            self.phase is SubscriptionPhase.LEAVING and self.auto
+        )
+
+    def asked(self, call: int) -> Subscribe:
+        """The request for it, with credit for all that is waited for."""
+        self.granted = 0 if self.phase is SubscriptionPhase.LEAVING else self.window + self.wanted
+        return Subscribe(
+            call,
+            self.ref,
+            self.id.name,
+            self.filter,
+            self.options,
+            self.named,
+            dict(self.after),
+            self.granted,
+        )
+
+    def was_committed(self, deliver: Deliver) -> bool:
+        """True when our token is past it. (Deliveries to a member do not show what the other members of its group
+        handled.)"""
+        position = deliver.position
+        if self.committed is not None:
+            return position is not None and position in self.committed
+        if position is None or self.options.group is not None or self.options.dead_letters_of is not None:
+            return False
+        return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
+
+    def was_told(self, deliver: Deliver) -> bool:
+        """True when it was told under this name already, since another filter wanted it too (`resume_tokens.py`)."""
+        return self.options.dead_letters_of is None and any(earlier.holds(deliver) for earlier in self.told)
+
+    def held_again(self, deliver: Deliver) -> bool:
+        """True when this is one that was taken before the link broke; its tag is renewed."""
+        if deliver.position is None:
+            return False
+        for taken in self.taken:
+            if taken.deliver.position == deliver.position:
+                taken.tag = deliver.tag
+                return True
+        return False
+
+    def queue_up(self, deliver: Deliver) -> None:
+        """What was given back comes before what was sent ahead."""
+        if not self.buffer:
+            self.buffer = deque((deliver,))
+        elif self.is_fenced and deliver.attempt > 1:
+            self.buffer.insert(sum(1 for other in self.buffer if other.attempt > 1), deliver)
+        else:
+            self.buffer.append(deliver)
+
+    def notification(self, deliver: Deliver) -> Notification:
+        return Notification(self.id, deliver.event, deliver.position, deliver.attempt)
+
+    def row(self, deliver: Deliver, now: float, client: str, broker: str | None) -> Row:
+        """The delivery as a row of the history."""
+        position, again = deliver.position, deliver.again
+        return ntfy_row(
+            now, client, self.id, deliver.event, position=position, redelivery=again, broker=broker
+        )
+
+    def settle(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Take these, or all, off the taken; their tags."""
+        taken = self.taken
+        self.taken = () if tags is None else tuple([each for each in taken if each.tag not in tags])
+        return tuple([each.tag for each in taken if tags is None or each.tag in tags])
+
+    def commit(self, tag: int | None) -> tuple[int, ...]:
+        """As `settle`, and move the token forward as far as everything before it is committed."""
+        tags: tuple[int, ...]
+        before = self.taken
+        if tag is None and not before[1:]:
+            self.taken, tags = (), (before[0].tag,) if before else ()
+        else:
+            tags = self.settle(None if tag is None else (tag,))
+        still = {taken.deliver.position for taken in self.taken} if self.taken else ()
+        is_first = True  # is everything before this one committed?
+        for taken in before:
+            position = taken.deliver.position
+            if position is None:
+                continue
+            if position in still:
+                is_first = False
+            elif is_first:
+                self.advance(position)
+            elif self.committed is not None:
+                self.committed.add(position)
+        return tags
+
+    def advance(self, position: Position) -> None:
+        """An event is committed, and so is all before it: move the token, unless an event was returned."""
+        if self.committed is not None:
+            self.committed.add(position)
+        if self.given_back:
+            self.given_back -= {position}
+            if any(p.log == position.log and p.offset < position.offset for p in self.given_back):
+                return
+        if self.after.get(position.log, 0) < position.offset:
+            own_table(self, "after")[position.log] = position.offset
+
+    def give_back(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
+        """As `settle`, and hold the token until they were delivered again and committed."""
+        before = self.taken
+        tags = self.settle(tags)
+        self.given_back |= {t.deliver.position for t in before if t.tag in tags and t.deliver.position}
+        return tags
+
+    def untake(self, call: int) -> list[Deliver]:
+        """Deliveries that answered that take, no longer taken; without those that were settled since."""
+        before = self.taken
+        self.taken = tuple([taken for taken in before if taken.call != call])
+        return [
+            msgspec.structs.replace(taken.deliver, tag=taken.tag) for taken in before if taken.call == call
+        ]
+
+    def hear_silence(self, position: Position) -> None:
+        """No more events up to there: the token moves, unless an earlier event is not committed."""
+        if not self.taken and not self.buffer and not self.given_back:
+            own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
+
+    def forget_link(self) -> None:
+        """The link is gone: what the broker had sent ahead it will send again."""
+        self.buffer = EMPTY
+        self.granted = 0
+        self.is_fenced = False
+
+    def check(self) -> None:
+        hears = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
+        assert not (self.waiting and self.buffer and hears), "nobody waits beside a buffer"
+        assert self.phase is not SubscriptionPhase.ENDED or not self.waiting, (
+            "nobody waits for what has ended"
+        )
+        tags = [taken.tag for taken in self.taken]
+        assert len(tags) == len(set(tags)), "a notification is taken once"

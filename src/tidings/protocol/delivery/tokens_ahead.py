@@ -1,0 +1,51 @@
+"""Resume tokens that are ahead of this broker's log.
+
+Such a token is genuine when the disk was put back to an older copy of itself: the client of a durable subscription knows
+entries that the disk lacks, and would pass over the events that get their offsets. Rules
+- A token is believed only for a subscription that the disk held when the broker started: the offsets of a later
+  subscription are all from this life. The log then gives no offset up to the token (`skip_to`).
+- All tokens of one life together move the log by `client.ahead` offsets at most, counted from its end at the start. The
+  bound is absolute, so a forged token uses up no room of a genuine one.
+- Every other token ahead of the log is refused, since its client would pass over events. A guest's token is not judged:
+  its home knows the subscription.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.messages import Subscribe
+
+
+class TokensAhead:
+    def __init__(self, ledger: LogIndex, ahead: int, skip_to: Callable[[int], None]) -> None:
+        self._ledger = ledger
+        self._ahead = ahead
+        self._skip_to = skip_to
+        self._most = 0  # the highest offset that a token may name
+
+    def load(self) -> None:
+        """The log is as the disk holds it."""
+        self._most = self._ledger.end - 1 + self._ahead
+
+    def heed(
+        self, session: Session, message: Subscribe, held: SubscriptionState | None
+    ) -> tuple[str, str] | None:
+        """Move the log behind a token that is believed; the refusal of one that is not. `held`: the subscription that
+        goes on, if there is one."""
+        log, told_upto = self._ledger.log, self._ledger.end - 1
+        upto = message.after.get(log, 0)
+        if upto <= told_upto or not message.options.durable or message.ref in session.homes:
+            return None
+        if held is not None and held.stored.is_guest:
+            return None
+        if held is not None and held.stored.is_from_disk and upto <= self._most:
+            self._skip_to(upto)
+            return None
+        reason = (
+            f"the token names entry {upto} of the log {log}, which has {told_upto}; subscribe without a token"
+        )
+        return ("refused", reason)

@@ -1,0 +1,51 @@
+"""Resume tokens of the durable subscriptions that a client left: its broker may crash with the last acknowledgements.
+
+Rules
+- The same filter under the same name goes on from the token.
+- Another filter under the same name hears what the earlier one did not want: the broker tells the difference, from
+  where it knows the client to stand. Events that the earlier one wanted, up to the client's own token, were delivered
+  already.
+- One that was ended begins anew, without earlier deliveries; with the same filter it goes on all the same.
+- A member of a durable group has no token, since events between two of its own go to other members. It remembers
+  which positions it committed, and acknowledges them once more when they are delivered again.
+"""
+
+from __future__ import annotations
+
+from tidings.protocol.client_subscription import ClientSubscription, CommittedPositions, FilterProgress
+
+MOST = 4  # filters that are remembered for a name
+
+
+class ResumeTokens:
+    def __init__(self, most_positions: int) -> None:
+        self._most_positions = most_positions
+        self._committed: dict[str, CommittedPositions] = {}  # by durable group
+        self._left: dict[str, tuple[FilterProgress, ...]] = {}  # by name, the last first
+        self._ended: set[str] = set()
+
+    def leave(self, listening: ClientSubscription) -> None:
+        if not listening.options.durable or listening.options.group is not None:
+            return
+        name = listening.id.name
+        last = FilterProgress(listening.filter, dict(listening.after))
+        if listening.must_end:
+            self._ended.add(name)
+            self._left[name] = (last,)
+        else:
+            self._ended.discard(name)
+            self._left[name] = (last, *listening.told)[:MOST]
+
+    def resume(self, listening: ClientSubscription) -> None:
+        """Say where it goes on, unless the application has said so."""
+        group = listening.options.group
+        if group is not None and listening.options.durable:
+            listening.committed = self._committed.setdefault(group, CommittedPositions(self._most_positions))
+        left = self._left.get(listening.id.name, ())
+        if listening.after or not left:
+            return
+        if left[0].filter.digest == listening.filter.digest:
+            listening.after = dict(left[0].upto)
+            left = left[1:]
+        if listening.id.name not in self._ended:
+            listening.told = left

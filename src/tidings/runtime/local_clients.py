@@ -1,0 +1,243 @@
+"""Clients that a gateway brings into a broker's own process: a bus for each, and the same gate as for all.
+
+A guest connects by another protocol and authenticates there; from here on it is a client like any other. Its machine
+lives here, its messages pass the gate of its principal (checks, permissions, quotas), and the node's messages to it
+pass the gate on the way back.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable, Iterable
+from functools import partial
+from random import Random, SystemRandom
+from time import perf_counter
+from typing import Any, Protocol, TypeVar
+
+from tidings.errors import RefusedError, TidingsError
+from tidings.model.event import Event
+from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
+from tidings.protocol.client import Client
+from tidings.protocol.inputs import Input
+from tidings.protocol.limits import ResourceLimits
+from tidings.protocol.messages import Message
+from tidings.runtime.admission import LOCAL, Admission
+from tidings.runtime.broker import ConnectionState, Full, Watch
+from tidings.runtime.bus import Bus
+from tidings.runtime.client_connection import owner_of
+from tidings.runtime.client_ingress import ClientIngress
+from tidings.runtime.clock import RuntimeClock
+from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.fairness import ReadingShares
+from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
+from tidings.security.interfaces import Guard
+
+T = TypeVar("T")
+
+SLICE = 64  # things of a guest that a gateway handles in one turn of the loop
+DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the broker does for it
+AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
+
+
+class LocalClient:
+    """The broker's end of a guest's link. `sent_away` is called when the guest has to come in anew."""
+
+    def __init__(
+        self,
+        address: str,
+        session: PrincipalSession,
+        driver: Driver,
+        guard: Guard[Any] | None,
+        reading: ReadingShares,
+        sent_away: Callable[[], None],
+        ended: Callable[[str], None],
+    ) -> None:
+        self.address = address
+        self.sent_away = sent_away
+        self._ended = ended
+        self._session = session
+        self._principal = session.principal
+        self._driver = driver
+        self._guard = guard
+        self._reading = reading
+        self._fairness = reading.fairness
+        self._share = self._fairness.join(owner_of(self._principal, LOCAL))
+        reading.add(address, self._share)
+        self._gate: ClientIngress | None = None
+        self._all: set[LocalClient] = set()
+
+    def open(self, gate: ClientIngress, all: set[LocalClient]) -> None:
+        """Use this gate from now on; `all` are the guests that are here."""
+        self._gate, self._all = gate, all
+        all.add(self)
+        self._driver.link_up(self.address, gate.outlet(lambda: None))
+
+    def hear(self, message: Message) -> None:
+        """Take a message of the guest."""
+        if self._gate is not None:
+            began = perf_counter()
+            self._driver.receive(self.address, self._gate.inward([message]))
+            self._fairness.charge(self._share, perf_counter() - began)
+
+    def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
+        """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
+        if seconds:
+            self._fairness.charge(self._share, seconds)
+        pause = 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
+        return max(pause, self._fairness.wait(self._share))
+
+    def end(self, reason: str) -> None:
+        """The session of the principal has ended."""
+        self.close()
+        self._ended(reason)
+
+    def close(self) -> None:
+        """The guest is gone."""
+        gate, self._gate = self._gate, None
+        if gate is None:
+            return
+        self._all.discard(self)
+        self._session.close()
+        self._reading.remove(self.address)
+        self._fairness.leave(self._share)
+        gate.close()
+        if self._guard is not None:
+            self._guard.disconnected(self._principal)
+        self._driver.link_down(self.address)
+
+
+class LocalClientHost(Protocol):
+    """Interface of a broker, as guests use it; `Server` is one."""
+
+    name: str
+    network: NetworkSettings
+    admission: Admission  # of the connections of all listeners
+    resources: ResourceLimits
+
+    @property
+    def clock(self) -> RuntimeClock: ...
+
+    @property
+    def sessions(self) -> PrincipalSessions: ...
+
+    def admit_guest(
+        self,
+        name: str,
+        principal: Any,
+        say: Callable[[Message], None],
+        sent_away: Callable[[], None],
+        ended: Callable[[str], None],
+    ) -> LocalClient:
+        """Let a guest in under a client's name. Raises `RefusedError` when it is not his to use. `ended` is
+        called with the reason when the session of the principal ends for good."""
+
+    async def informed(self, principal: Any, what: str, about: dict[str, Any]) -> Any:
+        """Answer what a principal asks about the broker. Raises."""
+
+    def figures(self) -> dict[str, Any]: ...
+
+
+class LocalClients:
+    """A broker as the guests of one principal see it (`runtime.broker.BrokerInterface`)."""
+
+    policy = Policy.DROP_OLDEST  # as for remote clients: no publisher waits for a slow subscriber
+    warns = False  # the log is the broker's, and a guest's reader is remote
+    call_timeout: float | None = None
+
+    def __init__(self, host: LocalClientHost, principal: Any) -> None:
+        self._host = host
+        self._principal = principal
+        self._local_clients: dict[str, tuple[Driver, LocalClient]] = {}
+        self._names = 0
+        self._rng = Random(SystemRandom().getrandbits(64))
+
+    @property
+    def limits(self) -> ResourceLimits:
+        return self._host.resources
+
+    def bus(self, name: str) -> Bus:
+        """A client of this principal; open it to begin."""
+        return Bus(self, name)
+
+    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+        self._names += 1
+        address = f"{client}#{self._names}"
+        machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
+        driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear, timed=False)
+
+        def come_in() -> None:
+            guest = self._host.admit_guest(client, self._principal, say, again, ended)
+            self._local_clients[address] = (driver, guest)
+            driver.link_up(self._host.name, guest.hear)
+
+        def say(message: Message) -> None:
+            driver.receive(self._host.name, [message])
+
+        def again() -> None:
+            driver.link_down(self._host.name)
+            try:
+                come_in()
+            except TidingsError as error:
+                watch(ConnectionState("refused", reason=str(error)), error)
+
+        def ended(reason: str) -> None:
+            driver.link_down(self._host.name)
+            watch(ConnectionState("refused", reason=reason), RefusedError(reason, hint="connect again"))
+
+        come_in()
+        watch(ConnectionState("up", broker=self._host.name), None)
+        return address
+
+    async def part(self, address: str) -> None:
+        driver, guest = self._local_clients.pop(address)
+        guest.close()
+        await driver.close()
+
+    def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
+        """Charge bytes to this guest; the seconds for which it is not to be read from."""
+        known = self._local_clients.get(address)
+        return 0.0 if known is None else known[1].charge(received_bytes, seconds)
+
+    def inlet(self, address: str) -> Callable[[Input], None]:
+        driver, _ = self._local_clients[address]
+        return partial(driver.hand, driver.name)
+
+    def window(self, options: DeliveryOptions) -> int:
+        return min(AHEAD, max(1, options.queue // 8)) if options.group is None else 0
+
+    async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
+        del address
+        return await self._host.informed(self._principal, what, about)
+
+    def note(self, address: str, subscription: SubscriptionId, event: Event, position: Position) -> None:
+        """No recorder is set."""
+
+    def full_queues(self) -> Full:
+        return {}  # brokers with gateways have no policy `block`
+
+    def figures(self) -> dict[str, Any]:
+        return self._host.figures()
+
+
+def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
+    """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the seconds
+    for which it is not to be read from."""
+    local_clients = bus._broker
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
+    return local_clients.charge(bus._address, received_bytes, seconds)
+
+
+async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:
+    """Handle what came together from the guest of this bus, a slice in each turn of the loop, and charge the time to
+    its principal. Waiting inside `handle` is free: a slice counts for no more than `DEAREST` an item."""
+    began = perf_counter()
+    for number, item in enumerate(items, 1):
+        await handle(item)
+        if not number % SLICE:
+            await asyncio.sleep(charge(bus, 0, min(perf_counter() - began, SLICE * DEAREST)))
+            began = perf_counter()
+
+
+def _nothing(row: Any) -> None:
+    """No recorder is set: a guest's history is the broker's."""

@@ -1,0 +1,106 @@
+"""What was told, against a set of (filter, log, offset)."""
+
+from __future__ import annotations
+
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tidings.availability.delivered_ranges import KEEP_SECONDS, DeliveredRange, DeliveredRanges
+from tidings.model.constraint import Equals
+from tidings.model.event import Event, make_event
+from tidings.model.filter import Conjunction, Filter
+
+FILTERS = {name: Filter(f"kind = '{name}'", (Conjunction((Equals("kind", name),)),)) for name in "xy"}
+TEXTS = {filter.text: filter for filter in FILTERS.values()}
+
+
+def accepts(filter: Filter, event: Event) -> bool:
+    return filter.conjunctions[0].constraints[0].accepts(event.get("kind"))
+
+
+def event(kind: str) -> Event:
+    return make_event({"kind": kind}, source="s", id="1")
+
+
+def restarted(told: DeliveredRanges) -> DeliveredRanges:
+    return DeliveredRanges.decode(told.encode(), lambda text, dialect: TEXTS[text])
+
+
+spans = st.lists(
+    st.tuples(st.sampled_from("xy"), st.sampled_from("ab"), st.integers(1, 12), st.integers(1, 12))
+)
+
+
+@given(spans)
+def test_told_is_what_a_set_says(plan: list[tuple[str, str, int, int]]) -> None:
+    told, oracle = DeliveredRanges(), set[tuple[str, str, int]]()
+    for name, log, start, stop in plan:
+        told.add(FILTERS[name], log, start, stop)
+        oracle |= {(name, log, offset) for offset in range(start, stop)}
+        told = restarted(told)
+    for name in "xy":
+        for log in "ab":
+            for offset in range(14):
+                assert told.was_told(event(name), log, offset, accepts) == ((name, log, offset) in oracle)
+    for one in told.spans:
+        assert not any(one.joins(other) for other in told.spans if other is not one), (
+            "merged as far as it goes"
+        )
+
+
+@given(spans, st.sampled_from("ab"), st.integers(1, 12))
+def test_pruning_changes_nothing_above(plan: list[tuple[str, str, int, int]], log: str, first: int) -> None:
+    told, pruned = DeliveredRanges(), DeliveredRanges()
+    for name, of, start, stop in plan:
+        told.add(FILTERS[name], of, start, stop)
+        pruned.add(FILTERS[name], of, start, stop)
+    pruned.prune(log, first)
+    for name in "xy":
+        for offset in range(first, 14):
+            assert pruned.was_told(event(name), log, offset, accepts) == told.was_told(
+                event(name), log, offset, accepts
+            )
+    assert all(span.stop > first for span in pruned.spans if span.log == log)
+
+
+def test_at_the_bound_it_may_tell_twice_but_never_loses() -> None:
+    told = DeliveredRanges(max_spans=3)
+    for start in (10, 20, 30, 40, 50):
+        told.add(FILTERS["x"], "a", start, start + 2)
+    assert [span.start for span in told.spans] == [30, 40, 50]
+    assert told.given_up == 2
+    assert not told.was_told(event("x"), "a", 10, accepts)
+    assert not told.was_told(event("x"), "a", 45, accepts), "nothing was merged across a hole"
+    assert restarted(told).given_up == 2
+
+
+def test_a_change_of_filter_tells_only_the_difference() -> None:
+    told = DeliveredRanges()
+    told.add(FILTERS["x"], "a", 1, 100)
+    assert told.was_told(event("x"), "a", 50, accepts)
+    assert not told.was_told(event("y"), "a", 50, accepts)
+    assert not told.was_told(event("x"), "a", 100, accepts)
+    assert not told.was_told(event("x"), "b", 50, accepts)
+
+
+def test_one_meaning_in_two_texts_is_one_span() -> None:
+    told = DeliveredRanges()
+    told.add(FILTERS["x"], "a", 1, 5)
+    told.add(Filter("'x' = kind", FILTERS["x"].conjunctions), "a", 5, 9)
+    assert [(span.start, span.stop) for span in told.spans] == [(1, 9)]
+
+
+def test_an_ended_subscription_is_remembered_for_seven_days() -> None:
+    told = DeliveredRanges()
+    assert not told.is_over(1e12), "a living one is never over"
+    told.end(1000.0)
+    told = restarted(told)
+    assert not told.is_over(1000.0 + KEEP_SECONDS - 1)
+    assert told.is_over(1000.0 + KEEP_SECONDS)
+    told.resume()
+    assert not told.is_over(1e12)
+    assert KEEP_SECONDS == 7 * 86400
+
+
+def test_spans_join_only_within_a_log() -> None:
+    assert not DeliveredRange(FILTERS["x"], "a", 1, 5).joins(DeliveredRange(FILTERS["x"], "b", 1, 5))
