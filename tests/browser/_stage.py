@@ -56,7 +56,7 @@ class Network:
     def __init__(self, stage: Stage, count: int, *, store: Any = None, **said: Any) -> None:
         self.stage = stage
         first = {"console.listen": "127.0.0.1:0", **said.pop("first", {})}
-        every = {"console.look_seconds": 0.5, **said}
+        every = {"console.refresh_seconds": 0.5, **said}
         self.cluster = Cluster(count, store=store, log="error", program=PROGRAM, first=first, said=every)
         self.buses: list[tidings.Bus] = []
         self.listeners: list[Any] = []

@@ -38,7 +38,7 @@ ANSWER = """() => new Promise(done => {
 
 @pytest.fixture(scope="module")
 def many(stage: Stage) -> Iterator[tuple[Network, subprocess.Popen[str]]]:
-    with Network(stage, 1, **{"console.look_seconds": 1.0}) as network:
+    with Network(stage, 1, **{"console.refresh_seconds": 1.0}) as network:
         said = {
             "join": network.cluster.members[0].address.partition("://")[2],
             "brokers": BROKERS - 1,

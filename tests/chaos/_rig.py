@@ -38,7 +38,7 @@ LINKS = (("b1", "b0"), ("b2", "b1"), ("b3", "b2"), ("b4", "b2"))  # who joins wh
 SOURCE = Path(tidings.__file__).parents[1]
 SAY_SECONDS = 30.0  # between two words of a long run
 AIMING = 20.0  # seconds at most, until a publish is on its way to the victim
-QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5, max_frame=MAX_FRAME)
+QUICK = NetworkSettings(retry_seconds=0.05, slow_retry_seconds=0.5, max_frame_bytes=MAX_FRAME)
 BACKLOG = 10_000  # deliveries that are on their way, at most; more would measure the queues
 REPLACED = "b2"  # the broker whose disk is filled and replaced: no subscriber is there
 

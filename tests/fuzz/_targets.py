@@ -121,7 +121,7 @@ def handshake(data: bytes) -> None:
         clock = LOOP.time
         audit = Audit(lambda entry: None, clock)
         door = ByUsers(lambda: USERS_READ, clock=clock, pepper=b"p" * 32, audit=audit)
-        bounds = NetworkSettings(handshake_frame=16_384)
+        bounds = NetworkSettings(handshake_frame_bytes=16_384)
 
         def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             raise AssertionError(f"let in without a proof: {open} as {proved}")
@@ -135,7 +135,7 @@ def handshake(data: bytes) -> None:
         for part in _parts(data):
             connection.data_received(part)
             coalescer.flush()
-            assert connection.pending <= bounds.handshake_frame + len(data)
+            assert connection.pending <= bounds.handshake_frame_bytes + len(data)
         reception.close()
         assert len(reception) == 0
 

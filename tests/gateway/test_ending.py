@@ -81,7 +81,7 @@ async def running(folder: Path, users: str = USERS) -> AsyncIterator[Service]:
         store=str(folder / "store"),
         security=SecuritySettings(users=str(folder / "users.toml")),
         gateway=GatewaySettings(http="127.0.0.1:0", mqtt="127.0.0.1:0", webhooks=("127.0.0.1",)),
-        console=ConsoleSettings(listen="127.0.0.1:0", look_seconds=0.1),
+        console=ConsoleSettings(listen="127.0.0.1:0", refresh_seconds=0.1),
     )
     async with Service(settings, doors=ConsoleGateways) as service:
         yield service

@@ -68,7 +68,7 @@ async def running(folder: Path) -> AsyncIterator[Service]:
         archive=str(folder / "archive"),
         security=SecuritySettings(users=str(folder / "users.toml")),
         gateway=GatewaySettings(http="127.0.0.1:0", mqtt="127.0.0.1:0", webhooks=("127.0.0.1",)),
-        console=ConsoleSettings(listen="127.0.0.1:0", look_seconds=0.1),
+        console=ConsoleSettings(listen="127.0.0.1:0", refresh_seconds=0.1),
         trace=TraceSettings(history_seconds=60.0),
     )
     async with Service(settings, doors=ConsoleGateways) as service:

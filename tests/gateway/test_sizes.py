@@ -29,7 +29,7 @@ def test_every_listener_refuses_an_event_over_the_limit_and_names_it() -> None:
         async with (
             asyncio.timeout(120),
             broker(
-                network=NetworkSettings(max_frame=FRAME), http="127.0.0.1:0", mqtt="127.0.0.1:0"
+                network=NetworkSettings(max_frame_bytes=FRAME), http="127.0.0.1:0", mqtt="127.0.0.1:0"
             ) as service,
         ):
             assert service.doors is not None

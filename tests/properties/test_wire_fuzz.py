@@ -121,7 +121,7 @@ class Wire:
 def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None:
     async def play() -> None:
         admitted: list[OpenSession] = []
-        bounds = NetworkSettings(handshake_frame=4096)
+        bounds = NetworkSettings(handshake_frame_bytes=4096)
 
         def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             admitted.append(open)
@@ -135,7 +135,7 @@ def test_nobody_is_let_in_by_bytes_that_say_nothing(pieces: list[bytes]) -> None
         connection.connection_made(wire)  # type: ignore[arg-type]
         for piece in pieces:
             connection.data_received(piece)
-            assert connection.pending <= bounds.handshake_frame + max(map(len, pieces))
+            assert connection.pending <= bounds.handshake_frame_bytes + max(map(len, pieces))
         for open in admitted:
             assert open.role in ("client", "broker")
             assert open.name.isprintable()

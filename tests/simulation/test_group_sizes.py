@@ -29,7 +29,7 @@ MEMBERS = ("b0", "b1", "b2")
 def group(seed: int = 5, limits: ResourceLimits = LIMITS) -> World:
     slots = find_system("tidings-group").build(Site(name="b0", brokers=MEMBERS), None).slots  # type: ignore[arg-type]
     declared = tuple(message for slot in slots.values() for message in slot.messages)
-    codec = Codec(declared, max_frame=limits.frame_bytes)
+    codec = Codec(declared, max_frame_bytes=limits.frame_bytes)
     settings = SimulationSettings(check=True, codec=codec)
     world = World("tidings-group", mesh(3), seed=seed, settings=settings, limits=limits)
     world.simulation.plan_rough()

@@ -32,7 +32,7 @@ def world_of(system: str = "tidings", brokers: int = 2, limits: ResourceLimits =
     site = Site(name="b0", neighbours=("b1",), brokers=overlay.brokers, links=overlay.links)
     slots = find_system(system).strategies(site)
     declared = tuple(message for slot in slots.values() for message in slot.messages)
-    codec = Codec(declared, max_frame=limits.frame_bytes)
+    codec = Codec(declared, max_frame_bytes=limits.frame_bytes)
     world = World(system, overlay, settings=SimulationSettings(check=True, codec=codec), limits=limits)
     world.simulation.plan_rough()
     world.run(1.0)

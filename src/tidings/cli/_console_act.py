@@ -23,7 +23,7 @@ STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 
 def _cluster(count: int, listen: str) -> Cluster:
-    said = {"trace.history_seconds": HISTORY_SECONDS, "console.look_seconds": 0.5}
+    said = {"trace.history_seconds": HISTORY_SECONDS, "console.refresh_seconds": 0.5}
     return Cluster(count, log="error", program=PROGRAM, first={"console.listen": listen}, said=said)
 
 

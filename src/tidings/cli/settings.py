@@ -16,7 +16,7 @@ def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings settings",
         "tidings settings --config broker.toml",
-        "TIDINGS_NETWORK_DEAD_SECONDS=30 tidings settings --json",
+        "TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS=30 tidings settings --json",
     )
     app.command("settings", epilog=shown)(settings)
 

@@ -59,7 +59,7 @@ class NetworkWatch:
         self.network = BrokerNetwork(service, visitor)
         self.visitor = visitor
         self._now = service.server.clock.now
-        self._every = max(service.settings.console.look_seconds, 0.1)
+        self._every = max(service.settings.console.refresh_seconds, 0.1)
         self._viewers: set[Viewer] = set()
         self._task: asyncio.Task[None] | None = None
         self._looking = asyncio.Lock()

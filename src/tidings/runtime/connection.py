@@ -15,7 +15,7 @@ Rules
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
 - Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and sent
   up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
-- `Keepalive` goes out when no other message did for a while; a peer that is silent for `dead_seconds` is gone.
+- `Keepalive` goes out when no other message did for a while; a peer that is silent for `peer_timeout_seconds` is gone.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The knobs of connections, each with its price."""
 
     keepalive_seconds: float = 5.0  # a ping when no message was sent for so long; less finds the dead sooner
-    dead_seconds: float = 15.0  # a peer that was silent for so long is gone; less suspects the slow
+    peer_timeout_seconds: float = 15.0  # a peer that was silent for so long is gone; less suspects the slow
     handshake_seconds: float = 10.0  # to prove who one is
     handshakes: int = 1024  # connections that have not proved it yet, in all; then the oldest goes
     handshakes_per_address: int = 256  # the same from one address; behind a proxy all come from one
@@ -62,11 +62,11 @@ class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     request_seconds: float = 10.0  # to send the head of an HTTP request; then it is dropped
     idle_seconds: float = 30.0  # that an HTTP connection is kept between two requests
     connections: int = 20_000  # of clients; the next one is denied
-    max_frame: int = 16 << 20  # of a client's frame; brokers take 64 MiB from one another
-    handshake_frame: int = 16 << 10  # bytes of a frame before it is known who sent it
+    max_frame_bytes: int = 16 << 20  # of a client's frame; brokers take 64 MiB from one another
+    handshake_frame_bytes: int = 16 << 10  # bytes of a frame before it is known who sent it
     unfinished_bytes: int = 32 << 20  # of one principal's incomplete frames; then one is read at a time
-    client_buffer: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
-    broker_buffer: int = 64 << 20  # the same for a broker
+    client_buffer_bytes: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
+    broker_buffer_bytes: int = 64 << 20  # the same for a broker
     unanswered: int = 4096  # publishes of one client that wait for the disk; more are not read
     retry_seconds: float = 0.1  # the first pause before connecting again; doubles, with jitter
     slow_retry_seconds: float = 5.0  # the longest pause
@@ -483,11 +483,11 @@ class Connection(asyncio.Protocol):
     def look(self, now: float, settings: NetworkSettings) -> None:
         """Check that the peer is still there. Called now and then."""
         if self._holds:
-            self.last_received = max(self.last_received, now - settings.dead_seconds / 2)
-        if now - self.last_received > settings.dead_seconds or (
-            self._is_paused and now - self.last_sent > settings.dead_seconds
+            self.last_received = max(self.last_received, now - settings.peer_timeout_seconds / 2)
+        if now - self.last_received > settings.peer_timeout_seconds or (
+            self._is_paused and now - self.last_sent > settings.peer_timeout_seconds
         ):
-            self.end(f"nothing was heard of it for {settings.dead_seconds:g} s")
+            self.end(f"nothing was heard of it for {settings.peer_timeout_seconds:g} s")
         elif now - self.last_sent >= settings.keepalive_seconds:
             self.send(Keepalive())
 

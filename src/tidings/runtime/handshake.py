@@ -65,7 +65,7 @@ class Handshake:
         self._settings = settings
         self._coalescer = coalescer
         self._admit = admit
-        self._codec = Codec(HANDSHAKE, max_frame=settings.handshake_frame)
+        self._codec = Codec(HANDSHAKE, max_frame_bytes=settings.handshake_frame_bytes)
         self._waiting: dict[Connection, PendingHandshake] = {}  # in the order in which they came
         self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
 
@@ -76,7 +76,7 @@ class Handshake:
             self._coalescer,
             receive=self._receive,
             lost=self._lost,
-            most_bytes=self._settings.handshake_frame,
+            most_bytes=self._settings.handshake_frame_bytes,
             made=self._made,
         )
         connection.visit = visit

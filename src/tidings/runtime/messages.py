@@ -106,7 +106,7 @@ BESIDE: tuple[type[Message], ...] = (
     InquiryRefused,
 )
 
-_PROOF = CheckedBound("handshake_frame")
+_PROOF = CheckedBound("handshake_frame_bytes")
 declare(
     OpenSession,
     {

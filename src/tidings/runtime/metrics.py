@@ -27,11 +27,12 @@ class Metric(NamedTuple):
 # By the name of the figure; each is counted by a `Histogram`.
 HISTOGRAMS = {
     "seconds to acknowledge": Metric(
-        "publish_seconds",
+        "publish_duration_seconds",
         "From a publish's arrival to its acknowledgement, of one publish among those under way.",
     ),
     "seconds to deliver": Metric(
-        "deliver_seconds", "From an event's arrival to its leaving to a subscriber, as the trace shows it."
+        "delivery_duration_seconds",
+        "From an event's arrival to its leaving to a subscriber, as the trace shows it.",
     ),
 }
 
@@ -39,24 +40,24 @@ HISTOGRAMS = {
 # By the name of the figure.
 KNOWN = {
     "published": Metric("events_published", "Events that clients of this broker published.", True),
-    "published again": Metric("events_published_again", "Publishes that this broker knew already.", True),
-    "kept": Metric("events_kept", "Events that went to the log.", True),
-    "refused for room": Metric("publishes_refused_full", "Publishes that a full disk refused.", True),
+    "published again": Metric("duplicate_publishes", "Publishes that this broker knew already.", True),
+    "kept": Metric("events_persisted", "Events that went to the log.", True),
+    "refused for room": Metric("publishes_refused_disk_full", "Publishes that a full disk refused.", True),
     "disk full": Metric("disk_full", "1 while the disk has no room: publishes that need it are refused."),
     "group full": Metric(
         "group_full", "1 while too few disks of the group have room: publishes to it are refused."
     ),
     "audit lost": Metric("audit_entries_lost", "Audit entries that could not be written or held.", True),
-    "delivered": Metric("notifications_sent", "Notifications that were sent to clients.", True),
-    "lost": Metric("notifications_lost", "Notifications that a policy or a bound dropped.", True),
+    "delivered": Metric("deliveries", "Notifications that were sent to clients.", True),
+    "lost": Metric("deliveries_dropped", "Notifications that a policy or a bound dropped.", True),
     "filters over budget": Metric(
         "filters_over_budget", "Filters that were unknown for an event, since they cost too much.", True
     ),
     "subscriptions": Metric("subscriptions", "Subscriptions that this broker holds."),
-    "waiting": Metric("notifications_waiting", "Notifications that wait for their subscribers."),
-    "reading": Metric("subscriptions_reading", "Subscriptions that read the log behind the live events."),
+    "waiting": Metric("deliveries_pending", "Notifications that wait for their subscribers."),
+    "reading": Metric("subscriptions_replaying", "Subscriptions that read the log behind the live events."),
     "entries": Metric("log_entries", "Events in this broker's log."),
-    "forgotten": Metric("log_forgotten", "Events that left the log.", True),
+    "forgotten": Metric("log_entries_removed", "Events that left the log.", True),
     "dead letters": Metric("dead_letters", "Events that subscriptions gave up on."),
     "dead letters dropped": Metric("dead_letters_dropped", "Dead letters beyond their bound.", True),
     "messages too large": Metric("messages_too_large", "Messages that no frame holds; none was sent.", True),
@@ -67,12 +68,12 @@ KNOWN = {
         "offsets_repeated", "Events told before a neighbour knew others under their offsets.", True
     ),
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
-    "strange messages": Metric("strange_messages", "Messages that nobody here understands.", True),
+    "strange messages": Metric("unknown_messages", "Messages that nobody here understands.", True),
     "connections": Metric("client_connections", "Clients that are connected."),
-    "handshakes": Metric("handshakes", "Connections that have not proved yet who they are."),
-    "faults": Metric("faults", "Messages that the node failed at.", True),
+    "handshakes": Metric("handshakes_pending", "Connections that have not proved yet who they are."),
+    "faults": Metric("message_errors", "Messages that the node failed at.", True),
     "withheld": Metric("deliveries_withheld", "Deliveries that the rules did not allow.", True),
-    "refused by rule": Metric("refusals", "What the rules or quotas refused.", True),
+    "refused by rule": Metric("authorization_refusals", "What the rules or quotas refused.", True),
 }
 
 

@@ -169,7 +169,7 @@ class NeighbourLinks:
                     self._settings,
                     credentials=self._credentials,
                     lost=self._lost,
-                    most_bytes=self._settings.broker_buffer,
+                    most_bytes=self._settings.broker_buffer_bytes,
                     tls=self._tls,
                 )
                 self.problems.pop(str(address), None)
@@ -192,7 +192,7 @@ class NeighbourLinks:
             self._credentials.mechanism,
             self._credentials.first(),
             listens=self.listens,
-            takes=self._codec.max_frame,
+            takes=self._codec.max_frame_bytes,
             features=ALL_FEATURES,
         )
 
@@ -232,7 +232,7 @@ class NeighbourLinks:
 
     def _begin(self, new: NeighbourLink) -> None:
         connection = new.connection
-        connection.most_bytes = self._settings.broker_buffer
+        connection.most_bytes = self._settings.broker_buffer_bytes
         connection.lost = self._lost
         connection.receive = self._wait
         connection.hold("early")
@@ -277,7 +277,7 @@ class NeighbourLinks:
                     self._composition,
                     link.farewell,
                     self.listens,
-                    self._codec.max_frame,
+                    self._codec.max_frame_bytes,
                     ALL_FEATURES,
                 )
             )
@@ -285,7 +285,7 @@ class NeighbourLinks:
         link.is_used = True
         connection.receive = lambda _, messages: self._receive(link, messages)
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
-        most = sendable(link.takes, self._codec.max_frame)
+        most = sendable(link.takes, self._codec.max_frame_bytes)
         connection.send_by(self._codec.limited(most))
         self._driver.link_up(link.name, connection.send, most, link.features)
         early, link.early = link.early, []
@@ -336,7 +336,7 @@ class NeighbourLinks:
             address = parse_addresses(effect.address or self._links[effect.peer].listens)[0]
             loop = asyncio.get_running_loop()
             begun = loop.time()
-            async with asyncio.timeout(self._settings.dead_seconds):
+            async with asyncio.timeout(self._settings.peer_timeout_seconds):
                 _, writer = await asyncio.open_connection(address.host, address.port)
             distance = loop.time() - begun
             writer.close()

@@ -101,7 +101,7 @@ def main(argv: list[str] | None = None) -> int:
     parser.add_argument("--peer", action="append", default=[], help="name=host:port")
     parser.add_argument("--options", type=json.loads, default={}, help="knobs of the system, as JSON")
     parser.add_argument("--heal-seconds", type=float, default=0.0)
-    parser.add_argument("--max-frame", type=int, default=NetworkSettings().max_frame, help="bytes")
+    parser.add_argument("--max-frame", type=int, default=NetworkSettings().max_frame_bytes, help="bytes")
     given = parser.parse_args(argv)
 
     async def broker() -> bool:
@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
             system=given.system, datagrams=given.datagrams, advertise=given.advertise,
             peers=dict(text.split("=", 1) for text in given.peer),
             options={"heal_seconds": given.heal_seconds, **given.options},
-            network=NetworkSettings(max_frame=given.max_frame),
+            network=NetworkSettings(max_frame_bytes=given.max_frame_bytes),
         )  # fmt: skip
         return await serve(server)
 

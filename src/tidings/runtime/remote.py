@@ -142,10 +142,10 @@ class RemoteClient:
         self._network = network
         self._credentials = credentials
         self._tls = tls
-        self._limits = DEFAULT_LIMITS.fitted(network.max_frame)
+        self._limits = DEFAULT_LIMITS.fitted(network.max_frame_bytes)
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
-        self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame=self._limits.frame_bytes)
+        self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame_bytes=self._limits.frame_bytes)
         self._coalescer = WriteCoalescer()
         self._pauses = RetryDelays(network, rng)
         self._connection: Connection | None = None
@@ -294,7 +294,7 @@ class RemoteClient:
                 self._network,
                 credentials=self._credentials,
                 lost=self._on_lost,
-                most_bytes=self._network.broker_buffer,
+                most_bytes=self._network.broker_buffer_bytes,
                 tls=self._tls,
             )
         except TidingsError as error:
@@ -305,7 +305,7 @@ class RemoteClient:
         credentials = self._credentials
         return OpenSession(
             CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant,
-            takes=self._codec.max_frame,
+            takes=self._codec.max_frame_bytes,
         )  # fmt: skip
 
     def _use(self, dialled: OpenedConnection) -> None:
@@ -446,7 +446,7 @@ class RemoteBroker:
     def window(self, options: DeliveryOptions) -> int:
         """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer sees them.
         Members of a group get what they take, so that a slow one holds no event back from the others."""
-        most = DEFAULT_LIMITS.fitted(self._network.max_frame).notifications_ahead
+        most = DEFAULT_LIMITS.fitted(self._network.max_frame_bytes).notifications_ahead
         return 0 if options.group is not None else min(most, options.queue // 8)
 
     async def inquire(self, address: str, what: str, about: dict[str, Any]) -> Any:
@@ -476,7 +476,7 @@ def _in_group(network: NetworkSettings) -> NetworkSettings:
     return msgspec.structs.replace(
         network,
         keepalive_seconds=min(network.keepalive_seconds, GROUP_KEEPALIVE),
-        dead_seconds=min(network.dead_seconds, GROUP_DEAD),
+        peer_timeout_seconds=min(network.peer_timeout_seconds, GROUP_DEAD),
     )
 
 

@@ -130,7 +130,7 @@ class Server:
             raise RefusedError(f"{name!r} is no name for a broker", hint="use letters, digits and -")
         self.name = name
         self.network = network or NetworkSettings()
-        self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame)
+        self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame_bytes)
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = answers_of(self, guard)
         self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
@@ -194,7 +194,7 @@ class Server:
         self._driver.meter = self._reading
         self._driver.breathe_by(self._coalescer.flush, self._coalescer.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
-        self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame=self.resources.frame_bytes)
+        self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame_bytes=self.resources.frame_bytes)
         own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
         self._neighbours = NeighbourLinks(
             self.name, self._system.name, self._driver, self._codec.limited(self.resources.taken_bytes),
@@ -301,10 +301,10 @@ class Server:
         )
         client = ClientConnection(address, connection, gate, session, self._reading.fairness)
         self._clients[connection] = client
-        connection.most_bytes, connection.limits = self.network.client_buffer, self.resources
+        connection.most_bytes, connection.limits = self.network.client_buffer_bytes, self.resources
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
-        own = self._codec.max_frame
+        own = self._codec.max_frame_bytes
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)

@@ -1,8 +1,8 @@
 """The settings of a broker: one frozen value, from a TOML file, the environment and the command line.
 
 Rules
-- Later words win: defaults, then the file, then the environment (`TIDINGS_NETWORK_DEAD_SECONDS` is
-  `dead_seconds` of the table `[network]`), then what was said on the command line.
+- Later words win: defaults, then the file, then the environment (`TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS` is
+  `peer_timeout_seconds` of the table `[network]`), then what was said on the command line.
 - An unknown key or variable is an error that names the nearest one. A contradiction is an error.
 - Settings hold no secret: passwords and keys stand in files of their own, which settings name.
 - The comment behind a field is its documentation; `tidings settings` prints it.
@@ -92,7 +92,7 @@ class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The web console; what it shows beside brokers is read from these places."""
 
     listen: str = ""  # host:port of its pages; empty: none
-    look_seconds: float = 1.0  # between two looks at all brokers; less costs them more
+    refresh_seconds: float = 1.0  # between two looks at all brokers; less costs them more
     flows: tuple[str, ...] = ()  # of Spark flows: files of JSON lines, or http://host:port/metrics
     studies: str = ""  # a directory with what `tidings study run --json` printed, and its pictures
     quality: tuple[str, ...] = ()  # reports of data quality as JSON: files, or directories of them
@@ -157,7 +157,7 @@ HIDDEN = {
     ("delivery", "shared_log"),
     ("delivery", "allow_block"),
     ("delivery", "identities"),
-    ("resources", "frame_bytes"),  # `network.max_frame` says it
+    ("resources", "frame_bytes"),  # `network.max_frame_bytes` says it
     ("resources", "link_frame_bytes"),  # the same in all brokers of a network
     ("security", "anonymous"),  # said by `tidings broker --dev` and `tidings cluster up` alone
 }
@@ -317,9 +317,9 @@ def check_settings(settings: BrokerSettings) -> None:
     _check_doors(settings)
     _check_system(settings)
     network = settings.network
-    if network.keepalive_seconds * 2 > network.dead_seconds:
+    if network.keepalive_seconds * 2 > network.peer_timeout_seconds:
         raise SettingsError(
-            f"network.dead_seconds ({network.dead_seconds:g}) is less than two of keepalive_seconds",
+            f"network.peer_timeout_seconds ({network.peer_timeout_seconds:g}) is less than two of keepalive_seconds",
             hint="a peer that pings in time must not count as dead",
         )
     if not 0 <= settings.drain_seconds <= DRAIN_MOST:

@@ -73,9 +73,9 @@ class Codec:
     """Encodes and decodes the messages of one composition."""
 
     def __init__(
-        self, declared: Iterable[type[Message]] = (), *, max_frame: int = DEFAULT_LIMITS.frame_bytes
+        self, declared: Iterable[type[Message]] = (), *, max_frame_bytes: int = DEFAULT_LIMITS.frame_bytes
     ) -> None:
-        self.max_frame = max_frame
+        self.max_frame_bytes = max_frame_bytes
         self._encode = msgspec.msgpack.Encoder().encode
         decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
         self.decode_raw = decoder.decode  # the message of a frame with a right checksum; raises `NOT_OURS`
@@ -85,13 +85,13 @@ class Codec:
         self._last_raws = b""
         self._sibling: Codec | None = None
 
-    def limited(self, max_frame: int) -> Codec:
+    def limited(self, max_frame_bytes: int) -> Codec:
         """The codec of the same messages with another limit. The last one is kept: most peers have the same."""
-        if max_frame == self.max_frame:
+        if max_frame_bytes == self.max_frame_bytes:
             return self
-        if self._sibling is None or self._sibling.max_frame != max_frame:
+        if self._sibling is None or self._sibling.max_frame_bytes != max_frame_bytes:
             self._sibling = copy(self)
-            self._sibling.max_frame = max_frame
+            self._sibling.max_frame_bytes = max_frame_bytes
             self._sibling._sibling = None
         return self._sibling
 
@@ -118,9 +118,9 @@ class Codec:
         else:
             body = self._encode(message)
         length = len(body) + 5
-        if length > self.max_frame:
+        if length > self.max_frame_bytes:
             raise WireError(
-                f"a {tag_of(type(message))} of {length} bytes; a frame holds {self.max_frame} at most",
+                f"a {tag_of(type(message))} of {length} bytes; a frame holds {self.max_frame_bytes} at most",
                 hint="put large payloads elsewhere and publish where they are",
             )
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body
@@ -159,8 +159,8 @@ class Codec:
         return message
 
     def check_length(self, length: int) -> None:
-        if not 5 < length <= self.max_frame:
-            raise WireError(f"a frame of {length} bytes; this side takes {self.max_frame} at most")
+        if not 5 < length <= self.max_frame_bytes:
+            raise WireError(f"a frame of {length} bytes; this side takes {self.max_frame_bytes} at most")
 
 
 class FrameReader:
@@ -183,7 +183,7 @@ class FrameReader:
             data = bytes(self._rest)
             self._rest.clear()
         messages: list[Message] = []
-        begin, size, most = 0, len(data), self._codec.max_frame
+        begin, size, most = 0, len(data), self._codec.max_frame_bytes
         view, decode = memoryview(data), self._codec.decode_raw
         try:
             while size - begin >= LENGTH.size:

@@ -114,15 +114,15 @@ def test_settings_are_printed_with_their_meaning(
 ) -> None:
     (found,) = tidings("settings", "--json").rows
     by_name = {row["name"]: row for row in found["settings"]}
-    assert by_name["network.dead_seconds"]["default"] == 15.0
-    assert by_name["network.dead_seconds"]["variable"] == "TIDINGS_NETWORK_DEAD_SECONDS"
-    assert "gone" in by_name["network.dead_seconds"]["meaning"]
-    monkeypatch.setenv("TIDINGS_NETWORK_DEAD_SECONDS", "30")
+    assert by_name["network.peer_timeout_seconds"]["default"] == 15.0
+    assert by_name["network.peer_timeout_seconds"]["variable"] == "TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS"
+    assert "gone" in by_name["network.peer_timeout_seconds"]["meaning"]
+    monkeypatch.setenv("TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS", "30")
     shown = tidings("settings", "--config", str(home / "broker.toml")).out
-    assert "dead_seconds = 30.0   (default: 15.0)" in shown
+    assert "peer_timeout_seconds = 30.0   (default: 15.0)" in shown
     assert 'name = "b1"' in shown
-    monkeypatch.setenv("TIDINGS_NETWORK_DEAD_SECOND", "30")
-    assert "did you mean TIDINGS_NETWORK_DEAD_SECONDS?" in tidings("settings").err
+    monkeypatch.setenv("TIDINGS_NETWORK_PEER_TIMEOUT_SECOND", "30")
+    assert "did you mean TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS?" in tidings("settings").err
 
 
 def test_users_are_made_checked_and_asked_about(home: Path, tidings: Run) -> None:

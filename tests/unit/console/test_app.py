@@ -46,7 +46,7 @@ async def console(folder: Path | None = None, **more: Any) -> AsyncIterator[http
         name="b1",
         listen="127.0.0.1:0",
         security=security,
-        console=ConsoleSettings(listen="127.0.0.1:0", look_seconds=0.1),
+        console=ConsoleSettings(listen="127.0.0.1:0", refresh_seconds=0.1),
         trace=TraceSettings(history_seconds=60.0),
         **more,
     )

@@ -43,7 +43,7 @@ async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
 
 def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: Path) -> None:
     (home / "users.toml").write_text(USERS + OPS)
-    more = {"console.listen": "127.0.0.1:0", "console.look_seconds": 0.1}
+    more = {"console.listen": "127.0.0.1:0", "console.refresh_seconds": 0.1}
 
     async def story() -> None:
         async with Service(settings(home, certs, **more), doors=ConsoleGateways) as one:

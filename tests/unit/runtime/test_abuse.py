@@ -19,7 +19,9 @@ from tidings.runtime.server import Server
 from tidings.testing import collect
 from tidings.testing.network import CODEC, RawClient, played, serving, until
 
-SMALL = NetworkSettings(handshake_seconds=0.2, handshakes=8, max_frame=1 << 20, client_buffer=1 << 16)
+SMALL = NetworkSettings(
+    handshake_seconds=0.2, handshakes=8, max_frame_bytes=1 << 20, client_buffer_bytes=1 << 16
+)
 
 
 async def still_serves(server: Server) -> None:
@@ -215,7 +217,7 @@ async def test_who_publishes_faster_than_the_disk_is_read_from_less() -> None:
 
 @played
 async def test_the_silent_are_asked_and_the_dead_are_left() -> None:
-    settings = NetworkSettings(keepalive_seconds=0.1, dead_seconds=0.5)
+    settings = NetworkSettings(keepalive_seconds=0.1, peer_timeout_seconds=0.5)
     async with serving(network=settings) as server:
         raw = await RawClient.greeted(server)
         assert await raw.hear() == Keepalive()

@@ -40,8 +40,8 @@ def test_the_page_shows_it_as_prometheus_wants_it() -> None:
     histogram = Histogram()
     histogram.observe(0.003)
     page = exposition(lambda: {"seconds to acknowledge": histogram.figures(), "kept": 3}, "b1")().decode()
-    assert 'tidings_publish_seconds_bucket{broker="b1",le="0.0025"} 0.0' in page
-    assert 'tidings_publish_seconds_bucket{broker="b1",le="0.005"} 1.0' in page
-    assert 'tidings_publish_seconds_bucket{broker="b1",le="+Inf"} 1.0' in page
-    assert 'tidings_publish_seconds_sum{broker="b1"} 0.003' in page
-    assert "tidings_events_kept_total" in page
+    assert 'tidings_publish_duration_seconds_bucket{broker="b1",le="0.0025"} 0.0' in page
+    assert 'tidings_publish_duration_seconds_bucket{broker="b1",le="0.005"} 1.0' in page
+    assert 'tidings_publish_duration_seconds_bucket{broker="b1",le="+Inf"} 1.0' in page
+    assert 'tidings_publish_duration_seconds_sum{broker="b1"} 0.003' in page
+    assert "tidings_events_persisted_total" in page

@@ -302,9 +302,11 @@ def test_health_readiness_and_metrics(home: Path) -> None:
                     await market.publish({"n": 2, "level": 1}, topic="quotes/a", mode="kept")
                     assert await heard(news, 1) == [2]
                 page = (await ask("/metrics"))[1]
-                assert 'tidings_publish_seconds_count{broker="b1"} 2.0' in page
-                assert 'tidings_deliver_seconds_count{broker="b1"} 1.0' in page
-                assert 'tidings_deliver_seconds_count{broker="b1"} 1.0' in (await ask("/metrics"))[1], "once"
+                assert 'tidings_publish_duration_seconds_count{broker="b1"} 2.0' in page
+                assert 'tidings_delivery_duration_seconds_count{broker="b1"} 1.0' in page
+                assert (
+                    'tidings_delivery_duration_seconds_count{broker="b1"} 1.0' in (await ask("/metrics"))[1]
+                ), "once"
             with pytest.raises(RefusedError):
                 await connect(service, "ann", "wrong")
             assert (await ask("/nothing"))[0] == 404

@@ -31,11 +31,15 @@ def read(
 def test_later_words_win(tmp_path: Path) -> None:
     text = (
         USERS
-        + 'audit = "audit.jsonl"\n[network]\ndead_seconds = 30\nhandshakes = 7\n[log]\nlevel = "debug"\n'
+        + 'audit = "audit.jsonl"\n[network]\npeer_timeout_seconds = 30\nhandshakes = 7\n[log]\nlevel = "debug"\n'
     )
-    environment = {"TIDINGS_NETWORK_DEAD_SECONDS": "40", "TIDINGS_GATEWAY_WEBHOOKS": "a, b", "PATH": "/bin"}
+    environment = {
+        "TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS": "40",
+        "TIDINGS_GATEWAY_WEBHOOKS": "a, b",
+        "PATH": "/bin",
+    }
     settings = read(tmp_path, text, environment, listen="127.0.0.1:9")
-    assert (settings.network.dead_seconds, settings.network.handshakes) == (40.0, 7)
+    assert (settings.network.peer_timeout_seconds, settings.network.handshakes) == (40.0, 7)
     assert settings.gateway.webhooks == ("a", "b")
     assert settings.listen == "127.0.0.1:9"
     assert settings.log.level == "debug"
@@ -49,14 +53,20 @@ def test_later_words_win(tmp_path: Path) -> None:
     [
         ('listne = "x"', "has no 'listne' (did you mean listen?)"),
         ("[netwrok]", "did you mean network?"),
-        ("[network]\ndead_second = 1", "[network] has no 'dead_second' (did you mean dead_seconds?)"),
-        ('[network]\ndead_seconds = "soon"', "dead_seconds: expected `float`, got `str`"),
+        (
+            "[network]\npeer_timeout_second = 1",
+            "[network] has no 'peer_timeout_second' (did you mean peer_timeout_seconds?)",
+        ),
+        ('[network]\npeer_timeout_seconds = "soon"', "peer_timeout_seconds: expected `float`, got `str`"),
         ('join = "a:1"', "join: expected `array`, got `str`"),
         ("network = 5", "network is no table"),
         ("listen = ", "not TOML"),
         ("[delivery]\nallow_block = true", "has no 'allow_block'"),
         ("[security]\nanonymous = true", "has no 'anonymous'"),
-        (USERS + "[network]\ndead_seconds = 9\nkeepalive_seconds = 5", "less than two of keepalive_seconds"),
+        (
+            USERS + "[network]\npeer_timeout_seconds = 9\nkeepalive_seconds = 5",
+            "less than two of keepalive_seconds",
+        ),
         ("drain_seconds = 60\n" + USERS, "drain_seconds is 60 (0 to 10)"),
         (USERS + "[network]\nhandshakes = -1", "network.handshakes is -1"),
         (USERS + '[log]\nlevel = "loud"', "one of debug, info"),
@@ -75,7 +85,7 @@ def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
     ("variable", "said"),
     [
         ("TIDINGS_LISTNE", "did you mean TIDINGS_LISTEN?"),
-        ("TIDINGS_NETWORK_DEAD_SECONDS", "TIDINGS_NETWORK_DEAD_SECONDS is no float"),
+        ("TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS", "TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS is no float"),
         ("TIDINGS_SECURITY_ANONYMOUS", "no 'TIDINGS_SECURITY_ANONYMOUS'"),
     ],
 )

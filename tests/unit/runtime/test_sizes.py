@@ -15,7 +15,7 @@ from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
 
 LARGE = b"x" * 300_000
-SMALL_FRAMES = NetworkSettings(max_frame=256 << 10)
+SMALL_FRAMES = NetworkSettings(max_frame_bytes=256 << 10)
 
 
 async def until(condition: Any) -> None:
@@ -157,7 +157,7 @@ def test_an_event_that_a_neighbour_does_not_take_cuts_no_link(tmp_path: Path) ->
 
 def test_a_durable_subscriber_behind_a_restarted_broker_hears_large_events_on_sockets(tmp_path: Path) -> None:
     """Together they are four times a frame, and more than a connection's buffer."""
-    count, network = 40, NetworkSettings(max_frame=1 << 20, client_buffer=1 << 20)
+    count, network = 40, NetworkSettings(max_frame_bytes=1 << 20, client_buffer_bytes=1 << 20)
 
     async def run() -> None:
         near = Server("b0", path=tmp_path / "0", network=network)

@@ -58,10 +58,10 @@ class SlowReader(asyncio.Transport):
         pass
 
 
-def play(story: Callable[[Connection, SlowReader, list[str]], Any], max_frame: int = 16 << 20) -> None:
+def play(story: Callable[[Connection, SlowReader, list[str]], Any], max_frame_bytes: int = 16 << 20) -> None:
     async def run() -> None:
         lost: list[str] = []
-        codec = Codec((*HANDSHAKE, *BESIDE), max_frame=max_frame)
+        codec = Codec((*HANDSHAKE, *BESIDE), max_frame_bytes=max_frame_bytes)
         connection = Connection(
             codec,
             WriteCoalescer(),
@@ -145,4 +145,4 @@ def test_a_batch_that_waited_and_fits_no_frame_is_sent_one_by_one_in_its_place()
             (1, "0"), (2, "1"), (3, "2"), (4, "3"), (5, "0"),
         ]  # fmt: skip
 
-    play(story, max_frame=1 << 20)
+    play(story, max_frame_bytes=1 << 20)

@@ -86,7 +86,7 @@ def test_a_failed_sync_is_final_until_the_next_start() -> None:
 
 
 def test_a_frame_over_the_limit_ends_the_link_and_it_is_dialled_again() -> None:
-    stage = Stage(codec=Codec((Ping,), max_frame=20))
+    stage = Stage(codec=Codec((Ping,), max_frame_bytes=20))
     stage.send("a", "b", 1, at=1.0)
     stage.send("a", "b", 1 << 62, at=2.0)
     stage.send("a", "b", 2, at=3.0)

@@ -91,7 +91,7 @@ def test_a_frame_of_another_version_says_which(codec: Codec) -> None:
 
 
 def test_an_event_too_large_for_a_frame_is_refused_before_it_is_sent() -> None:
-    small = Codec(max_frame=64)
+    small = Codec(max_frame_bytes=64)
     with pytest.raises(WireError, match="64 at most"):
         small.encode(m.Publish(1, Event("s", "1", {"a": "x" * 100}), 1))
 

@@ -55,7 +55,7 @@ class MeteredCodec(Codec):
     """The codec of the wire, with a meter."""
 
     def __init__(self, declared: Sequence[Any], meter: LimitMeter) -> None:
-        super().__init__(declared, max_frame=meter.limits.frame_bytes)
+        super().__init__(declared, max_frame_bytes=meter.limits.frame_bytes)
         self._meter = meter
 
     def encode(self, message: Any) -> bytes:
