@@ -162,6 +162,16 @@ HIDDEN = {
     ("security", "anonymous"),  # said by `tidings broker --dev` and `tidings cluster up` alone
 }
 
+# Old names that are still read: (table, old name) -> new name.
+RENAMED = {
+    ("console", "look_seconds"): "refresh_seconds",
+    ("network", "broker_buffer"): "broker_buffer_bytes",
+    ("network", "client_buffer"): "client_buffer_bytes",
+    ("network", "dead_seconds"): "peer_timeout_seconds",
+    ("network", "handshake_frame"): "handshake_frame_bytes",
+    ("network", "max_frame"): "max_frame_bytes",
+}
+
 GROUP_SYSTEM = "tidings-group"
 
 # Settings that take effect without a restart.
@@ -193,7 +203,13 @@ def read_settings(
 
 
 def _move_old_tables(table: dict[str, Any], where: str) -> None:
-    """Read `[gossip]` of version 0.1 as the option of that name."""
+    """Read tables and settings under their old names, with a warning that gives the new one."""
+    for (name, old), new in RENAMED.items():
+        inner = table.get(name)
+        if isinstance(inner, dict) and old in inner:
+            log.warning("%s: %s.%s is %s.%s now", where, name, old, name, new)
+            inner.setdefault(new, inner.pop(old))
+            inner.pop(old, None)
     if "gossip" in table:
         log.warning("%s: [gossip] is [options.gossip] now", where)
         table["options"] = {"gossip": table.pop("gossip"), **table.get("options", {})}
@@ -231,6 +247,12 @@ def _check_keys(kind: type, table: Mapping[str, Any], where: str, path: tuple[st
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], Any]]:
     known = {variable_of(path): (path, hint) for path, hint in _leaves(BrokerSettings)}
     ours = {name: value for name, value in environment.items() if name.startswith(PREFIX)}
+    for (table, old), new in RENAMED.items():
+        before, now = variable_of((table, old)), variable_of((table, new))
+        if before in ours:
+            log.warning("the environment: %s is %s now", before, now)
+            ours.setdefault(now, ours.pop(before))
+            ours.pop(before, None)
     refuse_unknown(
         (name for name in ours if not OTHER_VARIABLES.fullmatch(name)), known, "the environment: a broker"
     )

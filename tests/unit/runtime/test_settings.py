@@ -9,6 +9,7 @@ import pytest
 
 from tidings.errors import SettingsError
 from tidings.runtime.settings import (
+    RENAMED,
     BrokerSettings,
     changed,
     described,
@@ -162,3 +163,15 @@ def test_datagrams_leave_this_machine_only_when_somebody_answers_for_the_network
         with pytest.raises(SettingsError, match="neither encrypted nor signed"):
             read_settings(said={**said, **more})
         read_settings(said={**said, **more, "security.plain": True})
+
+
+def test_old_names_are_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    for (table, old), new in RENAMED.items():
+        caplog.clear()
+        read_by_file = read(tmp_path, USERS + f"[{table}]\n{old} = 77\n")
+        assert getattr(getattr(read_by_file, table), new) == 77
+        assert f"{table}.{old} is {table}.{new} now" in caplog.text
+        variable, renamed = f"TIDINGS_{table}_{old}".upper(), f"TIDINGS_{table}_{new}".upper()
+        by_environment = read(tmp_path, USERS, {variable: "78"})
+        assert getattr(getattr(by_environment, table), new) == 78
+        assert f"{variable} is {renamed} now" in caplog.text

@@ -1,0 +1,87 @@
+"""Names: a class name stands for one class, a module has a word of the field, tests are found by their folder."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+from collections import defaultdict
+from collections.abc import Iterable
+from importlib import import_module
+from pathlib import Path
+
+import pytest
+from tests.tidy._sources import PACKAGE, ROOT, SOURCES, TESTS, name_of, python_files, tree_of
+
+pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
+
+# Module names of an earlier dialect, as a regular expression for the whole name; a test of such a module counts too.
+BANNED = re.compile(
+    r"(test_)?(\w+_)?(words|asking|late|guests|drafts|drives|desks|doors?|proving|bells|kin|cousins|circles|crowds|quests"
+    r"|detours|courier|held|heard|told|holding|ledger|moves|farewells|reception|telling)"
+)
+DEPRECATED = {"src/tidings/gateway/doors.py"}  # the old name of a documented module, which warns
+KEPT_TESTS = {  # tests of behaviour, not of a module
+    "tests/unit/protocol/test_door.py",
+    "tests/simulation/test_tidings_circles.py",
+    "tests/meeting/test_late.py",
+}
+
+
+def reused(trees: Iterable[tuple[str, ast.Module]]) -> dict[str, list[str]]:
+    """Class names, without leading underscores, that stand for more than one class at the top of a module."""
+    places = defaultdict(list)
+    for file, tree in trees:
+        for node in tree.body:
+            if isinstance(node, ast.ClassDef):
+                places[node.name.lstrip("_")].append(file)
+    return {name: files for name, files in places.items() if len(files) > 1}
+
+
+def banned(files: Iterable[Path]) -> list[str]:
+    names = [name_of(path) for path in files if BANNED.fullmatch(path.stem)]
+    return sorted(set(names) - DEPRECATED - KEPT_TESTS)
+
+
+def strays() -> list[str]:
+    """Folders of tests/unit that no package of the product has."""
+    folders = {path.parent for path in python_files("tests/unit")}
+    unit = ROOT / "tests" / "unit"
+    return sorted(name_of(f) for f in folders if f != unit and not (PACKAGE / f.relative_to(unit)).is_dir())
+
+
+def test_a_class_name_stands_for_one_class() -> None:
+    found = reused((name_of(path), tree_of(path)) for path in python_files(*SOURCES))
+    assert found == {}, "give each its own precise name"
+
+
+def test_no_module_has_a_name_of_the_old_dialect() -> None:
+    assert banned(python_files(*SOURCES, *TESTS)) == [], "say it in a word of the field"
+
+
+def test_unit_tests_are_in_the_folder_of_their_package() -> None:
+    assert strays() == [], "tests/unit has the folders of src/tidings"
+
+
+@pytest.mark.parametrize(
+    ("module", "name", "new"),
+    [
+        ("tidings.gateway.doors", "Gateway", "tidings.gateway.listeners"),
+        ("tidings.simulation.topology", "Overlay", "OverlayGraph"),
+    ],
+)
+def test_old_documented_names_warn(module: str, name: str, new: str) -> None:
+    sys.modules.pop("tidings.gateway.doors", None)  # it warns when it is imported
+    with pytest.warns(DeprecationWarning, match=new):
+        assert getattr(import_module(module), name)
+
+
+def test_the_ratchets_bite() -> None:
+    trees = [("a", ast.parse("class _A: ...\nclass B: ...")), ("b", ast.parse("class A: ...\ndef B(): ..."))]
+    assert reused(trees) == {"A": ["a", "b"]}
+    wrong = [
+        ROOT / "src/tidings/runtime/words.py",
+        ROOT / "src/tidings/x/swap_words.py",
+        ROOT / "src/tidings/x/sword.py",
+    ]
+    assert banned(wrong) == ["src/tidings/runtime/words.py", "src/tidings/x/swap_words.py"]
