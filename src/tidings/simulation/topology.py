@@ -9,6 +9,7 @@ Every builder takes the random source that it draws from, so a seed names a grap
 from __future__ import annotations
 
 import heapq
+import warnings
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations, pairwise
 from random import Random
@@ -310,3 +311,10 @@ def link_latencies(overlay: OverlayGraph, network: HostNetwork, places: dict[str
     """Seconds along each link of the overlay."""
     table = network.latency_table([places[broker] for broker in overlay.brokers])
     return {(a, b): table[places[a]][places[b]] for a, b in overlay.links}
+
+
+def __getattr__(name: str) -> type[OverlayGraph]:
+    if name == "Overlay":
+        warnings.warn(f"{__name__}.Overlay is OverlayGraph now", DeprecationWarning, stacklevel=2)
+        return OverlayGraph
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
