@@ -2,7 +2,7 @@
 
 They were written down before the suite was asked. A defect is (file, what stands there, what is put there); what
 stands there stands there once. Those at the end were defects of ours, found from outside or by the wide world: each has
-to be found by its seeds. `ROOMS` says which tests look after a room; they are the room's own tests, chosen by
+to be found by its seeds. `PACKAGES` says which tests look after a package; they are the package's own tests, chosen by
 name and not by defect, the quickest first.
 """
 
@@ -15,7 +15,7 @@ class Defect(NamedTuple):
     file: str  # below src/tidings
     old: str
     new: str
-    by: tuple[str, ...] = ()  # the tests that have to find it; none: those of its room
+    by: tuple[str, ...] = ()  # the tests that have to find it; none: those of its package
 
     @property
     def name(self) -> str:
@@ -69,7 +69,7 @@ DOOR = ("tests/unit/runtime/test_client_ingress.py", *WIDE)
 LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
 KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
-ROOMS: dict[str, tuple[str, ...]] = {
+PACKAGES: dict[str, tuple[str, ...]] = {
     "language": ("tests/unit/language", "tests/properties/test_normal_form.py", "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
     "algebra": ("tests/unit/algebra", "tests/properties/test_algebra_*.py"),
     "matching": ("tests/unit/matching", "tests/properties/test_matching_*.py"),
@@ -325,7 +325,7 @@ DEFECTS = (
     Defect("protocol/delivery/cursor.py", "            self.rights = [right for right in self.rights if right.stop > self.low_water]\n", "            self.rights = ()\n", by=("tests/unit/protocol/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),  # owed under an earlier filter, forgotten when live
     Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n", "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),  # first page judged by age
     Defect("runtime/server.py", "            self._intake.hold(connection)\n", "            pass\n", by=("tests/unit/runtime/test_intake.py",)),  # an overloaded broker reads publishers as before
-    Defect("runtime/driver.py", "                                if len(run) == 2:\n", "                                if not run[2:]:\n", by=("tests/unit/runtime/test_turns.py",)),  # messages in a row are copied for each of them
+    Defect("runtime/driver.py", "                                if type(last[1]) is Received:\n", "                                if type(last[1]) is Received or run[2:]:\n", by=("tests/unit/runtime/test_turns.py",)),  # messages in a row are copied for each of them
     Defect("runtime/intake.py", "        if inputs != self._inputs and self._turns < ", "        if self._turns < ", by=("tests/unit/runtime/test_intake.py",)),  # publishers wait though all is quiet
     Defect("protocol/delivery/dispatcher.py", "        end = begin + room if room < count - begin else count\n", "        end = count\n", by=("tests/unit/runtime/test_intake.py",)),  # a batch fills a queue beyond its bound
     Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),  # a closed connection keeps half a frame

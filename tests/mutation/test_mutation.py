@@ -15,7 +15,7 @@ from pathlib import Path
 
 import pytest
 from conftest import Figures
-from tests.mutation._defects import DEFECTS, ROOMS, Defect
+from tests.mutation._defects import DEFECTS, PACKAGES, Defect
 
 ROOT = Path(__file__).parents[2]
 SOURCE = ROOT / "src"
@@ -30,18 +30,18 @@ def test_a_defect_still_fits(defect: Defect) -> None:
     compile(text.replace(defect.old, defect.new), defect.file, "exec")
 
 
-def test_there_are_enough_of_them_in_every_room_that_promises_something() -> None:
+def test_there_are_enough_of_them_in_every_package_that_promises_something() -> None:
     assert len(DEFECTS) >= 150
     assert {defect.file.split("/")[0] for defect in DEFECTS} >= {"language", "store", "security", "protocol"}
 
 
-def is_caught(defect: Defect, place: Path, tests_of_room: tuple[str, ...] = ()) -> bool:
-    """Do the tests of its room fail with it?"""
+def is_caught(defect: Defect, place: Path, tests_of_package: tuple[str, ...] = ()) -> bool:
+    """Do the tests of its package fail with it?"""
     spoilt = place / "src"
     shutil.copytree(SOURCE, spoilt, ignore=shutil.ignore_patterns("__pycache__"))
     file = spoilt / "tidings" / defect.file
     file.write_text(file.read_text().replace(defect.old, defect.new))
-    named = tests_of_room or defect.by or ROOMS[defect.file.split("/")[0]]
+    named = tests_of_package or defect.by or PACKAGES[defect.file.split("/")[0]]
     tests = [str(file) for each in named for file in sorted(ROOT.glob(each))]
     command = [
         sys.executable,

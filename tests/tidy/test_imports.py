@@ -14,7 +14,7 @@ from tests.tidy._sources import PACKAGE, module_of, name_of, python_files, tree_
 
 pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
-# A room may import itself and every room on a lower level.
+# A package may import itself and every package on a lower level.
 LEVELS = {
     "errors": 0, "_version": 0, "extensions": 1,
     "model": 1,
@@ -28,7 +28,7 @@ LEVELS = {
     "testing": 11, "__main__": 11,
 }  # fmt: skip
 
-# Steps between rooms of one level, each with its reason.
+# Steps between packages of one level, each with its reason.
 BETWEEN_SIBLINGS = {
     ("history", "language"): "a check evaluates filters",
     ("runtime", "wire"): "drivers turn messages into bytes",
@@ -41,7 +41,7 @@ BETWEEN_SIBLINGS = {
 PIPELINE_DOORS = {"simulation": "tidings.pipeline.sweeps", "runtime": "tidings.pipeline.broker"}
 
 KINDS = ("assignment", "routing", "overlay", "recovery", "membership", "delivery")
-FACE = ""  # `import tidings` itself: the public face, above the rooms it shows
+FACE = ""  # `import tidings` itself: the public face, above the packages it shows
 USES_THE_FACE = {
     "testing",
     "console",
@@ -69,7 +69,7 @@ def imports(path: Path) -> Iterator[tuple[int, str]]:
         yield from ((node.lineno, name) for name in names if name.split(".")[0] == "tidings")
 
 
-def room(module: str) -> str:
+def package_of(module: str) -> str:
     """tidings.model.event -> model; tidings.connect -> the face."""
     parts = module.split(".")
     known = len(parts) > 1 and (parts[1] in LEVELS or (PACKAGE / parts[1]).is_dir())
@@ -83,7 +83,7 @@ def kind_of(module: str) -> str | None:
 
 def complaint(importer: str, imported: str) -> str | None:
     """Why this import goes the wrong way; None when it does not."""
-    here, there = room(importer), room(imported)
+    here, there = package_of(importer), package_of(imported)
     kind = kind_of(importer)
     if kind and (kind_of(imported) not in (None, kind) or imported.startswith("tidings.protocol.node")):
         return "kinds of the protocol do not know one another, nor the node that holds them"
@@ -97,9 +97,9 @@ def complaint(importer: str, imported: str) -> str | None:
     return None if (here, there) in BETWEEN_SIBLINGS else f"{there} is not below {here}"
 
 
-def test_every_room_has_its_level() -> None:
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
-    assert rooms <= set(LEVELS), "a new room needs a level in LEVELS and a line in ARCHITECTURE.md"
+def test_every_package_has_its_level() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+    assert packages <= set(LEVELS), "a new package needs a level in LEVELS and a line in ARCHITECTURE.md"
 
 
 def test_imports_go_one_way() -> None:

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import ast
 import re
 
-from tests.tidy._sources import PACKAGE, ROOT, SOURCES, name_of, python_files, tracked
+from tests.tidy._sources import PACKAGE, ROOT, SOURCES, name_of, python_files, tracked, tree_of
 
 REQUIRED = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run",
@@ -82,10 +83,25 @@ def test_pins_hold_no_addresses() -> None:
     assert not wrong, wrong
 
 
-def test_the_map_names_every_room() -> None:
-    rooms = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
+def test_the_architecture_names_every_package() -> None:
+    packages = {path.parent.name for path in PACKAGE.glob("*/__init__.py")}
     text = (ROOT / "ARCHITECTURE.md").read_text()
-    assert not {room for room in rooms if f"{room}/" not in text}
+    assert not {package for package in packages if f"{package}/" not in text}
+
+
+def test_files_and_classes_that_the_architecture_names_exist() -> None:
+    text = (ROOT / "ARCHITECTURE.md").read_text()
+    below = (PACKAGE, PACKAGE / "protocol", PACKAGE / "pipeline", ROOT, ROOT / "scripts", ROOT / "docs")
+    paths = set(re.findall(r"`([\w/]+(?:\.py|/))`", text))
+    assert len(paths) > 60
+    assert not [path for path in sorted(paths) if not any((folder / path).exists() for folder in below)]
+    classes = {
+        node.name
+        for path in python_files(*SOURCES)
+        for node in tree_of(path).body
+        if isinstance(node, ast.ClassDef)
+    }
+    assert not {name for name in re.findall(r"`([A-Z][a-z]\w+)`", text) if name not in classes}
 
 
 def test_the_changelog_knows_this_version() -> None:

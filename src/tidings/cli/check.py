@@ -1,6 +1,6 @@
 """`tidings check`: judge a recorded history by the formal properties.
 
-With `--json` this is a contract (see ARCHITECTURE.md, doors for outside judges). The exit code is
+With `--json` this is a contract (see ARCHITECTURE.md, contracts for outside judges). The exit code is
 1 only when a property is broken; a property that was not judged says why.
 """
 

@@ -1,6 +1,6 @@
 """`tidings filter check | eval | explain | covers`: everything one can ask of a filter.
 
-`eval` and `covers --json` are contracts (see ARCHITECTURE.md, doors for outside judges).
+`eval` and `covers --json` are contracts (see ARCHITECTURE.md, contracts for outside judges).
 """
 
 from __future__ import annotations

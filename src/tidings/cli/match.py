@@ -3,7 +3,7 @@
 Two modes: `--where FILTER` prints the accepted lines unchanged
 and ends like grep (1 when there was none), and `--subscriptions FILE` lists for
 each event the subscriptions that accept it. The second with `--json` is a contract (see
-ARCHITECTURE.md, doors for outside judges).
+ARCHITECTURE.md, contracts for outside judges).
 """
 
 from __future__ import annotations

@@ -41,6 +41,7 @@ from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 SLOW = "its queue was full and its policy is `disconnect`"
+Ticket = PendingPublish | None  # publish that waits for room; None: it waits for no answer
 
 
 class Dispatcher:
@@ -422,8 +423,7 @@ class Dispatcher:
 
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         """Settle what a member has handled; `pump_granted` follows."""
-        held = member.held
-        unacked = held.unacked
+        held, unacked = member.held, member.held.unacked
         if len(tags) > 1 and len(tags) > len(unacked):  # an ack costs no more than was sent
             tags = [tag for tag in unacked if tag in tags]
         size = 0
