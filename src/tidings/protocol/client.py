@@ -78,19 +78,11 @@ class Client(PublishingClient):
         }
         self._on_message: dict[type, Callable[[Any, float], None]] = {
             **dict.fromkeys((msg.LogRead, msg.Staged, msg.Committed, msg.LogHeld), self._answered),
-            msg.Welcome: self._welcome,
-            msg.Published: self._published,
-            msg.PublishedAll: self._published,
-            msg.Subscribed: self._subscribed,
-            msg.Unsubscribed: self._unsubscribed,
-            msg.Fenced: self._fenced,
-            msg.Silence: self._silence,
-            msg.Lost: self._lost,
-            msg.Refused: self._refused,
-            msg.Closed: self._closed,
-            msg.Advertised: self._advertised,
-            msg.Quench: self._advertising.quench,
-        }
+            msg.Welcome: self._welcome, msg.Published: self._published, msg.PublishedAll: self._published,
+            msg.Subscribed: self._subscribed, msg.Unsubscribed: self._unsubscribed, msg.Fenced: self._fenced,
+            msg.Silence: self._silence, msg.Lost: self._lost, msg.Refused: self._refused,
+            msg.Closed: self._closed, msg.Advertised: self._advertised, msg.Quench: self._advertising.quench,
+        }  # fmt: skip
 
     # -- the door ------------------------------------------------------------------------
 

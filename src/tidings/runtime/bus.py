@@ -15,13 +15,7 @@ from types import TracebackType
 from typing import Any, NoReturn, TypeVar, overload
 from weakref import WeakSet
 
-from tidings.errors import (
-    ClosedError,
-    DeadlockError,
-    SettingsError,
-    TidingsError,
-    TimedOutError,
-)
+from tidings.errors import ClosedError, DeadlockError, SettingsError, TidingsError, TimedOutError
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS, Filter
 from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId

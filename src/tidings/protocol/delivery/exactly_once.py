@@ -577,23 +577,18 @@ class ExactlyOnce(Delivery):
     def figures(self) -> dict[str, Any]:
         waiting, reading = self._sweep.look(self._registry.helds)
         return {
-            **self._flow.figures,
-            **self._dispatcher.figures,
-            "subscriptions": len(self._registry.helds),
-            "waiting": waiting,
-            "reading": reading,
+            **self._flow.figures, **self._dispatcher.figures,
+            "subscriptions": len(self._registry.helds), "waiting": waiting, "reading": reading,
             "entries": len(self._ledger.entries),
             "order given up": self._dispatcher.moves.given_up,
-            "forgotten": self._ledger.forgotten,
-            "backlog recounts": self._registry.recount.done,
+            "forgotten": self._ledger.forgotten, "backlog recounts": self._registry.recount.done,
             **self._flow.identities.figures(),
-            "dead letters": len(self._dead),
-            "dead letters dropped": self._dead.dropped,
+            "dead letters": len(self._dead), "dead letters dropped": self._dead.dropped,
             **self._registry.memory.figures(),
             "clients": len(self._registry.sessions),
             "farewells": len(self._remote_ends),  # subscriptions ended here whose homes have not heard of it
             "farewells given up": self._remote_ends.given_up,
-        }
+        }  # fmt: skip
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
         return [described(held) for held in busiest(self._registry.helds, limit, sees)]

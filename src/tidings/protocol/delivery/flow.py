@@ -55,15 +55,9 @@ UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 class PublishFlow:
     def __init__(
-        self,
-        ports: Ports,
-        bounds: IdentityBounds,
-        ledger: LogIndex,
-        stays: PublisherStays,
-        registry: Registry,
-        dispatcher: Dispatcher,
-        holding: RetentionHolds,
-    ) -> None:
+        self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays, registry: Registry,
+        dispatcher: Dispatcher, holding: RetentionHolds,
+    ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
         self._bounds = bounds
