@@ -31,7 +31,7 @@ from tidings_lab.studies.study import StudyOutcome, Study, judged
 
 def run(setting):
     claim = judged("MINE-1", "two is more than one", paper="more", ours="more", rule="2 > 1", held=2 > 1)
-    return Outcome(claims=[claim])
+    return StudyOutcome(claims=[claim])
 
 
 STUDY = Study(name="mine", title="A study from outside", answers="nothing printed", run=run)

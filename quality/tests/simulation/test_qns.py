@@ -14,6 +14,7 @@ from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.workloads import Plan
 from tidings.simulation.world import World
 from tidings.testing.seeds import EVERYTHING, HARMLESS
+from tidings_quality.routing.diffusion_trees import DiffuseEvent
 
 ORGANISATIONS = ("CoC", "INAIL", "INPS")
 
@@ -68,7 +69,7 @@ def test_vir5_8_a_producer_sends_to_no_more_than_it_can_and_everybody_hears_once
     before = Counter(world.simulation.sent)
 
     def count(_name: str, item: Any, _now: float) -> None:
-        if type(getattr(item, "message", None)).__name__ == "Notify":
+        if isinstance(getattr(item, "message", None), DiffuseEvent):
             children[item.sender] += 1
 
     world.simulation.on_handled = count

@@ -192,7 +192,7 @@ class WebhookSubscriptions:
             check_message(kept, self._limits.client)
         except RefusedError as error:
             raise InputError(
-                "the subscription" + error.message.removeprefix("Kept"), hint=error.hint
+                "the subscription" + error.message.removeprefix("StoredWebhookSubscription"), hint=error.hint
             ) from None
         if kept.protocol.upper() != "HTTP":
             raise InputError(f"protocol {kept.protocol!r} is not offered", hint="HTTP")

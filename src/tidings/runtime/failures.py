@@ -11,7 +11,7 @@ from tidings.errors import SettingsError, TidingsError
 
 
 def _by_code(root: type[TidingsError]) -> dict[str, type[TidingsError]]:
-    found = {root.code: root}
+    found = {root.code: root} if "code" in vars(root) else {}  # a subclass without its own code is no answer
     for error in root.__subclasses__():
         if error is not errors.FilterSyntaxError:  # it says where, which a code does not
             found |= _by_code(error)

@@ -110,7 +110,7 @@ def main(argv: list[str] | None = None) -> int:
             system=given.system, datagrams=given.datagrams, advertise=given.advertise,
             peers=dict(text.split("=", 1) for text in given.peer),
             options={"heal_seconds": given.heal_seconds, **given.options},
-            network=NetworkSettings(max_frame_bytes=given.max_frame_bytes),
+            network=NetworkSettings(max_frame_bytes=given.max_frame),
         )  # fmt: skip
         return await serve(server)
 

@@ -194,7 +194,7 @@ def test_a_message_beyond_a_bound_is_refused_by_a_live_broker_before_anything_is
     async def play() -> None:
         async with serving() as server:
             for name, message in bad_values(kind, VALID[kind]):
-                with pytest.raises(RefusedError, match=rf"^{kind.__name__}\.{name}"):
+                with pytest.raises(RefusedError, match=rf"^{msg.tag_of(kind)}\.{name}"):
                     check_message(message)
                 raw = await RawClient.greeted(server)
                 raw.send(message)
