@@ -1,11 +1,12 @@
-"""Shared by every test of the repository: one Hypothesis profile, Spark tests on one worker, and a last line that says what this
-run left out and why.
+"""Shared by every test of the repository: one Hypothesis profile, Spark tests on one worker, and a last line
+that says what this run left out and why.
 
 Rules
 - The default suite draws the same examples in every run, on any number of workers. `TEST_SEED=<number>` draws
-  anew from that seed, as `make nightly` and `make soak` do; the seed is printed, and a failure prints the line
-  that repeats its example.
-- No verdict depends on the order of tests. `TEST_ORDER=<number>` shuffles them, which finds the tests that do.
+  anew from that seed, as `make nightly` and `make soak` do; the seed is printed, and a failure prints the
+  line that repeats its example.
+- No verdict depends on the order of tests. `TEST_ORDER=<number>` shuffles them, which finds the tests that
+  do.
 """
 
 from __future__ import annotations
@@ -39,8 +40,8 @@ SEED = os.environ.get("TEST_SEED")
 ORDER = os.environ.get("TEST_ORDER")
 settings.load_profile("fresh" if SEED else "fixed")
 if not SEED:
-    # Hypothesis mixes constants of every module imported so far into its draws: an order of tests, or a line of
-    # code elsewhere, would change the examples.
+    # Hypothesis mixes constants of every module imported so far into its draws: an order of tests, or a line
+    # of code elsewhere, would change the examples.
     providers._get_local_constants = providers.Constants
 
 WAYS = {"soak": "make soak"}  # marker -> how to run what it leaves out
@@ -106,8 +107,9 @@ def pytest_terminal_summary(terminalreporter: pytest.TerminalReporter) -> None:
 
 @pytest.fixture(autouse=True)
 def restored_broker_settings() -> Iterator[None]:
-    """Undo what a broker inside the test's own process did: it stops the propagation of the `tidings` logger, so
-    that a later test on the same worker would find no record in `caplog`, and it tunes garbage collection."""
+    """Undo what a broker inside the test's own process did: it stops the propagation of the `tidings` logger,
+    so that a later test on the same worker would find no record in `caplog`, and it tunes garbage collection.
+    """
     logger = logging.getLogger("tidings")
     handlers, level, propagate = list(logger.handlers), logger.level, logger.propagate
     thresholds = gc.get_threshold()

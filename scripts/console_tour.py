@@ -2,7 +2,8 @@
 
     python scripts/console_tour.py
 
-Writes docs/images/console/tour.webp: what the browser painted, when it painted it. Takes about a minute; needs Chromium.
+Writes docs/images/console/tour.webp: what the browser painted, when it painted it. Takes about a minute;
+needs Chromium.
 """
 
 from __future__ import annotations

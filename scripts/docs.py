@@ -2,7 +2,8 @@
 
     python scripts/docs.py            write what has changed, then check the links
     python scripts/docs.py --check    write no file; fail when a page would change
-    python scripts/docs.py --measure  first run every system on the common load (a minute), for the pages of systems
+    python scripts/docs.py --measure  first run every system on the common load (a minute), for the pages of
+    systems
 
 A generated page says so in its first line. To add one: a function that returns its text, and
 a line in GENERATED.
@@ -39,7 +40,8 @@ def systems() -> str:
     ]
     lines = [
         "# Systems\n",
-        "Each system is a composition of strategies and promises its last column. The page of a system says when to "
+        "Each system is a composition of strategies and promises its last column. The page of a "
+        "system says when to "
         "use it and its cost. `tidings systems` prints the same table; `tidings simulate SYSTEM` runs one. "
         "[The architecture](../../ARCHITECTURE.md) explains the composition.\n",
         _row(rows[0]),
@@ -110,7 +112,8 @@ def system_page(name: str) -> str:
         f"- **Subscriptions**: {told['subscriptions']}. **Links**: {told['links']}.",
         f"- **For real**: {_code(told['for real'])}. **Simulated**: {_code(told['try'])}.",
         f"- **Options**: {', '.join(f'`{each}`' for each in told['options']) or 'none'}.\n",
-        f"[More of its kind]({up}{find_system(name).choice.page}); [all systems]({up}docs/reference/systems.md).\n",
+        f"[More of its kind]({up}{find_system(name).choice.page}); [all "
+        f"systems]({up}docs/reference/systems.md).\n",
         "## Composition\n",
         _row(("slot", "strategy", "function")),
         _row(("---",) * 3),
@@ -197,7 +200,8 @@ def metrics() -> str:
     lines = [
         "# Metrics\n",
         "A broker with `--http HOST:PORT` (setting `http`) serves these at `/metrics` in the text format of "
-        "Prometheus. Each has the label `broker`. A figure of the broker that is not in this table is a gauge "
+        "Prometheus. Each has the label `broker`. A figure of the broker that is not in this table "
+        "is a gauge "
         "under its own name, with `tidings_` before it. "
         "[Monitoring](../how-to/monitoring.md) says which to watch.\n",
         _row(("metric", "kind", "meaning")),
@@ -297,7 +301,8 @@ def _type(schema: dict[str, Any]) -> str:
 def decisions() -> str:
     lines = [
         "# Decisions\n",
-        "Each page records one decision: its status and date, the question, what was chosen, what it costs and "
+        "Each page records one decision: its status and date, the question, what was chosen, what "
+        "it costs and "
         "what was rejected. A decision that a later one changed says so.\n",
         _row(("number", "decision", "status")),
         _row(("---",) * 3),
@@ -390,7 +395,8 @@ def main(arguments: list[str]) -> int:
     for problem in problems:
         print(problem, file=sys.stderr)
     print(
-        f"{len(pages())} pages, {len(list(generated()))} generated ({len(changed)} changed), {len(problems)} problems"
+        f"{len(pages())} pages, {len(list(generated()))} generated ({len(changed)} changed), "
+        f"{len(problems)} problems"
     )
     return 1 if problems else 0
 

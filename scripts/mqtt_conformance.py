@@ -6,12 +6,12 @@ Both are source trees as their projects publish them (mosquitto's also as `apt-g
 as the source distribution of `paho-mqtt`). They are copied to a temporary folder and run there:
 
 - mosquitto, `test/broker/*.py`: each script starts "mosquitto" on a port and compares packets byte for byte.
-  It gets a broker of ours instead. An option of a script's configuration file that we do not have as such (plug-ins,
-  bridges, password files of mosquitto's own) makes it *not applicable*, with the option named. Two things are changed
-  in the copy, neither of them about the protocol: how long it waits for a broker to start, and that a CONNACK is
-  compared by its flags and reason code, since its properties are each broker's own. If we differ where the standard
-  leaves the behaviour open, or decides otherwise, the verdict is *left open*, with the reason; a script that passes
-  anyway counts as passed.
+  It gets a broker of ours instead. An option of a script's configuration file that we do not have as such
+  (plug-ins, bridges, password files of mosquitto's own) makes it *not applicable*, with the option named. Two
+  things are changed in the copy, neither of them about the protocol: how long it waits for a broker to start,
+  and that a CONNACK is compared by its flags and reason code, since its properties are each broker's own. If
+  we differ where the standard leaves the behaviour open, or decides otherwise, the verdict is *left open*,
+  with the reason; a script that passes anyway counts as passed.
 - paho, `tests/test_mqttv5.py`: Eclipse's interoperability tests for MQTT 5, on paho's own client.
 """
 
@@ -41,13 +41,14 @@ SUBSCRIBERS = "the script expects reason 0x10, which a server may give when nobo
 LEVELS = "mosquitto takes 200 levels of a topic, we take 32"
 OPEN = {
     "01-connect-connack-2163": REASON, "01-connect-duplicate": REASON, "02-subpub-qos1-bad-pubcomp": REASON,
-    "02-subpub-qos1-bad-pubrec": REASON, "02-subpub-qos2-bad-puback-1": REASON, "02-subpub-qos2-bad-puback-2": REASON,
+    "02-subpub-qos1-bad-pubrec": REASON, "02-subpub-qos2-bad-puback-1": REASON,
+    "02-subpub-qos2-bad-puback-2": REASON,
     "02-subpub-qos2-bad-pubcomp": REASON, "02-subpub-qos1-message-expiry-retain": SUBSCRIBERS,
     "03-publish-dollar-v5": SUBSCRIBERS, "03-publish-qos1-no-subscribers-v5": SUBSCRIBERS,
     "03-publish-qos1": SUBSCRIBERS, "04-retain-qos1-qos0": SUBSCRIBERS,
     "02-subpub-qos2": "the client's own message reaches it before PUBREC; no order is demanded",
     "test_subscribe_failure": "asks for a topic that its own server forbids",
-    "test_subscription_identifiers": "each of two overlapping subscriptions brings the message, as 3.3.4 allows",
+    "test_subscription_identifiers": "each of two overlapping subscriptions brings it, as 3.3.4 allows",
     "07-will-delay": "a session that ends with its connection sends its will at once (3.1.3.2.2)",
     "07-will-delay-reconnect": "a session that ends with its connection sends its will at once (3.1.3.2.2)",
     "07-will-takeover": "a will without a delay is sent when its connection is taken over (3.1.4)",
@@ -56,7 +57,7 @@ OPEN = {
     "12-prop-maximum-packet-size-publish-qos2": "the script's packet has 21 bytes, and its client takes 20",
     "02-subpub-qos0-long-topic": LEVELS, "02-subscribe-long-topic": LEVELS, "03-publish-long-topic": LEVELS,
     "12-prop-subpub-payload-format": "0xED is no value of a payload format indicator",
-    "03-publish-c2b-disconnect-qos2": "PUBCOMP says that the packet id is not known any more (3.7.2.1), which is no error",
+    "03-publish-c2b-disconnect-qos2": "PUBCOMP says that the packet id is no longer known (3.7.2.1)",
     "12-prop-topic-alias-invalid": "mosquitto takes 10 topic aliases, we take 32",
     "13-malformed-subscribe-v5": "SUBSCRIBE to nothing is a protocol error (3.8.3), not a malformed packet",
     "13-malformed-unsubscribe-v5": "a filter that cannot be is answered in UNSUBACK",
@@ -216,8 +217,10 @@ def paho(tree: Path, only: str) -> list[dict[str, str]]:
             assert broker.stdout is not None
             assert broker.stdout.readline() == "serving\n"
             done = subprocess.run(
-                [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb=line", "-k", only or "test"],
-                cwd=folder, env={**os.environ, "JUDGED_PORT": str(port)}, capture_output=True, text=True, check=False,
+                [sys.executable, "-m", "pytest", "-v", "-p", "no:cacheprovider", "--tb=line", "-k",
+                    only or "test"],
+                cwd=folder, env={**os.environ, "JUDGED_PORT": str(port)}, capture_output=True, text=True,
+                check=False,
             )  # fmt: skip
         finally:
             broker.terminate()

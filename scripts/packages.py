@@ -1,8 +1,9 @@
-"""Build every package, install it into an empty environment, and run its own tests from its source distribution.
+"""Build every package, install it into an empty environment, and run its own tests from its source
+distribution.
 
     python scripts/packages.py                       # build, install, measure
-    python scripts/packages.py --tests lab,quality   # and run those packages' tests from their source distributions
-    python scripts/packages.py --json
+    python scripts/packages.py --tests lab,quality   # and run those packages' tests from their source
+    distributions python scripts/packages.py --json
 
 Rules
 - pip's own index serves the dependencies; the packages themselves come from the folder that was just built.
@@ -102,7 +103,8 @@ def import_seconds(python: Path, module: str) -> float:
 
 
 def tests(key: str, source: Path, dist: Path, folder: Path) -> dict[str, Any]:
-    """The package's own tests, from its unpacked source distribution, in an environment with what it asks for."""
+    """The package's own tests, from its unpacked source distribution, in an environment with what it asks
+    for."""
     with tarfile.open(source) as archive:
         archive.extractall(folder, filter="data")
     (unpacked,) = (each for each in folder.iterdir() if each.is_dir())

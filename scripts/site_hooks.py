@@ -22,7 +22,10 @@ ROOT = Path(__file__).resolve().parents[1]
 PACKAGES = ("lab", "quality", "benchmarks")
 STATIC = ("docs/images", "docs/assets", "lab/docs/images", "examples", "report")
 SINGLE = ("LICENSE",)
-FORWARD = '<!doctype html><meta charset=utf-8><title>Tidings</title><meta http-equiv=refresh content="0; url={to}">\n'
+FORWARD = (
+    '<!doctype html><meta charset=utf-8><title>Tidings</title><meta http-equiv=refresh content="0; '
+    'url={to}">\n'
+)
 
 
 def on_config(config: Any) -> Any:

@@ -6,9 +6,9 @@
     python scripts/soak.py --seed 17          examples drawn as in the campaign that printed this seed
     python scripts/soak.py --share 0.01       a hundredth of the size, to see that it works
 
-A part passes when its tests pass. Their counts (events, faults, inputs, kills; lost, doubled, leaked) are added up in
-`artefacts/soak/soak.json`, with a page beside it. A part that was stopped goes on where it was: with the seeds, or the
-tests, that it had not finished on this code.
+A part passes when its tests pass. Their counts (events, faults, inputs, kills; lost, doubled, leaked) are
+added up in `artefacts/soak/soak.json`, with a page beside it. A part that was stopped goes on where it was:
+with the seeds, or the tests, that it had not finished on this code.
 """
 
 from __future__ import annotations
@@ -48,18 +48,32 @@ class Part(NamedTuple):
 
 
 PARTS = (
-    Part("seeds", f"{SEEDS:,} simulated seeds, nine of ten of the wide world, at least ten faults each, on Spark", (), 20),
-    Part("simulation", "the other long simulations", ("tests/simulation", "tests/scenarios", "tests/papers", "tests/together", "lab/tests", "quality/tests"), 60),
-    Part("chaos", "five broker processes, with sizes, replaced and full disks and clock jumps, until a million publishes are acknowledged", ("tests/chaos/test_network.py",), 40, (("TIDINGS_CHAOS_ACKNOWLEDGED", 1_000_000),)),
-    Part("power", "power cuts: 200 kills in the middle of commits", ("tests/chaos/test_store_kill.py", "tests/chaos/test_embedded_kill.py"), 20),
+    Part("seeds",
+        f"{SEEDS:,} simulated seeds, nine of ten of the wide world, at least ten faults each, on Spark", (),
+        20),
+    Part("simulation", "the other long simulations",
+        ("tests/simulation", "tests/scenarios", "tests/papers", "tests/together", "lab/tests",
+            "quality/tests"), 60),
+    Part("chaos",
+        "five broker processes, with sizes, replaced and full disks and clock jumps, until a million "
+        "publishes are acknowledged", ("tests/chaos/test_network.py",), 40,
+        (("TIDINGS_CHAOS_ACKNOWLEDGED", 1_000_000),)),
+    Part("power", "power cuts: 200 kills in the middle of commits",
+        ("tests/chaos/test_store_kill.py", "tests/chaos/test_embedded_kill.py"), 20),
     Part("rot", "every byte of a segment flipped", ("tests/chaos/test_store_rot.py",), 10),
-    Part("fuzz", "every parser fuzzed, by coverage", ("tests/fuzz", "tests/gateway/test_schema.py"), 60, (("TIDINGS_FUZZ_SECONDS", 300),)),
+    Part("fuzz", "every parser fuzzed, by coverage", ("tests/fuzz", "tests/gateway/test_schema.py"), 60,
+        (("TIDINGS_FUZZ_SECONDS", 300),)),
     Part("rights", "a million permission triples", ("tests/properties/test_security_permissions.py",), 5),
     Part("properties", "the other properties, many more examples", ("tests/properties",), 30),
-    Part("processes", "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests"), 45, (("TIDINGS_UDP_EVENTS", 100_000),)),
-    Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests", ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),
+    Part("processes",
+        "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a "
+        "browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests"), 45,
+        (("TIDINGS_UDP_EVENTS", 100_000),)),
+    Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests",
+        ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),
     Part("studies", "long tests of the studies", ("lab/tests/studies", "quality/tests/studies"), 30),
-    Part("defects", "every seeded defect, one test each; the suite has to notice 95 of 100", ("tests/mutation",), 120),
+    Part("defects", "every seeded defect, one test each; the suite has to notice 95 of 100",
+        ("tests/mutation",), 120),
 )  # fmt: skip
 
 
@@ -170,7 +184,8 @@ def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     lines = log.read_text().strip().splitlines() or [""]
     return {
         "passed": ended in (0, NOTHING_LEFT) and bool(passed(finished)),
-        "held": {**added_up(told), "tests": len(passed(finished)), "left out": wanted(finished) - len(passed(finished))},
+        "held": {**added_up(told), "tests": len(passed(finished)),
+            "left out": wanted(finished) - len(passed(finished))},
         "said": lines[-1],
         "log": str(log.relative_to(ROOT)),
     }  # fmt: skip
@@ -232,7 +247,10 @@ def keep(results: dict[str, dict[str, Any]]) -> None:
         )
         for each in ordered
     )
-    style = "body{font:16px system-ui;margin:2rem auto;max-width:70rem}td,th{text-align:left;padding:.4rem 1rem;border-bottom:1px solid #8884}.bad{color:#b00020}"
+    style = (
+        "body{font:16px system-ui;margin:2rem auto;max-width:70rem}td,th{text-align:left;padding:.4rem "
+        "1rem;border-bottom:1px solid #8884}.bad{color:#b00020}"
+    )
     (FOLDER / "index.html").write_text(
         f"<!doctype html><meta charset=utf-8><title>Soak</title><style>{style}</style><h1>What was held</h1>"
         f"<table><tr><th>part<th>what<th>verdict<th>time<th>held{rows}</table>\n"

@@ -25,7 +25,9 @@ PathFinder.find_spec = lambda name, *rest: None if name.partition(".")[0] in HID
 from tidings import extensions
 
 points = extensions.entry_points  # a package that is not there offers nothing
-extensions.entry_points = lambda group: [p for p in points(group=group) if p.module.partition(".")[0] not in HIDDEN]
+extensions.entry_points = lambda group: [
+    p for p in points(group=group) if p.module.partition(".")[0] not in HIDDEN
+]
 """
 RUNNING = """
 import contextlib, io, json

@@ -1,14 +1,14 @@
 """A guard around every test: state of the process that a test changes and does not restore fails that test.
 
-The next test on the same worker would inherit it, so the verdict would depend on the order of tests and on the
-number of workers. A test with a fixture of wider scope may leave threads and processes: servers that tests share
-are started when they are first needed, and some tests restart one.
+The next test on the same worker would inherit it, so the verdict would depend on the order of tests and on
+the number of workers. A test with a fixture of wider scope may leave threads and processes: servers that
+tests share are started when they are first needed, and some tests restart one.
 
 Rules
 - The guard takes 0.3 ms for a test that restores all state. It waits only for threads and processes that are
   still there, since a loop or an executor that was closed ends its threads a little later.
-- Warning filters, captured output and `monkeypatch` are restored by pytest; the `tidings` logger by a fixture of
-  `conftest.py`.
+- Warning filters, captured output and `monkeypatch` are restored by pytest; the `tidings` logger by a fixture
+  of `conftest.py`.
 """
 
 from __future__ import annotations

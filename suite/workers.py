@@ -2,9 +2,9 @@
 
 Rules
 - One worker more than cores: tests of processes and browsers wait most of their time, and a core would idle.
-- The first process that needs a compiled kernel compiles it and leaves it on disk for the others. Workers that begin
-  together would all compile the same ones (46 s of processor time each), so a run of the whole suite does it once,
-  while its workers collect.
+- The first process that needs a compiled kernel compiles it and leaves it on disk for the others. Workers
+  that begin together would all compile the same ones (46 s of processor time each), so a run of the whole
+  suite does it once, while its workers collect.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """Long runs that go on where they were stopped: a plugin of pytest, `-p tests.resume`.
 
-What passes is written down in the file that `TIDINGS_PASSED` names, a line each, and left out by the next run.
+What passes is written down in the file that `TIDINGS_PASSED` names, a line each, and left out by the next
+run.
 """
 
 from __future__ import annotations

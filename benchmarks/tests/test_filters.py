@@ -12,7 +12,10 @@ from tidings_bench.filters import in_rule_engine, loading, reading, run
 from tidings_bench.workloads import Market, filters
 
 COLUMNS = {"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}
-TEXT = "name LIKE 'te%' AND price BETWEEN 1.5 AND 20 AND sector = 'x' AND symbol IN ('a', 'b') AND volume > 5 AND EXISTS tag"
+TEXT = (
+    "name LIKE 'te%' AND price BETWEEN 1.5 AND 20 AND sector = 'x' AND symbol IN ('a', 'b') AND volume "
+    "> 5 AND EXISTS tag"
+)
 
 
 def test_rows_have_the_columns_of_the_contract() -> None:

@@ -68,8 +68,8 @@ async def _commit(bus: tidings.Bus, name: str, batch: int, part: list[Event]) ->
 
 
 async def listen(bus: tidings.Bus, user: str, patience: float = 1.0) -> None:
-    """Print what the user was told, until a second passes without news. Who comes after the fact is told from the
-    log, which is read for it: with a million users give the first news more patience."""
+    """Print what the user was told, until a second passes without news. Who comes after the fact is told from
+    the log, which is read for it: with a million users give the first news more patience."""
     async with bus.subscribe(topic=f"alerts/{user}") as alerts:
         try:
             while True:

@@ -1,13 +1,14 @@
-"""Section 3 of Mathur et al. 1995 on a recorded run of a group: who was up, who was in whose view, who had which event.
+"""Section 3 of Mathur et al. 1995 on a recorded run of a group: who was up, who was in whose view, who had
+which event.
 
 Rules
-- The predicates are the report's. DOWN: the last of `crash` and `restart` rows of a process is a `crash`. UP: it is not
-  down and installed a view. JOINED_p(q): q is in the last view that p installed since it is up. RCV: an `avail` or
-  `recv` row.
+- The predicates are the report's. DOWN: the last of `crash` and `restart` rows of a process is a `crash`. UP:
+  it is not down and installed a view. JOINED_p(q): q is in the last view that p installed since it is up.
+  RCV: an `avail` or `recv` row.
 - "Eventually" is judged at the end of the run, for what happened at least `grace` seconds before.
 - A restarted process is another process (3.1): nothing that an earlier life was owed is owed to the next one.
-- Views of one number share all or nothing, and the views of majorities make one sequence: `view_agreement` judges the
-  first (as corrected, E-U1), `total_order` the second.
+- Views of one number share all or nothing, and the views of majorities make one sequence: `view_agreement`
+  judges the first (as corrected, E-U1), `total_order` the second.
 - Publish guarantee 2 as corrected (E-U2): whoever was down in between owes nothing.
 """
 
@@ -54,7 +55,8 @@ class GroupRun:
         return any(row.op == CRASH and row.time >= start for row in self.lives.get(process, []))
 
     def stayed(self, process: str, start: float) -> bool:
-        """No view that anybody installed from then on was without it: else it joined again, as a newcomer does."""
+        """No view that anybody installed from then on was without it: else it joined again, as a newcomer
+        does."""
         later = (row for rows in self.views.values() for row in rows if row.time >= start)
         return all(process in (row.members or ()) for row in later)
 
@@ -83,7 +85,8 @@ def failures(run: GroupRun) -> Iterator[str]:
 
 
 def joins(run: GroupRun) -> Iterator[str]:
-    """If q is up, then eventually p adds q to its view, or p crashes; a process that came back is up again soon."""
+    """If q is up, then eventually p adds q to its view, or p crashes; a process that came back is up again
+    soon."""
     for q in run.up():
         if run.end - run.up_since(q) < run.grace:
             continue
@@ -115,7 +118,8 @@ def total_order(run: GroupRun) -> Iterator[str]:
 
 
 def multicast(run: GroupRun) -> Iterator[str]:
-    """If d receives an event and stays up, then eventually each d' that was in its view then, and stays up, does."""
+    """If d receives an event and stays up, then eventually each d' that was in its view then, and stays up,
+    does."""
     for (source, event), rows in run.received.items():
         have = {row.process for row in rows}
         for row in rows:
@@ -155,7 +159,10 @@ def sender_order(run: GroupRun) -> Iterator[str]:
         key = (row.process, str(row.source), life)
         before = last.get(key, 0)
         if int(number) <= before:
-            yield f"At {seconds(row.time)} {row.process} received {row.event} of {row.source} after number {before}."
+            yield (
+                f"At {seconds(row.time)} {row.process} received {row.event} of {row.source} after "
+                f"number {before}."
+            )
         last[key] = max(before, int(number))
 
 

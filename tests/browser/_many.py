@@ -3,8 +3,8 @@
     python -m tests.browser._many '{"join": "127.0.0.1:7117", "brokers": 99, "rate": 1000}'
 
 Each is a whole broker with its own socket, links, log and trace; only the process is shared, since a hundred
-Python processes would not fit on a small machine. Prints a line of JSON when all are linked, then one a second
-with the events published so far; ends with its standard input.
+Python processes would not fit on a small machine. Prints a line of JSON when all are linked, then one a
+second with the events published so far; ends with its standard input.
 """
 
 from __future__ import annotations

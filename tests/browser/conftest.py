@@ -1,7 +1,7 @@
 """Debian's Chromium through Playwright, and the networks that the pages show.
 
-Chromium ends with each file's tests, since Playwright's loop runs in the main thread, where no other test could run its
-own beside it; the networks end with this folder's, so that they do not go on publishing.
+Chromium ends with each file's tests, since Playwright's loop runs in the main thread, where no other test
+could run its own beside it; the networks end with this folder's, so that they do not go on publishing.
 """
 
 from __future__ import annotations

@@ -1,6 +1,7 @@
 """A hundred brokers and a thousand events a second: the page stays responsive.
 
-TIDINGS_CONSOLE_BROKERS and TIDINGS_CONSOLE_RATE make it smaller. 99 brokers share one process, real in all else.
+TIDINGS_CONSOLE_BROKERS and TIDINGS_CONSOLE_RATE make it smaller. 99 brokers share one process, real in all
+else.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
     measured = page.evaluate(FRAMES, 10)
     answers = [page.evaluate(ANSWER) for _ in range(20)]
     shown = page.evaluate(
-        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent.replace(',', ''))"
+        "() => parseFloat(document.querySelector('[data-tile=published] "
+        ".value').textContent.replace(',', ''))"
     )
     opened.picture("overlay-hundred-light")
     frames = measured["frames"]

@@ -20,15 +20,18 @@ SHOWN = {
     "overlay": "() => document.querySelectorAll('.overlay .node').length === 4",
     "rates": "() => parseFloat(document.querySelector('[data-tile=delivered] .value').textContent) > 5",
     "subscriptions": "() => document.querySelectorAll('tbody tr').length >= 5"
-    " && [...document.querySelectorAll('tbody td:nth-child(4)')].some(cell => parseFloat(cell.textContent) > 0)",
+    " && [...document.querySelectorAll('tbody td:nth-child(4)')].some(cell => "
+    "parseFloat(cell.textContent) > 0)",
     "consumers": "() => [...document.querySelectorAll('.chip')]"
     ".some(c => ['no credit', 'slow consumer'].includes(c.textContent))",
     "store": "() => document.querySelectorAll('tbody tr').length > 8",
-    "recovery": "() => [...document.querySelectorAll('tbody tr')].some(r => r.children[2].textContent !== '0')",
+    "recovery": "() => [...document.querySelectorAll('tbody tr')]"
+    ".some(r => r.children[2].textContent !== '0')",
     "verdict": "() => document.querySelectorAll('.verdict.holds').length >= 6",
     "try": "() => document.querySelector('#subscriptions').children.length >= 5",
 }
-UNNAMED = """() => [...document.querySelectorAll('button, a, input, select, textarea, [role=button], [role=img]')]
+UNNAMED = """() => [...document.querySelectorAll(
+  'button, a, input, select, textarea, [role=button], [role=img]')]
   .filter(e => e.offsetParent !== null || e instanceof SVGElement)
   .filter(e => !(e.getAttribute('aria-label') || (e.labels && e.labels.length) || e.textContent.trim()
      || e.getAttribute('alt'))).map(e => e.outerHTML.slice(0, 120))"""

@@ -15,7 +15,7 @@ ROW = "name => [...document.querySelectorAll('tbody tr')].find(row => row.textCo
 CUT = """() => [...document.querySelectorAll('select')].filter(select => {
   const style = getComputedStyle(select), pen = document.createElement('canvas').getContext('2d');
   pen.font = style.font;
-  const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 20;  // its arrow
+  const room = select.clientWidth - parseFloat(style.paddingLeft) - parseFloat(style.paddingRight) - 20;
   return [...select.options].some(option => pen.measureText(option.textContent).width > room);
 }).length"""
 SIDEWAYS = (
@@ -50,7 +50,8 @@ def test_heat_is_on_an_absolute_scale(market: Network, watched: Any) -> None:
     )
     assert page.locator(".overlay .node .heat-3, .overlay .node .heat-4").count() == 0
     steps = page.evaluate(
-        "async () => { const { heat } = await import('/js/graph.js'); return [0, 9, 30, 500, 5000, 2e5].map(heat) }"
+        "async () => { const { heat } = await import('/js/graph.js'); return [0, 9, 30, 500, 5000, "
+        "2e5].map(heat) }"
     )
     assert steps == [0, 0, 0.25, 0.5, 0.75, 1]
     labels = page.eval_on_selector_all(".scale li", "all => all.map(e => e.textContent)")

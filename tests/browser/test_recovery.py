@@ -9,7 +9,8 @@ from tests.browser._stage import Network
 
 pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 
-REPLAYED = """() => [...document.querySelectorAll('tbody tr')].some(row => parseFloat(row.children[3].textContent) > 0
+REPLAYED = """() => [...document.querySelectorAll('tbody tr')].some(row =>
+  parseFloat(row.children[3].textContent) > 0
   || parseFloat(row.children[4].textContent) > 0)"""
 
 

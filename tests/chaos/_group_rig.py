@@ -1,4 +1,5 @@
-"""A group of broker processes on TCP, each pair linked through a proxy, with publishers and durable subscribers.
+"""A group of broker processes on TCP, each pair linked through a proxy, with publishers and durable
+subscribers.
 
 Links can be cut in silence, both ways or one way; processes can be killed and stopped. Nobody but the proxies
 knows where a member is (`dials` is off), so a cut link is cut.

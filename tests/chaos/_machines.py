@@ -35,7 +35,8 @@ def command_of(seconds: float) -> list[str]:
     return [sys.executable, "-c", _CLOCKED, str(seconds)]
 
 
-# As libfaketime would do it, but for the waits of threads, which libfaketime holds up for the whole difference.
+# As libfaketime would do it, but for the waits of threads, which libfaketime holds up for the whole
+# difference.
 _CLOCKED = """
 import sys, time
 wall, seconds = time.time, float(sys.argv.pop(1))
@@ -48,8 +49,8 @@ sys.exit(main())
 class SmallDisk:
     """A file system of its own at a folder, where this system allows mounting one.
 
-    The folder is a link out of pytest's own folders: a run that is killed leaves its mount behind, and pytest, which
-    removes old folders, would fail on it in every later run."""
+    The folder is a link out of pytest's own folders: a run that is killed leaves its mount behind, and
+    pytest, which removes old folders, would fail on it in every later run."""
 
     def __init__(self, folder: Path, size: int = DISK_BYTES) -> None:
         self._folder = folder

@@ -4,11 +4,12 @@
                \\
                 b4
 
-Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once, events of 2 kB in the
-mean and one in a thousand at the limit; durable subscribers whose filters cover one another listen elsewhere. Brokers
-are killed and stopped, links cut and rough, wall clocks set, and the disk of `b2` is filled, and replaced once what was
-acknowledged there has arrived. Publishers wait while too much is on its way. When the faults are over, everything
-that was acknowledged has to arrive; then `tidings check` judges the history.
+Every link goes through a `Proxy`. Publishers publish without pause, kept, several at once, events of 2 kB in
+the mean and one in a thousand at the limit; durable subscribers whose filters cover one another listen
+elsewhere. Brokers are killed and stopped, links cut and rough, wall clocks set, and the disk of `b2` is
+filled, and replaced once what was acknowledged there has arrived. Publishers wait while too much is on its
+way. When the faults are over, everything that was acknowledged has to arrive; then `tidings check` judges the
+history.
 """
 
 from __future__ import annotations
@@ -240,7 +241,8 @@ class Rig:
         self._is_publishing = False
 
     async def arrive(self, tasks: list[asyncio.Task[None]], patience: float) -> None:
-        """Wait for these clients to end, as long as something goes on; they may have much to catch up with."""
+        """Wait for these clients to end, as long as something goes on; they may have much to
+        catch up with."""
         while True:
             before = self._progress()
             done, pending = await asyncio.wait(tasks, timeout=patience)
@@ -258,8 +260,8 @@ class Rig:
     # -- faults --------------------------------------------------------------------------------
 
     async def trouble(self, until: float, acknowledged: int = 0, faults: int = 0) -> None:
-        """One fault after another, each by name: so many, until that time of the monotonic clock, and until so
-        much was acknowledged."""
+        """One fault after another, each by name: so many, until that time of the monotonic clock, and until
+        so much was acknowledged."""
         kinds = [self._kill, self._roughen, self._cut, self._stop, self._set_clock, self._replace]
         if self._disk is not None and self._disk.is_mounted:
             kinds.append(self._fill)
@@ -306,7 +308,8 @@ class Rig:
         self._disk.free()
 
     async def _replace(self) -> None:
-        """An empty disk, when everything that was acknowledged there has arrived; its clock may be wrong, too."""
+        """An empty disk, when everything that was acknowledged there has arrived; its clock may be wrong,
+        too."""
         victim, publisher = self.brokers[REPLACED], f"p{REPLACED[1:]}"
         self._paused.add(publisher)
         async with asyncio.timeout(120):

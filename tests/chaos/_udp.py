@@ -1,7 +1,7 @@
 """A user-space network that loses datagrams, and five broker processes whose events travel over it.
 
-Each broker has a socket of the proxy as its address for others. What a broker sends to another's address arrives
-here; it goes on from the sender's own socket, so that the receiver sees it come from whom it names,
+Each broker has a socket of the proxy as its address for others. What a broker sends to another's address
+arrives here; it goes on from the sender's own socket, so that the receiver sees it come from whom it names,
 or it is lost. Links (TCP) are left alone: they carry tables, and in acknowledged recovery the requests.
 """
 
@@ -173,8 +173,8 @@ class Network:
     async def run(
         self, events: int, at_once: int, calm: float, most: float = 0.0, enough: float = 2.0
     ) -> None:
-        """Publish at two brokers, listen at all five, until so large a share was delivered (`enough`), or nothing new
-        for `calm` seconds. `most` is how many events a second; 0: as many as go."""
+        """Publish at two brokers, listen at all five, until so large a share was delivered (`enough`), or
+        nothing new for `calm` seconds. `most` is how many events a second; 0: as many as go."""
         readies = [asyncio.Event() for _ in NAMES]
         listening = [
             asyncio.create_task(self._listen(name, ready, calm))

@@ -1,7 +1,8 @@
-"""A group of real processes: 0 lost, 0 doubled, 0 out of order, through the deaths and partitions of membership.
+"""A group of real processes: 0 lost, 0 doubled, 0 out of order, through the deaths and partitions of
+membership.
 
-The short runs are part of the default suite; the long one, with everything at random, is soak. Times (fail-over
-under 10 s, back within 15 s) are judged in soak: a loaded machine has no clock of its own.
+The short runs are part of the default suite; the long one, with everything at random, is soak. Times
+(fail-over under 10 s, back within 15 s) are judged in soak: a loaded machine has no clock of its own.
 """
 
 from __future__ import annotations

@@ -1,7 +1,8 @@
-"""A store behind which three real nats-server processes stand: one is killed, the broker moves, nothing is lost.
+"""A store behind which three real nats-server processes stand: one is killed, the broker moves, nothing is
+lost.
 
-`sync_interval: always` is set where the server knows it (2.10 and later); the figure of what a power cut of all
-three may take is the server's own before that (docs/distributors.md).
+`sync_interval: always` is set where the server knows it (2.10 and later); the figure of what a power cut of
+all three may take is the server's own before that (docs/distributors.md).
 """
 
 from __future__ import annotations

@@ -1,5 +1,6 @@
-"""The broker in the middle is lost for good, or it and one of its neighbours: those who are left link with one
-another, and nothing that any of them acknowledged is lost or told twice. Real processes, real sockets, publishing all the time."""
+"""The broker in the middle is lost for good, or it and one of its neighbours: those who are left link with
+one another, and nothing that any of them acknowledged is lost or told twice. Real processes, real sockets,
+publishing all the time."""
 
 from __future__ import annotations
 

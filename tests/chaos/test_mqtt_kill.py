@@ -1,4 +1,5 @@
-"""MQTT QoS 2 with a kept session over kill -9 of the broker: once, in both directions, at each step of the exchange."""
+"""MQTT QoS 2 with a kept session over kill -9 of the broker: once, in both directions, at each step of the
+exchange."""
 
 from __future__ import annotations
 

@@ -14,8 +14,9 @@ from tests.chaos._udp import Network, simulated_delivery
 
 LOSS = 0.1
 CALM = 30.0  # seconds without anything new: then no more comes, even on a busy machine
-# Events a second for long. Brokers of one small machine that are given all they can take have seconds of datagrams in
-# their buffers, so that what is asked for has left the caches; the simulation knows no such buffers.
+# Events a second for long. Brokers of one small machine that are given all they can take have seconds of
+# datagrams in their buffers, so that what is asked for has left the caches; the simulation knows no such
+# buffers.
 CARRIED = 400
 # A cache that holds the cycle of push, which takes more than two seconds of events; see lab/docs/recovery.md.
 SIZED = {"epidemic-push": {"cache": 8000, "fan_out": 2, "forward": 1.0}}

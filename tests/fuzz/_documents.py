@@ -58,7 +58,8 @@ def as_file(name: str, data: bytes) -> Path:
 
 
 def mqtt(data: bytes) -> None:
-    """Packets of a client, in pieces, and what becomes of them; the first byte says which version, and how."""
+    """Packets of a client, in pieces, and what becomes of them; the first byte says which
+    version, and how."""
     if not data:
         return
     how, data = data[0], data[1:]
@@ -190,7 +191,8 @@ def _records() -> list[bytes]:
 
 CORPORA: dict[str, list[bytes]] = {
     "bodies": [
-        b'\x00\n\n{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"a": 1}, "time": "2026-01-01T00:00:00Z"}',
+        b'\x00\n\n{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"a": 1}, '
+        b'"time": "2026-01-01T00:00:00Z"}',
         b'\x00\n\n{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": "\\ud800"}',
         b'\x01\n\n[{"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data_base64": "AAA="}]',
         b'\x02q-topic:a/b\nq-lifetime:forever\nq-expires:1e9\n\n{"price": 3, "in": {"x": true}}',
@@ -201,7 +203,8 @@ CORPORA: dict[str, list[bytes]] = {
         b'\x02\n\n{"a": ' + LONG + b"}",
     ],
     "patterns": [
-        b'{"price": [{"numeric": [">", 3, "<=", 5]}], "name": [{"prefix": "a"}, null], "$or": [{"a": ["b"]}, {"c": [{"exists": false}]}]}',
+        b'{"price": [{"numeric": [">", 3, "<=", 5]}], "name": [{"prefix": "a"}, null], "$or": '
+        b'[{"a": ["b"]}, {"c": [{"exists": false}]}]}',
         b'{"a": {"b": [{"anything-but": ["x", 1]}, {"wildcard": "a*b"}, {"equals-ignore-case": "X"}]}}',
         b"ON Enterprise/Holder FROM INPS, INAIL WHERE Name.accuracy <= 'medium' AND FiscalCode = 'x'",
         b'{"class": "Enterprise", "sources": ["INPS"], "data": "Code = 1", "quality": null}',
@@ -210,7 +213,9 @@ CORPORA: dict[str, list[bytes]] = {
         b'{"a": [' + LONG + b"]}",
     ],
     "objects": [
-        b'[{"class": "Enterprise", "key": "1", "values": {"Code": "1", "EntName": "APT A"}, "quality": {"EntName": {"accuracy": 0.7}}, "children": [{"class": "Holder", "values": {"Name": "A", "FiscalCode": "x"}}]}]',
+        b'[{"class": "Enterprise", "key": "1", "values": {"Code": "1", "EntName": "APT A"}, '
+        b'"quality": {"EntName": {"accuracy": 0.7}}, "children": [{"class": "Holder", "values": '
+        b'{"Name": "A", "FiscalCode": "x"}}]}]',
         write_schema(SCHEMA),
         b'[{"class": "Enterprise", "values": {"Code": ' + LONG + b"}}]",
         DEEP,
@@ -218,12 +223,14 @@ CORPORA: dict[str, list[bytes]] = {
         b'<!DOCTYPE d2q [<!ENTITY a "aa">]><d2q><data>&a;</data></d2q>',
     ],
     "histories": [
-        *(line + b"\n" for path in sorted(GOLDEN.glob("*.jsonl")) for line in path.read_bytes().splitlines()[:12]),
+        *(line + b"\n" for path in sorted(GOLDEN.glob("*.jsonl"))
+          for line in path.read_bytes().splitlines()[:12]),
         DEEP,
         b'{"time": ' + LONG + b"}\n",
     ],
     "events": [
-        b'{"id": 3, "topic": "a/b", "type": ["A", "B"], "time": "2026-01-01T00:00:00Z", "price": 3, "in": {"x": [1]}}',
+        b'{"id": 3, "topic": "a/b", "type": ["A", "B"], "time": "2026-01-01T00:00:00Z", "price": '
+        b'3, "in": {"x": [1]}}',
         b'{"specversion": "1.0", "data": {"a": 1}, "datacontenttype": "application/json"}',
         b'{"a": ' + DEEP,
         NESTED,
@@ -231,9 +238,11 @@ CORPORA: dict[str, list[bytes]] = {
         b'{"a": NaN, "b": 1e999}',
     ],
     "tables": [
-        b'name = "b1"\nlisten = "127.0.0.1:0"\n[network]\nhandshake_seconds = 3.0\n[security]\nanonymous = true\n',
+        b'name = "b1"\nlisten = "127.0.0.1:0"\n[network]\nhandshake_seconds = '
+        b'3.0\n[security]\nanonymous = true\n',
         b'schema = "schema.json"\nname = "INPS"\n[tls]\nca = "x"\n',
-        b'name = "f"\n[parameters]\nx = "1"\n[sources.a]\nkind = "json"\npath = "${x}"\n[matches.m]\nevents = "a"\nsubscriptions = "s"\n',
+        b'name = "f"\n[parameters]\nx = "1"\n[sources.a]\nkind = "json"\npath = '
+        b'"${x}"\n[matches.m]\nevents = "a"\nsubscriptions = "s"\n',
         b"a = " + DEEP,
         b"port = " + LONG,
         b"tls = 3\nschema = 'x'\n",

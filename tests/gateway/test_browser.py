@@ -35,7 +35,8 @@ PAGE = """
     if (payload.toString().includes('end')) client.end(false, () => resolve(heard));
   });
   client.on('connect', async () => {
-    const options = version === 5 ? {qos: 1, properties: {userProperties: {filter: 'price > 100 OR end = TRUE'}}} : {qos: 1};
+    const options = version === 5
+      ? {qos: 1, properties: {userProperties: {filter: 'price > 100 OR end = TRUE'}}} : {qos: 1};
     const granted = await client.subscribeAsync('quotes/#', options);
     heard.push(['granted', String(granted[0].qos)]);
     for (const price of [99, 131]) await client.publishAsync('quotes/IBM', JSON.stringify({price}), {qos: 2});

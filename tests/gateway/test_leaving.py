@@ -1,5 +1,5 @@
-"""Streams, sockets and webhooks that are broken off, opened under one name at once, or changed: each request is
-answered, and nothing that its client left counts against its principal any more."""
+"""Streams, sockets and webhooks that are broken off, opened under one name at once, or changed: each request
+is answered, and nothing that its client left counts against its principal any more."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Events that a listener cannot pass on as they are: they stop neither a session nor the events behind them."""
+"""Events that a listener cannot pass on as they are: they stop neither a session nor the events
+behind them."""
 
 from __future__ import annotations
 

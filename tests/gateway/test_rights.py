@@ -1,5 +1,5 @@
-"""Principals without rights, and of another tenant, over every operation of every listener: nothing is revealed,
-and nothing changes for the one that owns it."""
+"""Principals without rights, and of another tenant, over every operation of every listener: nothing is
+revealed, and nothing changes for the one that owns it."""
 
 from __future__ import annotations
 

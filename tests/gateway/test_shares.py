@@ -1,4 +1,5 @@
-"""Shared subscriptions of MQTT: when the group is durable, when it ends, and to which member a message goes."""
+"""Shared subscriptions of MQTT: when the group is durable, when it ends, and to which member a
+message goes."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""An event over the limit is refused at publish by every listener, with the limit named, and nothing is cut by it."""
+"""An event over the limit is refused at publish by every listener, with the limit named, and nothing is cut
+by it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Slow and silent clients of the gateways: they are left after a while, and keep nobody else out (reproduction t10)."""
+"""Slow and silent clients of the gateways: they are left after a while, and keep nobody else out
+(reproduction t10)."""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The doors behind the broker's own certificate: HTTP, WebSocket, MQTT and MQTT over WebSocket, by others' clients."""
+"""The doors behind the broker's own certificate:
+
+HTTP, WebSocket, MQTT and MQTT over WebSocket, by others' clients.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""MQTT publishes to a broker whose disk is full: refused ones never appear, and a resend is the same event."""
+"""MQTT publishes to a broker whose disk is full: refused ones never appear, and a resend is the
+same event."""
 
 from __future__ import annotations
 

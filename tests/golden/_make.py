@@ -1,7 +1,7 @@
 """What this version writes to disk, kept for later versions to read: `python -m tests.golden._make`.
 
-A file that is there is never written again: that is what it is for. When a format changes on purpose, its version
-grows, a new file is made beside the old one, and both have to be read.
+A file that is there is never written again: that is what it is for. When a format changes on purpose, its
+version grows, a new file is made beside the old one, and both have to be read.
 """
 
 from __future__ import annotations
@@ -43,7 +43,8 @@ def quotes() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 
 
 async def fill(folder: Path) -> list[Any]:
-    """A broker's store: what lives for ever, and a durable subscription that has heard a part of what it is owed."""
+    """A broker's store: what lives for ever, and a durable subscription that has heard a part of what it is
+    owed."""
     heard = []
     async with tidings.connect(path=folder, name="press") as bus:
         listener = await bus.subscribe(FILTER, durable=True, name="falls")

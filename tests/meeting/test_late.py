@@ -1,4 +1,5 @@
-"""The archive is filled once, and a late subscriber hears it and then what is live: nothing twice, nothing missed."""
+"""The archive is filled once, and a late subscriber hears it and then what is live: nothing twice, nothing
+missed."""
 
 from __future__ import annotations
 

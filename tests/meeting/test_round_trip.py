@@ -1,4 +1,5 @@
-"""The two ends of the bench's round trip: what is published is heard, and what does not come is not waited for."""
+"""The two ends of the bench's round trip: what is published is heard, and what does not come is not waited
+for."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Reading brokers' logs as Spark does, without Spark: offsets, holds, filters, and what is told when something is gone."""
+"""Reading brokers' logs as Spark does, without Spark: offsets, holds, filters, and what is told when
+something is gone."""
 
 from __future__ import annotations
 

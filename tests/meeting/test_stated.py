@@ -1,4 +1,5 @@
-"""Subscriptions that are stated to brokers by publishing them: changed, replaced, withdrawn, between batches."""
+"""Subscriptions that are stated to brokers by publishing them: changed, replaced, withdrawn,
+between batches."""
 
 from __future__ import annotations
 

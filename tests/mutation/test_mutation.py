@@ -1,7 +1,9 @@
-"""Does the suite notice a mistake? Seeded defects, one at a time, in a copy; at least 95 of 100 must be caught.
+"""Does the suite notice a mistake? Seeded defects, one at a time, in a copy; at least 95 of 100 must be
+caught.
 
-`TIDINGS_DEFECTS=3,7` tries some by their numbers. `python scripts/soak.py defects` tries all of them, says how far it is,
-goes on where it was stopped, and leaves a line of JSON for each in `artefacts/soak/defects.figures`.
+`TIDINGS_DEFECTS=3,7` tries some by their numbers. `python scripts/soak.py defects` tries all of them, says
+how far it is, goes on where it was stopped, and leaves a line of JSON for each in
+`artefacts/soak/defects.figures`.
 """
 
 from __future__ import annotations

@@ -189,7 +189,8 @@ def kill_and_check(folder: Path, kills: list[tuple[str, int, str]], *, files: in
 
 
 def test_the_driver_and_a_worker_are_killed_in_mid_stream(tmp_path: Path) -> None:
-    """The driver between publishing and committing, then a worker in mid-batch; Java has its turn in the soak."""
+    """The driver between publishing and committing, then a worker in mid-batch; Java has its turn in the
+    soak."""
     kill_and_check(tmp_path, [("published", 2, "driver"), ("pinned", 2, "worker")], files=6)
 
 

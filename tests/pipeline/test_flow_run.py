@@ -223,10 +223,12 @@ def test_a_torn_source_file_stops_the_flow_by_name(spark: Any, tmp_path: Path) -
     [
         ('columns = "id string, price double"', 'columns = "id strin"', "cannot be opened"),
         ('path = "prices"\ncolumns = "id string, price double"', 'path = "nowhere"', "cannot be opened"),
-        ('subscriptions = "users"', 'subscriptions = "users"\nkeep = ["colour"]', "no column 'colour' to keep"),
+        ('subscriptions = "users"', 'subscriptions = "users"\nkeep = ["colour"]',
+            "no column 'colour' to keep"),
         ("price double", "price decimal(9, 2)", "decimal"),
         ('path = "users"', 'path = "nobody"', "nobody"),
-        ('kind = "parquet"\npath = "prices"\ncolumns = "id string, price double"', 'kind = "csv"\npath = "prices"', "needs its columns"),
+        ('kind = "parquet"\npath = "prices"\ncolumns = "id string, price double"',
+            'kind = "csv"\npath = "prices"', "needs its columns"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_opened_is_told_before_the_start(

@@ -19,7 +19,10 @@ EVENTS = [
     ("e2", 80.0, None, "plant/b/c", ("Dog",), None),
     ("e3", float("nan"), 2**53 + 1, None, None, ("Oslo", None)),
 ]
-EVENTS_DDL = "id string, price double, qty bigint, topic string, lineage array<string>, venue struct<City: string, floor: int>"
+EVENTS_DDL = (
+    "id string, price double, qty bigint, topic string, lineage array<string>, venue struct<City: "
+    "string, floor: int>"
+)
 SUBSCRIPTIONS = [
     ("s1", "ann", "price > 100"),
     ("s2", "bob", "price < 100 OR venue.City = 'Oslo'"),

@@ -67,7 +67,8 @@ def test_a_view_of_brokers_answers_sql_and_events_go_round_once(
     for n in range(20):
         (ann if n % 2 else bob).publish({"n": n, "price": n / 2}, lifetime=600, topic="in")
     spark.sql(
-        f"CREATE OR REPLACE TEMPORARY VIEW trades USING tidings OPTIONS (brokers '{two.all}', filter 'price >= 5')"
+        f"CREATE OR REPLACE TEMPORARY VIEW trades USING tidings OPTIONS (brokers '{two.all}', "
+        "filter 'price >= 5')"
     )
     assert spark.sql("SELECT count(*) AS c, sum(n) AS s FROM trades WHERE n < 19").collect() == [(9, 126)]
 
@@ -114,7 +115,8 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
             offset,
             1.8e9 + offset,
             make_event(
-                {"n": offset, "x": rng.choice([rng.random(), rng.randrange(3), "odd"]), "venue": {"city": rng.choice("ab")}},
+                {"n": offset, "x": rng.choice([rng.random(), rng.randrange(3), "odd"]),
+                    "venue": {"city": rng.choice("ab")}},
                 source="s", id=f"e{offset}", topic=rng.choice(["t/1", "t/2"]), lifetime=FOREVER,
                 type=rng.choice([None, "Trade", ("Sale", "Trade")]),
             ),
@@ -127,7 +129,8 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
         for first in range(0, 300, 50):
             writer.append("b1#1", entries[first : first + 50], first + 50)
     texts = {
-        "low": "n < 40", "half": "x < 0.5 AND n > 100", "odd": "x = 'odd' AND n < 60", "city": "venue.city = 'a' AND n < 99",
+        "low": "n < 40", "half": "x < 0.5 AND n > 100", "odd": "x = 'odd' AND n < 60",
+        "city": "venue.city = 'a' AND n < 99",
         "topic": "topic = 't/+' AND n BETWEEN 20 AND 30", "sum": "x * 2 > 1 AND n < 80", "bad": "n >",
     }  # fmt: skip
     types = {"type": "type IS A 'Trade' AND n < 90", "low": "n < 40"}  # these Spark makes from the lineage

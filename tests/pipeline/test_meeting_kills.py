@@ -1,7 +1,7 @@
 """Brokers through Spark to a broker, with the driver, its Java, its workers and the brokers killed at random.
 
-The driver is a process of its own that says each step; brokers are processes too. After each kill everything comes
-back, and in the end what the sink holds is what was published: each once.
+The driver is a process of its own that says each step; brokers are processes too. After each kill everything
+comes back, and in the end what the sink holds is what was published: each once.
 """
 
 from __future__ import annotations
@@ -69,8 +69,8 @@ class Run:
         return (await asyncio.wait_for(child.stdout.readline(), WAITING)).decode().strip()
 
     async def _disturbed(self) -> None:
-        """A driver at work, and kills a batch or so apart, first of who was killed least, in the order above: Spark
-        ends most queries whose worker was killed, so a driver seldom lives to see three."""
+        """A driver at work, and kills a batch or so apart, first of who was killed least, in the order above:
+        Spark ends most queries whose worker was killed, so a driver seldom lives to see three."""
         child = await self._start()
         for victim in sorted(VICTIMS, key=lambda each: self.fired[each]):
             while (said := await self._step(child)) and not said.startswith("batch"):

@@ -27,8 +27,10 @@ from tidings.model.value import INT_MAX, INT_MIN
 pytestmark = pytest.mark.spark
 
 SCHEMA: dict[str, Any] = {
-    "flag": "boolean", "i": "bigint", "j": "bigint", "x": "double", "y": "double", "s": "string", "u": "string",
-    "at": "timestamp", "n": {"x": "bigint", "s": "string"}, "topic": "string", "type.lineage": "array<string>",
+    "flag": "boolean", "i": "bigint", "j": "bigint", "x": "double", "y": "double", "s": "string",
+    "u": "string",
+    "at": "timestamp", "n": {"x": "bigint", "s": "string"}, "topic": "string",
+    "type.lineage": "array<string>",
 }  # fmt: skip
 DDL = (
     "flag boolean, i bigint, j bigint, x double, y double, s string, u string, at timestamp, "
@@ -57,17 +59,23 @@ DOUBLES = [
 ]
 ODD_DOUBLES = [math.inf, -math.inf, math.nan]
 STRINGS = [
-    "", "a", "ab", "abc", "A", "b", "é", "🙂", "a%b", "a_b", "a\\b", "a'b", 'a"b', "a\nb", "${HOME}", "$", "\t x \u2003", "true", "FALSE",
-    "12", "-7", "+3", " 5", "1.5", "1e3", "9223372036854775807", "9223372036854775808", "a/b", "a/b/c", "/", "x\r\n", "a\x1f", "straſe",
-    "2026-01-01T00:00:00Z", "2026-01-01 12:00:00.1234567+01:00", "2026-02-30T00:00:00Z", "0001-01-01T00:00:00+01:00",
-    "9999-12-31T23:59:59.999999999Z", "2026-06-01T00:00:00-18:00", "2026-06-01T00:00:00+18:01", "0000-01-01T00:00:00Z",
+    "", "a", "ab", "abc", "A", "b", "é", "🙂", "a%b", "a_b", "a\\b", "a'b", 'a"b', "a\nb", "${HOME}", "$",
+    "\t x \u2003", "true", "FALSE",
+    "12", "-7", "+3", " 5", "1.5", "1e3", "9223372036854775807", "9223372036854775808", "a/b", "a/b/c", "/",
+    "x\r\n", "a\x1f", "straſe",
+    "2026-01-01T00:00:00Z", "2026-01-01 12:00:00.1234567+01:00", "2026-02-30T00:00:00Z",
+    "0001-01-01T00:00:00+01:00",
+    "9999-12-31T23:59:59.999999999Z", "2026-06-01T00:00:00-18:00", "2026-06-01T00:00:00+18:01",
+    "0000-01-01T00:00:00Z",
 ]  # fmt: skip
 TOPICS = ["a", "a/b", "a/b/c", "b", "/", "a/é", "c/b"]
 TOPIC_PATTERNS = ["a/+", "#", "a/#", "+/b", "+", "a", "+/#", "/", "a/+/c", "+/+/#"]
 LIKES = ["a%", "%b", "a_b", "%", "_", "a\\%b", "a\\_b", "a\\b", "%\\", "%'%", "$%", "ab", "", "a%b%", "%\n%"]
 REGEXPS = [
-    "a", "^a", "b$", "^$", "a.b", "(?s)a.b", "[0-9]+", r"^\d+$", r"\s", r"^\S+$", "(?i)^STRA[k-s]E$", "(a|b)+c?", r"\Qa%b\E", r"[^a-c]$",
-    "[[:upper:]]", r"^\W*$", "x{0,2}a", r"\.|\$\{", r"^[\w']+$", "é|\\x{1F642}", "^.$", r"a\z", "[]\\\\]", r"(?i:a)b",
+    "a", "^a", "b$", "^$", "a.b", "(?s)a.b", "[0-9]+", r"^\d+$", r"\s", r"^\S+$", "(?i)^STRA[k-s]E$",
+    "(a|b)+c?", r"\Qa%b\E", r"[^a-c]$",
+    "[[:upper:]]", r"^\W*$", "x{0,2}a", r"\.|\$\{", r"^[\w']+$", "é|\\x{1F642}", "^.$", r"a\z", "[]\\\\]",
+    r"(?i:a)b",
 ]  # fmt: skip
 TYPES = ["Cat", "Dog", "Animal"]
 LINEAGES = [["Cat", "Animal"], ["Dog"], ["Animal"], [], None]
@@ -79,9 +87,12 @@ def rows(rng: random.Random, count: int) -> list[dict[str, Any]]:
 
     return [
         {
-            "flag": some([True, False]), "i": some(INTEGERS), "j": some(INTEGERS), "x": some(DOUBLES + ODD_DOUBLES),
-            "y": some(DOUBLES + ODD_DOUBLES), "s": some(STRINGS), "u": some(STRINGS), "at": some([NOON, SUMMER]),
-            "n": some([{"x": some(INTEGERS), "s": some(STRINGS)}]), "topic": some(TOPICS), "lineage": rng.choice(LINEAGES),
+            "flag": some([True, False]), "i": some(INTEGERS), "j": some(INTEGERS),
+            "x": some(DOUBLES + ODD_DOUBLES),
+            "y": some(DOUBLES + ODD_DOUBLES), "s": some(STRINGS), "u": some(STRINGS),
+            "at": some([NOON, SUMMER]),
+            "n": some([{"x": some(INTEGERS), "s": some(STRINGS)}]), "topic": some(TOPICS),
+            "lineage": rng.choice(LINEAGES),
         }
         for _ in range(count)
     ]  # fmt: skip
@@ -104,7 +115,8 @@ class Maker:
         if depth and self.rng.random() < 0.45:
             return self.rng.choice([self.negation, self.logic])(depth - 1)
         makers: list[Callable[[], e.Expression]] = [
-            self.compare, self.compare, self.compare, self.among, self.between, self.text, self.text, self.presence, self.kind,
+            self.compare, self.compare, self.compare, self.among, self.between, self.text, self.text,
+            self.presence, self.kind,
             lambda: e.Attribute("flag"),
         ]  # fmt: skip
         return self.rng.choice(makers)()
@@ -179,7 +191,8 @@ class Maker:
         if depth and self.rng.random() < 0.5:
             return self.computed(kind, depth - 1)
         constants: dict[str, list[Any]] = {
-            "integer": INTEGERS, "double": DOUBLES, "string": STRINGS, "time": [NOON, SUMMER], "boolean": [True, False],
+            "integer": INTEGERS, "double": DOUBLES, "string": STRINGS, "time": [NOON, SUMMER],
+            "boolean": [True, False],
         }  # fmt: skip
         names = {
             "integer": ["i", "j", "n.x"],
@@ -205,8 +218,10 @@ class Maker:
             one = rng.choice(["ABS", "FLOOR", "CEIL", "ROUND", "INT", "FLOAT"])
             return rng.choice([
                 e.Negate(number), e.Call(one, (number,)), e.Call("MOD", (number, value(kind, depth))),
-                e.Call(rng.choice(["LEAST", "GREATEST", "COALESCE"]), (value(kind, depth), value(kind, depth))),
-                e.Call("LENGTH", (value("string", depth),)), e.Call(rng.choice(["INT", "FLOAT"]), (value(self.any_kind(), depth),)),
+                e.Call(rng.choice(["LEAST", "GREATEST", "COALESCE"]),
+                    (value(kind, depth), value(kind, depth))),
+                e.Call("LENGTH", (value("string", depth),)),
+                e.Call(rng.choice(["INT", "FLOAT"]), (value(self.any_kind(), depth),)),
             ])  # fmt: skip
         if kind == "boolean":
             return e.Call(rng.choice(["BOOL", "IS_INT", "IS_BOOL"]), (value(self.any_kind(), depth),))
@@ -214,9 +229,12 @@ class Maker:
             return e.Call(rng.choice(["LEAST", "COALESCE"]), (value(kind, depth), value(kind, depth)))
         text, count, length = value("string", depth), value("integer", 0), value("integer", 0)
         return rng.choice([
-            e.Call(rng.choice(["LOWER", "UPPER", "TRIM"]), (text,)), e.Call("CONCAT", (text, value("string", depth))),
-            e.Call("CONCAT_WS", (text, *(value(self.mostly("string"), depth) for _ in range(rng.randint(0, 3))))),
-            e.Call(rng.choice(["LEFT", "RIGHT", "SUBSTRING"]), (text, count)), e.Call("SUBSTRING", (text, count, length)),
+            e.Call(rng.choice(["LOWER", "UPPER", "TRIM"]), (text,)),
+            e.Call("CONCAT", (text, value("string", depth))),
+            e.Call("CONCAT_WS",
+                (text, *(value(self.mostly("string"), depth) for _ in range(rng.randint(0, 3))))),
+            e.Call(rng.choice(["LEFT", "RIGHT", "SUBSTRING"]), (text, count)),
+            e.Call("SUBSTRING", (text, count, length)),
             e.Call("STRING", (value(rng.choice(["integer", "boolean", "string"]), depth),)),
         ])  # fmt: skip
 
@@ -238,7 +256,8 @@ def expressions(seed: int, count: int) -> list[e.Expression]:
 
 
 def select(spark: Any, table: list[dict[str, Any]], texts: list[str]) -> list[list[Any]]:
-    """The values of all the texts for all the rows; wider selects than this take longer to plan than to run."""
+    """The values of all the texts for all the rows; wider selects than this take longer to plan
+    than to run."""
     names = ("flag", "i", "j", "x", "y", "s", "u", "at", "n", "topic", "lineage")
     frame = spark.createDataFrame([tuple(row[name] for name in names) for row in table], DDL)
     answers: list[list[Any]] = [[] for _ in table]
@@ -321,11 +340,16 @@ def test_every_pattern_on_every_text(interpreted: Any) -> None:
 
 
 EXACT = [
-    "i = 9007199254740993", "i = 9.007199254740992e15", "i > 9.007199254740992e15", "x = 9007199254740993", "x < 9007199254740993",
-    "i < x", "i = x", "i + j > 0", "i * j < 0", "i / j = 0", "i % j = 0", "-i > 0", "x * y > 0", "x / y > 1", "ABS(i) >= 0",
-    "i < 9.3e18", "i >= -1e300", "x <= 9223372036854775807", "i / -1 > 0", "at >= TIMESTAMP '2026-01-01T12:00:00.000001Z'",
-    "s = '${HOME}'", "s LIKE '$%'", "s = 'a\\\\b'", "topic = 'a/+'", "topic IN ('a/#', 'b')", "type IS A Animal", "type IS NOT A Cat",
-    "type = 'Dog'", "n.x > 0", "N.x > 0", "Flag", "s < 'é'", "INT(s) > 0", "FLOAT(s) > 1.2", "s = 5 OR TRUE", "NOT s = 5",
+    "i = 9007199254740993", "i = 9.007199254740992e15", "i > 9.007199254740992e15", "x = 9007199254740993",
+    "x < 9007199254740993",
+    "i < x", "i = x", "i + j > 0", "i * j < 0", "i / j = 0", "i % j = 0", "-i > 0", "x * y > 0", "x / y > 1",
+    "ABS(i) >= 0",
+    "i < 9.3e18", "i >= -1e300", "x <= 9223372036854775807", "i / -1 > 0",
+    "at >= TIMESTAMP '2026-01-01T12:00:00.000001Z'",
+    "s = '${HOME}'", "s LIKE '$%'", "s = 'a\\\\b'", "topic = 'a/+'", "topic IN ('a/#', 'b')",
+    "type IS A Animal", "type IS NOT A Cat",
+    "type = 'Dog'", "n.x > 0", "N.x > 0", "Flag", "s < 'é'", "INT(s) > 0", "FLOAT(s) > 1.2", "s = 5 OR TRUE",
+    "NOT s = 5",
 ]  # fmt: skip
 
 
@@ -340,11 +364,16 @@ def test_the_cases_that_raw_sql_would_get_wrong(interpreted: Any) -> None:
 
 
 FUNCTION_TEXTS = [
-    "LENGTH(s) > 2", "CONCAT(s, u) = 'ab'", "CONCAT_WS(s, u, n.s) LIKE 'a%'", "LOWER(s) = 'a'", "UPPER(s) = 'A'", "TRIM(s) = 'x'",
-    "LEFT(s, i) = 'a'", "RIGHT(s, i) = 'b'", "SUBSTRING(s, i) = 'b'", "SUBSTRING(s, i, j) = 'b'", "ABS(i) = 1", "ABS(x) > 1",
-    "INT(s) > 0", "INT(x) = 1", "INT(flag) = 1", "BOOL(s)", "BOOL(x)", "STRING(i) LIKE '-%'", "STRING(flag) = 'true'", "IS_INT(s)", "IS_INT(x)",
-    "IS_BOOL(s)", "IS_BOOL(at)", "FLOAT(s) > 1", "FLOAT(i) > x", "FLOOR(x) = 1", "CEIL(x) = 2", "ROUND(x) = 3", "MOD(i, j) = 0", "MOD(x, y) > 0",
-    "TIMESTAMP(s) > TIMESTAMP '2026-01-01T00:00:00Z'", "TIMESTAMP(at) = at", "LEAST(i, j) < 0", "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7",
+    "LENGTH(s) > 2", "CONCAT(s, u) = 'ab'", "CONCAT_WS(s, u, n.s) LIKE 'a%'", "LOWER(s) = 'a'",
+    "UPPER(s) = 'A'", "TRIM(s) = 'x'",
+    "LEFT(s, i) = 'a'", "RIGHT(s, i) = 'b'", "SUBSTRING(s, i) = 'b'", "SUBSTRING(s, i, j) = 'b'",
+    "ABS(i) = 1", "ABS(x) > 1",
+    "INT(s) > 0", "INT(x) = 1", "INT(flag) = 1", "BOOL(s)", "BOOL(x)", "STRING(i) LIKE '-%'",
+    "STRING(flag) = 'true'", "IS_INT(s)", "IS_INT(x)",
+    "IS_BOOL(s)", "IS_BOOL(at)", "FLOAT(s) > 1", "FLOAT(i) > x", "FLOOR(x) = 1", "CEIL(x) = 2",
+    "ROUND(x) = 3", "MOD(i, j) = 0", "MOD(x, y) > 0",
+    "TIMESTAMP(s) > TIMESTAMP '2026-01-01T00:00:00Z'", "TIMESTAMP(at) = at", "LEAST(i, j) < 0",
+    "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7",
 ]  # fmt: skip
 
 

@@ -111,7 +111,8 @@ def test_pairs_into_parquet(spark: Any, folder: Path) -> None:
 def test_columns_of_every_kind_leave_as_they_came(spark: Any, folder: Path) -> None:
     """The workers write the files; Spark reads the same types and values, an interval by its own writer."""
     columns = """id AS n, id % 2 = 0 AS flag, CAST(id AS tinyint) AS tiny, CAST(id AS float) AS single,
-        CAST(id AS decimal(20, 3)) AS money, DATE '2026-01-01' AS day, TIMESTAMP '2026-01-01 10:00:00.123456' AS at,
+        CAST(id AS decimal(20, 3)) AS money, DATE '2026-01-01' AS day,
+        TIMESTAMP '2026-01-01 10:00:00.123456' AS at,
         TIMESTAMP_NTZ '2026-01-01 10:00:00' AS local, X'C328' AS raw, array(id, NULL) AS many,
         map('a', id) AS named, struct(id AS inner, 'x' AS Other) AS nested, CAST(NULL AS string) AS absent"""
     for place, more in (("plain", ""), ("spark", ", INTERVAL '3' HOUR AS span")):

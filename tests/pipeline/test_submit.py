@@ -36,8 +36,10 @@ def where(batches):
 
 
 spark = session()
-trades = spark.createDataFrame([("t1", "IBM", 131.0), ("t2", "DEC", 9.0)], "id string, symbol string, price double")
-alerts = spark.createDataFrame([(1, "symbol = 'IBM' AND price > 120"), (2, "price <")], "id int, filter string")
+trades = spark.createDataFrame([("t1", "IBM", 131.0), ("t2", "DEC", 9.0)],
+    "id string, symbol string, price double")
+alerts = spark.createDataFrame([(1, "symbol = 'IBM' AND price > 120"), (2, "price <")],
+    "id int, filter string")
 matched = match(trades, alerts, keep=["id"])
 context = spark.sparkContext
 said = {

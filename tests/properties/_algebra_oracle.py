@@ -39,7 +39,8 @@ Choice = dict[str, Any]
 T0 = datetime(2026, 1, 1, tzinfo=UTC)
 TICK = timedelta(microseconds=1)
 NUMBERS = [
-    -1, 0, 1, 1.0, 1.5, 2, 2**53, 2**53 + 1, 2.0**53 + 2, -0.0, 5e-324, math.nextafter(1, 2), math.nextafter(1, 0),
+    -1, 0, 1, 1.0, 1.5, 2, 2**53, 2**53 + 1, 2.0**53 + 2, -0.0, 5e-324, math.nextafter(1, 2),
+    math.nextafter(1, 0),
     2**63 - 1, 2.0**63, -(2**63), 1.7976931348623157e308, math.inf, -math.inf,
 ]  # fmt: skip
 STRINGS = ["", "a", "ab", "b", "a\0", "a/b", "/", "\U0001f600", "\U0010ffff"]

@@ -21,7 +21,8 @@ EDGES = 0.5  # the share of the draws of each strategy below that are edges
 CLOCK = 1_700_000_000_000_000_000  # nanoseconds: doubles are 256 apart
 POWERS = (31, 53, 63)
 PIVOTS: tuple[int | float, ...] = (
-    0, 1, 1.0, 0.1, -1.5, CLOCK, -CLOCK, 10**18, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308, 1e16,
+    0, 1, 1.0, 0.1, -1.5, CLOCK, -CLOCK, 10**18, 5e-324, 2.2250738585072014e-308, 1.7976931348623157e308,
+    1e16,
     *(sign * 2**power for power in POWERS for sign in (1, -1)),
     *(sign * 2.0**power for power in POWERS for sign in (1, -1)),
 )  # fmt: skip
@@ -29,11 +30,13 @@ TICK = timedelta(microseconds=1)
 EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 MOMENTS = (
     EPOCH, datetime(2026, 1, 1, tzinfo=UTC), datetime(2024, 2, 29, 23, 59, 59, 999999, tzinfo=UTC),
-    EPOCH + timedelta(microseconds=2**53), EPOCH - timedelta(microseconds=2**53), datetime(3000, 1, 1, tzinfo=UTC),
+    EPOCH + timedelta(microseconds=2**53), EPOCH - timedelta(microseconds=2**53),
+    datetime(3000, 1, 1, tzinfo=UTC),
     datetime.min.replace(tzinfo=UTC) + 3 * TICK, datetime.max.replace(tzinfo=UTC) - 3 * TICK,
 )  # fmt: skip
 EDGE_TEXTS = (
-    "", "\0", "a\0", "a", "\U0001f600", "a\U0010ffff", "\U0010ffff", "\ud7ff", "\ue000", "e\u0301", "\u00e9", "\u0130",
+    "", "\0", "a\0", "a", "\U0001f600", "a\U0010ffff", "\U0010ffff", "\ud7ff", "\ue000", "e\u0301", "\u00e9",
+    "\u0130",
     "\u017f", "%", "_", "\\", "a%", "'", "`", "/", "a/b", "+", "\n", " ", "1", "true", "\u2028", "\ufeffa",
 )  # fmt: skip
 

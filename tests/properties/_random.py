@@ -79,10 +79,12 @@ _negated = st.booleans()
 def _conditions() -> st.SearchStrategy[e.Expression]:
     simple = st.one_of(
         st.builds(e.Compare, st.sampled_from(("=", "!=", "<", "<=", ">", ">=")), operands, operands),
-        st.builds(e.Compare, st.sampled_from(("=", "!=", "<", ">=")), names.map(e.Attribute), values.map(e.Literal)),
+        st.builds(e.Compare, st.sampled_from(("=", "!=", "<", ">=")), names.map(e.Attribute),
+            values.map(e.Literal)),
         st.builds(e.In, operands, st.lists(operands, min_size=1, max_size=3).map(tuple), _negated),
         st.builds(e.Between, operands, operands, operands, _negated),
-        st.builds(e.Compare, st.sampled_from(("=", "!=")), st.just(e.Attribute("topic")), st.sampled_from(TOPIC_PATTERNS).map(e.Literal)),
+        st.builds(e.Compare, st.sampled_from(("=", "!=")), st.just(e.Attribute("topic")),
+            st.sampled_from(TOPIC_PATTERNS).map(e.Literal)),
         st.builds(e.LikeTest, operands, st.sampled_from(LIKES), _negated),
         st.builds(e.RegexpTest, operands, st.sampled_from(REGEXPS), _negated),
         st.builds(e.TopicTest, operands, st.sampled_from(TOPIC_PATTERNS), _negated),

@@ -175,7 +175,8 @@ class Drawing:
         return rng.choice((
             Said("f", "f"), Said("NOT f", "NOT f"), Said(f"{name} IS NULL", f"{column} IS NULL"),
             Said(f"EXISTS {name}", f"{column} IS NOT NULL"),
-            Said(f"topic = '{topic}/#'", "(topic = ? OR substr(topic, 1, ?) = ?)", (topic, len(topic) + 1, topic + "/")),
+            Said(f"topic = '{topic}/#'", "(topic = ? OR substr(topic, 1, ?) = ?)",
+                (topic, len(topic) + 1, topic + "/")),
         ))  # fmt: skip
 
 

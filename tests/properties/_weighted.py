@@ -35,13 +35,15 @@ def text_of(rng: random.Random) -> str:
             f"{name} = 'xx'",
             f"{name} LIKE 'x%'",
             f"{name} > 'x' AND k = 1",
-            f"({name} LIKE '{like(1001)}' OR {other} REGEXP 'x{{300}}') AND (k = 0 OR k = 2 OR {other} = 'xx')",
+            f"({name} LIKE '{like(1001)}' OR {other} REGEXP 'x{{300}}') AND (k = 0 OR k = 2 OR "
+            f"{other} = 'xx')",
         ]
     )
 
 
 def joined(rng: random.Random) -> str:
-    """Conditions whose normal form has other weights than their text: parts are repeated in it, or dropped."""
+    """Conditions whose normal form has other weights than their text: parts are repeated in it,
+    or dropped."""
     one, other = text_of(rng), text_of(rng)
     return rng.choice(
         [

@@ -267,8 +267,10 @@ def canonical(leaf: Any) -> Any:
 # the short way and the long way
 
 WORDS = st.sampled_from(
-    ("a", "b.c", "symbol", "not", "topic", "and", "'x'", "'te%'", '"q"', "'a/#'", "'it''s'", "5", "-3.50", "1.0",
-     "=", "!=", "<>", "<", ">=", "AND", "and", "OR", "IN", "('x', 'y')", "(1,2.5 , 3)", "BETWEEN", "LIKE", "EXISTS",
+    ("a", "b.c", "symbol", "not", "topic", "and", "'x'", "'te%'", '"q"', "'a/#'", "'it''s'", "5", "-3.50",
+        "1.0",
+     "=", "!=", "<>", "<", ">=", "AND", "and", "OR", "IN", "('x', 'y')", "(1,2.5 , 3)", "BETWEEN", "LIKE",
+     "EXISTS",
      "TRUE", "false", "null", "(", ")", ",", "999999999999999999999", "\n", "`a`", "NOT", "is")
 )  # fmt: skip
 
@@ -306,7 +308,10 @@ def test_the_short_way_is_the_long_way(text: str) -> None:
 
 
 def test_the_short_way_is_taken_by_plain_filters() -> None:
-    text = "symbol IN ('a','b') AND price BETWEEN 10.5 AND 20 AND sector LIKE 'te%' AND volume > 5000 AND EXISTS x"
+    text = (
+        "symbol IN ('a','b') AND price BETWEEN 10.5 AND 20 AND sector LIKE 'te%' AND volume > 5000 AND "
+        "EXISTS x"
+    )
     assert plain(text, DEFAULT_LIMITS) is not None
     assert conjunctions_of([]) == ()
 

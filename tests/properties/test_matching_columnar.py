@@ -185,7 +185,8 @@ def test_integers_and_doubles_compare_exactly(
         if low == low and high == high:
             forms = (
                 Equals("n", low), OneOf("n", (low, high)), NotOneOf("n", (low,)), Range("n", low, high),
-                Range("n", low, high, True, True), Range("n", None, high, False, True), Range("n", low, None, True),
+                Range("n", low, high, True, True), Range("n", None, high, False, True),
+                Range("n", low, None, True),
             )  # fmt: skip
             population += [Filter("", (Conjunction((form,)),)) for form in forms]
     matcher, oracle = _loaded(kind, population)

@@ -1,4 +1,5 @@
-"""MQTT packets: what is written reads back, however it is cut; what is no packet is refused, never a crash."""
+"""MQTT packets: what is written reads back, however it is cut; what is no packet is refused,
+never a crash."""
 
 from __future__ import annotations
 
@@ -30,24 +31,30 @@ wills = st.builds(
 )  # fmt: skip
 packets = st.one_of(
     st.builds(
-        mq.ConnectPacket, st.just(V5), texts, st.booleans(), st.integers(0, 0xFFFF), st.none() | wills, st.none() | texts,
+        mq.ConnectPacket, st.just(V5), texts, st.booleans(), st.integers(0, 0xFFFF), st.none() | wills,
+        st.none() | texts,
         st.none() | st.binary(max_size=9), properties(session_expiry=st.integers(0, 2**32 - 1)),
     ),
     st.builds(
-        mq.PublishPacket, names, st.binary(max_size=300), st.just(0), st.booleans(), st.just(False), st.just(0),
-        properties(content_type=texts, message_expiry=st.integers(0, 9), correlation_data=st.binary(max_size=9)),
+        mq.PublishPacket, names, st.binary(max_size=300), st.just(0), st.booleans(), st.just(False),
+        st.just(0),
+        properties(content_type=texts, message_expiry=st.integers(0, 9),
+            correlation_data=st.binary(max_size=9)),
     ),
     st.builds(
-        mq.PublishPacket, names, st.binary(max_size=300), st.integers(1, 2), st.booleans(), st.booleans(), ids,
+        mq.PublishPacket, names, st.binary(max_size=300), st.integers(1, 2), st.booleans(), st.booleans(),
+        ids,
         properties(topic_alias=ids),
     ),
     st.builds(
-        mq.AckPacket, st.sampled_from([PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP]), ids,
+        mq.AckPacket,
+        st.sampled_from([PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP]), ids,
         st.integers(0, 255), properties(reason=texts),
     ),
     st.builds(
         mq.SubscribePacket, ids,
-        st.lists(st.builds(mq.SubscriptionRequest, filters, st.integers(0, 2), st.booleans(), st.booleans(), st.integers(0, 2)),
+        st.lists(st.builds(mq.SubscriptionRequest, filters, st.integers(0, 2), st.booleans(), st.booleans(),
+            st.integers(0, 2)),
                  min_size=1, max_size=3),
         properties(subscription_id=st.lists(st.integers(1, 2**28 - 1), min_size=1, max_size=1)),
     ),

@@ -29,8 +29,10 @@ scalars = st.one_of(
     st.text(max_size=8),
 )
 names = st.sampled_from(
-    ("users", "groups", "allow", "quota", "issuers", "ann", "password", "filter", "who", "action", "connections",
-     "network", "listen", "join", "security", "peer_timeout_seconds", "key_file", "issuer", "audience", "disabled")
+    ("users", "groups", "allow", "quota", "issuers", "ann", "password", "filter", "who", "action",
+        "connections",
+     "network", "listen", "join", "security", "peer_timeout_seconds", "key_file", "issuer", "audience",
+     "disabled")
 ) | st.text(max_size=5)  # fmt: skip
 trees: st.SearchStrategy[Any] = st.recursive(
     scalars,

@@ -49,7 +49,8 @@ def differences(kind: Callable[[], Any], seed: int, subscriptions: int, events: 
         wrong += [f"{said[handle].ours} on {row}: SQLite says {handle in wanted}" for handle in differing]
     pairs, true = subscriptions * events, sum(map(len, expected))
     print(
-        f"seed {seed}: {len(wrong)} pairs differ of {pairs:,} ({true:,} true, {EDGE_SHARE:.0%} of values are edges)"
+        f"seed {seed}: {len(wrong)} pairs differ of {pairs:,} ({true:,} true, {EDGE_SHARE:.0%} of "
+        "values are edges)"
     )
     return wrong
 

@@ -55,7 +55,8 @@ def _publish(stage: Stage, rng: Random) -> list[int]:
             options: dict[str, Any] = {"topic": rng.choice(("a/x", "b", "b", None))}
             if is_odd:
                 options |= rng.choice(
-                    ({"lifetime": 60.0}, {"key": "k"}, {"mode": AckMode.KEPT}, {"id": f"own-{burst}-{number}"}, {"expires": 50.0})
+                    ({"lifetime": 60.0}, {"key": "k"}, {"mode": AckMode.KEPT},
+                        {"id": f"own-{burst}-{number}"}, {"expires": 50.0})
                 )  # fmt: skip
             calls.append(stage.publish(rng.choice(("p", "p", "p", "q")), {"n": number}, **options))
         stage.settle()

@@ -1,4 +1,5 @@
-"""The work budget: over it a filter is unknown, in every engine alike, and nothing is lost behind a covering filter."""
+"""The work budget: over it a filter is unknown, in every engine alike, and nothing is lost behind a covering
+filter."""
 
 from __future__ import annotations
 

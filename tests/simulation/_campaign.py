@@ -1,8 +1,8 @@
 """Seed n of the campaign: which system it tries, with at least ten faults, and what came of it.
 
-Nine of ten seeds are of the wide world (two thirds `tidings`, one third `tidings-group`); the tenth is of another
-system, each kind in its turn. A function of a module with one argument, so that a sweep can run it on Spark's cores
-and never twice.
+Nine of ten seeds are of the wide world (two thirds `tidings`, one third `tidings-group`); the tenth is of
+another system, each kind in its turn. A function of a module with one argument, so that a sweep can run it on
+Spark's cores and never twice.
 """
 
 from __future__ import annotations

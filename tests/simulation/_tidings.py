@@ -285,8 +285,9 @@ def _comings_and_goings(run: Run, name: str) -> list[Row]:
 
 
 def has_stood(run: Run, rows: list[Row]) -> bool:
-    """Was it known before the first event and the first fault, and never interrupted? A transient subscription is
-    interrupted when its broker crashes or stops; a durable one is not, also when nobody listens."""
+    """Was it known before the first event and the first fault, and never interrupted? A transient
+    subscription is interrupted when its broker crashes or stops; a durable one is not, also when nobody
+    listens."""
     if not rows or rows[0].time > SETTLE / 2 or run.begin < SETTLE:
         return False
     return (

@@ -1,7 +1,8 @@
 """Seeds of `tidings-group`: what was acknowledged is heard by every durable subscriber, once and in order.
 
-The oracle is the dumbest there is: each subscriber wants everything, so it has to hear exactly what was published,
-the events of each publisher in the order of their numbers, through crashes, partitions, stops, loss and clocks.
+The oracle is the dumbest there is: each subscriber wants everything, so it has to hear exactly what was
+published, the events of each publisher in the order of their numbers, through crashes, partitions, stops,
+loss and clocks.
 """
 
 from __future__ import annotations
@@ -87,7 +88,8 @@ def crash(world: World, name: str) -> None:
 
 
 def test_a_minority_of_disks_may_be_lost_for_good() -> None:
-    """Two of five, one after the other: each copies the log from the others, with what was published before."""
+    """Two of five, one after the other: each copies the log from the others, with what was
+    published before."""
     world = World("tidings-group", mesh(5), seed=3, settings=SimulationSettings(check=True))
     world.run(3.0)
     world.add_client("p", "b0")
@@ -107,7 +109,8 @@ def test_a_minority_of_disks_may_be_lost_for_good() -> None:
 
 
 def test_one_disk_may_be_put_back_to_an_older_copy() -> None:
-    """Found from outside: b2's older copy and b1, which was away, were a majority without what b0 and b2 had."""
+    """Found from outside: b2's older copy and b1, which was away, were a majority without what b0
+    and b2 had."""
     world = small(seed=6)
     world.add_client("p", "b0")
     world.run(4.0)
@@ -227,7 +230,8 @@ def test_entries_that_a_group_finds_on_its_disks_are_kept_as_long_as_new_ones() 
 
 
 def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_again() -> None:
-    """Its acknowledgement was lost; its event is in no log any more; the member that is asked has an empty disk."""
+    """Its acknowledgement was lost; its event is in no log any more; the member that is asked has an empty
+    disk."""
     world = small(keep_seconds=1.0)
     world.add_client("p", "b0")
     world.add_client("s", "b1")

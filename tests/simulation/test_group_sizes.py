@@ -1,8 +1,9 @@
-"""A group whose events are larger than a page, a batch or a window: nothing is taken for the end of a log that is not.
+"""A group whose events are larger than a page, a batch or a window: nothing is taken for the end of a log
+that is not.
 
-All messages pass through the real codec with its frame limit. The limits are those of a broker divided by 64, so that
-events of 300 bytes to 240 kB stand for those of 20 kB to 15 MB. Disks are replaced when the member before has reported
-that it caught up.
+All messages pass through the real codec with its frame limit. The limits are those of a broker divided by 64,
+so that events of 300 bytes to 240 kB stand for those of 20 kB to 15 MB. Disks are replaced when the member
+before has reported that it caught up.
 """
 
 from __future__ import annotations

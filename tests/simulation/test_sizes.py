@@ -1,4 +1,5 @@
-"""Events of every size between brokers: what `publish` accepts is delivered, and what it does not accept is refused.
+"""Events of every size between brokers: what `publish` accepts is delivered, and what it does not accept is
+refused.
 
 All messages pass through the real codec with its frame limit; limits are small, so that they are met.
 """
@@ -133,7 +134,8 @@ def test_an_event_over_the_limit_is_refused_at_publish_with_the_limit_named(syst
 
 
 def test_interest_that_one_frame_does_not_hold_passes_in_parts() -> None:
-    """Ten times as many filters as fit a frame are told to the neighbour, whole, and again after a restart."""
+    """Ten times as many filters as fit a frame are told to the neighbour, whole, and again after
+    a restart."""
     world = world_of()
     world.add_client("p", "b0")
     world.add_client("s", "b1")

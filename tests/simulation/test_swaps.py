@@ -1,8 +1,8 @@
 """VIR4-7: many swaps at once, with crashes at every step: the overlay stays a tree and no event is lost.
 
-2,000 swaps in every run and 100,000 in soak. Without a crash every event reaches everybody who wants it, once,
-whatever was being rearranged. With crashes an event may be lost with the broker that had it, but none is told
-twice, the overlay becomes a tree again, no lock is left, and from then on every event arrives.
+2,000 swaps in every run and 100,000 in soak. Without a crash every event reaches everybody who wants it,
+once, whatever was being rearranged. With crashes an event may be lost with the broker that had it, but none
+is told twice, the overlay becomes a tree again, no lock is left, and from then on every event arrives.
 """
 
 from __future__ import annotations
@@ -17,7 +17,8 @@ from tidings.protocol.messages import Message
 from tidings.protocol.overlay import swap_messages as words
 
 STEPS: tuple[type[Message], ...] = (
-    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing, words.LinkClosed, words.UnlockPath,
+    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing,
+    words.LinkClosed, words.UnlockPath,
 )  # fmt: skip
 DELAYS = (0.0, 0.001, 0.0021, 0.003)  # after a step: before, in the middle of and after the disk's sync
 

@@ -78,7 +78,8 @@ class Parts:
         self.simulation.seconds_between = seconds
 
     def lose_questions(self, share: float, until: float) -> None:
-        """Lose this share of all messages about cycles, as a link does that goes down with them on their way."""
+        """Lose this share of all messages about cycles, as a link does that goes down with them
+        on their way."""
         rng, fly = Random(f"lost {self.seed}"), self.simulation._fly
         self.simulation.plan_rough()
 
@@ -209,8 +210,8 @@ def test_a_cycle_is_undone_though_a_broker_in_it_crashes_in_the_middle() -> None
 
 @pytest.mark.parametrize("seed", range(20))
 def test_a_link_that_one_end_undid_and_could_not_say_so_is_no_way_to_a_log(seed: int) -> None:
-    """One end of the link undoes it, its word is lost, and the other end waits for it to come back. A broker behind
-    that end hears the log by another way too, and has to take it from there."""
+    """One end of the link undoes it, its word is lost, and the other end waits for it to come back. A broker
+    behind that end hears the log by another way too, and has to take it from there."""
     rng = Random(seed)
     scene = Parts({"a": 1, "b": 1, "c": 1, "d": 1}, seed)
     scene.slow_down(0.3)

@@ -1,4 +1,5 @@
-"""Tidings with wrong clocks: no decision depends on the clocks of two machines, or of two lives of one machine."""
+"""Tidings with wrong clocks: no decision depends on the clocks of two machines, or of two lives of one
+machine."""
 
 from __future__ import annotations
 
@@ -115,7 +116,8 @@ def test_a_lifetime_ends_though_the_clock_was_set_back_between_two_lives() -> No
 
 
 def test_a_durable_subscription_is_owed_what_came_after_it_though_its_broker_went_back_in_time() -> None:
-    """Events of another log that were accepted before and after the clock of the subscriber's broker was set back."""
+    """Events of another log that were accepted before and after the clock of the subscriber's broker was set
+    back."""
     world = three()
     world.subscribe("s", "n", "x > 0", durable=True)
     world.run(2.0)
@@ -133,7 +135,8 @@ def test_a_durable_subscription_is_owed_what_came_after_it_though_its_broker_wen
 
 
 def test_a_publisher_that_moved_from_a_lost_log_is_not_held_back() -> None:
-    """It names a place in a log that is gone; the subscriber's broker learns from the log's broker that it is."""
+    """It names a place in a log that is gone; the subscriber's broker learns from the log's broker that it
+    is."""
     world = three()
     world.simulation.places["b0"].clock.jump(HOUR)
     world.subscribe("s", "n", "x > 0", durable=True)

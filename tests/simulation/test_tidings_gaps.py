@@ -1,4 +1,5 @@
-"""Events that no live path brought: the last one of a log, and those of a log that is found late, are fetched."""
+"""Events that no live path brought: the last one of a log, and those of a log that is found late, are
+fetched."""
 
 from __future__ import annotations
 
@@ -50,8 +51,8 @@ def test_the_last_event_of_all_is_asked_for_when_it_was_lost_on_the_way() -> Non
 
 
 def test_a_log_that_is_found_late_keeps_its_events_for_a_durable_subscriber_who_is_away() -> None:
-    """b0 began on an empty disk and accepted an event before b1 had heard of its log. Nothing of that log may be
-    acknowledged for a subscription that is older and has read none of it."""
+    """b0 began on an empty disk and accepted an event before b1 had heard of its log. Nothing of that log may
+    be acknowledged for a subscription that is older and has read none of it."""
     world = two()
     simulation = world.simulation
     simulation.crash("b0")

@@ -252,8 +252,8 @@ def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
 
 @pytest.mark.parametrize("forgets", [False, True])
 def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: bool) -> None:
-    """The disk of b0 was replaced, and then the broker of the subscription: its token still names the old log,
-    which the new broker never knew."""
+    """The disk of b0 was replaced, and then the broker of the subscription: its token still names the old
+    log, which the new broker never knew."""
     world = scene()
     world.subscribe("s", "n", "x > 0", durable=True)
     world.run(3.0)

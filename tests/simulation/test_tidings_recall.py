@@ -1,5 +1,5 @@
-"""A broker in the middle of a network loses its disk, and with it the names of its neighbours: events that others
-acknowledged, and those that it accepts itself, still reach the durable subscription behind it."""
+"""A broker in the middle of a network loses its disk, and with it the names of its neighbours: events that
+others acknowledged, and those that it accepts itself, still reach the durable subscription behind it."""
 
 from __future__ import annotations
 
@@ -13,7 +13,8 @@ from tidings.systems import Site
 
 
 class Replaced(Growing):
-    """b0 - b1 - b9; b1 knows its neighbours from its disk alone. p publishes at b0, q at b1, s subscribes at b9."""
+    """b0 - b1 - b9; b1 knows its neighbours from its disk alone. p publishes at b0, q at b1, s subscribes at
+    b9."""
 
     def __init__(self) -> None:
         super().__init__(line(1))

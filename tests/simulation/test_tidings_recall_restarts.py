@@ -1,8 +1,9 @@
-"""A broker on an empty disk asks its neighbours what was behind it, and the neighbour that answers has restarted.
+"""A broker on an empty disk asks its neighbours what was behind it, and the neighbour that answers has
+restarted.
 
-b0 - b1 - b2 - b9, and b8 at b2. The events of a durable subscription at b9, which is away, wait in the log of b0. A
-neighbour that knew the brokers behind b2 in memory alone answered that there were none: b2 acknowledged for b9, and b0
-let the events go.
+b0 - b1 - b2 - b9, and b8 at b2. The events of a durable subscription at b9, which is away, wait in the log of
+b0. A neighbour that knew the brokers behind b2 in memory alone answered that there were none: b2 acknowledged
+for b9, and b0 let the events go.
 """
 
 from __future__ import annotations

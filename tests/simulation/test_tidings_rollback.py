@@ -1,5 +1,6 @@
-"""A lone broker whose disk is put back to an older copy of itself: what it acknowledges from then on is delivered, once
-and in order, though its neighbours and clients know other events under the offsets that its disk lacks."""
+"""A lone broker whose disk is put back to an older copy of itself: what it acknowledges from then on is
+delivered, once and in order, though its neighbours and clients know other events under the offsets that its
+disk lacks."""
 
 from __future__ import annotations
 

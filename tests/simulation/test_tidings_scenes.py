@@ -314,7 +314,8 @@ def test_another_filter_under_the_same_name_tells_only_the_difference() -> None:
 
 
 def test_another_filter_after_a_crash_tells_only_the_difference() -> None:
-    """The broker's disk is slow: it crashes with the acknowledgements, and the client leaves while it is down."""
+    """The broker's disk is slow: it crashes with the acknowledgements, and the client leaves while it is
+    down."""
     slow = SimulationSettings(check=True, disk_seconds=0.5)
     world = World("tidings", line(1), seed=1, settings=slow)
     for client in ("p", "s"):
@@ -568,8 +569,8 @@ def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed
 
 
 def test_an_event_that_is_owed_under_an_earlier_filter_outlives_a_crash_before_its_acknowledgement() -> None:
-    """The cursor in the log of b0 forgot the earlier filter when it was live. After the crash the event was not asked
-    for: it was published before the subscription took its new filter, and its lifetime was over."""
+    """The cursor in the log of b0 forgot the earlier filter when it was live. After the crash the event was
+    not asked for: it was published before the subscription took its new filter, and its lifetime was over."""
     world = three()
     world.run(1.0)
     world.subscribe("s", "n", "EXISTS x", durable=True)

@@ -47,7 +47,8 @@ def test_a_seed_replays_byte_for_byte() -> None:
     here = f"{run(1).fingerprint} {run(18).fingerprint}"
     for hash_seed in ("1", "2"):
         environment = {**os.environ, "PYTHONHASHSEED": hash_seed}
-        there = subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True, check=True)  # fmt: skip
+        there = subprocess.run([sys.executable, "-c", PRINT], env=environment, capture_output=True, text=True,
+            check=True)  # fmt: skip
         assert there.stdout.strip() == here
     assert run(3).fingerprint != run(1).fingerprint
 

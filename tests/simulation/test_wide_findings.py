@@ -43,7 +43,8 @@ def test_a_publish_that_a_failed_disk_lost_is_not_acknowledged_when_it_is_sent_a
 
 
 def test_a_durable_subscription_outlives_a_listener_whom_a_failed_disk_refuses() -> None:
-    """The broker ended the subscription with the refused listener, and confirmed events that were owed to it."""
+    """The broker ended the subscription with the refused listener, and confirmed events that were
+    owed to it."""
     world = two()
     leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
     world.simulation.input("d", leave)
@@ -84,7 +85,8 @@ def test_a_log_that_replaces_a_lost_one_is_owed_whole_whatever_the_clock_of_its_
 
 @pytest.mark.parametrize("by", [0.0, -3600.0])
 def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: float) -> None:
-    """A subscription that had read nothing yet had its rights judged by its age, which a clock made too small."""
+    """A subscription that had read nothing yet had its rights judged by its age, which a clock made too
+    small."""
     world = two()
     world.add_client("e", "b1")
     cut = incident(fault.ISOLATE_ONE, 3.1, 30.0, cut=(("b0", "b1"), ("b1", "b0")))
@@ -103,7 +105,8 @@ def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: floa
 
 
 def test_slow_links_that_overlap_end_with_their_incidents() -> None:
-    """Their factors were multiplied: what was sent meanwhile was on its way for minutes, all else behind it."""
+    """Their factors were multiplied: what was sent meanwhile was on its way for minutes, all else
+    behind it."""
     world = two()
     slow = Incident(kind=fault.SLOW_LINK, at=3.1, until=5.0, cut=(("b0", "b1"),), amount=40.0)
     world.simulation.plan(FaultPlan(incidents=(slow, slow, slow)))

@@ -1,5 +1,5 @@
-"""200 seeds of the wide world in every run of the tests: no promise is broken. `make soak` runs 10,000 of them as
-its campaign (`_campaign.py`); a seeded defect is looked for in the first 2,000.
+"""200 seeds of the wide world in every run of the tests: no promise is broken. `make soak` runs 10,000 of
+them as its campaign (`_campaign.py`); a seeded defect is looked for in the first 2,000.
 
 `tidings simulate --wide --seed N` shows any of them again.
 """
@@ -20,7 +20,8 @@ SEEDS = 200
 MET_IN = 0.4  # of the seeds each limit is met at least
 FIRED_IN = 0.05  # of the seeds each fault acts at least
 LIMITS = (
-    "frame_bytes", "batch_bytes", "batch_count", "page_bytes", "page_count", "event_bytes", "event_bytes exceeded",
+    "frame_bytes", "batch_bytes", "batch_count", "page_bytes", "page_count", "event_bytes",
+    "event_bytes exceeded",
     "publishes_in_flight",
 )  # fmt: skip
 

@@ -17,7 +17,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-# A block with `file=` is a file of a package of the reader's own; tests/together/test_extending.py makes and runs it.
+# A block with `file=` is a file of a package of the reader's own; tests/together/test_extending.py makes and
+# runs it.
 FENCE = re.compile(r"^```python(?! file=)[^\n]*\n(.*?)^```", re.DOTALL | re.MULTILINE)
 
 

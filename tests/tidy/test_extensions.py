@@ -1,4 +1,5 @@
-"""The packages beside the product use the documented extension interface, and the product knows none of them."""
+"""The packages beside the product use the documented extension interface, and the product knows
+none of them."""
 
 from __future__ import annotations
 

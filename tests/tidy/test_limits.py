@@ -1,7 +1,7 @@
 """Limits stand in one type, and every sequence that a message carries is bounded.
 
-A limit in a module's constant cannot be shrunk by a simulation, so no run meets it. Those that are left are listed
-here and may only become fewer.
+A limit in a module's constant cannot be shrunk by a simulation, so no run meets it. Those that are left are
+listed here and may only become fewer.
 """
 
 from __future__ import annotations
@@ -115,18 +115,25 @@ FEW = "a broker's neighbours, contacts or members: as many as a link, a table or
 FILTERS = "filters of one key or one client, each bounded by the budget of filters"
 LAB = "of a system that is studied in simulation; its tables are bounded where they are kept"
 BOUNDED = {
-    "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT, "StageEvents": CLIENT,
+    "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT,
+    "StageEvents": CLIENT,
     "InquiryRequest": CLIENT, "Lost": "one number for each policy and bound of a subscription",
-    "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE, "TailReply": PAGE,
+    "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE,
+    "TailReply": PAGE,
     "Propose": PAGE, "Replicate": PAGE, "HandedEvents": PAGE,
-    "RangeRequest": PATH, "ReplayRequest": PATH, "LockPath": PATH, "SwapVerdictRequest": PATH, "SwapVerdict": PATH, "CycleQuery": PATH, "CutLink": PATH,
+    "RangeRequest": PATH, "ReplayRequest": PATH, "LockPath": PATH, "SwapVerdictRequest": PATH,
+    "SwapVerdict": PATH, "CycleQuery": PATH, "CutLink": PATH,
     "RemoteUnsubscribe": PATH, "RemoteUnsubscribed": PATH, "DiscoveryRequest": PATH,
-    "NeighbourList": FEW, "TwoHopNeighbours": FEW, "PrefixJoin": FEW, "PrefixJoinReply": FEW, "PrefixHello": FEW, "RowReply": FEW, "PrefixLeave": FEW, "ViewHello": FEW,
+    "NeighbourList": FEW, "TwoHopNeighbours": FEW, "PrefixJoin": FEW, "PrefixJoinReply": FEW,
+    "PrefixHello": FEW, "RowReply": FEW, "PrefixLeave": FEW, "ViewHello": FEW,
     "ViewBeat": FEW, "ToRouters": FEW, "DiffuseEvent": FEW,
     "Graft": FILTERS, "Enrol": FILTERS, "Replica": FILTERS,
-    "ToService": LAB, "ToGroups": LAB, "SubjectSet": LAB, "CacheRequest": LAB, "CacheReply": LAB, "Climb": LAB, "Descend": LAB,
-    "GossipEvents": LAB, "GossipOffer": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB, "PeerSubscribe": LAB,
-    "PeerPing": LAB, "PeerPong": LAB, "PeerLeave": LAB, "GroupStateRequest": LAB, "GroupState": LAB, "Flush": LAB, "StreamProgress": LAB,
+    "ToService": LAB, "ToGroups": LAB, "SubjectSet": LAB, "CacheRequest": LAB, "CacheReply": LAB,
+    "Climb": LAB, "Descend": LAB,
+    "GossipEvents": LAB, "GossipOffer": LAB, "PeerShuffle": LAB, "PeerSearch": LAB, "PeerFound": LAB,
+    "PeerSubscribe": LAB,
+    "PeerPing": LAB, "PeerPong": LAB, "PeerLeave": LAB, "GroupStateRequest": LAB, "GroupState": LAB,
+    "Flush": LAB, "StreamProgress": LAB,
     "SubscriberMarks": LAB, "PushOffer": LAB, "PushWant": LAB, "PatternPull": LAB, "SourcePull": LAB,
     "LazyAnnounce": LAB, "CounterBeat": LAB, "PeerJoin": LAB,
 }  # fmt: skip

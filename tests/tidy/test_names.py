@@ -1,4 +1,5 @@
-"""Names: a class name stands for one class, a module has a word of the field, tests are found by their folder."""
+"""Names: a class name stands for one class, a module has a word of the field, tests are found by their
+folder."""
 
 from __future__ import annotations
 
@@ -15,7 +16,8 @@ from tests.tidy._sources import PACKAGE, ROOT, SOURCES, TESTS, name_of, python_f
 
 pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
-# Module names of an earlier dialect, as a regular expression for the whole name; a test of such a module counts too.
+# Module names of an earlier dialect, as a regular expression for the whole name; a test of such a module
+# counts too.
 BANNED = re.compile(
     r"(test_)?(\w+_)?(words|asking|late|guests|drafts|drives|desks|doors?|proving|bells|kin|cousins|circles|crowds|quests"
     r"|detours|courier|held|heard|told|holding|ledger|moves|farewells|reception|telling)"

@@ -1,7 +1,7 @@
 """Sentences of docstrings and comments: they name their subject, and use few indefinite pronouns.
 
-The ratios are those of code bases that newcomers read easily: under 1% of sentences open with a headless relative, and
-under 3 words in 1,000 are indefinite pronouns.
+The ratios are those of code bases that newcomers read easily: under 1% of sentences open with a headless
+relative, and under 3 words in 1,000 are indefinite pronouns.
 """
 
 from __future__ import annotations
@@ -19,7 +19,8 @@ pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
 HEADLESS = re.compile(r"(What|Who|Whoever|Whom|Whose|Whatever|Where|Which)\b(?!.*\?$)", re.DOTALL)
 INDEFINITE = {
-    "nobody", "somebody", "whoever", "anybody", "everybody", "whatever", "whose", "whom", "elsewhere", "nothing",
+    "nobody", "somebody", "whoever", "anybody", "everybody", "whatever", "whose", "whom", "elsewhere",
+    "nothing",
     "something",
 }  # fmt: skip
 MOST_HEADLESS, MOST_INDEFINITE = 0.01, 0.003
@@ -37,7 +38,8 @@ def texts(source: str, tree: ast.Module) -> Iterator[str]:
 
 
 def headless(spoken: Iterable[str]) -> tuple[list[str], int]:
-    """Sentences of more than three words that open with a relative pronoun, and the number of all sentences."""
+    """Sentences of more than three words that open with a relative pronoun, and the number of all
+    sentences."""
     sentences = [each.strip(" -\n") for text in spoken for each in SENTENCE_END.split(text)]
     sentences = [each for each in sentences if len(each.split()) > 3]
     return [each for each in sentences if HEADLESS.match(each)], len(sentences)
@@ -57,7 +59,10 @@ def test_sentences_name_their_subject() -> None:
 
 
 def test_the_ratios_see_the_old_dialect() -> None:
-    source = '"""What came together is kept. A cursor over one log."""\n# Who waits for whom is told to nobody.\n# Why not?\n'
+    source = (
+        '"""What came together is kept. A cursor over one log."""\n# Who waits for whom is told to '
+        "nobody.\n# Why not?\n"
+    )
     spoken = list(texts(source, ast.parse(source)))
     assert headless(spoken) == (["What came together is kept.", "Who waits for whom is told to nobody."], 3)
     assert indefinite(spoken)[0] == ["whom", "nobody"]

@@ -38,10 +38,10 @@ FUNCTION = """tidings() {
 NOT_RUN = {
     "docs/bridges.md": "needs a NATS server with a stream; tests/gateway/test_bridges.py runs bridges",
     "docs/console.md": "ends in a browser; tests/browser runs the console",
-    "docs/extending.md": "installs packages; tests/together/test_extending.py makes them and runs the commands",
+    "docs/extending.md": "installs packages; tests/together/test_extending.py makes and runs them",
     "docs/flows.md": "a million users on Spark; tests/pipeline runs the flow with fewer",
     "benchmarks/README.md": "minutes of load; benchmarks/tests run the benchmarks at small sizes",
-    "lab/README.md": "installs a package; tests/together/test_extending.py and lab/tests/cli run the commands",
+    "lab/README.md": "installs a package; tests/together/test_extending.py and lab/tests/cli run them",
     "quality/README.md": "installs a package; quality/tests/cli/test_quality.py runs the commands",
     "quality/docs/quality.md": "minutes of Spark; quality/tests/cli/test_quality.py runs the commands",
 }
@@ -111,7 +111,8 @@ def test_the_shell_blocks_of_a_page_work_as_printed(page: str, tmp_path: Path) -
     printed = tmp_path / "printed.txt"
     with printed.open("w") as out:
         shell = subprocess.Popen(
-            ["bash", "-c", head + placed(scripts()[page])], cwd=tmp_path, env=environment, stdin=subprocess.DEVNULL,
+            ["bash", "-c", head + placed(scripts()[page])], cwd=tmp_path, env=environment,
+            stdin=subprocess.DEVNULL,
             stdout=out, stderr=out, start_new_session=True,
         )  # fmt: skip
         try:

@@ -1,4 +1,7 @@
-"""The documentation site: MkDocs builds it in strict mode, each page is there, and no page needs another host."""
+"""The documentation site:
+
+MkDocs builds it in strict mode, each page is there, and no page needs another host.
+"""
 
 from __future__ import annotations
 
@@ -15,7 +18,8 @@ pytest.importorskip("mkdocs", reason="mkdocs is not installed: pip install '.[do
 
 pytestmark = pytest.mark.xdist_group("site")  # one build for all tests
 SEARCHED = (
-    "Consumer groups", "Dead letters", "Retention", "Replay", "Backpressure", "Timeouts", "ACLs", "TLS", "Backup",
+    "Consumer groups", "Dead letters", "Retention", "Replay", "Backpressure", "Timeouts", "ACLs", "TLS",
+    "Backup",
     "Upgrade", "Monitoring", "Kubernetes", "MQTT", "CloudEvents", "Spark Structured Streaming",
 )  # fmt: skip
 

@@ -87,5 +87,8 @@ def test_no_code_decides_by_the_name_of_a_class() -> None:
 
 
 def test_a_decision_by_name_is_found() -> None:
-    text = "a = type(x).__name__ == 'A'\nb = T.get(type(x).__name__)\nc = T[type(x).__name__]\nd = type(x).__name__"
+    text = (
+        "a = type(x).__name__ == 'A'\nb = T.get(type(x).__name__)\nc = T[type(x).__name__]\nd = "
+        "type(x).__name__"
+    )
     assert decided_by_name(ast.parse(text)) == [1, 2, 3]

@@ -1,4 +1,5 @@
-"""The console shows a real stream of Spark as it goes: batch after batch, from its lines and from its metrics."""
+"""The console shows a real stream of Spark as it goes: batch after batch, from its lines and from its
+metrics."""
 
 from __future__ import annotations
 
@@ -26,7 +27,10 @@ pytestmark = [pytest.mark.spark, pytest.mark.browser]
 
 PATIENCE = 240_000  # milliseconds: Spark on a loaded machine
 
-BATCHES = "count => [...document.querySelectorAll('[data-flow] .title .muted')].some(e => e.textContent.startsWith(`${count} batch`))"
+BATCHES = (
+    "count => [...document.querySelectorAll('[data-flow] .title .muted')].some(e => "
+    "e.textContent.startsWith(`${count} batch`))"
+)
 
 
 @pytest.fixture

@@ -1,4 +1,5 @@
-"""The guide *Your own routing strategy*: its files as a package of their own, in an environment of its own."""
+"""The guide *Your own routing strategy*: its files as a package of their own, in an environment
+of its own."""
 
 from __future__ import annotations
 

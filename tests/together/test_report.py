@@ -1,4 +1,5 @@
-"""The report: everything it points at exists, it stands on its own, and nothing in it is executed or fetched."""
+"""The report: everything it points at exists, it stands on its own, and nothing in it is executed
+or fetched."""
 
 from __future__ import annotations
 

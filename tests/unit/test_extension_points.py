@@ -301,7 +301,10 @@ def test_a_broken_gateway_names_its_package(install: Install, value: str) -> Non
 
 
 def test_a_broken_bridge_names_its_package(install: Install) -> None:
-    side = "class X:\n    def __init__(self, *given): pass\n    def open(self): pass\n    close = events = open\n"
+    side = (
+        "class X:\n    def __init__(self, *given): pass\n    def open(self): pass\n    close = events "
+        "= open\n"
+    )
     install("isle", f"{side}number = 42", bridges="mine = X, number = number")
     assert side_of(RouteSettings(from_="mine://x"), "a") is not None
     with pytest.raises(ExtensionError, match=r"package isle offers bridge 'mine', .* lacks reached, send"):

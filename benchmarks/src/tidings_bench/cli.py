@@ -1,8 +1,8 @@
 """`tidings bench NAME`: run a benchmark beside its peers and print the ratios.
 
 A benchmark is a module `tidings_bench.NAME` with `run(...)`, which yields rows
-{"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}. The parameters of `run` are the options of a
-benchmark; any other option is an error that says so.
+{"work", "size", "engine", "figure", "unit", "ratio_to_best_peer"}. The parameters of `run` are the options of
+a benchmark; any other option is an error that says so.
 """
 
 from __future__ import annotations

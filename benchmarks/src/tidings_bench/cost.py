@@ -1,8 +1,9 @@
 """Python calls per event on each path of an event: a figure that the machine and its load do not change.
 
-An event is counted from `publish` until the last `get` that it causes, with the client and every broker on its way
-(`counting.py` says how, `cost_paths.py` which paths). `cost.json` holds the counts of CPython 3.11 as they were last
-written; a test fails when a path rises above them. `tidings bench cost --write` writes them anew.
+An event is counted from `publish` until the last `get` that it causes, with the client and every broker on
+its way (`counting.py` says how, `cost_paths.py` which paths). `cost.json` holds the counts of CPython 3.11 as
+they were last written; a test fails when a path rises above them. `tidings bench cost --write` writes them
+anew.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Paths of an event whose cost is counted: each makes what it needs and yields a way to play so many events.
 
-Paths use the interfaces of users alone (`tidings.connect`, `tidings.testing`, a gateway's bytes), so that a change of
-the inside needs no change here.
+Paths use the interfaces of users alone (`tidings.connect`, `tidings.testing`, a gateway's bytes), so that a
+change of the inside needs no change here.
 """
 
 from __future__ import annotations

@@ -3,13 +3,15 @@
     python -m tidings_bench.counting ROUNDS [PATH ...]
 
 Rules
-- A call is a `call` or `c_call` event of `sys.setprofile`, in any thread; the collector is off. Allocations are not
-  counted: `sys.getallocatedblocks` at each call differed by half a percent from one process to the next.
-- Time is virtual: a turn of the event loop takes `TURN` seconds, and an idle loop goes to its next timer. The clock
-  is replaced before Tidings is imported, so that no machine is too slow for a timer or a share of time.
-- Connections are made by the kernel, and bytes are carried in memory: bytes of one turn arrive together in the next.
-  Codecs, connections, clients and brokers are the real ones; only `send` and `recv` are left out.
-- A figure is the lowest of several rounds: a thread of the store that wakes by its own clock can only add to one.
+- A call is a `call` or `c_call` event of `sys.setprofile`, in any thread; the collector is off. Allocations
+  are not counted: `sys.getallocatedblocks` at each call differed by half a percent from one process to the
+  next.
+- Time is virtual: a turn of the event loop takes `TURN` seconds, and an idle loop goes to its next timer. The
+  clock is replaced before Tidings is imported, so that no machine is too slow for a timer or a share of time.
+- Connections are made by the kernel, and bytes are carried in memory: bytes of one turn arrive together in
+  the next. Codecs, connections, clients and brokers are the real ones; only `send` and `recv` are left out.
+- A figure is the lowest of several rounds: a thread of the store that wakes by its own clock can only add to
+  one.
 """
 
 from __future__ import annotations
@@ -184,7 +186,8 @@ class CountingLoop(asyncio.SelectorEventLoop):
 
 
 class Counter:
-    """Counts calls between `start` and `stop`, in this thread and in those that began after `watch_threads`."""
+    """Counts calls between `start` and `stop`, in this thread and in those that began after
+    `watch_threads`."""
 
     def __init__(self) -> None:
         self._calls = itertools.count()  # counts on without a lock

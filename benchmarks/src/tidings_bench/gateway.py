@@ -1,7 +1,8 @@
 """`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and publishing by HTTP.
 
-The MQTT work is driven by the same generator in C for all; a run with an event lost, repeated or out of order does
-not count. HTTP has no peer here: its rows are events a second by one client, one event or a hundred a request.
+The MQTT work is driven by the same generator in C for all; a run with an event lost, repeated or out of order
+does not count. HTTP has no peer here: its rows are events a second by one client, one event or a hundred a
+request.
 """
 
 from __future__ import annotations
@@ -121,7 +122,8 @@ async def _post(address: str, size: int, seconds: float) -> float:
                 turn += 1
                 batch = [
                     {
-                        "specversion": "1.0", "id": f"{worker}-{turn}-{n}", "source": "bench", "type": "quote",
+                        "specversion": "1.0", "id": f"{worker}-{turn}-{n}", "source": "bench",
+                        "type": "quote",
                         "data": {"StockName": "IBM", "change": n},
                     }
                     for n in range(size)

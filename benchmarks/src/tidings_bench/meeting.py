@@ -1,13 +1,14 @@
 """Brokers and Spark together: how fast events go from a broker into Spark, round, and out of an archive.
 
 Works
-- `read`: a broker's log, whole, into a Spark job that looks at every row; beside it the same pages turned into
-  Arrow in one process without Spark, and the way through the node, event by event.
-- `round trip`: published at a broker, through a stream of Spark, to a second broker, to a subscriber there, durable
-  or transient; publisher and subscriber are processes of their own. Seconds, at 1,000 and at 5,000 events a second
-  (1,000 when quick), with the rate that was really held and how many were not back within 20 s of the last.
-- `archive`: 1,000 new subscriptions against an archive, `pruned` as their filters allow (they ask for 5% of the
-  files) and `whole`: rows of the archive a second. Starting Spark is not counted anywhere.
+- `read`: a broker's log, whole, into a Spark job that looks at every row; beside it the same pages turned
+  into Arrow in one process without Spark, and the way through the node, event by event.
+- `round trip`: published at a broker, through a stream of Spark, to a second broker, to a subscriber there,
+  durable or transient; publisher and subscriber are processes of their own. Seconds, at 1,000 and at 5,000
+  events a second (1,000 when quick), with the rate that was really held and how many were not back within 20
+  s of the last.
+- `archive`: 1,000 new subscriptions against an archive, `pruned` as their filters allow (they ask for 5% of
+  the files) and `whole`: rows of the archive a second. Starting Spark is not counted anywhere.
 """
 
 from __future__ import annotations
@@ -213,7 +214,8 @@ def _at_rate(rate: int, kind: str, held: float, sent: int, took: list[float]) ->
 
 
 def make_archive(folder: Path, rows: int, files: int, seed: int) -> None:
-    """Rows of prices, each file of a narrow range of days: what a log that was archived day by day looks like."""
+    """Rows of prices, each file of a narrow range of days: what a log that was archived day by day looks
+    like."""
     import numpy as np
 
     from tidings.archive.state import Archive, ArchiveState
@@ -266,7 +268,8 @@ def _archive(spark: Any, folder: Path, rows: int, seed: int) -> Iterator[Row]:
     make_archive(folder / "archive", rows, FILES, seed)
     rng = random.Random(seed)
     wanted = [
-        (n, f"day = {FILES // 2} AND symbol = 'S{rng.randrange(500)}' AND price BETWEEN {(low := rng.uniform(0, 98)):.2f} AND {low + 2:.2f}")
+        (n, f"day = {FILES // 2} AND symbol = 'S{rng.randrange(500)}' AND price BETWEEN "
+            f"{(low := rng.uniform(0, 98)):.2f} AND {low + 2:.2f}")
         for n in range(SUBSCRIPTIONS)
     ]  # fmt: skip
     table = spark.createDataFrame(wanted, "id int, filter string").cache()

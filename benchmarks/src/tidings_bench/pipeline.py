@@ -1,10 +1,10 @@
 """`tidings bench pipeline`: tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars.
 
 Figures are wall seconds, the best of a few warm runs, all engines in one run on the same data; every
-engine must find the same pairs, or the benchmark ends with an error. Tables are compiled before the clock starts, as
-others build none; the time of compiling is a row of its own. A ratio compares with the best engine that is not ours,
-on the same work. DuckDB and Polars run in one process without Spark: they are shown because they win where everything
-fits into one machine's memory.
+engine must find the same pairs, or the benchmark ends with an error. Tables are compiled before the clock
+starts, as others build none; the time of compiling is a row of its own. A ratio compares with the best engine
+that is not ours, on the same work. DuckDB and Polars run in one process without Spark: they are shown because
+they win where everything fits into one machine's memory.
 
 - boxes       points against rectangles: `x BETWEEN .. AND .. AND y BETWEEN .. AND ..`
 - W2          a million conjunctions of 3-5 constraints over 20 attributes, in one job
@@ -52,7 +52,10 @@ QUICK = Sizes(20_000, 100_000, 10_000, 2_000, 10_000, 5_000, 2, 50_000, (25_000,
 
 
 def run(*, quick: bool = False, only: str | None = None, plots: str | None = None) -> Iterator[Row]:
-    """Rows of every part, or of some with commas between. `plots`: a folder for drawings of time against size."""
+    """Rows of every part, or of some with commas between.
+
+    `plots`: a folder for drawings of time against size.
+    """
     sizes = QUICK if quick else Sizes()
     rows = []
     for found in _parts(sizes, _chosen(only)):

@@ -36,7 +36,8 @@ Row = dict[str, Any]
 
 def plan_for(folder: Path) -> FactoryPlan:
     return FactoryPlan(
-        organisation="bench", data_class="Enterprise/Holder", key="id", updated="updated", state=str(folder / "state"),
+        organisation="bench", data_class="Enterprise/Holder", key="id", updated="updated",
+        state=str(folder / "state"),
         properties={
             "Name": MeasuredProperty(column="name", volatility="20 years",
                              reference=Reference(table=str(folder / "right"), key="id", column="name")),

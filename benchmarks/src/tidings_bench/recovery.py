@@ -1,10 +1,11 @@
 """Cost of recovery without losses: events through a line of brokers, by CPU seconds.
 
-Work `processes`: broker processes over TCP (`recovery_network.py`), which is what users have. Work `nodes`: the
-same nodes, every message encoded and decoded as on a link, and no sockets, which is steadier to measure. Garbage is collected as broker processes have it
-(`runtime/process.py`). All systems take turns with slices of a few milliseconds, each time in another order; of each
-counts the slice that a tenth of its slices undercut: what disturbs can only slow down. "Switched off" are the same
-brokers as with epidemic recovery, which is left out: what recovery costs is judged against those.
+Work `processes`: broker processes over TCP (`recovery_network.py`), which is what users have. Work `nodes`:
+the same nodes, every message encoded and decoded as on a link, and no sockets, which is steadier to measure.
+Garbage is collected as broker processes have it (`runtime/process.py`). All systems take turns with slices of
+a few milliseconds, each time in another order; of each counts the slice that a tenth of its slices undercut:
+what disturbs can only slow down. "Switched off" are the same brokers as with epidemic recovery, which is left
+out: what recovery costs is judged against those.
 """
 
 from __future__ import annotations

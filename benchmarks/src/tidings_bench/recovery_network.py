@@ -1,8 +1,9 @@
 """Cost of recovery without losses, in broker processes: their CPU seconds for events over TCP.
 
-For each way of recovery there is a line of four broker processes. Rounds of events go through one line after the
-other; of each line the round with the least CPU counts, since what disturbs can only slow down. Counted is what the
-brokers use, not those who publish and listen. The system counts in hundredths of a second, so a round is long.
+For each way of recovery there is a line of four broker processes. Rounds of events go through one line after
+the other; of each line the round with the least CPU counts, since what disturbs can only slow down. Counted
+is what the brokers use, not those who publish and listen. The system counts in hundredths of a second, so a
+round is long.
 """
 
 from __future__ import annotations

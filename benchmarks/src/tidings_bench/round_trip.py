@@ -1,16 +1,16 @@
-"""The two ends of a round trip, each a process of its own: the publisher, and the subscriber that receives its
-events.
+"""The two ends of a round trip, each a process of its own: the publisher, and the subscriber that receives
+its events.
 
     python -m tidings_bench.round_trip mouth ADDRESS RATE SECONDS
     python -m tidings_bench.round_trip ear ADDRESS durable|transient [PATIENCE]
 
 Rules
-- Both say what they have to say as one line of JSON. The mouth: how many it published and in how many seconds. The
-  ear: `{}` when it listens; then, for each line that names a count, the delays of as many events as came within
-  `PATIENCE` seconds, in order. So the bench ends, however slow a part is.
+- Both say what they have to say as one line of JSON. The mouth: how many it published and in how many
+  seconds. The ear: `{}` when it listens; then, for each line that names a count, the delays of as many events
+  as came within `PATIENCE` seconds, in order. So the bench ends, however slow a part is.
 - Each event says when it was sent, by the clock that both ends share.
-- The mouth has at most `UNDER_WAY` events without an answer: a broker that cannot keep up is seen in the rate, not
-  in a queue of the mouth's own.
+- The mouth has at most `UNDER_WAY` events without an answer: a broker that cannot keep up is seen in the
+  rate, not in a queue of the mouth's own.
 """
 
 from __future__ import annotations

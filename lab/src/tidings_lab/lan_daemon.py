@@ -1,11 +1,11 @@
 """A TIB/RV daemon on real sockets: broadcast on the local network by UDP multicast, UDP between routers.
 
-    async with daemon(group="239.255.42.1:7600") as router, daemon(group="239.255.42.1:7600", router=router_name) as bus:
+    async with daemon(group=GROUP) as router, daemon(group=GROUP, router=router_name) as bus:
         async with bus.subscribe(topic="quotes/+") as news: ...
 
 Rules
-- A daemon's name is the address at which others reach it, as a peer's is. The first daemon of a network is its router and
-  names no other; routers name one another (`routers`).
+- A daemon's name is the address at which others reach it, as a peer's is. The first daemon of a network is
+  its router and names no other; routers name one another (`routers`).
 - A multicast comes from the sender's own address too, so the weak proof of `Datagrams` holds for it.
 - Multicast stays on the interface that is given (loopback, unless told otherwise) and on the local network.
 """

@@ -23,7 +23,10 @@ class Lan(msgspec.Struct, frozen=True):
 
 
 def lan_of(broker: str, brokers: Sequence[str], lans: Mapping[str, str] | None, size: int = LAN_SIZE) -> Lan:
-    """The network of a broker: by name in `lans`, or so many neighbours in the list of all. The first is its router."""
+    """The network of a broker: by name in `lans`, or so many neighbours in the list of all.
+
+    The first is its router.
+    """
     if size < 1:
         raise SettingsError(f"local networks of {size} hosts", hint="give 1 or more")
     placed = (

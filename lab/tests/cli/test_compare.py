@@ -28,7 +28,8 @@ def test_json_has_a_line_for_each_system_and_names_the_pictures(
     found = json.loads(ran.out)
     assert [row["system"] for row in found["systems"]] == ["siena", "intermediary"]
     wanted = {
-        "messages", "hops", "bytes", "latency_p50", "entries", "imbalance", "t_sub", "t_diff", "d", "delivered",
+        "messages", "hops", "bytes", "latency_p50", "entries", "imbalance", "t_sub", "t_diff", "d",
+        "delivered",
         "verdict",
     }  # fmt: skip
     assert wanted <= found["systems"][0].keys()

@@ -1,4 +1,5 @@
-"""UAR-2: the predicates and properties of section 3 on runs that were written down by hand, good and broken."""
+"""UAR-2: the predicates and properties of section 3 on runs that were written down by hand, good
+and broken."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""COS-6, COS-7: pull back along the route to the publisher, and both pulls together (Costa et al. 2003, 4.2)."""
+"""COS-6, COS-7: pull back along the route to the publisher, and both pulls together (Costa et al.
+2003, 4.2)."""
 
 from __future__ import annotations
 

@@ -102,7 +102,8 @@ def test_uar_6_on_failure_the_next_of_the_list_is_tried() -> None:
 
 
 def test_uar_6_a_stale_list_is_fetched_again() -> None:
-    """Everybody on the list is gone but the one that came back; the list is fetched until one of it answers."""
+    """Everybody on the list is gone but the one that came back; the list is fetched until one of
+    it answers."""
     world = group(5)
     clients(world, s="b0")
     world.subscribe("s", "n", "x > 0")

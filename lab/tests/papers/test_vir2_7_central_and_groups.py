@@ -1,4 +1,5 @@
-"""VIR2-7: the central notification service (2.4.4), and content over multicast groups (Virgillito 2003, 2.3.1, 6.1)."""
+"""VIR2-7: the central notification service (2.4.4), and content over multicast groups (Virgillito 2003,
+2.3.1, 6.1)."""
 
 from __future__ import annotations
 

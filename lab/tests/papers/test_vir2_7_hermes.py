@@ -1,4 +1,7 @@
-"""VIR2-7: Hermes, a rendezvous by the hash of the type and one tree for each type (Virgillito 2003, 2.5.5)."""
+"""VIR2-7:
+
+Hermes, a rendezvous by the hash of the type and one tree for each type (Virgillito 2003, 2.5.5).
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""VIR2-7: Scribe, a rendezvous by the hash of the topic and a tree of reverse paths (Virgillito 2003, 2.5.2)."""
+"""VIR2-7:
+
+Scribe, a rendezvous by the hash of the topic and a tree of reverse paths (Virgillito 2003, 2.5.2).
+"""
 
 from __future__ import annotations
 

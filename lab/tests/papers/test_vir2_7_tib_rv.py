@@ -1,4 +1,7 @@
-"""VIR2-7: TIB/RV, daemons that broadcast at home and routers with a tree per subject (Virgillito 2003, 2.5.1)."""
+"""VIR2-7:
+
+TIB/RV, daemons that broadcast at home and routers with a tree per subject (Virgillito 2003, 2.5.1).
+"""
 
 from __future__ import annotations
 

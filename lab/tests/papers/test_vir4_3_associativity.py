@@ -1,4 +1,5 @@
-"""VIR4-3 to VIR4-6 and VIR4-9: associativity and the rules that choose links (Virgillito 2003, 4.2 to 4.4)."""
+"""VIR4-3 to VIR4-6 and VIR4-9: associativity and the rules that choose links (Virgillito 2003,
+4.2 to 4.4)."""
 
 from __future__ import annotations
 

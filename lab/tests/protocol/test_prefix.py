@@ -221,7 +221,11 @@ def test_a_gap_in_the_table_is_filled_by_asking_another_of_the_row() -> None:
     for name in names:
         alone.hear(name, PrefixHello())
     known = alone.overlay.known
-    lost = next(name for name in known.table.values() if not known.is_leaf(name) and len(known.row(known.row_of(id_of(name)))) > 1)  # fmt: skip
+    lost = next(
+        name
+        for name in known.table.values()
+        if not known.is_leaf(name) and len(known.row(known.row_of(id_of(name)))) > 1
+    )
     row = known.row_of(id_of(lost))
     sent = alone.hear(lost, PrefixLeave())
     ((to, message),) = [each for each in sent if isinstance(each[1], CellRequest)]

@@ -1,4 +1,7 @@
-"""Over real sockets: Scribe, Hermes and elastic partitioning between brokers that make links as they need them."""
+"""Over real sockets:
+
+Scribe, Hermes and elastic partitioning between brokers that make links as they need them.
+"""
 
 from __future__ import annotations
 

@@ -1,8 +1,10 @@
-"""Random workloads for systems of rendezvous, beside an oracle that knows only who subscribed to what, and when.
+"""Random workloads for systems of rendezvous, beside an oracle that knows only who subscribed to what, and
+when.
 
-Subscriptions come and go while events are published. An event is *due* to a subscription that accepts it, began
-`MARGIN` seconds before the publish and ended no sooner than `MARGIN` after it; it is *allowed* to one that ended no
-sooner than the publish and began at most `MARGIN` after it. What is heard lies between the two, each once.
+Subscriptions come and go while events are published. An event is *due* to a subscription that accepts it,
+began `MARGIN` seconds before the publish and ended no sooner than `MARGIN` after it; it is *allowed* to one
+that ended no sooner than the publish and began at most `MARGIN` after it. What is heard lies between the two,
+each once.
 """
 
 from __future__ import annotations

@@ -63,7 +63,8 @@ def test_many_seeds(system: str) -> None:
 
 
 class Lossy:
-    """A lossy network beside an oracle: which events reached which broker over its links, and which came back."""
+    """A lossy network beside an oracle: which events reached which broker over its links, and which came
+    back."""
 
     def __init__(self, system: str, seed: int, **knobs: Any) -> None:
         rng = Random(seed)

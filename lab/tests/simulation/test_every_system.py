@@ -1,8 +1,9 @@
 """Every system that promises nothing by chance delivers exactly what the oracle says, on random workloads.
 
-A workload is drawn from its seed: what it is about, how many brokers and subscriptions there are, who comes and
-goes. Nothing is lost on the way: what systems promise when it is has its own seeds. Gossip promises by
-chance and has its own tests. Gryphon's large workload takes longest, and is the soak's alone. The soak runs a thousand workloads for each surveyed system, every twentieth large.
+A workload is drawn from its seed: what it is about, how many brokers and subscriptions there are, who comes
+and goes. Nothing is lost on the way: what systems promise when it is has its own seeds. Gossip promises by
+chance and has its own tests. Gryphon's large workload takes longest, and is the soak's alone. The soak runs a
+thousand workloads for each surveyed system, every twentieth large.
 """
 
 from __future__ import annotations
@@ -17,13 +18,15 @@ from tidings_lab.simulation.comparing import Comparison, deliveries
 from tidings_lab.simulation.oracle import Judgement
 
 BY_CHANCE = {
-    "damulticast", "gossip-broadcast", "publisher-groups", "subscriber-groups", "hierarchical-gossip", "pmcast",
+    "damulticast", "gossip-broadcast", "publisher-groups", "subscriber-groups", "hierarchical-gossip",
+    "pmcast",
     "hpcast",
 }  # fmt: skip
 SYSTEMS = [name for name in system_names() if name not in BY_CHANCE]
 SURVEYED = [
     "tidings", "network-of-servers", "siena", "siena-hierarchical", "all-brokers", "elvin", "partitioned",
-    "partitioned-elastic", "notification-service", "multicast-groups", "tib-rv", "scribe", "gryphon", "hermes",
+    "partitioned-elastic", "notification-service", "multicast-groups", "tib-rv", "scribe", "gryphon",
+    "hermes",
     "hermes-path",
 ]  # fmt: skip
 SMALL = 2  # seeds of each system in every run of the tests
@@ -38,7 +41,8 @@ def small(seed: int) -> Comparison:
     )  # fmt: skip
     return Comparison(
         workload=rng.choice(("markets", "subjects", "stocks", "rectangles")), seed=seed, plan=plan,
-        brokers=rng.randint(2, 9), fan_out=rng.randint(2, 4), overlay=rng.choice(("tree", "line", "hierarchy")),
+        brokers=rng.randint(2, 9), fan_out=rng.randint(2, 4),
+        overlay=rng.choice(("tree", "line", "hierarchy")),
         check=True,
     )  # fmt: skip
 

@@ -1,6 +1,8 @@
-"""The algorithms that daMulticast is compared with: as nodes and as rounds over arrays they are one algorithm.
+"""The algorithms that daMulticast is compared with: as nodes and as rounds over arrays they are one
+algorithm.
 
-Tables are drawn anew for each event, and one hop takes one round. Trees of delegates have the same places in both.
+Tables are drawn anew for each event, and one hop takes one round. Trees of delegates have the same places in
+both.
 """
 
 from __future__ import annotations
@@ -105,7 +107,8 @@ def by_rounds(rival: Rival, sizes: tuple[int, ...], runs: int, *, loss: float) -
         run = disseminate(plan, seed=seed + 10_000, views=seed + 10_000, loss=loss, count=True)
         found.append(
             {
-                "sent": run.inside, "across": run.across, "parasites": run.parasites() if rival.parasites else 0,
+                "sent": run.inside, "across": run.across,
+                "parasites": run.parasites() if rival.parasites else 0,
                 **{f"reached {n}": run.reached_of(g) for g, n in enumerate(NAMES)},
                 **{f"last {n}": run.last_round(g) or -1 for g, n in enumerate(NAMES)},
             }

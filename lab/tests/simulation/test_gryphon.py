@@ -1,4 +1,5 @@
-"""Gryphon keeps its promise through faults: complete, once, in order (its own routing on the acknowledged core)."""
+"""Gryphon keeps its promise through faults: complete, once, in order (its own routing on the acknowledged
+core)."""
 
 from __future__ import annotations
 
@@ -20,7 +21,8 @@ PLAN = Plan(
 
 def run(seed: int) -> ExperimentOutcome:
     experiment = Experiment(
-        system="gryphon", seed=seed, brokers=7, fan_out=3, workload="stocks", plan=PLAN, incidents=8, kinds=KINDS,
+        system="gryphon", seed=seed, brokers=7, fan_out=3, workload="stocks", plan=PLAN, incidents=8,
+        kinds=KINDS,
         calm=60.0, check=True,
     )  # fmt: skip
     return run_experiment(experiment, judge=False)

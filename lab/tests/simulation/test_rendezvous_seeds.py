@@ -1,7 +1,7 @@
 """Systems of rendezvous through loss, crashes, lost disks, brokers that stand still and wrong clocks.
 
-Their contract is safety: nobody hears what it did not want, what was not published, or what came after it left.
-They also tell nobody twice, which best effort does not promise: a broker remembers what it took.
+Their contract is safety: nobody hears what it did not want, what was not published, or what came after it
+left. They also tell nobody twice, which best effort does not promise: a broker remembers what it took.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Gryphon's replication of subscriptions (Virgillito 2003, 2.5.3): events keep flowing while a broker is away."""
+"""Gryphon's replication of subscriptions (Virgillito 2003, 2.5.3): events keep flowing while a broker is
+away."""
 
 from __future__ import annotations
 

@@ -1,8 +1,9 @@
 """Seeds of `uarc`: a group of distributors under faults, judged by what each mode promises (UAR-4).
 
-With gaps: once and in order, through everything. Without: nothing is left out between two events either, while
-distributors crash and come back with their disks, one at a time or several, as long as what a distributor took
-in leaves it (E-U2 says "or d is down": links that lose the only copies are for the mode with gaps).
+With gaps: once and in order, through everything. Without: nothing is left out between two events either,
+while distributors crash and come back with their disks, one at a time or several, as long as what a
+distributor took in leaves it (E-U2 says "or d is down": links that lose the only copies are for the mode with
+gaps).
 """
 
 from __future__ import annotations
@@ -24,7 +25,8 @@ NO_GAP_KINDS = (fault.CRASH, fault.STOP, fault.CLOCK_SKEW, fault.SLOW_LINK)
 
 def experiment(seed: int, mode: str, synchrony: str, kinds: tuple[str, ...]) -> Experiment:
     return Experiment(
-        system="uarc", seed=seed, brokers=5, workload="rectangles", plan=PLAN, incidents=LEAST + 4, kinds=kinds,
+        system="uarc", seed=seed, brokers=5, workload="rectangles", plan=PLAN, incidents=LEAST + 4,
+        kinds=kinds,
         options={"mode": mode, "synchrony": synchrony}, check=True, bytes=True,
     )  # fmt: skip
 

@@ -1,8 +1,9 @@
-"""The Data Quality Broker: of the copies that organisations hold of an object, the best value of each property.
+"""The Data Quality Broker: of the copies that organisations hold of an object, the best value of each
+property.
 
 Rules
-- A copy declares the quality of its properties. The declared quality is weighed by the trust that its source has (see
-  `rating.py`).
+- A copy declares the quality of its properties. The declared quality is weighed by the trust that its source
+  has (see `rating.py`).
 - The score of a value is the mean of its weighed dimensions. Where the query has requirements, a value
   must meet all of them that name its property; of those that do, the highest score wins. Equal scores:
   the value that more copies hold, then the source that comes first by name.
@@ -10,9 +11,9 @@ Rules
 - The chosen value is proposed to each copy that holds another value, or none, with a lower score.
   An organisation adopts it or does not; one that adopts takes the value, not the number that
   declared it: its own factory measures it anew.
-- Requirements that cannot be met are negotiated: the offer says for each the best that every object can have. The
-  user weakens at least one, or gives up. It ends, because each round lowers a requirement to one that can be met, or
-  ends by itself after a few rounds.
+- Requirements that cannot be met are negotiated: the offer says for each the best that every object can have.
+  The user weakens at least one, or gives up. It ends, because each round lowers a requirement to one that can
+  be met, or ends by itself after a few rounds.
 
 Virgillito (2003), section 5.2.2; the rules are our own, since the thesis leaves them open.
 """

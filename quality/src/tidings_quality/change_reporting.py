@@ -3,8 +3,8 @@
 Rules
 - A change's version is the step that found it, which is the same when the step is told again after a
   crash: the service drops an event that it knows.
-- A service that does not answer is asked again for a while. Then the step fails, and with it the stream; the next
-  start goes on with reporting that very step.
+- A service that does not answer is asked again for a while. Then the step fails, and with it the stream; the
+  next start goes on with reporting that very step.
 """
 
 from __future__ import annotations

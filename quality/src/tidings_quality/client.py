@@ -89,7 +89,10 @@ class OrganisationClient:
     def notifications(
         self, id: str, *, after: int = 0, limit: int = 100, wait: float = 0.0
     ) -> list[tuple[int, Event]]:
-        """Waiting notifications of a subscription, with their numbers. They wait on until they are acknowledged."""
+        """Waiting notifications of a subscription, with their numbers.
+
+        They wait on until they are acknowledged.
+        """
         found = self._ask("GET", f"/subscriptions/{id}/notifications", after=after, limit=limit, wait=wait)
         return [
             (one["number"], unpacked(msgspec.json.encode(one["event"]))) for one in found["notifications"]

@@ -5,10 +5,11 @@ Rules
   number or the name of a level) and `children`.
 - XML: a `d2q` document with one data graph and four quality graphs, one for each dimension. Every node of
   the data graph has an `oid`; a node of a quality graph names the one it speaks of in `of`, and is called
-  after it: `Name_Accuracy`. A property that is known to be null has `null="true"`; one that is absent is not there.
+  after it: `Name_Accuracy`. A property that is known to be null has `null="true"`; one that is absent is not
+  there.
 - The document type definition is made of the schema (`dtd_of`), and written into each document.
-- Reading refuses what the schema does not know, and every declaration of an entity: it never expands or fetches one.
-  Size and depth have limits.
+- Reading refuses what the schema does not know, and every declaration of an entity: it never expands or
+  fetches one. Size and depth have limits.
 """
 
 from __future__ import annotations

@@ -2,10 +2,10 @@
 
 Parts, all of them without network and disk
 - The Schema Mapper is `Schema.producers`.
-- `Merger` keeps the merge subscriptions table: for each possible producer the local subscriptions, reduced. At a
-  producer the sources of a subscription are meaningless, so they are left out there.
-- `ExternalMatcher` keeps the external merge table, what consumers told us, and finds who has to hear an event.
-  A consumer without the right to a class does not hear of it, even if it subscribed.
+- `Merger` keeps the merge subscriptions table: for each possible producer the local subscriptions, reduced.
+  At a producer the sources of a subscription are meaningless, so they are left out there.
+- `ExternalMatcher` keeps the external merge table, what consumers told us, and finds who has to hear an
+  event. A consumer without the right to a class does not hear of it, even if it subscribed.
 - The Tree Builder is `protocol.routing.trees.build_tree`; the Forwarder is in `sending`.
 """
 

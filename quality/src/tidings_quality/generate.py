@@ -23,19 +23,25 @@ FIRST = (
 )  # fmt: skip
 LAST = (
     "Mecella", "Scannapieco", "Virgillito", "Baldoni", "Catarci", "Batini", "Rossini", "Marchetti", "Conti",
-    "Ferrari", "Esposito", "Bianchi", "Romano", "Colombo", "Ricci", "Marino", "Lombardi", "Barbieri", "Fontana",
-    "Santoro", "Mariani", "Rinaldi", "Caruso", "Ferrara", "Galli", "Martini", "Leonardi", "Vitale", "Serra", "Coppola",
+    "Ferrari", "Esposito", "Bianchi", "Romano", "Colombo", "Ricci", "Marino", "Lombardi", "Barbieri",
+    "Fontana",
+    "Santoro", "Mariani", "Rinaldi", "Caruso", "Ferrara", "Galli", "Martini", "Leonardi", "Vitale", "Serra",
+    "Coppola",
 )  # fmt: skip
-STREETS = ("Via dei Gracchi", "Via Mazzini", "Corso Italia", "Via Garibaldi", "Via Verdi", "Piazza Dante", "Viale Europa",
+STREETS = ("Via dei Gracchi", "Via Mazzini", "Corso Italia", "Via Garibaldi", "Via Verdi", "Piazza Dante",
+    "Viale Europa",
            "Via San Martino", "Via Cavour", "Via Nazionale", "Via Salaria", "Via Appia")  # fmt: skip
 TOWNS = {  # name -> (postcode, code of the place)
-    "Roma": ("00185", "H501"), "Milano": ("20121", "F205"), "Pagani": ("84016", "G230"), "Torino": ("10121", "L219"),
-    "Napoli": ("80133", "F839"), "Bologna": ("40121", "A944"), "Firenze": ("50122", "D612"), "Bari": ("70121", "A662"),
+    "Roma": ("00185", "H501"), "Milano": ("20121", "F205"), "Pagani": ("84016", "G230"),
+    "Torino": ("10121", "L219"),
+    "Napoli": ("80133", "F839"), "Bologna": ("40121", "A944"), "Firenze": ("50122", "D612"),
+    "Bari": ("70121", "A662"),
 }  # fmt: skip
 MONTHS = "ABCDEHLMPRST"
 ODD = dict(zip(
     "0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZ",
-    (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14, 16, 10, 22, 25, 24, 23),
+    (1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 1, 0, 5, 7, 9, 13, 15, 17, 19, 21, 2, 4, 18, 20, 11, 3, 6, 8, 12, 14,
+        16, 10, 22, 25, 24, 23),
     strict=True,
 ))  # fmt: skip
 NOW = datetime(2026, 1, 1, tzinfo=UTC)
@@ -213,7 +219,8 @@ check = "{code} RLIKE '^[A-Z]{{6}}[0-9]{{2}}[A-EHLMPRST][0-9]{{2}}[A-Z][0-9]{{3}
 
 [rules.code-fits-the-name]
 of = ["Name", "FiscalCode"]
-check = "substring(translate(upper(element_at(split({name}, ' '), -1)), 'AEIOU', ''), 1, 3) = substring({code}, 1, 3)"
+check = '''substring(translate(upper(element_at(split({name}, ' '), -1)), 'AEIOU', ''), 1, 3)
+ = substring({code}, 1, 3)'''
 
 [dependencies.postcode-of-the-town]
 of = ["Address"]

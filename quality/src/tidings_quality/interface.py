@@ -4,9 +4,9 @@ Parts
 - `Interpreter`: reads what a user hands in as a subscription. Pluggable: `quality` reads
   `ON ... FROM ... WHERE ...`, `triple` the JSON form; or any callable, as `package.module:name`.
 - The local subscription table is in `state`; `LocalMatcher` finds the subscriptions that hear an event.
-- `UserDispatcher`: brings notifications to users, at addresses that the organisation allows. Pluggable: `inbox` keeps them until they are fetched and
-  acknowledged, `webhook` posts them, `broker` publishes them to a broker of Tidings; or any class with
-  `dispatch`, as `package.module:name`.
+- `UserDispatcher`: brings notifications to users, at addresses that the organisation allows. Pluggable:
+  `inbox` keeps them until they are fetched and acknowledged, `webhook` posts them, `broker` publishes them to
+  a broker of Tidings; or any class with `dispatch`, as `package.module:name`.
 """
 
 from __future__ import annotations
@@ -114,8 +114,8 @@ class UserWebhook:
 class BrokerOutlet:
     """Publishes to a broker of Tidings that the organisation runs already.
 
-    The environment proves who we are there (see `runtime.environment`). An event that comes again is the same event
-    there, and is delivered once."""
+    The environment proves who we are there (see `runtime.environment`). An event that comes again is the same
+    event there, and is delivered once."""
 
     def __init__(self, one: LocalSubscription) -> None:
         import tidings

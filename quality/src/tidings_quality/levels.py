@@ -4,7 +4,8 @@ Rules
 - `Name.Accuracy` and `name.accuracy` are the same quality: names that end in a dimension are written in
   small letters. `state.name.accuracy` is one too; names under `change.` are not.
 - A level stands on the other side of a comparison with a quality, in its IN or in its BETWEEN, as a bare
-  word or as a string. Comparing with a level compares levels: `<= medium` is `< 0.8`, since medium ends there.
+  word or as a string. Comparing with a level compares levels: `<= medium` is `< 0.8`, since medium ends
+  there.
 """
 
 from __future__ import annotations

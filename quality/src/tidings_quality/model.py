@@ -5,8 +5,8 @@ Rules
   comes first and its ancestors follow, so that `type IS A 'Enterprise'` hears of holders too.
 - A property has four dimensions. A value of one is a number from 0 (worst) to 1 (best).
 - A level is a band of values: low < medium < high. `low` is below 0.5, `medium` from 0.5 and below
-  0.8, `high` from 0.8. Comparing with a level compares levels: `<= medium` is "below 0.8". As a number a level is the
-  middle of its band.
+  0.8, `high` from 0.8. Comparing with a level compares levels: `<= medium` is "below 0.8". As a number a
+  level is the middle of its band.
 - A change is one object, one property, one dimension. As an event it carries the object's property
   values under their own names, the new value under `property.dimension` in small letters
   (`name.accuracy`), the facts of the change under `change.` and, when known, the object's other

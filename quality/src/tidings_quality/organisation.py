@@ -2,10 +2,11 @@
 
 Rules
 - A change of our own data (`changed`) is matched for local users, and for other organisations: to those it
-  goes along a diffusion tree. An event from another organisation (`notified`) is matched for local users and sent on
-  to the branches that came with it. Either is one transaction, and an event that was here before is dropped.
-- A subscription changes what producers have to know (`Merger`). Their confirmations are in the state; the difference
-  has to be sent (`to_tell`), after a restart too.
+  goes along a diffusion tree. An event from another organisation (`notified`) is matched for local users and
+  sent on to the branches that came with it. Either is one transaction, and an event that was here before is
+  dropped.
+- A subscription changes what producers have to know (`Merger`). Their confirmations are in the state; the
+  difference has to be sent (`to_tell`), after a restart too.
 - `on_work(what, who)` is called when there is work: `send` to an organisation, `tell` it our merge
   subscription, `dispatch` for a subscription. The work is in the state; the call is only a nudge.
 """
@@ -181,8 +182,8 @@ class OrganisationService:
         return build_tree(capability, consumers, lambda name: schema.organisation(name).capability)
 
     def sub_changed(self, consumer: str, change: ChangeSub) -> SubChanged:
-        """A consumer's merge subscription changes. Filters that it has no right to are kept for its number, and never
-        match."""
+        """A consumer's merge subscription changes. Filters that it has no right to are kept for its number,
+        and never match."""
         number, texts = self.state.external(consumer)
         if not change.whole and change.base != number:
             return SubChanged(number)
@@ -202,8 +203,8 @@ class OrganisationService:
                 self.on_work(TELL, producer)
 
     def to_tell(self, producer: str, *, confirm: bool = False, known: int | None = None) -> ChangeSub | None:
-        """Change to send to a producer; None: it knows. `confirm`: ask even so. `known`: the number that it has
-        instead."""
+        """Change to send to a producer; None: it knows. `confirm`: ask even so. `known`: the number that it
+        has instead."""
         number, told = self.state.told(producer)
         wanted = self._merger.merge_subscription(producer)
         if known is not None:

@@ -3,8 +3,8 @@
 Rules
 - An organisation's objects are read from its factory's state, under the names of the global schema.
 - An object is asked for when one of its copies satisfies the condition on data; its other copies
-  come along by linkage, in spite of their errors. - `broker.py` chooses and proposes values; `rating.py` judges
-  sources by their copies.
+  come along by linkage, in spite of their errors. - `broker.py` chooses and proposes values; `rating.py`
+  judges sources by their copies.
 - An organisation adopts what is proposed to it, unless its plan says that it does not (`adopts = false`).
 - Adopting a proposal writes a new version of the row to the organisation's table. Its own factory then
   finds what that did to the quality, and its subscribers are notified.

@@ -1,12 +1,12 @@
 """The Rating Service's judgement: how far each source is believed, learned from disagreement.
 
 Rules
-- When copies are compared, each source is observed: the quality that it declared for a value, and how far the other
-  copies bear it out. Each copy counts by its trust and quality.
+- When copies are compared, each source is observed: the quality that it declared for a value, and how far the
+  other copies bear it out. Each copy counts by its trust and quality.
 - Declaring more than is borne out is overstating. The trust of a source is 1 - sum of what it
   overstated / (patience + number of observations): it begins at 1, and a source that goes
-  on overstating by the same amount loses with every observation, towards 1 - that amount. Understating neither costs
-  nor earns trust.
+  on overstating by the same amount loses with every observation, towards 1 - that amount. Understating
+  neither costs nor earns trust.
 - Ranks go by trust, equal ones by name.
 - A report has an id; one that was seen is not counted again.
 
@@ -129,7 +129,8 @@ def observe(copies: Sequence[ObjectCopy], trust: Trust) -> list[Observation]:
 
 
 def _borne_out(value: str, property: str, others: Iterable[ObjectCopy], trust: Trust) -> float | None:
-    """The likeness to what others hold, each weighed by its trust and declared accuracy; None: no other copy."""
+    """The likeness to what others hold, each weighed by its trust and declared accuracy; None: no
+    other copy."""
     weights, agreed = 0.0, 0.0
     for other in others:
         theirs = other.values.get(property)

@@ -29,11 +29,13 @@ def running_example() -> Schema:
         organisations=(
             OrganisationSchema("INPS", (
                 ClassHolding(ENTERPRISE, "Business", {"BusinessCode": "Code", "BusinessName": "EntName"}),
-                ClassHolding(HOLDER, "Owner", {"OwnerName": "Name", "OwnerAddress": "Address", "OwnerCode": "FiscalCode"}),
+                ClassHolding(HOLDER, "Owner",
+                    {"OwnerName": "Name", "OwnerAddress": "Address", "OwnerCode": "FiscalCode"}),
             )),
             OrganisationSchema("INAIL", (
                 ClassHolding(ENTERPRISE, "Firm", {"FirmCode": "Code", "FirmName": "EntName"}),
-                ClassHolding(HOLDER, "Employer", {"FullName": "Name", "Residence": "Address", "TaxCode": "FiscalCode"}),
+                ClassHolding(HOLDER, "Employer",
+                    {"FullName": "Name", "Residence": "Address", "TaxCode": "FiscalCode"}),
             )),
             OrganisationSchema("CoC", (ClassHolding(ENTERPRISE), ClassHolding(HOLDER))),
         ),

@@ -1,13 +1,13 @@
-"""Messages that an organisation sends: events to others (the Forwarder), its merge subscription, and notifications to
-its users.
+"""Messages that an organisation sends: events to others (the Forwarder), its merge subscription, and
+notifications to its users.
 
 Rules
 - One worker for each other organisation sends events in order and in batches; one tells it our merge
   subscription; one for each subscription with a dispatcher brings its notifications.
-- A message that was not accepted is sent again, with pauses that double; an unreachable receiver is tried as soon as
-  it speaks to us. An accepted message is removed.
-- When an organisation cannot be reached, we take over the branches below it and send to those ourselves, so that none
-  of them waits for another. A receiver drops the duplicates that this makes.
+- A message that was not accepted is sent again, with pauses that double; an unreachable receiver is tried as
+  soon as it speaks to us. An accepted message is removed.
+- When an organisation cannot be reached, we take over the branches below it and send to those ourselves, so
+  that none of them waits for another. A receiver drops the duplicates that this makes.
 - A message that an organisation will never accept (400, 413, 422) is put aside, and counted.
 - A producer that does not have what we think it has says so (409): it is told everything.
 """

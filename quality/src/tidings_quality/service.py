@@ -1,12 +1,12 @@
 """An organisation's notification service as a process: HTTP and JSON, for its users and for the others.
 
 Rules
-- `/edl/notify` and `/edl/changeSub` are for other organisations, each of which shows its name and the token that was
-  agreed with it. All else is for local users and the quality factory, who show the organisation's own token.
-  Without an agreed token, only this machine is let in.
+- `/edl/notify` and `/edl/changeSub` are for other organisations, each of which shows its name and the token
+  that was agreed with it. All else is for local users and the quality factory, who show the organisation's
+  own token. Without an agreed token, only this machine is let in.
 - An answer leaves when what it promises is on the disk.
-- `GET .../notifications` waits up to `wait` seconds; what it gives stays until it is acknowledged, so a reader
-  that crashes finds it again, under the same numbers.
+- `GET .../notifications` waits up to `wait` seconds; what it gives stays until it is acknowledged, so a
+  reader that crashes finds it again, under the same numbers.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """State of an organisation's service, in one SQLite file.
 
 Rules
-- Related rows are written together: `with state.writing():` is one transaction, and when it is left all its rows are
-  on the disk. An answer leaves only after that.
+- Related rows are written together: `with state.writing():` is one transaction, and when it is left all its
+  rows are on the disk. An answer leaves only after that.
 - An event is taken once: its identity is noted with what is to be done about it (notifications for
   local users, sendings to other organisations). The last `remember` identities are kept.
 - Notifications of a subscription are numbered from 1 without gaps; they stay until they are acknowledged.

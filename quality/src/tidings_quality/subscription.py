@@ -8,8 +8,8 @@ Rules
   case) is a quality, compared with a number from 0 to 1 or with a level. All other names are data.
 - A conjunct that names no quality belongs to the condition on data, any other to that on quality.
 - Meaning is that of an ordinary filter (`filter`), which brokers match and the algebra compares. There
-  the class stands with its ancestors, levels are bands of numbers, and bounds lie within 0 and 1, so that `covers`
-  needs no knowledge of classes and levels.
+  the class stands with its ancestors, levels are bands of numbers, and bounds lie within 0 and 1, so that
+  `covers` needs no knowledge of classes and levels.
 - So a subscription without FROM is never covered by one with FROM, and a class covers those below it:
   the containment of Virgillito (2003), section 5.3.1, corrected in both places.
 """

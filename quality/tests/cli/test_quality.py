@@ -28,7 +28,8 @@ def folder(tmp_path: Path) -> Path:
     ports = {name: one.getsockname()[1] for name, one in zip(NAMES, sockets, strict=True)}
     for name, other in (NAMES, NAMES[::-1]):
         (tmp_path / f"{name}.toml").write_text(
-            f'name = "{name}"\nschema = "schema.json"\nlisten = "127.0.0.1:{ports[name]}"\nstate = "{name}.db"\n'
+            f'name = "{name}"\nschema = "schema.json"\nlisten = "127.0.0.1:{ports[name]}"\nstate = '
+            f'"{name}.db"\n'
             f'[peers.{other}]\nurl = "http://127.0.0.1:{ports[other]}"\ntoken = "agreed"\n'
         )
     for one in sockets:

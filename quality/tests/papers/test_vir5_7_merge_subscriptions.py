@@ -1,4 +1,5 @@
-"""Virgillito (2003), Figures 5.5 and 5.6: merge subscriptions and the diffusion tree, with real organisations.
+"""Virgillito (2003), Figures 5.5 and 5.6: merge subscriptions and the diffusion tree, with real
+organisations.
 
 Three organisations without network: what one has to send is carried to the other by hand, and counted.
 """

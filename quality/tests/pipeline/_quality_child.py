@@ -1,4 +1,5 @@
-"""A driver of its own: evaluates an organisation's table once and tells its service, saying each step on a line.
+"""A driver of its own: evaluates an organisation's table once and tells its service, saying each step on a
+line.
 
 Usage: python _quality_child.py FACTORY_TOML URL
 """

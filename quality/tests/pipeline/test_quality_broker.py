@@ -1,4 +1,5 @@
-"""The Data Quality Broker on Spark: copies are found, the best wins, and what is adopted makes data better."""
+"""The Data Quality Broker on Spark: copies are found, the best wins, and what is adopted makes
+data better."""
 
 from __future__ import annotations
 

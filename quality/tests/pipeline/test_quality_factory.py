@@ -48,9 +48,11 @@ def plan_of(folder: Path, **changes: Any) -> FactoryPlan:
         organisation="INPS", data_class="Enterprise/Holder", key="id", updated="updated",
         table=str(folder / "table"), state=str(folder / "state"),
         properties={
-            "Name": MeasuredProperty(column="name", inapplicable="kind = 'none'", missing=("", "n/a"), volatility="100 days",
+            "Name": MeasuredProperty(column="name", inapplicable="kind = 'none'", missing=("", "n/a"),
+                volatility="100 days",
                              reference=Reference(table=str(folder / "right"), key="id", column="name")),
-            "City": MeasuredProperty(column="city", parts=("city", "zip"), domain=ColumnDomain(values=CITIES), volatility="10 days"),
+            "City": MeasuredProperty(column="city", parts=("city", "zip"), domain=ColumnDomain(values=CITIES),
+                volatility="10 days"),
         },
         rules={
             "digits": QualityRule(of=("City",), check="zip RLIKE '^[0-9]+$'"),

@@ -1,7 +1,9 @@
-"""Organisations hear each change once, whatever crashes when: before a commit, after it, or between two steps.
+"""Organisations hear each change once, whatever crashes when: before a commit, after it, or between two
+steps.
 
 The network is played by hand: a batch is carried, its answer may be lost, either side may crash at any write.
-The reader keeps the number of what it has heard together with it, as a reader that wants each change once does.
+The reader keeps the number of what it has heard together with it, as a reader that wants each change once
+does.
 """
 
 from __future__ import annotations

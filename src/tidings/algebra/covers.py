@@ -1,9 +1,9 @@
 """Relations between filters: covers, overlaps, equivalent; and their intersection.
 
 Rules
-- `covers` never says yes wrongly, and no only where an event shows it. It is complete for conjunctions of simple constraints (=, !=, IN,
-  ranges, prefixes, LIKE, topics, EXISTS, IS NULL, booleans, types), and for unions of them within a
-  budget of search steps.
+- `covers` never says yes wrongly, and no only where an event shows it. It is complete for conjunctions of
+  simple constraints (=, !=, IN, ranges, prefixes, LIKE, topics, EXISTS, IS NULL, booleans, types), and for
+  unions of them within a budget of search steps.
 - `overlaps` never says no wrongly.
 - The `decide_` forms answer None where regular expressions, residuals or the budget hide the truth.
 - A residual is covered by an equal one of the same dialect only.
@@ -64,8 +64,8 @@ def _is_topical(constraint: Constraint) -> bool:
         values = (constraint.value,) if isinstance(constraint, Equals) else constraint.values
         return all(type(value) is not str or is_topic(value) for value in values)
     if isinstance(constraint, TopicIs):
-        # A text of more levels than a topic may have stands for a topic that is cut after the first level that
-        # no pattern reaches; a pattern of as many levels as a topic may have leaves none.
+        # A text of more levels than a topic may have stands for a topic that is cut after the first level
+        # that no pattern reaches; a pattern of as many levels as a topic may have leaves none.
         return constraint.pattern.removesuffix("/#").count("/") + 1 < MAX_LEVELS
     return isinstance(constraint, NotOneOf | Exists | Missing)
 

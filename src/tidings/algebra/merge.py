@@ -85,7 +85,8 @@ def _best_pair(
     space: Space | None,
     tried: dict[tuple[tuple[int, ...], tuple[int, ...]], Merge],
 ) -> tuple[Merge, int, int]:
-    """The best pair: an exact merge, else the least error, else the most constraints; each pair is tried once."""
+    """The best pair: an exact merge, else the least error, else the most constraints; each pair is tried
+    once."""
     found: list[tuple[bool, float, int, int, int]] = []
     for j in range(1, len(pool)):
         for i in range(j):

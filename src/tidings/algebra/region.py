@@ -83,7 +83,8 @@ class Region:
 
     @cached_property
     def unpublishable(self) -> frozenset[str]:
-        """The constrained names that no event has: those below a name of the event itself, such as `time.x`."""
+        """The constrained names that no event has: those below a name of the event itself, such
+        as `time.x`."""
         return frozenset(name for name in self.domains if "." in name and name.partition(".")[0] in RESERVED)
 
     def without(self, names: Collection[str]) -> Region:

@@ -102,8 +102,8 @@ def page(
     most_rows: int,
     most_bytes: int,
 ) -> ArchivePage:
-    """At most so many events and bytes, but always one event, from at most so many rows (and the rest of a row
-    group)."""
+    """At most so many events and bytes, but always one event, from at most so many rows (and the rest of a
+    row group)."""
     place, looked, size = dict(after), 0, 0
     found: list[ArchivedEvent] = []
     for piece in pieces(archive, state, [filter], after=place):

@@ -8,7 +8,8 @@
 Rules
 - A change is written aside, then a new state names it, in one atomic rename; then files move into place, and
   replaced files move away, to be deleted an hour later. After a crash the newest state says which steps are
-  left; the steps are idempotent. So every event of a log up to its archived offset is in exactly one file of a state.
+  left; the steps are idempotent. So every event of a log up to its archived offset is in exactly one file of
+  a state.
 - Readers follow the state. A file that the state names and that is missing or damaged is an error; so
   is a Parquet file beside them that the state does not name.
 - One writer at a time.
@@ -97,7 +98,8 @@ class Archive:
         return state
 
     def checked(self) -> ArchiveState:
-        """The newest state; all its files are present and complete, and no other Parquet file lies beside them."""
+        """The newest state; all its files are present and complete, and no other Parquet file lies beside
+        them."""
         state = self.state()
         named = {file.path for file in state.files}
         for file in state.files:
@@ -196,8 +198,8 @@ class Archive:
 def opened(place: str | os.PathLike[str], read: Any) -> Any:
     """Read a file of an archive while a writer may move it.
 
-    A file only moves forward, from the staging folder into its place and from there to the replaced ones, so one try
-    in each of the folders that follow finds it.
+    A file only moves forward, from the staging folder into its place and from there to the replaced ones, so
+    one try in each of the folders that follow finds it.
     """
     try:
         return read(place)

@@ -1,8 +1,8 @@
 """Ranges delivered to a named subscription, so that no event is delivered to it twice.
 
-A subscription may end and come back under its name, with the same filter or another. Its delivered ranges are a
-set of spans (filter, log, from, to): every event of the log with from <= offset < to that the filter accepts.
-An event was delivered when some span says so; only the other events are delivered.
+A subscription may end and come back under its name, with the same filter or another. Its delivered ranges are
+a set of spans (filter, log, from, to): every event of the log with from <= offset < to that the filter
+accepts. An event was delivered when some span says so; only the other events are delivered.
 
 Rules
 - Spans of one filter and one log that touch or overlap are one span.

@@ -1,19 +1,20 @@
 """Deduplication by event identity: a retried publish has no second effect.
 
 There are two kinds of publishers. Tidings clients number their events: `<incarnation>-<sequence>`, from 1. A
-high-water mark per incarnation and the gaps below it are enough for them. Foreign ids have no order. As long as
-the log holds an event, the log knows its id; from then on each id is remembered for a window (`window.py`).
+high-water mark per incarnation and the gaps below it are enough for them. Foreign ids have no order. As long
+as the log holds an event, the log knows its id; from then on each id is remembered for a window
+(`window.py`).
 
 Rules
 - A numbered event is NEW above the mark or in a gap, SEEN when it was accepted, and STALE when it lies so far
   below the mark that its gap is no longer remembered: its status cannot be known, so it is refused with a
   reason. Treating it as seen would lose it silently; treating it as new could deliver it twice.
 - A foreign id outside the window is NEW: the window is stated, and a gateway's clients are told of it.
-- Everything is bounded: gaps per incarnation, incarnations, foreign ids. Incarnations over their bound go at once:
-  of the publisher that has most, the one that was silent for longest (`shares.py`), so no publisher pushes out the
-  numbers of one within its equal share. Long names and gaps count as further incarnations. `given_up` counts those
-  that had not yet run out of time. Foreign ids over their bound are refused (`is_full`), but only those of
-  publishers that have used up an equal share of the table.
+- Everything is bounded: gaps per incarnation, incarnations, foreign ids. Incarnations over their bound go at
+  once: of the publisher that has most, the one that was silent for longest (`shares.py`), so no publisher
+  pushes out the numbers of one within its equal share. Long names and gaps count as further incarnations.
+  `given_up` counts those that had not yet run out of time. Foreign ids over their bound are refused
+  (`is_full`), but only those of publishers that have used up an equal share of the table.
 - Foreign ids are keyed by the event's identity, which holds its tenant: tenants do not share ids.
 - `remember` gives the rows to persist, `collect` those to delete, with those of incarnations that went since.
 """
@@ -39,7 +40,8 @@ T = TypeVar("T")
 NUMBERED = "identity.numbered"  # table: one row per source and incarnation
 WEIGHED = 256  # bytes of source, incarnation and gaps that count as one incarnation more
 GAP = 128  # bytes of a gap in memory
-GIVEN_UP = 16  # incarnations that one publish gives up at most; a table that was loaded over its bound shrinks slowly
+# incarnations that one publish gives up at most; a table that was loaded over its bound shrinks slowly
+GIVEN_UP = 16
 
 
 class IdentityStatus(StrEnum):
@@ -121,8 +123,8 @@ class Identities:
         )
 
     def look(self, source: str, id: str, sequence: int | None, now: float) -> IdentityStatus:
-        """Was this published before? `sequence` is the publisher's own number, or None for a foreign id. The source
-        of a foreign id is that of the event's identity, with its tenant."""
+        """Was this published before? `sequence` is the publisher's own number, or None for a foreign id. The
+        source of a foreign id is that of the event's identity, with its tenant."""
         if sequence is not None:
             return self.look_number(source, _incarnation(id, sequence), sequence)
         incarnation, _, number = id.rpartition("-")
@@ -156,7 +158,8 @@ class Identities:
         return self._foreign.add(_key(*entry.identity), now)
 
     def is_full(self, source: str) -> bool:
-        """Is the window of foreign ids full, and has the publisher of this source (of an identity) used up its share?"""
+        """Is the window of foreign ids full, and has the publisher of this source (of an identity) used up
+        its share?"""
         return self._foreign.is_full(self._share(source))
 
     def _share(self, source: str) -> str:
@@ -218,8 +221,8 @@ class Identities:
         return self._foreign.rows() + [self.row(*name) for name in self._numbered]
 
     def collect(self, now: float, budget: int) -> list[Record]:
-        """Forget at most `budget` identities that are out of time or over a bound; the rows to delete, with those of
-        incarnations that were given up before."""
+        """Forget at most `budget` identities that are out of time or over a bound; the rows to delete, with
+        those of incarnations that were given up before."""
         gone, self._gone = self._gone, {}
         deletes = self._foreign.collect(now, budget)
         while len(deletes) < budget and (name := self._due(now)) is not None:

@@ -1,8 +1,8 @@
 """Progress of a subscription in each log: settled offsets, and offsets that it is still owed.
 
 Words. *Heard*: the first offset that was not yet considered for this subscription; every offset below it was
-handed out, or is silent (no event for it there). *Owed*: handed out and not yet acknowledged. *Low-water mark*:
-the first offset that is not settled: the lowest owed one, or else `heard`.
+handed out, or is silent (no event for it there). *Owed*: handed out and not yet acknowledged. *Low-water
+mark*: the first offset that is not settled: the lowest owed one, or else `heard`.
 
 Rules
 - Acknowledgements may come in any order (competing consumers); the low-water mark waits for the slowest.

@@ -7,9 +7,9 @@ Rules
 - `Put` and `Delete` keep small state of any kind as rows of named tables. The value is the node's own
   encoding; the store only guards it with a checksum.
 - Within one batch the records count in order: the last word on an offset or a row wins.
-- Times are seconds of the node's clock: the wall clock when the process began, monotonic from there, and never
-  behind a time that the disk holds (`Loaded.latest`). So stored times keep their order over restarts, also when
-  the machine's clock was set back in between.
+- Times are seconds of the node's clock: the wall clock when the process began, monotonic from there, and
+  never behind a time that the disk holds (`Loaded.latest`). So stored times keep their order over restarts,
+  also when the machine's clock was set back in between.
 """
 
 from __future__ import annotations
@@ -94,7 +94,8 @@ class Loaded(msgspec.Struct, frozen=True):
 
     @property
     def latest(self) -> float:
-        """The latest time that the node had reached according to its disk; minus infinity without a record."""
+        """The latest time that the node had reached according to its disk; minus infinity without
+        a record."""
         row = self.tables.get(CLOCK, {}).get(LATEST)
         kept = -inf if row is None else msgspec.msgpack.decode(row, type=float)
         return max(kept, self.entries[-1].accepted) if self.entries else kept

@@ -1,8 +1,9 @@
 """Shares of a bounded table: which entry goes when the table is over its bound.
 
 Rules
-- Every entry has an owner and a weight. The entry that goes is the one that was left alone for longest among those of
-  the heaviest owner: so an owner that has no more than an equal share of the bound never loses an entry to others.
+- Every entry has an owner and a weight. The entry that goes is the one that was left alone for longest among
+  those of the heaviest owner: so an owner that has no more than an equal share of the bound never loses an
+  entry to others.
 - Adding, touching and choosing cost the same however many owners and entries there are.
 """
 
@@ -60,8 +61,8 @@ class BoundedShares(Generic[N]):
             del self._shares[share.owner]
 
     def surplus(self, spared: N | None = None) -> N | None:
-        """The entry that goes first; None when there is none but the one to spare. Among owners of equal weight the
-        owner of the spared one gives."""
+        """The entry that goes first; None when there is none but the one to spare. Among owners of equal
+        weight the owner of the spared one gives."""
         heaviest = self._by_weight.get(self._heaviest, {})
         if spared is not None and (own := self._share_of[spared]).owner in heaviest and len(own.names) > 1:
             return next(name for name in own.names if name != spared)

@@ -30,7 +30,8 @@ class Superseding:
 
     def supersede(self, key: str | None, offset: int) -> int | None:
         """Record an event with this key at this offset; returns the superseded offset, if there is one.
-        It is this very offset when a newer one was seen before. An event without a key supersedes no other."""
+        It is this very offset when a newer one was seen before. An event without a key supersedes no other.
+        """
         if key is None:
             return None
         before = self._latest.get(key)

@@ -1,15 +1,15 @@
 """Deduplication window: identities of events that no log holds any more, remembered for a stated time.
 
 Rules
-- An identity is known by a digest of 8 bytes. The newest ones have a row each; as soon as there are `OPEN` of them
-  they become one row of sorted digests, and `MERGED` such rows become one. So an identity costs 8 bytes, in
-  memory and on the disk, and looking it up costs a search in some dozens of sorted rows.
+- An identity is known by a digest of 8 bytes. The newest ones have a row each; as soon as there are `OPEN` of
+  them they become one row of sorted digests, and `MERGED` such rows become one. So an identity costs 8 bytes,
+  in memory and on the disk, and looking it up costs a search in some dozens of sorted rows.
 - A row of digests is forgotten as a whole, when the youngest of them is out of the window: an identity is
   remembered for the window at least.
 - Two identities share a digest once in 10**12 publishes when ten million are remembered.
-- `is_full`: as many are remembered as may be. Then publishes with such ids are refused: forgetting one earlier
-  could double an event in silence. An owner with less than an equal share of the table is not refused, so the table
-  holds at most twice its bound.
+- `is_full`: as many are remembered as may be. Then publishes with such ids are refused: forgetting one
+  earlier could double an event in silence. An owner with less than an equal share of the table is not
+  refused, so the table holds at most twice its bound.
 - Rows of digests that were written before owners were counted count for none.
 """
 

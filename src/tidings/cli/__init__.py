@@ -97,7 +97,8 @@ def command_names() -> list[str]:
 def build(loaded: Collection[str], *, listed: bool = True) -> typer.Typer:
     """The application with the named commands whole and a stand-in for each of the others.
 
-    Extensions that are neither named nor `listed` are not imported: a broken one concerns its own name alone."""
+    Extensions that are neither named nor `listed` are not imported: a broken one concerns its own name alone.
+    """
     import typer
 
     app = typer.Typer(

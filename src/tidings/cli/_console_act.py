@@ -56,10 +56,12 @@ async def console(stage: Stage, folder: Path) -> None:
     holding = [name for name, one in verdict["properties"].items() if one["holds"]]
     broken = [name for name, one in verdict["properties"].items() if one["holds"] is False]
     stage.say(
-        f"the page: {tick['total']['brokers']} brokers, {levels['published']} events, {len(holding)} properties"
+        f"the page: {tick['total']['brokers']} brokers, {levels['published']} events, "
+        f"{len(holding)} properties"
     )
     stage.claim(
-        f"the console shows 3 brokers, {EVENTS} events and {len(heard)} notifications: what was published and heard",
+        f"the console shows 3 brokers, {EVENTS} events and {len(heard)} notifications: what was "
+        "published and heard",
         tick["total"]["brokers"] == 3 and (levels["published"], levels["delivered"]) == (EVENTS, len(heard)),
         short="a console that shows what happened",
     )

@@ -92,7 +92,8 @@ async def _late(stage: Stage, folder: Path, address: str, market: tidings.Bus) -
     ):
         heard = await _heard(news)
     stage.claim(
-        f"a late subscriber heard {len(heard)} events: the archive up to an exact place in the log, then live",
+        f"a late subscriber heard {len(heard)} events: the archive up to an exact place in the "
+        "log, then live",
         heard == list(range(EVENTS + 1)),
         short=f"a late subscriber caught up with {len(heard)} events",
     )

@@ -67,7 +67,8 @@ def play(stage: Stage, spark: Any, folder: Path) -> None:
     found = notifications.select("id", "subscription")
     same = found.exceptAll(wanted).isEmpty() and wanted.exceptAll(found).isEmpty()
     stage.claim(
-        f"{count:,} notifications of {EVENTS:,} trades to {SUBSCRIPTIONS:,} alerts, the same as a join in SQL finds",
+        f"{count:,} notifications of {EVENTS:,} trades to {SUBSCRIPTIONS:,} alerts, the same as a "
+        "join in SQL finds",
         same and count > 0,
         short=f"{count:,} notifications on Spark for {SUBSCRIPTIONS:,} alerts, as SQL has it",
     )

@@ -1,4 +1,5 @@
-"""`tidings simulate --wide`: seeds of the wide world, each with sizes, limits, clocks, disks and faults of its own."""
+"""`tidings simulate --wide`: seeds of the wide world, each with sizes, limits, clocks, disks and faults of
+its own."""
 
 from __future__ import annotations
 
@@ -43,8 +44,10 @@ def run_wide(seeds: Iterable[int], system: str | None, as_json: bool) -> None:
 def _show(outcome: WideOutcome) -> None:
     verdict = f"[red]broken[/]: {outcome.broken}" if outcome.broken else "[green]holds[/]"
     console().print(
-        f"seed {outcome.seed}, {outcome.system}: {outcome.published} published, {outcome.acked} acknowledged, "
-        f"{outcome.delivered} delivered, {sum(outcome.faults.values())} faults, {outcome.fingerprint}: {verdict}"
+        f"seed {outcome.seed}, {outcome.system}: {outcome.published} published, {outcome.acked} "
+        "acknowledged, "
+        f"{outcome.delivered} delivered, {sum(outcome.faults.values())} faults, "
+        f"{outcome.fingerprint}: {verdict}"
     )
 
 

@@ -28,7 +28,8 @@ Policy = Annotated[
 def register(app: typer.Typer) -> None:
     archive = typer.Typer(
         help="Keep events that live forever as Parquet files, and read them.\n\n"
-        "See docs/meeting.md. A broker serves an archive to late subscribers when its setting `archive` names it.",
+        "See docs/meeting.md. A broker serves an archive to late subscribers when its setting "
+        "`archive` names it.",
         no_args_is_help=True,
     )
     archive.command(

@@ -48,8 +48,10 @@ def register(app: typer.Typer) -> None:
         "tidings broker --config broker.toml",
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
         "tidings broker --config broker.toml --console",
-        "tidings broker --name b2 --certs certs --users users.toml --listen 127.0.0.1:7118 --join 127.0.0.1:7117",
-        "tidings broker --name d1 --certs certs --users users.toml --store d1 --group news --members d1,d2,d3",
+        "tidings broker --name b2 --certs certs --users users.toml --listen 127.0.0.1:7118 --join "
+        "127.0.0.1:7117",
+        "tidings broker --name d1 --certs certs --users users.toml --store d1 --group news "
+        "--members d1,d2,d3",
     )
     app.command("broker", epilog=shown)(broker)
 

@@ -110,5 +110,8 @@ def _why(verdict: PropertyVerdict) -> str:
 def _summary(history: str, report: CheckReport) -> str:
     judged = sum(verdict.holds is not None for verdict in report.verdicts.values())
     if report.broken:
-        return f"{history} breaks {len(report.broken)} of the {judged} properties judged: {', '.join(report.broken)}."
+        return (
+            f"{history} breaks {len(report.broken)} of the {judged} properties judged: "
+            f"{', '.join(report.broken)}."
+        )
     return f"{history} keeps all {judged} properties judged, as {report.contract} promises."

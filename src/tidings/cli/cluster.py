@@ -27,7 +27,8 @@ CHOSEN = (
 def register(app: typer.Typer) -> None:
     cluster = typer.Typer(
         help="Run a network of brokers on this machine, for development.\n\n"
-        "The brokers are processes of their own, linked as a tree. Every client on this machine may use them.",
+        "The brokers are processes of their own, linked as a tree. Every client on this machine "
+        "may use them.",
         no_args_is_help=True,
     )
     shown = examples("tidings cluster up 3", "tidings cluster up 5 --store data --port 7200 --json")
@@ -160,7 +161,8 @@ def _show(cluster: Any, as_json: bool) -> None:
         at = "" if rows[0]["address"] == HOME else f" --broker {rows[0]['address']}"
         say(f"try: tidings sub{at} --where 'change < -3'   and elsewhere: tidings pub{at} change=-4.5")
         say(
-            f"Ctrl-C ends them; kill -9 {rows[-1]['process']} shows how the others go on without {rows[-1]['broker']}"
+            f"Ctrl-C ends them; kill -9 {rows[-1]['process']} shows how the others go on without "
+            f"{rows[-1]['broker']}"
         )
     import sys
 

@@ -174,7 +174,8 @@ def _evaluate_line(number: int, line: str, dialect: str) -> bool:
         text, given, named = case.get("expression"), case.get("event") or {}, case.get("dialect") or dialect
         if not isinstance(text, str) or not isinstance(given, dict) or named not in [*Dialect]:
             say_error(
-                f'line {number + 1}: wanted {{"expression": text, "event": object, "dialect": tidings or cesql}}'
+                f'line {number + 1}: wanted {{"expression": text, "event": object, "dialect": '
+                f"tidings or cesql}}"
             )
             result, fine = {"value": None, "errors": ["input"]}, False
         else:

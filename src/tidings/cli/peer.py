@@ -1,4 +1,5 @@
-"""`tidings peer`: one peer of a network without brokers; it prints received events and publishes those that it reads."""
+"""`tidings peer`: one peer of a network without brokers; it prints received events and publishes those that
+it reads."""
 
 from __future__ import annotations
 
@@ -59,8 +60,9 @@ def peer(
 ) -> None:
     """Run a peer: gossip over topics, without brokers.
 
-    Prints its address first, for others to join, then each event that it receives. Events that it publishes without a
-    topic are of its first topic. Delivery is probable, not certain. Ctrl-C ends it and notifies its peers.
+    Prints its address first, for others to join, then each event that it receives. Events that it publishes
+    without a topic are of its first topic. Delivery is probable, not certain. Ctrl-C ends it and notifies its
+    peers.
     """
     from tidings.runtime.bus import Bus
     from tidings.runtime.peer import PeerBroker

@@ -90,8 +90,8 @@ def simulate(
     experiment = Experiment(
         system=system, seed=seed, brokers=brokers, overlay=overlay, fan_out=fan_out, network=network,
         hosts=hosts, workload=workload, plan=plan, rates=Rates(loss, duplication, reordering, corruption),
-        incidents=incidents, kinds=_kinds(fault, INCIDENTS, incident_kinds()), options=_options(option or ()), check=check,
-        bytes=corruption > 0,
+        incidents=incidents, kinds=_kinds(fault, INCIDENTS, incident_kinds()), options=_options(option or ()),
+        check=check, bytes=corruption > 0,
     )  # fmt: skip
     if seeds is not None:
         run_seeds(experiment, range(seed, seed + seeds), points, spark, processes, as_json)

@@ -48,8 +48,8 @@ def top(
     """Watch the brokers of a network at work.
 
     Queries one broker, then its neighbours in turn; so all linked brokers are shown. With --json
-    prints {"brokers": [figures of each]} each time. On a narrow terminal some columns are left out. A broker that does not answer is shown with its
-    problem, and the exit code of --once is then 1.
+    prints {"brokers": [figures of each]} each time. On a narrow terminal some columns are left out. A broker
+    that does not answer is shown with its problem, and the exit code of --once is then 1.
     """
     remote.refuse_words(
         context.args, otherwise="it watches a whole network; options: --once, --every, --broker"

@@ -26,7 +26,8 @@ def version(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = F
         print_json({"tidings": __version__, "python": platform.python_version(), "packages": found})
         return
     print(
-        f"tidings {__version__} on Python {platform.python_version()} ({platform.system()} {platform.machine()})"
+        f"tidings {__version__} on Python {platform.python_version()} ({platform.system()} "
+        f"{platform.machine()})"
     )
     for name, installed in found.items():
         print(f"  {name:<12} {installed or 'not installed'}")

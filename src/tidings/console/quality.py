@@ -2,7 +2,8 @@
 
 Input
 - Output of `tidings quality evaluate --json`: lines for changes and steps, and at the end an object with the
-  `organisation` and its `qualities` (property, dimension, mean, objects). The last one of an organisation counts.
+  `organisation` and its `qualities` (property, dimension, mean, objects). The last one of an organisation
+  counts.
 - Rows of the table of qualities, one a line: source, class, object, property, dimension, value. Rows of many
   objects are averaged.
 

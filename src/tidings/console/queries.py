@@ -1,6 +1,7 @@
 """Requests of pages beside the live stream: subscriptions, filters, the path of an event, and why not.
 
-Each question is put to the brokers in the visitor's name (`BrokerNetwork`, `HttpSessions`), so each visitor sees only permitted data.
+Each question is put to the brokers in the visitor's name (`BrokerNetwork`, `HttpSessions`), so each visitor
+sees only permitted data.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """Reports that other processes leave for the console: progress of Spark flows, studies, data quality.
 
-The operator names the places in `[console]` of the settings. A place that is empty, away or unreadable is told
-with what to do; one bad file never hides the others.
+The operator names the places in `[console]` of the settings. A place that is empty, away or unreadable is
+told with what to do; one bad file never hides the others.
 """
 
 from __future__ import annotations

@@ -3,7 +3,8 @@
 Rules
 - A browser authenticates once, by a name and a password or by a token. The credentials stay in
   this process; the browser holds a random session id, in a cookie that no script can read.
-- Every request is proved anew through the `GatewayAuthenticator`, so that a user who is taken away is away here too.
+- Every request is proved anew through the `GatewayAuthenticator`, so that a user who is taken away is away
+  here too.
 - A development broker admits visitors without credentials, from this machine.
 - A request that changes state has to come from our own page (its header says so, which no other page
   can make a browser say). Its host and its origin were checked before (`gateway/origins.py`).
@@ -120,7 +121,8 @@ class ConsoleSessions:
         return session if session and self._now() - session.seen_at < IDLE_SECONDS else None
 
     def _tidy(self, owner: Any) -> None:
-        """Make room for one more session: a principal at its bound, and then the one that has most, gives one."""
+        """Make room for one more session: a principal at its bound, and then the one that has most, gives
+        one."""
         now = self._now()
         for name, session in list(self._sessions.items()):
             if now - session.seen_at >= IDLE_SECONDS:

@@ -1,8 +1,8 @@
 """The properties, judged over the last minutes of a whole network.
 
 Each broker remembers its own last minutes (`trace.history_seconds`). The console joins them and hands them to
-the checker that `tidings check` uses, away from the event loop. Subscriptions with a backlog are left out: their
-pending events are late, not lost, and the two cannot be told apart before delivery.
+the checker that `tidings check` uses, away from the event loop. Subscriptions with a backlog are left out:
+their pending events are late, not lost, and the two cannot be told apart before delivery.
 """
 
 from __future__ import annotations

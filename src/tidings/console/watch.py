@@ -2,8 +2,8 @@
 
 Rules
 - Browsers of one visitor share one watch: however many look, brokers are asked once.
-- The result of a poll is encoded once and handed to every browser; a browser that reads slowly gets the newest
-  result, and no other part waits for it.
+- The result of a poll is encoded once and handed to every browser; a browser that reads slowly gets the
+  newest result, and no other part waits for it.
 - The watch goes on for a minute after the last browser has gone, so that a page that is loaded anew finds
   its plots filled.
 """

@@ -4,7 +4,8 @@ The broker knows conversations (`security/interfaces.py`); here both halves of o
 away from the event loop, since checking a password takes milliseconds on purpose. Rules
 - Few threads of their own do that, and few wait for them: guessing takes a bounded share of the machine.
 - A proof counts for some minutes after its last use, as long as the stored key stays; then a client
-  that came before is admitted though others guess under its name. Only a keyed digest of the password is remembered.
+  that came before is admitted though others guess under its name. Only a keyed digest of the password is
+  remembered.
 """
 
 from __future__ import annotations
@@ -112,7 +113,10 @@ class GatewayAuthenticator:
         return principal
 
     def _still(self, known: _CachedProof) -> bool:
-        """Does the proof count now? After a reload: with the principal as it stands then. Raises `RefusedError`."""
+        """Does the proof count now?
+
+        After a reload: with the principal as it stands then. Raises `RefusedError`.
+        """
         if known.ends_at <= self._clock():
             return False
         version = self._version()

@@ -32,7 +32,8 @@ from tidings.model.value import INT_MAX, INT_MIN
 
 DIALECTS = ("exact", "prefix", "suffix", "all", "any", "not", "sql", TIDINGS)
 FRACTIONS = (
-    "{text!r} is CloudEvents SQL, which compares whole numbers: an event whose attribute is a fraction, -4.5 say, is "
+    "{text!r} is CloudEvents SQL, which compares whole numbers: an event whose attribute is a "
+    "fraction, -4.5 say, is "
     'not accepted. {{"tidings": {text!r}}} compares fractions too'
 )
 MOST_FILTERS = 256  # in one subscription, nested ones too

@@ -96,7 +96,8 @@ def _listen() -> Json:
         _query("since", "The id of the last event that was handled, as Last-Event-ID says it."),
         _query(
             "ack",
-            "manual (the default of durable streams): Last-Event-ID commits. auto: sending the next event commits.",
+            "manual (the default of durable streams): Last-Event-ID commits. auto: sending the "
+            "next event commits.",
             {"enum": ["auto", "manual"]},
         ),
         _query("queue", "Events that may wait.", {"type": "integer", "minimum": 1, "maximum": 100000}),
@@ -170,9 +171,9 @@ def _asking() -> Json:
 
 def _schemas() -> Json:
     text: Json = {"type": "string", "minLength": 1}
-    position = {
-        "oneOf": [{"type": "null"}, {"type": "object", "properties": {"log": text, "offset": _NUMBER}}]
-    }
+    place = {"type": "object", "properties": {"log": text, "offset": _NUMBER}}
+    position = {"oneOf": [{"type": "null"}, place]}
+    some: Json = {"type": "array", "items": _ref("Filter"), "minItems": 1}
     subscription: Json = {
         "source": text,
         "types": {"type": "array", "items": text},
@@ -196,15 +197,17 @@ def _schemas() -> Json:
             "properties": {"events": {"type": "array", "items": {"oneOf": [_ref("Receipt"), _ref("Told")]}}},
         },
         "Receipt": {
-            "type": "object",
-            "required": ["source", "id", "position"],
+            "type": "object", "required": ["source", "id", "position"],
             "properties": {"source": text, "id": text, "position": position},
         },
-        "Told": {"type": "object", "required": ["code", "detail"], "properties": {"code": text, "detail": text}},
+        "Told": {
+            "type": "object", "required": ["code", "detail"], "properties": {"code": text, "detail": text},
+        },
         "Problem": {
             "type": "object",
             "required": ["status", "detail"],
-            "properties": {"title": text, "status": {"type": "integer"}, "detail": text, "hint": text, "code": text, "id": text},
+            "properties": {"title": text, "status": {"type": "integer"}, "detail": text, "hint": text,
+                "code": text, "id": text},
         },
         "Filter": {
             "type": "object",
@@ -213,27 +216,29 @@ def _schemas() -> Json:
             "properties": {
                 **{name: {"type": "object", "additionalProperties": text, "minProperties": 1}
                    for name in ("exact", "prefix", "suffix")},
-                **{name: {"type": "array", "items": _ref("Filter"), "minItems": 1} for name in ("all", "any")},
+                "all": some, "any": some,
                 "not": _ref("Filter"),
                 "sql": text,
             },
             "additionalProperties": False,
         },
-        "SubscriptionRequest": {"type": "object", "required": ["sink"], "properties": asked, "additionalProperties": False},
+        "SubscriptionRequest": {"type": "object", "required": ["sink"], "properties": asked,
+            "additionalProperties": False},
         "Subscription": {
-            "type": "object",
-            "required": ["id", "sink", "protocol"],
-            "properties": {**subscription, "id": text, "status": {"type": "object"}, "dialect": {"enum": ["tidings", "cesql"]}, "warnings": {"type": "array", "items": text}},
+            "type": "object", "required": ["id", "sink", "protocol"],
+            "properties": {**subscription, "id": text, "status": {"type": "object"},
+                "dialect": {"enum": ["tidings", "cesql"]}, "warnings": {"type": "array", "items": text}},
         },
         "Page": {
             "type": "object",
             "required": ["log", "entries", "upto", "begin", "end"],
-            "properties": {"log": text, "entries": {"type": "array"}, "upto": _NUMBER, "begin": _NUMBER, "end": _NUMBER},
+            "properties": {"log": text, "entries": {"type": "array"}, "upto": _NUMBER, "begin": _NUMBER,
+                "end": _NUMBER},
         },
         "Question": {
-            "type": "object",
-            "required": ["filter", "event"],
-            "properties": {"filter": {"type": "string"}, "event": {"type": "object"}, "dialect": {"enum": ["tidings", "cesql"]}},
+            "type": "object", "required": ["filter", "event"],
+            "properties": {"filter": {"type": "string"}, "event": {"type": "object"},
+                "dialect": {"enum": ["tidings", "cesql"]}},
         },
     }  # fmt: skip
 

@@ -1,12 +1,12 @@
 """Host and origin of a request: checked before anything else, at every web listener.
 
 Rules
-- A listener on loopback answers to names of this machine alone (and to those in `gateway.hosts`): a foreign page
-  that points its own name at this machine is refused.
-- A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or its
-  origin is allowed (`gateway.origins`). Programs send none.
-- A refused request is answered after a pause, and its connection can send no other one meanwhile: a flood of guesses
-  or of forged requests costs its sender time, and other clients none.
+- A listener on loopback answers to names of this machine alone (and to those in `gateway.hosts`): a foreign
+  page that points its own name at this machine is refused.
+- A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or
+  its origin is allowed (`gateway.origins`). Programs send none.
+- A refused request is answered after a pause, and its connection can send no other one meanwhile: a flood of
+  guesses or of forged requests costs its sender time, and other clients none.
 """
 
 from __future__ import annotations
@@ -37,7 +37,10 @@ class Addresses(msgspec.Struct, frozen=True):
     origins: tuple[str, ...] = ()  # of foreign pages that may use it; * is a wildcard
 
     def refusal(self, headers: Mapping[str, str]) -> str:
-        """Why a request with these headers is refused; empty: it is not. Names of headers are in small letters."""
+        """Why a request with these headers is refused; empty: it is not.
+
+        Names of headers are in small letters.
+        """
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_called(_name(host)):
             return OTHER_HOST.format(_name(host))

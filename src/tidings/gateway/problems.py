@@ -66,7 +66,8 @@ def response_of(error: TidingsError | Problem) -> Response:
 
 
 async def unrouted(request: Request, error: Exception) -> Response:
-    """Errors raised before any endpoint (no such path, no such method), in the same form as other problems."""
+    """Errors raised before any endpoint (no such path, no such method), in the same form as other
+    problems."""
     assert isinstance(error, HTTPException)
     status = HTTPStatus(error.status_code)
     words = {

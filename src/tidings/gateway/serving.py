@@ -1,8 +1,8 @@
 """An HTTP server inside the broker's event loop: started, stopped and given its TLS by the broker.
 
 Rules
-- Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts as
-  waiting until the head of a request is complete, and again between two requests.
+- Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts
+  as waiting until the head of a request is complete, and again between two requests.
 - If a client does not read its WebSocket, pongs included, the WebSocket is not read from.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.

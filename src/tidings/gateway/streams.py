@@ -1,24 +1,26 @@
 """Events over HTTP: server-sent events, and a WebSocket.
 
-Server-sent events: `GET /events?filter=…`. The id of an event is a token (`tokens.py`): a browser that returns says
-`Last-Event-ID`, and goes on behind it. With `name` and `durable=true` the broker keeps what comes meanwhile.
+Server-sent events: `GET /events?filter=…`. The id of an event is a token (`tokens.py`): a browser that
+returns says `Last-Event-ID`, and goes on behind it. With `name` and `durable=true` the broker keeps what
+comes meanwhile.
 
 WebSocket: objects in JSON, both ways.
     -> {"op": "subscribe", "ref": "a", "filter": "change < -3"}     <- {"op": "subscribed", "ref": "a"}
     <- {"op": "event", "ref": "a", "event": {…}, "position": "log:7"}
-    -> {"op": "ack", "ref": "a"}                  the oldest event without an ack; with "position" all up to there
-    -> {"op": "publish", "call": 1, "event": {…}}                   <- {"op": "published", "call": 1, …}
+    -> {"op": "ack", "ref": "a"}                  the oldest event without an ack; with "position" all up to
+    there -> {"op": "publish", "call": 1, "event": {…}}                   <- {"op": "published", "call": 1, …}
     -> {"op": "unsubscribe", "ref": "a"}                            <- {"op": "unsubscribed", "ref": "a"}
 
 Rules
 - A durable subscription commits what its client confirmed, never what was only written to a socket: a broken
-  connection loses what is in its buffers. A stream confirms by the `Last-Event-ID` of its return, a socket by `ack`.
-- A durable stream cannot confirm while it lasts, so it ends when so many events or bytes are unconfirmed that the
-  broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
+  connection loses what is in its buffers. A stream confirms by the `Last-Event-ID` of its return, a socket by
+  `ack`.
+- A durable stream cannot confirm while it lasts, so it ends when so many events or bytes are unconfirmed that
+  the broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
 - A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
 - `ack=auto` commits each event when the next one is sent: faster for clients that may lose some.
-- A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus that stays
-  open counts against the connections of its principal for ever.
+- A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus
+  that stays open counts against the connections of its principal for ever.
 """
 
 from __future__ import annotations
@@ -63,7 +65,8 @@ OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[HttpSession]]
 
 
 class StreamEndings:
-    """The ends of streams and sockets, each in a task of its own that no cancellation of its request reaches."""
+    """The ends of streams and sockets, each in a task of its own that no cancellation of its
+    request reaches."""
 
     def __init__(self) -> None:
         self._tasks: set[asyncio.Task[None]] = set()
@@ -123,8 +126,9 @@ class Streams:
 
 
 class _EventStreamResponse(StreamingResponse):
-    """The bytes of a stream, until it ends or its client stops reading; then `end` closes everything. It is called
-    outside of the response's own scope, which is cancelled when the client leaves, often before the first byte."""
+    """The bytes of a stream, until it ends or its client stops reading; then `end` closes everything. It is
+    called outside of the response's own scope, which is cancelled when the client leaves, often before the
+    first byte."""
 
     def __init__(self, events: AsyncGenerator[bytes, None], end: Callable[[], Awaitable[None]]) -> None:
         super().__init__(events, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
@@ -183,7 +187,10 @@ def _written(event: Event, position: Position | None, token: StreamToken) -> byt
 
 
 def _is_manual(wanted: dict[str, Any]) -> bool:
-    """Does the client confirm what it has? It takes `ack` out; durable subscriptions are manual by default."""
+    """Does the client confirm what it has?
+
+    It takes `ack` out; durable subscriptions are manual by default.
+    """
     is_durable = "durable" in wanted and _truth("durable", wanted["durable"])
     ack = wanted.pop("ack", "manual" if is_durable else "auto")
     if ack not in ("auto", "manual"):
@@ -379,8 +386,8 @@ class _SocketConversation:
             del error  # what was not acknowledged stays
 
     async def _say_event(self, ref: str, event: Event, position: Position | None) -> None:
-        """One event at a time is encoded and sent: an event that many subscriptions of this client accept is not
-        copied for each while it does not read, and a large one lets others in before the next."""
+        """One event at a time is encoded and sent: an event that many subscriptions of this client accept is
+        not copied for each while it does not read, and a large one lets others in before the next."""
         async with self._sending:
             body = to_structured(event)
             where = position_text(position) or None

@@ -2,9 +2,10 @@
 
 Rules
 - A subscription is durable: the broker keeps its events until the sink has taken them.
-- It belongs to the principal that made it (by tenant and name); no other principal sees, changes or deletes it.
-- It sends as long as that principal stands: not while the user is disabled or gone, and with a token until that
-  expires. Then its events are kept; a PUT with another token renews it.
+- It belongs to the principal that made it (by tenant and name); no other principal sees, changes or deletes
+  it.
+- It sends as long as that principal stands: not while the user is disabled or gone, and with a token until
+  that expires. Then its events are kept; a PUT with another token renews it.
 - A sink's host has to be allowed by the operator (`gateway.webhooks`): a broker does not send to
   arbitrary addresses.
 - Changes of one subscription happen one after the other. One that is refused leaves it as it is, and sending.
@@ -72,7 +73,8 @@ class StoredWebhookSubscription(msgspec.Struct, kw_only=True, omit_defaults=True
 declare(
     StoredWebhookSubscription,
     {
-        "id": NAME, "owner": CheckedBound("authentication"), "sink": TextBound("sink"), "source": NAME, "types": EncodedBound("config"),
+        "id": NAME, "owner": CheckedBound("authentication"), "sink": TextBound("sink"), "source": NAME,
+        "types": EncodedBound("config"),
         "config": EncodedBound("config"), "filters": EncodedBound("filter"), "protocol": NAME,
         "protocolsettings": EncodedBound("config"), "sinkcredential": EncodedBound("config"),
     },

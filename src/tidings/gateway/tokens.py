@@ -2,10 +2,11 @@
 
 Rules
 - A position is `log:offset`. In a log's name `%`, `,` and control characters are percent-encoded.
-- A token names a position for each log, separated by commas: the client has everything of each log up to there. The
-  order of a log is the order of its deliveries, so the id of one event confirms all that a stream sent before it.
-- A token has a bounded number (`ResourceLimits.token_logs`) of logs; beyond it the log that was silent for longest goes, and a client that returns
-  is sent events of that log again.
+- A token names a position for each log, separated by commas: the client has everything of each log up to
+  there. The order of a log is the order of its deliveries, so the id of one event confirms all that a stream
+  sent before it.
+- A token has a bounded number (`ResourceLimits.token_logs`) of logs; beyond it the log that was silent for
+  longest goes, and a client that returns is sent events of that log again.
 """
 
 from __future__ import annotations

@@ -7,11 +7,11 @@ Rules
   (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
 - A request that no sink can ever receive (a header that HTTP cannot carry) nacks the event at
   once, until it is a dead letter.
-- Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when it lasts
-  longer than the timeout, the connection is closed.
+- Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when
+  it lasts longer than the timeout, the connection is closed.
 - It sends as long as its principal stands. When that session ends (the user is disabled, its token has
-  expired) it stops at once, tries to open another one every second, and goes on where it was. It does not while it is
-  held: then another worker may take its place.
+  expired) it stops at once, tries to open another one every second, and goes on where it was. It does not
+  while it is held: then another worker may take its place.
 - With a secret each request is signed: `TidingsDataSource-Signature: t=SECONDS,v1=HEX` where HEX is the
   HMAC-SHA256 of `SECONDS.` and the body. The id of the event tells a sink what it had before.
 """

@@ -66,8 +66,8 @@ def known_contracts() -> dict[str, Contract]:
 def contract_of(name: str | Contract) -> Contract:
     """The contract of that system; case, spaces and signs do not matter (network-of-servers).
 
-    The product's own are found without loading any extension. Raises `SettingsError`, or `ExtensionError` where
-    it is one of an extension, when it names a property that does not exist."""
+    The product's own are found without loading any extension. Raises `SettingsError`, or `ExtensionError`
+    where it is one of an extension, when it names a property that does not exist."""
     if isinstance(name, Contract):
         return _checked(name, "")
     wanted = _letters(name)

@@ -87,7 +87,8 @@ def judged(rows: Iterable[Row], since: float, without: Collection[str] = ()) -> 
 
 
 def _by_one_clock(row: Row, published: float) -> Row:
-    """Clocks of brokers differ a little: what seems a little earlier than its publish counts as at that moment."""
+    """Clocks of brokers differ a little: what seems a little earlier than its publish counts as at that
+    moment."""
     if 0 < published - row.time <= CLOCKS_SECONDS:
         return msgspec.structs.replace(row, time=published)
     return row

@@ -38,7 +38,8 @@ _RETURNS = {
     TIME: Kind.TIME,
 }
 _CONDITIONS = (
-    e.Not, e.And, e.Or, e.Xor, e.Compare, e.In, e.Between, e.LikeTest, e.RegexpTest, e.TopicTest, e.ExistsTest,
+    e.Not, e.And, e.Or, e.Xor, e.Compare, e.In, e.Between, e.LikeTest, e.RegexpTest, e.TopicTest,
+    e.ExistsTest,
     e.NullTest, e.TypeTest,
 )  # fmt: skip
 _ORDER = ("<", "<=", ">", ">=")

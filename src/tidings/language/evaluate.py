@@ -68,8 +68,9 @@ def evaluate(expression: e.Expression, view: View) -> Value | None:
 def evaluate_as(filter: Filter | None, expression: e.Expression, event: Event) -> tuple[Value | None, bool]:
     """The value of an expression for an event, and whether that is unknown for being over the work budget.
 
-    A condition is weighed as the filter that it is, in normal form: engines weigh that, so the value is true just
-    where they accept. A number, and an expression that no filter is made of (None), are weighed as written.
+    A condition is weighed as the filter that it is, in normal form: engines weigh that, so the value is true
+    just where they accept. A number, and an expression that no filter is made of (None), are weighed as
+    written.
     """
     if filter is None or isinstance(expression, e.Arithmetic | e.Negate):
         over = cost(work_of_expression(expression), event.view) > BUDGET
@@ -79,7 +80,10 @@ def evaluate_as(filter: Filter | None, expression: e.Expression, event: Event) -
 
 
 def accepts(filter: Filter, event: Event) -> bool:
-    """Does the filter accept the event? Through the normal form, as matching does; over budget it does not."""
+    """Does the filter accept the event?
+
+    Through the normal form, as matching does; over budget it does not.
+    """
     program = filter.__dict__.get("_accepts")
     if program is None:
         program = filter.__dict__["_accepts"] = compiled_filter(filter)

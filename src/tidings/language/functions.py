@@ -40,7 +40,8 @@ NEWER_LETTERS = (
 )
 # RFC 3339 with a zone; offsets as far as Java knows them.
 TIME_TEXT = (
-    r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[T ](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
+    r"(?!0000)[0-9]{4}-(?:0[1-9]|1[0-2])-(?:0[1-9]|[12][0-9]|3[01])[T "
+    r"](?:[01][0-9]|2[0-3]):[0-5][0-9]:[0-5][0-9]"
     r"(?:\.[0-9]{1,9})?(?:Z|[+-](?:(?:0[0-9]|1[0-7]):[0-5][0-9]|18:00))"
 )
 # The characters of Unicode's White_Space property; str.strip() would take four control characters too.
@@ -105,8 +106,8 @@ LONG_TEXT = 256  # characters from which a function's answer is remembered
 
 
 def _once(function: Callable[[str], Any]) -> Callable[[str], Any]:
-    """The function with a cache of one result: many filters compute it of the same long text of an event, one after the
-    other. The text is compared by identity, which is cheap."""
+    """The function with a cache of one result: many filters compute it of the same long text of an event, one
+    after the other. The text is compared by identity, which is cheap."""
     last: tuple[str, Any] = ("", None)
 
     def remembering(text: str) -> Any:

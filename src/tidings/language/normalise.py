@@ -8,7 +8,8 @@ Rules
 - Constraints on one attribute are combined (`combine`); contradictions, duplicates and equal
   conjunctions are dropped; alternatives of values for one attribute become one value set.
 - The order of what was written leaves no trace: equal meaning of this kind has an equal digest.
-- The size is checked before each product is made, and the steps (conditions that are copied) over all of them.
+- The size is checked before each product is made, and the steps (conditions that are copied) over all of
+  them.
 - A filter of dialect `cesql` is one residual: its casts and errors fit no constraint.
 """
 
@@ -94,8 +95,8 @@ def check_calls(expression: Expression) -> None:
 def regrouped(expression: Expression) -> Expression:
     """The same condition with each chain of AND (OR, XOR) as the parser builds it from its text.
 
-    Brackets inside a chain do not change its meaning, and printing leaves them out: so they must not show in a
-    residual either, or the printed filter would have another digest.
+    Brackets inside a chain do not change its meaning, and printing leaves them out: so they must not show in
+    a residual either, or the printed filter would have another digest.
     """
     if isinstance(expression, And | Or | Xor):
         return balanced(type(expression), [regrouped(part) for part in _chain(expression)])

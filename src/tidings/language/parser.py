@@ -8,8 +8,8 @@ Rules
   brackets the two read alike, and the printer always writes those.
 - A chain of AND (OR, XOR) becomes a balanced tree, so that a long chain is not a deep expression.
 - A sign before a number belongs to the number; so --10 is minus (-10).
-- The parser assigns no meaning. Dialect `tidings` refuses meaningless expressions while the place is known: an
-  unknown function, a topic compared with a broken pattern. CESQL reports those at evaluation.
+- The parser assigns no meaning. Dialect `tidings` refuses meaningless expressions while the place is known:
+  an unknown function, a topic compared with a broken pattern. CESQL reports those at evaluation.
 """
 
 from __future__ import annotations

@@ -1,16 +1,18 @@
 """The work budget of filter evaluation: how much looking at one event may cost, by filter and event alone.
 
-RE2 is linear in the text *times* the pattern, and so is every other way to search. A filter therefore has a *weight*
-for each attribute with a text that it searches or computes with, and matching an event costs the sum of weight times
-length (in characters) over those attributes. Rules
-- A filter that costs more than `BUDGET` for an event is unknown for it: the event is not delivered by it, which is
-  counted and reported. It is unknown as a whole, before anything is evaluated, so that no engine's order matters.
-- If filters only route (a covering filter, a request for a replay), over budget counts as a match of all filters
-  with a weight: the subscriptions behind the filter may have a smaller one (`WorkIndex.may_accept`).
-- The weight belongs to the normal form, with every repetition: that is what engines evaluate. It does not depend on
-  the library or the engine, so that a broker, a compiled table and Spark agree.
-- A filter with regular expressions that together are above `MOST_COMPILED` (of a store or a broker of an earlier
-  version: a new one is refused, limit `patterns`) is over budget for every text that they would search.
+RE2 is linear in the text *times* the pattern, and so is every other way to search. A filter therefore has a
+*weight* for each attribute with a text that it searches or computes with, and matching an event costs the sum
+of weight times length (in characters) over those attributes. Rules
+- A filter that costs more than `BUDGET` for an event is unknown for it: the event is not delivered by it,
+  which is counted and reported. It is unknown as a whole, before anything is evaluated, so that no engine's
+  order matters.
+- If filters only route (a covering filter, a request for a replay), over budget counts as a match of all
+  filters with a weight: the subscriptions behind the filter may have a smaller one (`WorkIndex.may_accept`).
+- The weight belongs to the normal form, with every repetition: that is what engines evaluate. It does not
+  depend on the library or the engine, so that a broker, a compiled table and Spark agree.
+- A filter with regular expressions that together are above `MOST_COMPILED` (of a store or a broker of an
+  earlier version: a new one is refused, limit `patterns`) is over budget for every text that they would
+  search.
 - Equality, order, prefixes and membership have no weight: they look at no more text than the filter has.
 """
 
@@ -87,8 +89,8 @@ def constraint_weight(constraint: Constraint) -> int:
 
 
 def within_budget(constraint: Constraint) -> Callable[[Any], bool]:
-    """The constraint's `accepts` for engines that test constraints before they know the filter: a text that is
-    too long for this one constraint is not looked at, since every filter that has it is over budget."""
+    """The constraint's `accepts` for engines that test constraints before they know the filter: a text that
+    is too long for this one constraint is not looked at, since every filter that has it is over budget."""
     weight, accepts = constraint_weight(constraint), constraint.accepts
     if not weight:
         return accepts
@@ -100,7 +102,8 @@ def _add(weights: dict[str, int], name: str, weight: int) -> None:
 
 
 def _weights(node: e.Expression, weight: int = 0) -> Iterator[tuple[str, int]]:
-    """The attributes below a node, each with its weight: that of the pattern above it, or 1 inside a function."""
+    """The attributes below a node, each with its weight: that of the pattern above it, or 1 inside a
+    function."""
     if isinstance(node, e.Attribute):
         if weight:
             yield node.name, weight
@@ -160,7 +163,8 @@ def cesql_cost(work: Work, view: Mapping[str, Any]) -> int:
 
 
 class WorkIndex:
-    """The weighted ones among many filters: which of them are over budget for an event, without asking each."""
+    """The weighted ones among many filters: which of them are over budget for an event, without
+    asking each."""
 
     def __init__(self) -> None:
         self._work: dict[int, Filter] = {}  # by handle
@@ -195,7 +199,8 @@ class WorkIndex:
         return sorted(found)
 
     def may_accept(self, event: Event) -> list[int]:
-        """Of these, the filters with weightless parts that hold: when filters route, they count as matches."""
+        """Of these, the filters with weightless parts that hold: when filters route, they count
+        as matches."""
         return [handle for handle in self.over(event) if plain_parts_hold(self._work[handle], event)]
 
 

@@ -1,11 +1,11 @@
 """The matcher that brokers use: plain Python while few, compiled columns when many.
 
-Up to `threshold` filters, or four times as many conjunctions of them, a plain index serves: it needs no NumPy and no
-compilation, the first match takes microseconds, and `match` is the plain index's own method. Past it `maintain`
-builds the columns in small steps beside the plain index, which goes on serving; then they take all filters over,
-under the same handles, and keep them. A caller that never calls `maintain` gets them at once, at four times the
-threshold. If a thread prepares the kernels (see `columnar.warm`), it begins at half the threshold, and
-the plain index serves until it is done. `stats()` says which of the two serves and why.
+Up to `threshold` filters, or four times as many conjunctions of them, a plain index serves: it needs no NumPy
+and no compilation, the first match takes microseconds, and `match` is the plain index's own method. Past it
+`maintain` builds the columns in small steps beside the plain index, which goes on serving; then they take all
+filters over, under the same handles, and keep them. A caller that never calls `maintain` gets them at once,
+at four times the threshold. If a thread prepares the kernels (see `columnar.warm`), it begins at half the
+threshold, and the plain index serves until it is done. `stats()` says which of the two serves and why.
 """
 
 from __future__ import annotations

@@ -67,7 +67,8 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(event: Event, filter: Filter) -> Explanation:
-    """Why the filter accepts the event or not, constraint by constraint; over budget no constraint is evaluated."""
+    """Why the filter accepts the event or not, constraint by constraint; over budget no constraint is
+    evaluated."""
     if is_over(filter, event):
         return Explanation(filter.text, event.source, event.id, False, (), over_budget=True)
     traces = tuple(_conjunction(event, part, filter.dialect) for part in filter.conjunctions)

@@ -441,7 +441,10 @@ def _is_json(content_type: str | None) -> bool:
 
 
 def _members(payload: bytes, content_type: str | None, counts: list[int] | None = None) -> dict[str, Any]:
-    """The members of a JSON object that can be attributes. With `counts` it stops at the limit of attributes."""
+    """The members of a JSON object that can be attributes.
+
+    With `counts` it stops at the limit of attributes.
+    """
     data = _parsed(payload) if payload and _is_json(content_type) else None
     return _values(data, counts) if isinstance(data, dict) else {}
 

@@ -34,8 +34,8 @@ CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
 class _AttributeView:
-    """The attributes of an event that filters see: flat names to values, NULLs left out. Made at the first access;
-    afterwards the event's own dictionary answers, without a call."""
+    """The attributes of an event that filters see: flat names to values, NULLs left out. Made at the first
+    access; afterwards the event's own dictionary answers, without a call."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> Mapping[str, Any]:
         view: dict[str, Any] = {}
@@ -66,7 +66,8 @@ class _EncodedSize:
 
 
 class _Identity:
-    """Source and id of the event, with its tenant before them, made at the first look, as `_AttributeView`."""
+    """Source and id of the event, with its tenant before them, made at the first look, as
+    `_AttributeView`."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> tuple[str, str]:
         if TENANT in event.attributes:

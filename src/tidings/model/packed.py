@@ -46,7 +46,8 @@ def _packed(filter: Filter) -> bytes:
         )
         for conjunction in filter.conjunctions
     ]
-    # A copy of the right size: what the encoder gives is cut from a larger block, and leaves a hole behind it.
+    # A copy of the right size: what the encoder gives is cut from a larger block, and leaves a hole behind
+    # it.
     return bytes(memoryview(_encode((filter.text, filter.dialect, form))))
 
 

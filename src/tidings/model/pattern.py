@@ -1,7 +1,7 @@
 """Text patterns: LIKE by segments, regular expressions by RE2. Neither backtracks.
 
-Both are linear in the text times the pattern; a pattern's weight says how often the text is gone through at most
-(`language/work.py` keeps a budget of it).
+Both are linear in the text times the pattern; a pattern's weight says how often the text is gone through at
+most (`language/work.py` keeps a budget of it).
 
 LIKE: `%` is any text, `_` one character, a backslash takes the next `%` or `_` literally.
 """

@@ -225,7 +225,9 @@ def _notes(about: About, leaves: dict[str, list[ColumnLeaf]], casts: dict[str, s
         else:
             kind = KINDS.get(casts.get(name, leaves[name][0].type), "s" if name in AS_TEXT else "")
             for other in sorted(set(about.kinds.get(name, "")) & set(WORDS) - {kind}):
-                yield f"some filter compares {name!r} with {WORDS[other]}; its column is {leaves[name][0].type}"
+                yield (
+                    f"some filter compares {name!r} with {WORDS[other]}; its column is {leaves[name][0].type}"
+                )
 
 
 def _near(name: str, names: Iterable[str]) -> str | None:

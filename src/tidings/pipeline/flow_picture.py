@@ -123,7 +123,8 @@ def as_svg(flow: Flow) -> str:
         heights[box.column] += height + _PAD
     width, height = 3 * _WIDTH + 2 * _GAP + 2 * _PAD, max(heights) + _PAD
     parts = [
-        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" height="{height}"'
+        f'<svg xmlns="http://www.w3.org/2000/svg" viewBox="0 0 {width} {height}" width="{width}" '
+        f'height="{height}"'
         ' font-family="sans-serif" font-size="12">',
         f"<title>flow {escape(flow.name)}</title>",
         '<defs><marker id="tip" markerWidth="8" markerHeight="8" refX="7" refY="4" orient="auto">'
@@ -137,7 +138,8 @@ def as_svg(flow: Flow) -> str:
 
 def _box(box: PictureBox, x: int, y: int, height: int) -> str:
     texts = "".join(
-        f'<text x="{x + _PAD}" y="{y + _PAD + _LINE * (number + 1) - 5}"{weight}>{escape(_short(line))}</text>'
+        f'<text x="{x + _PAD}" '
+        f'y="{y + _PAD + _LINE * (number + 1) - 5}"{weight}>{escape(_short(line))}</text>'
         for number, line in enumerate(box.lines)
         for weight in [' font-weight="bold"' if number == 0 else ""]
     )

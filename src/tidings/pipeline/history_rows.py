@@ -241,7 +241,8 @@ def _fitting(file: Path) -> None:
             raise HistoryError(f"{file}: column {name!r} holds {have}; in a history it holds {want}")
 
 
-_STRINGS: Final = ("string", "large_string", *(f"dictionary<values=string, indices=int{n}, ordered=0>" for n in (8, 16, 32)))  # fmt: skip
+_STRINGS: Final = ("string", "large_string",
+    *(f"dictionary<values=string, indices=int{n}, ordered=0>" for n in (8, 16, 32)))  # fmt: skip
 _READ_AS: Final[Mapping[str, tuple[str, ...]]] = {
     "string": (*_STRINGS, "null"),
     "double": ("double", "float", "int32", "null"),

@@ -2,8 +2,8 @@
 
 The properties' own functions judge record by record, which takes a hundred times longer than
 arithmetic on arrays. In a healthy history nearly everything is beyond suspicion, and arrays can show
-that (see `history_sieving.py`, `history_order.py`). So the sieve names the suspects, streams from one source to one
-subscription, and only their rows are judged by the properties, which alone give verdicts and stories.
+that (see `history_sieving.py`, `history_order.py`). So the sieve names the suspects, streams from one source
+to one subscription, and only their rows are judged by the properties, which alone give verdicts and stories.
 
 Rules
 - No violation lies outside the suspects; the tests compare reports with and without the sieve.

@@ -1,9 +1,10 @@
 """A home for Spark with a Python that starts quickly.
 
-Spark puts its own `python/lib/pyspark.zip` before everything else on the path of its Python processes. A zip keeps
-no compiled code, so each of them (and a stream through Python sources and sinks starts half a dozen) compiles all of
-it anew: a second of processor time, where Spark waits ten seconds at most. With `SPARK_HOME` at a folder of links that
-has everything but that zip, they import the installed package, which is compiled already.
+Spark puts its own `python/lib/pyspark.zip` before everything else on the path of its Python processes. A zip
+keeps no compiled code, so each of them (and a stream through Python sources and sinks starts half a dozen)
+compiles all of it anew: a second of processor time, where Spark waits ten seconds at most. With `SPARK_HOME`
+at a folder of links that has everything but that zip, they import the installed package, which is compiled
+already.
 
 Only for a local session with the installed package, and never when `SPARK_HOME` is set.
 """

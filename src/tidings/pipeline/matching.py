@@ -87,7 +87,8 @@ class Matched:
         if self.version is not None:
             about = self.version.about
             lines.append(
-                f"  version {about.version}: {about.subscriptions:,} subscriptions, {about.rejected:,} rejected"
+                f"  version {about.version}: {about.subscriptions:,} subscriptions, "
+                f"{about.rejected:,} rejected"
             )
         if self.notes:
             lines += ["worth a look:", *(f"  {note}" for note in self.notes)]

@@ -64,7 +64,10 @@ def match_partitioned(
     sent = sent_to_cells(planned, cells)
     whole = sent.mapInArrow(matching_cells(cut.places, job), answer_schema(planned, cut.about, job))
     stored = sum(1 for _ in cut.places)
-    held = f"{cut.about.subscriptions:,} subscriptions and copies in {stored} tables, the largest {cut.about.bytes / 2**20:,.1f} MB"
+    held = (
+        f"{cut.about.subscriptions:,} subscriptions and copies in {stored} tables, the largest "
+        f"{cut.about.bytes / 2**20:,.1f} MB"
+    )
     decision = decision._replace(reasons=(*decision.reasons, sentence, held))
     return finished(whole, planned, cut.rejected, decision, options, None)
 

@@ -124,7 +124,8 @@ def settings(
         "spark.sql.shuffle.partitions": str(cores),
         "spark.executorEnv.PYTHONPATH": str(Path(__file__).resolve().parents[2]),
         "spark.python.daemon.module": "tidings.pipeline.daemon",
-        # on a local disk Spark's own choice starts 18 small programs (readlink, chmod) for each batch of a stream
+        # on a local disk Spark's own choice starts 18 small programs (readlink, chmod) for each batch of a
+        # stream
         "spark.sql.streaming.checkpointFileManagerClass": PLAIN_CHECKPOINTS,
     }
 

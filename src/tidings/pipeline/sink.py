@@ -109,7 +109,8 @@ class ParquetSink:
             lost = "is lost or empty" if mine is None else "is another query's"
             raise InputError(
                 f"{self.output} holds batches of {len(others)} other "
-                f"{'query' if len(others) == 1 else 'queries'}, and the checkpoint {self.checkpoint.path} {lost}",
+                f"{'query' if len(others) == 1 else 'queries'}, and the checkpoint "
+                f"{self.checkpoint.path} {lost}",
                 hint="restore the checkpoint, or give a new output; append=True adds to it all the same, "
                 "and whatever is read from the start again will be there twice",
             )

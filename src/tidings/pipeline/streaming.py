@@ -92,7 +92,8 @@ def _beside(checkpoint: str) -> Path:
     path = checkpoint.removeprefix("file://")
     if "://" in path:
         raise SettingsError(
-            f"the checkpoint {checkpoint} is not on this machine, so compiled tables cannot be kept beside it",
+            f"the checkpoint {checkpoint} is not on this machine, so compiled tables cannot be "
+            "kept beside it",
             hint="name a folder for them with folder=..., or publish the subscriptions to a Table",
         )
     return Path(f"{path.rstrip('/')}.subscriptions")

@@ -130,7 +130,10 @@ def _run_one(run: Callable[..., Any], place: int, text: str) -> PointResult:
         result = json.dumps(run(*json.loads(text)))
     except Exception as error:  # any error belongs to this point
         where = traceback.extract_tb(error.__traceback__)[-1]
-        problem = f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno} of {Path(where.filename).name})"
+        problem = (
+            f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno} of "
+            f"{Path(where.filename).name})"
+        )
         return PointResult(place, None, problem, time.monotonic() - began)
     return PointResult(place, result, None, time.monotonic() - began)
 

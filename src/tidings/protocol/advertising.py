@@ -1,8 +1,8 @@
 """Advertisements of a client: what it may publish, and which statements the broker has not answered.
 
-An advertisement ends with its link, so on a new link the client sends all of them again; waiting calls are answered
-then. A broker that quenches says which of them have no subscriber. An event that only those cover is held back,
-unless it lives longer than the moment: a later subscriber may want it.
+An advertisement ends with its link, so on a new link the client sends all of them again; waiting calls are
+answered then. A broker that quenches says which of them have no subscriber. An event that only those cover is
+held back, unless it lives longer than the moment: a later subscriber may want it.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Batches: sequences cut into messages that are bounded by encoded bytes and by count. The one mechanism for it.
+"""Batches: sequences cut into messages that are bounded by encoded bytes and by count. The one mechanism for
+it.
 
 Rules
-- A batch holds at most `batch_count` items of at most `batch_bytes` together, and always its first item: a single
-  event is bounded when it is published (`ResourceLimits.event_bytes`), so every message fits a frame.
+- A batch holds at most `batch_count` items of at most `batch_bytes` together, and always its first item: a
+  single event is bounded when it is published (`ResourceLimits.event_bytes`), so every message fits a frame.
 - A message that carries a sequence names the field (`Message.cut_field`); the node cuts it when it is sent
   (`Divider`). `Message.in_parts` says how the parts follow one another.
-- An answer to a request is one bounded page that says how far it goes (`PageBuilder`). A short page is never the end: the
-  end is said, and `read_upto` derives it from a read of the disk.
+- An answer to a request is one bounded page that says how far it goes (`PageBuilder`). A short page is never
+  the end: the end is said, and `read_upto` derives it from a read of the disk.
 """
 
 from __future__ import annotations
@@ -86,14 +87,15 @@ class PageBuilder(Generic[T]):
 
 
 def read_upto(records: Sequence[Append], end: int) -> int:
-    """Offset up to which a read of the disk has seen everything, in a log that ends at `end`. A read stops at its
-    count or at its bytes, so a short one does not show the end: only an empty one, or one that reaches it, does."""
+    """Offset up to which a read of the disk has seen everything, in a log that ends at `end`. A read stops at
+    its count or at its bytes, so a short one does not show the end: only an empty one, or one that reaches
+    it, does."""
     return min(records[-1].offset, end) if records else end
 
 
 class Divider:
-    """Cuts the messages of one node that carry a sequence. Many subscribers are sent the same events, so the last
-    sequence is measured once."""
+    """Cuts the messages of one node that carry a sequence. Many subscribers are sent the same events, so the
+    last sequence is measured once."""
 
     def __init__(self, limits: ResourceLimits) -> None:
         self._limits = limits

@@ -109,7 +109,8 @@ class Client(PublishingClient):
             listening.check()
 
     def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
-        """Handle messages that came together; deliveries to one subscription that follow one another are a batch."""
+        """Handle messages that came together; deliveries to one subscription that follow one another are a
+        batch."""
         handlers = self._on_message
         batch: list[msg.Deliver] = []
         for message in messages if self._link is not BrokerLinkState.DOWN else ():
@@ -324,8 +325,8 @@ class Client(PublishingClient):
     def _unknown(
         self, listening: ClientSubscription, batch: list[msg.Deliver], now: float
     ) -> list[msg.Deliver]:
-        """The last deliveries of the batch that were not delivered before. Those before a copy of one of themselves are
-        passed on first: then the copy is known."""
+        """The last deliveries of the batch that were not delivered before. Those before a copy of one of
+        themselves are passed on first: then the copy is known."""
         new: dict[tuple[str, str], msg.Deliver] = {}
         for deliver in batch:
             identity = deliver.event.identity
@@ -380,8 +381,8 @@ class Client(PublishingClient):
         self._grant(listening)
 
     def _grant(self, listening: ClientSubscription) -> None:
-        """Grant the broker credit for what the application waits for (or, below 0, take credit back): for each take that
-        waits, and with a window by half windows."""
+        """Grant the broker credit for what the application waits for (or, below 0, take credit back): for
+        each take that waits, and with a window by half windows."""
         granted, window = listening.granted, listening.window
         if window and granted > 0 and granted >= window // 2:
             return

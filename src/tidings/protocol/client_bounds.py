@@ -4,12 +4,12 @@ A broker checks a client's message here before it acts on it, so that no number 
 allocated or how long a step takes. Rules
 - One table (`FIELDS`) names every field of every message of a client, and of the structures inside; a test
   fails when a field has no entry.
-- A bound is a name and a value of `ClientLimits`; the refusal names both. Identifiers (calls, refs, tags, offsets)
-  are bounded by their width: their size allocates no memory.
-- Bytes need no entry of their own: a frame bounds them (`frame_bytes`), and decoding never makes more of a text
-  than the frame holds.
-- A message that has a `call` is refused by it. One without is a breach of the protocol, since no client of ours
-  sends it, and ends the connection.
+- A bound is a name and a value of `ClientLimits`; the refusal names both. Identifiers (calls, refs, tags,
+  offsets) are bounded by their width: their size allocates no memory.
+- Bytes need no entry of their own: a frame bounds them (`frame_bytes`), and decoding never makes more of a
+  text than the frame holds.
+- A message that has a `call` is refused by it. One without is a breach of the protocol, since no client of
+  ours sends it, and ends the connection.
 """
 
 from __future__ import annotations
@@ -68,8 +68,8 @@ class EitherBound(NumberBound):
 
 
 class EndlessBound(FieldBound):
-    """Seconds of a lifetime, up to forever: any number but a negative one. It allocates no memory; the bytes that it
-    keeps are in a quota."""
+    """Seconds of a lifetime, up to forever: any number but a negative one. It allocates no memory; the bytes
+    that it keeps are in a quota."""
 
     def check(self, value: Any, limits: ClientLimits) -> None:
         if value is not None and not value >= 0:
@@ -200,25 +200,29 @@ FLAG = CheckedBound("its type")  # a boolean or a word of an enumeration
 
 FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     Event: {
-        "source": NAME, "id": NAME, "key": NAME, "content_type": PlainBound("name"), "type": SequenceBound("lineage", NAME),
+        "source": NAME, "id": NAME, "key": NAME, "content_type": PlainBound("name"),
+        "type": SequenceBound("lineage", NAME),
         "attributes": CheckedBound("model.event.checked_attributes: MAX_ATTRIBUTES, MAX_NESTING"),
         "topic": Utf8Bound("topic"), "time": CheckedBound("model.value.checked_time"),
         "payload": CheckedBound("frame_bytes"), "lifetime": EndlessBound(), "expires": EndlessBound(),
     },
     Filter: {
-        "text": TextBound("filter"), "conjunctions": CheckedBound("parsing: a client's normal form is not used"),
+        "text": TextBound("filter"),
+        "conjunctions": CheckedBound("parsing: a client's normal form is not used"),
         "dialect": NAME,
     },
     DeliveryOptions: {
         "durable": FLAG, "queue": NumberBound("queue", low=1), "policy": FLAG, "group": NAME,
-        "max_deliveries": NumberBound("deliveries", low=1), "keep_seconds": NumberBound("seconds"), "keep_events": ID,
+        "max_deliveries": NumberBound("deliveries", low=1), "keep_seconds": NumberBound("seconds"),
+        "keep_events": ID,
         "replay": FLAG, "dead_letters_of": NAME,
     },
     msg.Hello: {"client": NAME, "incarnation": NAME, "version": ID, "owner": NAME, "memory": ID},
     msg.ClientJoined: {"stay": ID, "places": TableBound("sources", NAME, PLACES)},
     msg.Publish: {"call": CALL, "event": EVENT, "sequence": ID, "mode": FLAG},
     msg.Subscribe: {
-        "call": CALL, "ref": ID, "name": NAME, "filter": FILTER, "options": OPTIONS, "named": FLAG, "after": PLACES,
+        "call": CALL, "ref": ID, "name": NAME, "filter": FILTER, "options": OPTIONS, "named": FLAG,
+        "after": PLACES,
         "credit": NumberBound("credit"),
     },
     msg.Home: {"ref": ID, "log": NAME},
@@ -232,10 +236,12 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     msg.Unadvertise: {"call": CALL, "name": NAME},
     msg.ReadLog: {"call": CALL, "filter": FILTER, "after": OFFSET, "limit": NumberBound("page"), "log": NAME},
     msg.StageEvents: {
-        "call": CALL, "query": NAME, "batch": ID, "part": ID, "events": SequenceBound("events", EVENT), "log": NAME,
+        "call": CALL, "query": NAME, "batch": ID, "part": ID, "events": SequenceBound("events", EVENT),
+        "log": NAME,
     },
     msg.CommitStaged: {"call": CALL, "query": NAME, "batch": ID, "parts": NumberBound("parts"), "log": NAME},
-    msg.CommitParts: {"call": CALL, "query": NAME, "batch": ID, "numbers": SequenceBound("parts", ID), "log": NAME},
+    msg.CommitParts: {"call": CALL, "query": NAME, "batch": ID, "numbers": SequenceBound("parts", ID),
+        "log": NAME},
     msg.HoldLog: {
         "call": CALL, "name": NAME, "filter": FILTER, "upto": OFFSET, "seconds": NumberBound("hold_seconds"),
         "releases": FLAG, "log": NAME, "most_bytes": ID,
@@ -246,7 +252,8 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
 
 
 def check_message(message: msgspec.Struct, limits: ClientLimits = DEFAULT_LIMITS.client) -> None:
-    """Refuse a client's message that asks for more than a bound: raises `RefusedError`, which names the field."""
+    """Refuse a client's message that asks for more than a bound: raises `RefusedError`, which names the
+    field."""
     try:
         _check_fields(message, limits)
     except RefusedError as error:

@@ -1,14 +1,15 @@
-"""Deduplication window of a client for events in no log: a broker that crashed may deliver such an event again.
+"""Deduplication window of a client for events in no log: a broker that crashed may deliver such an event
+again.
 
-Duplicates are dropped only over another link than the first time: a broker that delivers twice over one link has a
-defect, which must show.
+Duplicates are dropped only over another link than the first time: a broker that delivers twice over one link
+has a defect, which must show.
 
-A publisher publishes again, under the same identity, when its broker crashed before it answered. Brokers recognise
-the identity; one that crashed too does not, unless a log holds the event.
+A publisher publishes again, under the same identity, when its broker crashed before it answered. Brokers
+recognise the identity; one that crashed too does not, unless a log holds the event.
 
-An identity that was published at two brokers is in two logs. A client hands over the first copy that comes and passes
-over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`). Ids that our clients
-made are in one log.
+An identity that was published at two brokers is in two logs. A client hands over the first copy that comes
+and passes over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`).
+Ids that our clients made are in one log.
 """
 
 from __future__ import annotations
@@ -21,7 +22,8 @@ from tidings.protocol.messages import Deliver
 
 
 class ClientDedupWindow:
-    """The last so many of the current link, and as many of the links before it, of all subscriptions of a client."""
+    """The last so many of the current link, and as many of the links before it, of all subscriptions of a
+    client."""
 
     def __init__(self, most: int, copies: int = 0) -> None:
         self._most, self._most_copies = most, copies
@@ -63,8 +65,8 @@ class ClientDedupWindow:
                     del self._copies[next(iter(self._copies))]
 
     def _concerns(self, listening: ClientSubscription, deliver: Deliver) -> bool:
-        """Returned events, and events that the broker believes unhandled, are to be delivered again; those of a group
-        another member may have handled."""
+        """Returned events, and events that the broker believes unhandled, are to be delivered again; those of
+        a group another member may have handled."""
         options = listening.options
         return (
             deliver.attempt == 1

@@ -2,13 +2,14 @@
 1995, 4.1.1).
 
 Rules
-- It knows a list of distributors from a well-known place: the first is its primary, the others are its secondaries.
-  The list may be stale. When none of it can be reached it is fetched again.
-- When the link to the primary breaks, or the primary is silent for too long, that one is dropped from the list and
-  the next is tried. Clients decide alone which distributors are up, and ask no other process.
-- Publishes that were not acknowledged are sent again to the next distributor, in order and under their numbers.
-- It may have suspected wrongly. Then two distributors serve it for a while: the application hears each event once,
-  in the order of its publisher, and the older of the two is left as soon as a word of it arrives.
+- It knows a list of distributors from a well-known place: the first is its primary, the others are its
+  secondaries. The list may be stale. When none of it can be reached it is fetched again.
+- When the link to the primary breaks, or the primary is silent for too long, that one is dropped from the
+  list and the next is tried. Clients decide alone which distributors are up, and ask no other process.
+- Publishes that were not acknowledged are sent again to the next distributor, in order and under their
+  numbers.
+- It may have suspected wrongly. Then two distributors serve it for a while: the application hears each event
+  once, in the order of its publisher, and the older of the two is left as soon as a word of it arrives.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Publishing of a client: events are numbered, sent within a window, and answered. The part of the client machine that
-publishes.
+"""Publishing of a client: events are numbered, sent within a window, and answered. The part of the client
+machine that publishes.
 
 Rules
 - The client numbers what it publishes, per source; its own event ids are `<incarnation>-<sequence>`.
@@ -181,7 +181,8 @@ class PublishingClient:
             self._out.append(fx.Record(publishing.row(self.name, self.broker, outcome)))
 
     def _give_up(self, publishing: OutstandingPublish) -> None:
-        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told twice."""
+        """Another broker cannot tell whether it was kept where it was sent; sent again it might be told
+        twice."""
         del self._in_flight[publishing.call]
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
         failed = fx.CallFailed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id)

@@ -1,10 +1,10 @@
 """One subscription as its client sees it.
 
 Rules
-- An event that arrives before the broker's `Subscribed` waits. After the application left no event is handed over,
-  unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
-- Credit is granted for what the application waits for, and for `window` more. An event that arrives when no take
-  waits stays in `buffer`, in order.
+- An event that arrives before the broker's `Subscribed` waits. After the application left no event is handed
+  over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
+- Credit is granted for what the application waits for, and for `window` more. An event that arrives when no
+  take waits stays in `buffer`, in order.
 - An event that was handed over is *taken* until it is committed. After a broken link the broker sends it
   again, and what was committed too late for it to know; both are recognised by their position
   and not handed over twice.
@@ -104,9 +104,11 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted", "home", "id",
+        "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted",
+        "home", "id",
         "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting", "waits", "wanted", "window",
+        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting",
+        "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -215,8 +217,8 @@ class ClientSubscription:
         )
 
     def was_committed(self, deliver: Deliver) -> bool:
-        """True when our token is past it. (Deliveries to a member do not show what the other members of its group
-        handled.)"""
+        """True when our token is past it. (Deliveries to a member do not show what the other members of its
+        group handled.)"""
         position = deliver.position
         if self.committed is not None:
             return position is not None and position in self.committed
@@ -225,7 +227,8 @@ class ClientSubscription:
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
 
     def was_told(self, deliver: Deliver) -> bool:
-        """True when it was told under this name already, since another filter wanted it too (`resume_tokens.py`)."""
+        """True when it was told under this name already, since another filter wanted it too
+        (`resume_tokens.py`)."""
         return self.options.dead_letters_of is None and any(earlier.holds(deliver) for earlier in self.told)
 
     def held_again(self, deliver: Deliver) -> bool:

@@ -2,9 +2,10 @@
 
 Rules
 - Records are committed in the order in which they were handed in; so are their continuations run.
-- A full disk is not an error: the driver tries again by itself until there is room (`DiskFull`, then `Persisted`).
-  Meanwhile `full` says why: publishes that need the disk are refused. A batch that was handed in before may still be
-  kept, so its `stalled` is called once, to tell the client that the outcome is unknown.
+- A full disk is not an error: the driver tries again by itself until there is room (`DiskFull`, then
+  `Persisted`). Meanwhile `full` says why: publishes that need the disk are refused. A batch that was handed
+  in before may still be kept, so its `stalled` is called once, to tell the client that the outcome is
+  unknown.
 - A failure is final. `otherwise` of each batch that waits is called, and of each that is handed in later.
 """
 

@@ -1,7 +1,7 @@
 """Constants of gossip over topics that give a wanted reliability (Baehni et al. 2004, section 5, corrected).
 
-c is the constant of the fan-out, g the number of links between a group and its supertopic's, a the entries that a
-link sends to, z the entries of a supertopic table.
+c is the constant of the fan-out, g the number of links between a group and its supertopic's, a the entries
+that a link sends to, z the entries of a supertopic table.
 """
 
 from __future__ import annotations
@@ -31,7 +31,8 @@ class Constants(NamedTuple):
 
 @lru_cache(maxsize=1024)
 def constants_for(wanted: float, levels: int, *, loss: float = 0.0, crashed: float = 0.0) -> Constants:
-    """c, g, a, z so that every member of every group hears with chance `wanted`, at the loss that was observed.
+    """c, g, a, z so that every member of every group hears with chance `wanted`, at the loss that was
+    observed.
 
     Half of what may fail is left to gossip inside groups and half to the links between them."""
     if not 0 < wanted < 1:

@@ -2,8 +2,8 @@
 
 Rules
 - An input is a value. Only `handle(input, now)` changes a machine.
-- `sender` and `peer` are addresses: what the driver calls the other end of a link. A client's `Hello` names the
-  client behind its address.
+- `sender` and `peer` are addresses: what the driver calls the other end of a link. A client's `Hello` names
+  the client behind its address.
 - The driver hands in the messages of one link in the order in which they were sent; those that came
   together it may hand in together.
 - The application's calls are inputs of the client; `call` is a number that the driver
@@ -50,7 +50,8 @@ class Received(_Input, frozen=True):
 
 
 class MessageTooLarge(_Input, frozen=True):
-    """A message that the machine sent is larger than a frame holds: the driver dropped it, and the link stands."""
+    """A message that the machine sent is larger than a frame holds: the driver dropped it, and the link
+    stands."""
 
     to: str
     message: Message
@@ -123,13 +124,17 @@ class Persisted(_Input, frozen=True):
 
 
 class DiskFull(_Input, frozen=True):
-    """The disk has no room for the next records. The driver tries again, in order; `Persisted` says that it could."""
+    """The disk has no room for the next records.
+
+    The driver tries again, in order; `Persisted` says that it could.
+    """
 
     reason: str
 
 
 class PersistFailed(_Input, frozen=True):
-    """The disk has failed for good: no record of the `Persist` with this token, nor of a later one, is kept."""
+    """The disk has failed for good: no record of the `Persist` with this token, nor of a later
+    one, is kept."""
 
     token: int
     code: str
@@ -185,7 +190,8 @@ class ClientPublish(_Input, frozen=True):
 
 class ClientPublishAll(_Input, frozen=True):
     """`ClientPublish` for each of these events, in this order, whose calls follow one another. Answered by
-    `CallResult(call, results)`, a `Receipt` or a `CallFailed` for each event, when the broker has answered all of them."""
+    `CallResult(call, results)`, a `Receipt` or a `CallFailed` for each event, when the broker has answered
+    all of them."""
 
     call: int  # of the first
     events: tuple[Event, ...]
@@ -207,7 +213,8 @@ class ClientSubscribe(_Input, frozen=True):
 
 
 class ClientTake(_Input, frozen=True):
-    """Commit what was taken before and wait for the next: answered by `Notify(call=call)` as soon as there is one."""
+    """Commit what was taken before and wait for the next: answered by `Notify(call=call)` as soon as there is
+    one."""
 
     call: int
     ref: int
@@ -230,7 +237,8 @@ class ClientAck(_Input, frozen=True):
 
 
 class ClientWindow(_Input, frozen=True):
-    """Change how many notifications may be sent ahead: with 0 the broker sends none that were not asked for."""
+    """Change how many notifications may be sent ahead: with 0 the broker sends none that were not
+    asked for."""
 
     ref: int
     window: int
@@ -253,8 +261,8 @@ class ClientLeave(_Input, frozen=True):
 
 
 class ClientSkip(_Input, frozen=True):
-    """The application has events that live forever, and those that `policy` accepts, from an archive up to these
-    offsets by log: they are not handed over, and count as handled."""
+    """The application has events that live forever, and those that `policy` accepts, from an archive up to
+    these offsets by log: they are not handed over, and count as handled."""
 
     ref: int
     upto: dict[str, int]

@@ -1,12 +1,14 @@
 """Interest table: every filter that this node matches events against, in one matcher.
 
-A subscription of a client and a filter that a neighbour wants over its link are entries of the same table, so an event
-is matched once: the result names the subscriptions to dispatch to and the links to forward over. Rules
-- An entry has a handle. `version` grows with each change; a match is valid as long as the version is the same.
+A subscription of a client and a filter that a neighbour wants over its link are entries of the same table, so
+an event is matched once: the result names the subscriptions to dispatch to and the links to forward over.
+Rules
+- An entry has a handle. `version` grows with each change; a match is valid as long as the version is the
+  same.
 - The last match is kept: strategies ask about the event that passes at this moment.
 - While every subscription filters by topic alone, the match of a topic serves all events of that topic.
-- A link's filter stands for others, so over its work budget it counts as a match (`language/work.py`). A subscription's
-  filter does not: the caller reports it (`over_budget`).
+- A link's filter stands for others, so over its work budget it counts as a match (`language/work.py`). A
+  subscription's filter does not: the caller reports it (`over_budget`).
 """
 
 from __future__ import annotations

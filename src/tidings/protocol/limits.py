@@ -3,10 +3,10 @@
 Rules
 - A limit stands here and nowhere else. Nodes, clients, codecs and connections are given one `ResourceLimits`;
   a simulation gives them a smaller one, so that every limit is met in nearly every run.
-- Each field says what it bounds and what a larger value costs. Fields that depend on one another say the formula,
-  and `__post_init__` refuses values that contradict it.
-- Bytes are those of the encoded form. A batch always takes its first item, so that one large event still travels;
-  what bounds a single event is `event_bytes`.
+- Each field says what it bounds and what a larger value costs. Fields that depend on one another say the
+  formula, and `__post_init__` refuses values that contradict it.
+- Bytes are those of the encoded form. A batch always takes its first item, so that one large event still
+  travels; what bounds a single event is `event_bytes`.
 """
 
 from __future__ import annotations

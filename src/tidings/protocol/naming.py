@@ -1,8 +1,8 @@
 """Names of logs. A broker has one log at a time; a broker that begins on an empty disk names a new one.
 
 Rules
-- Two names of one broker are only ever compared for equality. Only that broker can say which of them is the present
-  log (`recovery/acknowledged.py`), since its clock may be behind that of its earlier life.
+- Two names of one broker are only ever compared for equality. Only that broker can say which of them is the
+  present log (`recovery/acknowledged.py`), since its clock may be behind that of its earlier life.
 - The time in a name is for people, and for earlier versions, which took the greater name for the later log.
 """
 

@@ -178,8 +178,8 @@ class Node:
         }
 
     def wanting(self, event: Event, sees: Callable[[SubscriptionId], bool]) -> dict[str, Any]:
-        """For people: the subscriptions here that accept an event, of those that may be seen, and the links over
-        which it is wanted."""
+        """For people: the subscriptions here that accept an event, of those that may be seen, and the links
+        over which it is wanted."""
         ports = self._ports
         return {
             "subscriptions": [id.shown for id in ports.subscribers.wanting(event) if sees(id)],

@@ -45,16 +45,16 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
         return self.message.sequence
 
     def sent_to(self, broker: str) -> Publish:
-        """The message, on its way to this broker. A member of a group passes a publish on at once, so an earlier one
-        is known to others even when the same member gets it again."""
+        """The message, on its way to this broker. A member of a group passes a publish on at once, so an
+        earlier one is known to others even when the same member gets it again."""
         is_group = broker_of(self.log) != broker != self.log
         self.was_elsewhere = self.was_elsewhere or self.broker not in (None, None if is_group else broker)
         self.broker = broker
         return self.message
 
     def failed(self, refused: Refused) -> CallFailed:
-        """The answer for the application. A member of a group refuses for itself: a member that had the publish before
-        may still have it committed, so the outcome is unknown."""
+        """The answer for the application. A member of a group refuses for itself: a member that had the
+        publish before may still have it committed, so the outcome is unknown."""
         if not self.was_elsewhere or refused.code == UnknownOutcomeError.code:
             return CallFailed(self.call, refused.code, refused.reason, self.event.id)
         reason = f"it was sent before and not answered; the broker refused it now: {refused.reason}"
@@ -62,8 +62,9 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
 
     def refusal(self, most: int) -> CallFailed | None:
         """Reason why a broker that accepts events of so many bytes cannot accept this one; None: it can. The
-        application is told at once: a frame that is too large ends the connection, and would be sent again on the
-        next one. Another broker, with a larger limit, may have accepted it before: then its outcome is unknown."""
+        application is told at once: a frame that is too large ends the connection, and would be sent again on
+        the next one. Another broker, with a larger limit, may have accepted it before: then its outcome is
+        unknown."""
         reason = too_large(self.event, most)
         if reason is None or self.broker is None:
             return None if reason is None else CallFailed(self.call, TooLargeError.code, reason)
@@ -78,7 +79,8 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
 
 
 def stage_refusal(asked: ClientAsk, most: int) -> CallFailed | None:
-    """Reason why a part of a batch cannot be staged in one message; None: it can, or it is another request."""
+    """Reason why a part of a batch cannot be staged in one message; None: it can, or it is
+    another request."""
     if type(asked.message) is not StageEvents or (size := size_of(asked.message)) <= most:
         return None
     reason = f"a part of {size} bytes; {most} at most: stage its events in several parts"

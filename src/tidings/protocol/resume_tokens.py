@@ -1,13 +1,14 @@
-"""Resume tokens of the durable subscriptions that a client left: its broker may crash with the last acknowledgements.
+"""Resume tokens of the durable subscriptions that a client left: its broker may crash with the last
+acknowledgements.
 
 Rules
 - The same filter under the same name goes on from the token.
-- Another filter under the same name hears what the earlier one did not want: the broker tells the difference, from
-  where it knows the client to stand. Events that the earlier one wanted, up to the client's own token, were delivered
-  already.
+- Another filter under the same name hears what the earlier one did not want: the broker tells the difference,
+  from where it knows the client to stand. Events that the earlier one wanted, up to the client's own token,
+  were delivered already.
 - One that was ended begins anew, without earlier deliveries; with the same filter it goes on all the same.
-- A member of a durable group has no token, since events between two of its own go to other members. It remembers
-  which positions it committed, and acknowledges them once more when they are delivered again.
+- A member of a durable group has no token, since events between two of its own go to other members. It
+  remembers which positions it committed, and acknowledges them once more when they are delivered again.
 """
 
 from __future__ import annotations

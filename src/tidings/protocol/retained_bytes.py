@@ -1,5 +1,6 @@
-"""Bytes that a broker keeps for principals, as its guard counts them: events in the log by publisher and by the owner
-of the durable subscriptions that they wait for, dead letters, and records of ended subscriptions."""
+"""Bytes that a broker keeps for principals, as its guard counts them: events in the log by publisher and by
+the owner of the durable subscriptions that they wait for, dead letters, and records of ended subscriptions.
+"""
 
 from __future__ import annotations
 
@@ -33,7 +34,8 @@ class RetainedBytes(Protocol):
         """Count kept bytes of those records; below 0: so many fewer."""
 
     def count_backlog(self, owner: str, size: int) -> None:
-        """Count bytes of the log that wait for durable subscriptions of this principal; below 0: so many fewer."""
+        """Count bytes of the log that wait for durable subscriptions of this principal; below 0: so many
+        fewer."""
 
     def is_backlog_over(self, owner: str) -> bool:
         """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""

@@ -1,11 +1,12 @@
 """Roles: the interfaces between slots, one subject each.
 
 Rules
-- A role has at most eight methods (`tests/tidy/test_roles.py`). A strategy asks strategies of other kinds through the
-  roles in its ports and in no other way.
-- A base class of a kind has the roles that every composition needs (`slots.py`); their defaults suit a node alone.
-- A role that only some compositions have is inherited by the strategies that implement it. A strategy that asks for
-  such a role lists the role in `needs`, and the node refuses a composition without it.
+- A role has at most eight methods (`tests/tidy/test_roles.py`). A strategy asks strategies of other kinds
+  through the roles in its ports and in no other way.
+- A base class of a kind has the roles that every composition needs (`slots.py`); their defaults suit a node
+  alone.
+- A role that only some compositions have is inherited by the strategies that implement it. A strategy that
+  asks for such a role lists the role in `needs`, and the node refuses a composition without it.
 """
 
 from __future__ import annotations
@@ -78,8 +79,8 @@ class EventRouter(Role):
         """Send the event on; `came_from` is None at the broker that accepted it."""
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
-        """Which of these events, published by clients of ours, leave over no link? This call stands for `forward`
-        of those. A strategy that does more at each event than forward it answers: none."""
+        """Which of these events, published by clients of ours, leave over no link? This call stands for
+        `forward` of those. A strategy that does more at each event than forward it answers: none."""
         return [type(self).forward is EventRouter.forward] * len(events)
 
 
@@ -105,7 +106,8 @@ class LinkInterest(Role):
         return ()
 
     def ways_changed(self, now: float) -> None:
-        """The overlay may route some keys over other links than before, or counts no unknown neighbour any more."""
+        """The overlay may route some keys over other links than before, or counts no unknown neighbour any
+        more."""
 
 
 class PatternInterest(Role):
@@ -158,7 +160,8 @@ class TopologyHints(Role):
         """An event passes here; `came_from` is None at the broker that accepted it."""
 
     def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
-        """A log that comes over the link `upstream` is announced over another link too: the overlay has a cycle."""
+        """A log that comes over the link `upstream` is announced over another link too: the overlay has a
+        cycle."""
 
 
 class KeyLookup(Role):
@@ -194,12 +197,15 @@ class EventPassage(Role):
         """A subscription of one of our clients ended."""
 
     def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
-        """The events that go on now that this one has come, in order (`ports.events.arrived`). None: it was here
-        before, or waits for an earlier one."""
+        """The events that go on now that this one has come, in order (`ports.events.arrived`). None: it was
+        here before, or waits for an earlier one."""
         return (envelope,)
 
     def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
-        """An event passes: note it, and put our headers on it. None: it passed before, and goes no further."""
+        """An event passes: note it, and put our headers on it.
+
+        None: it passed before, and goes no further.
+        """
         return envelope
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
@@ -227,15 +233,16 @@ class LogTransport(Role):
     def read(
         self, log: str, wanted: ReadRequest, then: Callable[[ReadResult, float], None], now: float
     ) -> int:
-        """Read in the log of another broker; `then` runs once, unless the reading (its number) is given up. 0: the log
-        is not known here, and its broker is asked about it."""
+        """Read in the log of another broker; `then` runs once, unless the reading (its number) is given up.
+        0: the log is not known here, and its broker is asked about it."""
         return 0
 
     def give_up(self, reading: int) -> None:
         """The subscription waits for this reading no longer."""
 
     def hurry(self, log: str, offset: int, now: float) -> None:
-        """A subscription waits until this log is known up to there: ask for it; to be called again meanwhile."""
+        """A subscription waits until this log is known up to there: ask for it; to be called
+        again meanwhile."""
 
     def is_gone(self, log: str) -> bool:
         """Did the broker of this log say that it has another log now?"""
@@ -282,7 +289,8 @@ class LogPaths(Role):
         return None
 
     def marks(self, link: str) -> dict[str, int] | None:
-        """Offset up to which each log of this link is known; None: an event is missing, or a log has no link."""
+        """Offset up to which each log of this link is known; None: an event is missing, or a log
+        has no link."""
         return {}
 
     def is_settled(self, marks: Mapping[str, int]) -> bool:
@@ -290,11 +298,12 @@ class LogPaths(Role):
         return True
 
     def elsewhere(self, peer: str, now: float) -> None:
-        """Logs that came from this neighbour come another way from now on; what it may want is still kept for it."""
+        """Logs that came from this neighbour come another way from now on; what it may want is still kept for
+        it."""
 
     def trace(self, log: str, asker: str, links: Collection[str], now: float) -> str | None:
-        """The one of our links over which a log comes that the neighbour `asker` gets from us. None: it comes over
-        none of them, and the neighbours that depend on us learn so."""
+        """The one of our links over which a log comes that the neighbour `asker` gets from us. None: it comes
+        over none of them, and the neighbours that depend on us learn so."""
         return None
 
 
@@ -359,7 +368,8 @@ class Quorum(Role):
 
     @abstractmethod
     def voters(self) -> dict[str, str | None]:
-        """Members that decide by majority, with their disks; None: its present disk is not the one that votes."""
+        """Members that decide by majority, with their disks; None: its present disk is not the one that
+        votes."""
 
     @abstractmethod
     def trusts(self, peer: str) -> bool:
@@ -403,7 +413,8 @@ class TopicMembership(Role):
         """Members of this scope are needed here, though we do not belong to it."""
 
     def correct(self, peer: str, topics: tuple[str, ...]) -> bool:
-        """Tell a peer that takes us for a member of one of these that we are not; False: it cannot be told."""
+        """Tell a peer that takes us for a member of one of these that we are not; False: it
+        cannot be told."""
         return False
 
 
@@ -451,7 +462,8 @@ class LogReaders(Role):
     kind, port = "delivery", "log_readers"
 
     def settled(self, log: str) -> int | None:
-        """Offset of another log up to which durable subscriptions here need no event; None: there are none."""
+        """Offset of another log up to which durable subscriptions here need no event; None: there
+        are none."""
         return None
 
     def heard_of(self, log: str) -> int:
@@ -495,7 +507,8 @@ class GroupEntries(Role):
 
     @abstractmethod
     def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
-        """Read a page of our log for another member; `then` does not run while our disk lacks what it asks for."""
+        """Read a page of our log for another member; `then` does not run while our disk lacks what it asks
+        for."""
 
     @abstractmethod
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
@@ -540,7 +553,8 @@ class Inspection(Role):
     def describe(
         self, limit: int, sees: Callable[[SubscriptionId], bool] | None = None
     ) -> list[dict[str, Any]]:
-        """Subscriptions, for people: those with the largest backlog, at most so many, of those that may be seen."""
+        """Subscriptions, for people: those with the largest backlog, at most so many, of those that may be
+        seen."""
         return []
 
 

@@ -3,11 +3,13 @@
 Rules
 - A node is a composition: one strategy in each slot (assignment, routing, overlay, recovery,
   membership, delivery). `node.py` alone knows them all; kinds never import one another.
-- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`; its base has no effect.
-- A strategy asks the others through roles (`roles.py`), each under its port: `self.ports.logs`, `self.ports.neighbours`
-  and so on. A kind is a set of roles.
-- Strategies act by `self.ports.send(...)`, `self.ports.emit(effect)` and `self.ports.disk`. They never build a
-  `Send`: a slot that holds one strategy per scope (a topic, a service, a LAN) wraps what its strategies send.
+- Every strategy has one shape: `on_input, on_message, on_timer, next_deadline, check`; its base has no
+  effect.
+- A strategy asks the others through roles (`roles.py`), each under its port: `self.ports.logs`,
+  `self.ports.neighbours` and so on. A kind is a set of roles.
+- Strategies act by `self.ports.send(...)`, `self.ports.emit(effect)` and `self.ports.disk`. They never build
+  a `Send`: a slot that holds one strategy per scope (a topic, a service, a LAN) wraps what its strategies
+  send.
 - A strategy declares its messages and the envelope headers that it owns (`kind.name`).
 
 The way of an event through a node:
@@ -67,7 +69,8 @@ class Disk(Protocol):
         otherwise: Callable[[PersistFailed, float], None] | None = None,
         stalled: Callable[[str], None] | None = None,
     ) -> None:
-        """Keep the records after everything that was handed in before; `stalled`: not yet, the disk is full."""
+        """Keep the records after everything that was handed in before; `stalled`: not yet, the
+        disk is full."""
 
     def fetch(
         self, from_offset: int, limit: int, then: Callable[[Sequence[Append], float], None],
@@ -90,8 +93,8 @@ class EventPath(Protocol):
         dispatch: Callable[[Any, float], None] | None = None,
         pending: Any = None,
     ) -> None:
-        """Lead an event through the slots; `came_from` is None at the broker that accepted it. `dispatch(pending, now)`
-        delivers it here, in place of `LocalDispatch.deliver`."""
+        """Lead an event through the slots; `came_from` is None at the broker that accepted it.
+        `dispatch(pending, now)` delivers it here, in place of `LocalDispatch.deliver`."""
 
     def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         """Events came from another broker: recovery admits them, and the admitted events pass on."""
@@ -100,8 +103,8 @@ class EventPath(Protocol):
         """Events came from another broker, in this order, for the first time."""
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
-        """Which of these publishes, with their matches, leave this broker for none of its neighbours? For those
-        recovery and routing have been told by this call."""
+        """Which of these publishes, with their matches, leave this broker for none of its neighbours? For
+        those recovery and routing have been told by this call."""
 
     def interested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients began."""
@@ -129,7 +132,8 @@ class Sender(Protocol):
 
 
 class Backlog:
-    """Count of the deliveries so far that had to wait for a member: the driver reads publishers less as it grows."""
+    """Count of the deliveries so far that had to wait for a member: the driver reads publishers less as it
+    grows."""
 
     __slots__ = ("waited",)
 

@@ -1,11 +1,12 @@
 """Inclusion of topics: the path of each topic, and further supertopics that were given.
 
-`a/b` is included in `a`, and `a` in the root. A topic may have several direct supertopics (Baehni et al. 2004,
-section 7): those given beside its path. Scopes of a membership: a topic's own name is its group; `over(t, s)` are
-those above `t` on the way of its supertopic `s`; `into(t)` are those that a stranger hands an event of `t`.
+`a/b` is included in `a`, and `a` in the root. A topic may have several direct supertopics (Baehni et al.
+2004, section 7): those given beside its path. Scopes of a membership: a topic's own name is its group;
+`over(t, s)` are those above `t` on the way of its supertopic `s`; `into(t)` are those that a stranger hands
+an event of `t`.
 
-Algorithms that gossip in other groups have other graphs: one group for all peers, one for the publishers of each
-topic, all supertopics at once, or clusters that know no topics.
+Algorithms that gossip in other groups have other graphs: one group for all peers, one for the publishers of
+each topic, all supertopics at once, or clusters that know no topics.
 """
 
 from __future__ import annotations
@@ -69,9 +70,9 @@ class OneGroup(TopicGraph):
 
 
 class PublisherGroups(OneGroup):
-    """A group for the publishers of each topic (Baehni et al. 2004, Figure 1, first pattern). A subscriber of a topic
-    is in the groups of all below it, so the topics have to be known; an event of another counts as of the nearest
-    above."""
+    """A group for the publishers of each topic (Baehni et al. 2004, Figure 1, first pattern). A subscriber of
+    a topic is in the groups of all below it, so the topics have to be known; an event of another counts as of
+    the nearest above."""
 
     def __init__(self, topics: Iterable[str], also: Mapping[str, Iterable[str]] | None = None) -> None:
         super().__init__()
@@ -126,8 +127,8 @@ def into(topic: str) -> str:
 
 
 def groups_of(filter: Filter) -> tuple[str, ...]:
-    """The topics whose groups bring every event that the filter can accept: for each conjunction the part of its
-    topic pattern before the first wildcard; the root where it names no topic."""
+    """The topics whose groups bring every event that the filter can accept: for each conjunction the part of
+    its topic pattern before the first wildcard; the root where it names no topic."""
     found = [group for conjunction in filter.conjunctions for group in _groups(conjunction.constraints)]
     return tuple(dict.fromkeys(found))
 

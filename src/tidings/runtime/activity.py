@@ -1,8 +1,8 @@
 """Activity of a broker since the last look, from its trace: the inquiry `activity`.
 
 Counts of events over each link and to each subscription, how they came (live, by replay, by recovery), and
-the last events. Of each the observer's part alone: events and subscriptions that it may see. A look costs as much as
-happened since the last one, and the broker counts no events between looks.
+the last events. Of each the observer's part alone: events and subscriptions that it may see. A look costs as
+much as happened since the last one, and the broker counts no events between looks.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Admission of connections, over all listeners of one process: how many, from where, and who goes when it is full.
+"""Admission of connections, over all listeners of one process: how many, from where, and who goes when it is
+full.
 
 Rules
-- A connection that has not said enough yet is *waiting*: before its handshake is done, before its HTTP request is
-  complete, before its CONNECT. A bounded number may wait, in all and from one address; when one more comes, the
-  oldest that waits has to go, of the address that has the most. So a silent client makes room for a new one,
-  and never keeps it out.
-- Connections in all stay below the process's limit on descriptors by a reserve, which the health page, the store
-  and links to other brokers use. One address may have most of them, not all.
+- A connection that has not said enough yet is *waiting*: before its handshake is done, before its HTTP
+  request is complete, before its CONNECT. A bounded number may wait, in all and from one address; when one
+  more comes, the oldest that waits has to go, of the address that has the most. So a silent client makes room
+  for a new one, and never keeps it out.
+- Connections in all stay below the process's limit on descriptors by a reserve, which the health page, the
+  store and links to other brokers use. One address may have most of them, not all.
 - A network of IPv6 (64 bits) counts as one address: its owner has 2**64 of them.
 """
 
@@ -192,7 +193,8 @@ PAUSE_SECONDS = 0.1  # after the system had no descriptor left, although there i
 
 
 class SocketListener:
-    """A listening socket: each connection is admitted before a byte of it is read, a TLS handshake included."""
+    """A listening socket: each connection is admitted before a byte of it is read, a TLS
+    handshake included."""
 
     def __init__(
         self,
@@ -309,7 +311,8 @@ def streamed(
     serve: Callable[[asyncio.StreamReader, asyncio.StreamWriter, AdmittedConnection], Awaitable[None]],
     limit: int,
 ) -> Factory:
-    """A factory for connections that a coroutine reads and writes as streams; `limit` is the reader's buffer."""
+    """A factory for connections that a coroutine reads and writes as streams; `limit` is the
+    reader's buffer."""
 
     def made(visit: AdmittedConnection) -> asyncio.Protocol:
         async def begun(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:

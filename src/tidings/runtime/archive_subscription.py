@@ -1,9 +1,9 @@
 """A subscription that begins with the archive: `bus.subscribe(…, since="forever")`.
 
 Rules
-- The subscription is opened first, then the broker says how far each log is in its archive: the *seam*. So every
-  entry that the log let go of was in the archive by then. Archived events up to the seam come from there, all others
-  from the broker: none twice, none missed.
+- The subscription is opened first, then the broker says how far each log is in its archive: the *seam*. So
+  every entry that the log let go of was in the archive by then. Archived events up to the seam come from
+  there, all others from the broker: none twice, none missed.
 - First the archive, in the order of each log, then the rest.
 - A durable subscription's seam, and how far it is in the archive, are kept at its broker, and go on after a
   restart of the client. Events that were handed over and not committed then come again, as with live events.

@@ -4,7 +4,8 @@ Rules
 - Reading the archive is a way out like any other: the filter is narrowed to what the principal may hear,
   and each event is asked about again before it goes.
 - Without a filter the answer is how the archive stands: how far each log is in it, and its policy.
-- Pages are bounded, by events, by bytes and by rows that are looked at; a place {log: offset} says where to go on.
+- Pages are bounded, by events, by bytes and by rows that are looked at; a place {log: offset} says where to
+  go on.
 """
 
 from __future__ import annotations
@@ -76,7 +77,8 @@ class ServedArchive:
         limits = self._resources
         found = page(
             self._archive, state, filter, after=asked.after, upto=asked.upto,
-            limit=limits.archive_page_count, most_rows=limits.archive_page_rows, most_bytes=limits.transfer_bytes,
+            limit=limits.archive_page_count, most_rows=limits.archive_page_rows,
+            most_bytes=limits.transfer_bytes,
         )  # fmt: skip
         return state, found
 

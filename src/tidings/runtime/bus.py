@@ -251,8 +251,8 @@ class Bus(LogCalls):
     ) -> list[fx.Receipt]:
         """Publish events in this order and wait for all acknowledgements together: cheaper than one by one.
 
-        Options as for `publish`, without `id`; they hold for each event. When the broker refused some of them, the error
-        of the first one is raised after all were answered; the others are published.
+        Options as for `publish`, without `id`; they hold for each event. When the broker refused some of
+        them, the error of the first one is raised after all were answered; the others are published.
         """
         known = [name for name in _PUBLISH if name != "id"]
         refuse_unknown({name: 1 for name in options if name not in known}, known, "publish_many")
@@ -278,8 +278,9 @@ class Bus(LogCalls):
     async def advertise(
         self, name: str, *wanted: Any, dialect: str = TIDINGS, timeout: Timeout = ...
     ) -> None:
-        """Advertise what this client may publish, under a name; the same name again replaces it. Advertising is
-        optional: it spares distant brokers the filters that no event here can meet. It ends with the connection."""
+        """Advertise what this client may publish, under a name; the same name again replaces it. Advertising
+        is optional: it spares distant brokers the filters that no event here can meet. It ends with the
+        connection."""
         filter, _ = filter_from(wanted, dialect=dialect)
         await self._ask(lambda call: ClientAdvertise(call, name, filter), timeout=timeout)
 
@@ -414,8 +415,8 @@ class Bus(LogCalls):
         blocks: bool = False,
         calls: int = 1,
     ) -> Any:
-        """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it, or one of so many
-        `calls` that it stands for."""
+        """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it, or one of
+        so many `calls` that it stands for."""
         loop = asyncio.get_running_loop()
         future = self._waiting[call] = loop.create_future()
         seconds = self._broker.call_timeout if timeout is ... else timeout

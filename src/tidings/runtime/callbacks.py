@@ -25,7 +25,8 @@ CANCEL_SECONDS = 5.0  # for one that was cancelled to clean up
 
 
 def is_cut_off(error: BaseException | None) -> bool:
-    """Whether an application leaves because it was cancelled or interrupted, and not by an error of its own."""
+    """Whether an application leaves because it was cancelled or interrupted, and not by an error
+    of its own."""
     return error is not None and not isinstance(error, Exception)
 
 

@@ -47,7 +47,8 @@ class ClientConnection:
 
 
 def owner_of(principal: Any, address: str) -> Hashable:
-    """The key under which a principal's use is counted over all its connections; an anonymous one by address."""
+    """The key under which a principal's use is counted over all its connections; an anonymous one
+    by address."""
     if principal is None or getattr(principal, "is_anonymous", True):
         return address
     owner: Hashable = principal.owner

@@ -4,11 +4,11 @@ Rules
 - Only a client's messages come in, and the gate trusts no earlier check: every field by
   its bound (`protocol/client_bounds.py`), an event by the rules of events, a filter by parsing its text here.
   The normal form that the client sends does not count.
-- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said that it
-  refuses and changes no such message; that holds until its rules change. A delivery that it withholds is acknowledged
-  in the client's place.
-- Names of clients, consumer groups, queries and holds go to the node with the scope that the guard gives them,
-  and come back without it. So the node never compares names of principals that are to be kept apart.
+- The guard is asked about each publish, each subscribe, each advertisement and each delivery, unless it said
+  that it refuses and changes no such message; that holds until its rules change. A delivery that it withholds
+  is acknowledged in the client's place.
+- Names of clients, consumer groups, queries and holds go to the node with the scope that the guard gives
+  them, and come back without it. So the node never compares names of principals that are to be kept apart.
 - Publishes that are not answered are counted, so that the connection can be read from less.
 """
 
@@ -284,7 +284,8 @@ class ClientIngress:
         return msgspec.structs.replace(options, **named), is_shared
 
     def _check_shared(self, id: SubscriptionId, guard: Guard[Any]) -> None:
-        """A member takes events for all members: one that may not hear them all would lose them to the rest."""
+        """A member takes events for all members: one that may not hear them all would lose them
+        to the rest."""
         held = self._held(id)
         if held is not None and not guard.may_hear(self._principal, held[0].filter):
             raise RefusedError(
@@ -336,7 +337,8 @@ class ClientIngress:
         return tuple(let_in)
 
     def _count_storing(self, call: int, events: Iterable[Event]) -> None:
-        """An event with a lifetime counts for its quota until the call is answered; then the log counts it."""
+        """An event with a lifetime counts for its quota until the call is answered; then the log
+        counts it."""
         size = sum(event_size(event) for event in events if event.lifetime > 0)
         if size:
             self._storing[call] = self._storing.get(call, 0) + size

@@ -43,10 +43,11 @@ def connect(
     gives tests a time of their own. `on_connected` and `on_disconnected` are called with the new state of
     the connection, whose `broker` and `reason` say more; `Bus.state` has the same.
 
-    `call_timeout` is how many seconds a call waits for its answer when it names no `timeout=` itself: 30 with a
-    remote broker, and no limit (None) with one in this process. Further options are those of `DeliverySettings`; of a
-    remote broker `timeout` (seconds for the first connection), `patience` (seconds for a broker to come back before
-    another address is tried), `tenant`, `credentials`, `tls` (an SSL context) and `network`.
+    `call_timeout` is how many seconds a call waits for its answer when it names no `timeout=` itself: 30 with
+    a remote broker, and no limit (None) with one in this process. Further options are those of
+    `DeliverySettings`; of a remote broker `timeout` (seconds for the first connection), `patience` (seconds
+    for a broker to come back before another address is tried), `tenant`, `credentials`, `tls` (an SSL
+    context) and `network`.
     """
     if not name:
         raise SettingsError("a client's name cannot be empty")

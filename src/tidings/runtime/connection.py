@@ -5,17 +5,18 @@ Rules
   unknown.
 - A message to send is appended to a buffer. All buffers are flushed once in a turn of the event loop
   (`WriteCoalescer`), so that what belongs together leaves in one write.
-- Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and become frames as the
-  peer reads: one large event to many subscriptions of a client is not copied for each. A turn of the loop encodes
-  `limits.turn_bytes` of them for a connection, and charges the time to its owner.
-- A peer that does not read is not read from, and is left when its buffer is full. Its unacknowledged deliveries are
-  not lost by that.
-- A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is over
-  lets go of its buffers at once, without waiting for the garbage collector.
+- Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and
+  become frames as the peer reads: one large event to many subscriptions of a client is not copied for each. A
+  turn of the loop encodes `limits.turn_bytes` of them for a connection, and charges the time to its owner.
+- A peer that does not read is not read from, and is left when its buffer is full. Its unacknowledged
+  deliveries are not lost by that.
+- A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is
+  over lets go of its buffers at once, without waiting for the garbage collector.
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
-- Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and sent
-  up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
-- `Keepalive` goes out when no other message did for a while; a peer that is silent for `peer_timeout_seconds` is gone.
+- Each end says in the handshake how large a frame it reads (`takes`). Frames are read up to our own limit and
+  sent up to that of the peer; a peer of an earlier version is taken to read ours, and the default at least.
+- `Keepalive` goes out when no other message did for a while; a peer that is silent for `peer_timeout_seconds`
+  is gone.
 """
 
 from __future__ import annotations
@@ -83,11 +84,11 @@ def sendable(said: int, own: int) -> int:
 
 
 class WriteCoalescer:
-    """Flushes every connection with messages to send, once in a turn of the loop, and runs other work that waits for
-    the end of the turn.
+    """Flushes every connection with messages to send, once in a turn of the loop, and runs other work that
+    waits for the end of the turn.
 
-    Waiting gains no time when no other callback is ready in this turn: then the turn ends as soon as its input
-    was handled (`begin_input`, `settle`).
+    Waiting gains no time when no other callback is ready in this turn: then the turn ends as soon as its
+    input was handled (`begin_input`, `settle`).
     """
 
     def __init__(self) -> None:
@@ -367,7 +368,8 @@ class Connection(asyncio.Protocol):
             self._coalescer.add(self)
 
     def _memory_of(self, message: Any) -> int:
-        """Bytes that a delivery costs while it waits; an event counts once for those that follow one another."""
+        """Bytes that a delivery costs while it waits; an event counts once for those that follow
+        one another."""
         if type(message) is DeliverAll:
             last, size = message.events, sum(map(event_size, message.events))
         else:
@@ -409,7 +411,8 @@ class Connection(asyncio.Protocol):
                 transport.write(frames)
 
     def _write(self, transport: asyncio.Transport, most: int) -> None:
-        """Write frames as long as the far end reads; deliveries that are to be encoded go up to so many bytes."""
+        """Write frames as long as the far end reads; deliveries that are to be encoded go up to so many
+        bytes."""
         began, encoded = perf_counter(), 0
         while self._out and encoded < most and not (self._is_over or self._is_paused):
             frames: list[bytes] = []
@@ -453,7 +456,8 @@ class Connection(asyncio.Protocol):
 
     @property
     def unsent(self) -> int:
-        """Bytes in the transport, and messages before it, that the system has not taken yet; 0: it took all."""
+        """Bytes in the transport, and messages before it, that the system has not taken yet; 0:
+        it took all."""
         in_transport = 0 if self.transport is None else self.transport.get_write_buffer_size()
         return len(self._out) + in_transport
 

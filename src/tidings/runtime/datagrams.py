@@ -3,10 +3,10 @@
 A datagram is `length of the sender's name (1 byte) | name | one frame`. Rules
 - Addresses of brokers are those that neighbours gave in their handshake, and those that were told
   (`known`). A datagram to a broker without a known address is dropped and counted.
-- A datagram counts only when it comes from the address of the broker that it names: a weak proof, so no safety
-  property may depend on one. It is opened only for compositions that ask for it.
-- A datagram that is oversized, damaged, or not from a broker is dropped and counted; so is one that the node fails
-  at.
+- A datagram counts only when it comes from the address of the broker that it names: a weak proof, so no
+  safety property may depend on one. It is opened only for compositions that ask for it.
+- A datagram that is oversized, damaged, or not from a broker is dropped and counted; so is one that the node
+  fails at.
 """
 
 from __future__ import annotations

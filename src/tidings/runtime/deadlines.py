@@ -1,7 +1,7 @@
 """Deadlines of a client's calls, with one timer of the event loop for all of them.
 
-Most calls have the same timeout and are answered long before it. A timer for each of them costs more than the call;
-one timer at the earliest deadline is set once in a timeout.
+Most calls have the same timeout and are answered long before it. A timer for each of them costs more than the
+call; one timer at the earliest deadline is set once in a timeout.
 """
 
 from __future__ import annotations
@@ -11,7 +11,10 @@ from collections.abc import Callable
 
 
 class Deadlines:
-    """Calls that wait for an answer, each until its deadline. `expire` is called with a call and its timeout."""
+    """Calls that wait for an answer, each until its deadline.
+
+    `expire` is called with a call and its timeout.
+    """
 
     __slots__ = ("_by_call", "_expire", "_timer")
 

@@ -1,5 +1,5 @@
-"""Reason why a subscription did not receive an event: one sentence from the answers of all brokers (the inquiry
-`trace`)."""
+"""Reason why a subscription did not receive an event: one sentence from the answers of all brokers (the
+inquiry `trace`)."""
 
 from __future__ import annotations
 
@@ -33,7 +33,10 @@ def why(found: list[dict[str, Any]], subscription: str) -> str:
         return f"{subscription} at {holder['broker']}: {holder['subscription']['why']}"
     if holder["subscription"]["accepts"] is False:
         return f"{subscription} at {holder['broker']}: its filter does not accept the event"
-    return f"it never came to {holder['broker']}, which holds {subscription}: {_not_sent(found, holder['broker'])}"
+    return (
+        f"it never came to {holder['broker']}, which holds {subscription}: "
+        f"{_not_sent(found, holder['broker'])}"
+    )
 
 
 def _not_sent(found: list[dict[str, Any]], holder: str) -> str:

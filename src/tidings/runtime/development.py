@@ -39,7 +39,8 @@ def main(said: str, doors: Callable[[Service], GatewaySet] | None = None) -> int
 
 
 def _watch(server: Server) -> None:
-    """Stop the server when standard input ends: the process that started this one is gone, also after a crash."""
+    """Stop the server when standard input ends: the process that started this one is gone, also after a
+    crash."""
     while os.read(0, 1024):  # not by `sys.stdin`, which a thread may not hold when the process ends
         continue
     server.stop_soon()

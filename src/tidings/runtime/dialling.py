@@ -1,10 +1,10 @@
 """Opening a connection to a broker: as a client, or as a broker that joins.
 
 An address is `tidings://host:port`, or just `host:port`; several are divided by commas, each with a scheme
-or with that of the one before it. `tidings+tls://` means TLS. A denial by the broker is a `RefusedError` and is not worth another try with the same
-credentials; everything else is an `UnreachableError`, and is. A certificate that cannot be trusted, and a
-broker that speaks TLS where none was asked for, are a `TlsError`: another try ends in the same way until an operator
-acts.
+or with that of the one before it. `tidings+tls://` means TLS. A denial by the broker is a `RefusedError` and
+is not worth another try with the same credentials; everything else is an `UnreachableError`, and is. A
+certificate that cannot be trusted, and a broker that speaks TLS where none was asked for, are a `TlsError`:
+another try ends in the same way until an operator acts.
 """
 
 from __future__ import annotations
@@ -79,7 +79,8 @@ def _parse_one(part: str, tls: bool) -> Address:
 
 
 class RetryDelays:
-    """Pause between two tries: longer each time, with jitter so that clients do not retry at the same moment."""
+    """Pause between two tries: longer each time, with jitter so that clients do not retry at the
+    same moment."""
 
     def __init__(self, settings: NetworkSettings, rng: Random) -> None:
         self._settings = settings

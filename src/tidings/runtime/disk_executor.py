@@ -1,7 +1,7 @@
 """Disks for the embedded driver: they perform `Persist` and `Fetch`, and report back.
 
-`InlineExecutor` works at once, for a store in memory. `ThreadedExecutor` has a thread that commits in groups and
-others that read, so that a slow disk never stops the event loop.
+`InlineExecutor` works at once, for a store in memory. `ThreadedExecutor` has a thread that commits in groups
+and others that read, so that a slow disk never stops the event loop.
 """
 
 from __future__ import annotations
@@ -54,8 +54,8 @@ class InlineExecutor:
 
 
 class ThreadedExecutor:
-    """Reports always come on the event loop of its bus. Records are handed over once in a turn of the loop: otherwise
-    the first of many would pay for a sync of its own, and the others wait for it."""
+    """Reports always come on the event loop of its bus. Records are handed over once in a turn of the loop:
+    otherwise the first of many would pay for a sync of its own, and the others wait for it."""
 
     def __init__(self, store: Store, report: Report, loop: asyncio.AbstractEventLoop) -> None:
         self._store = store

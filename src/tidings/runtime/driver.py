@@ -1,14 +1,15 @@
 """The driver: one machine and what is attached to it, on one event loop.
 
-The machine is a broker's node, or a client of a remote broker. Attached are clients in the same process (machines
-too) and links (objects that take a message: see `connection.py`). The driver performs effects and passes messages on,
-in order and at once. It makes no decisions: the behaviour of brokers and clients is in `protocol`. Rules
+The machine is a broker's node, or a client of a remote broker. Attached are clients in the same process
+(machines too) and links (objects that take a message: see `connection.py`). The driver performs effects and
+passes messages on, in order and at once. It makes no decisions: the behaviour of brokers and clients is in
+`protocol`. Rules
 - Inputs wait in one line. Messages that follow from an input are passed on until the line is empty; only then
   is the timer set, once in a turn of the event loop.
 - All inputs that follow from one another are handled at one time of the clock.
 - An effect without a performer is for the application of its machine (`hear`).
-- A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was set
-  back while it was down goes on from where its last life ended.
+- A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was
+  set back while it was down goes on from where its last life ended.
 - A timer that was set too early asks again; so a deadline that moves away is free.
 """
 
@@ -137,8 +138,8 @@ class Driver:
     def breathe_by(
         self, breathe: Callable[[], None], soon: Callable[[Callable[[], None]], None] | None = None
     ) -> None:
-        """Call `breathe` in the middle of a long run, so that messages leave before all of them are made. `soon` calls
-        back at the end of a turn of the loop."""
+        """Call `breathe` in the middle of a long run, so that messages leave before all of them are made.
+        `soon` calls back at the end of a turn of the loop."""
         self._breathe, self._soon = breathe, soon
 
     def start(self, input: Started) -> None:
@@ -165,8 +166,8 @@ class Driver:
         self.hand(self.name, LinkDown(address))
 
     def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0, features: int = 0) -> None:
-        """A link to a remote peer can be used. `frame_bytes`: the largest frame that the peer takes; `features`:
-        the kinds of messages that it announced."""
+        """A link to a remote peer can be used. `frame_bytes`: the largest frame that the peer takes;
+        `features`: the kinds of messages that it announced."""
         self._outlets[address] = outlet
         self.hand(self.name, LinkUp(address, frame_bytes, features))
 
@@ -258,7 +259,8 @@ class Driver:
             self._tap.came_all(input.sender, input.messages, now)
 
     def _is_fault_of_a_peer(self, input: Input, error: Exception) -> bool:
-        """Whether the machine failed at a message of a remote peer: that peer is left, and others are served."""
+        """Whether the machine failed at a message of a remote peer: that peer is left, and others
+        are served."""
         if (
             self._fault is None
             or not isinstance(input, Received | ReceivedAll)

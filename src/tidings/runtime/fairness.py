@@ -1,11 +1,11 @@
 """Fair use of the broker's one loop: processor time is counted by owner, and taken in turns.
 
-An owner is a principal over all its connections on every listener, or an address where principals are anonymous.
-Rules
-- The time that handling an owner's messages took is charged to it, reading the log on its behalf included. One
-  turn of the loop has a quantum of time for each owner.
-- An owner that used more than its quantum is read from again in the next turn, after as long as it overdrew. So
-  others wait for a few quanta at most, and an owner gets all the time that others leave.
+An owner is a principal over all its connections on every listener, or an address where principals are
+anonymous. Rules
+- The time that handling an owner's messages took is charged to it, reading the log on its behalf included.
+  One turn of the loop has a quantum of time for each owner.
+- An owner that used more than its quantum is read from again in the next turn, after as long as it overdrew.
+  So others wait for a few quanta at most, and an owner gets all the time that others leave.
 - An owner that has the broker to itself (no other was active within the window) is not held at all.
 - Time is measured here alone: the protocol never sees it.
 """
@@ -150,8 +150,8 @@ class Fairness:
 
 
 class ReadingShares:
-    """Reads of the log, charged to the owner of the client that asked for them: one at a time, and the next one when
-    the owner is not held."""
+    """Reads of the log, charged to the owner of the client that asked for them: one at a time, and the next
+    one when the owner is not held."""
 
     def __init__(self, fairness: Fairness) -> None:
         self.fairness = fairness

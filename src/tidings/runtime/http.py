@@ -3,8 +3,8 @@
 Rules
 - GET and HEAD alone; one request a connection; a request that is too long or too slow is dropped.
 - Its connections are admitted by themselves, out of the descriptors that all other listeners leave
-  (`admission.py`). When too many wait, the oldest of them goes, so a new request is answered. - It shows no data that
-  needs a permission: counters, and whether the broker is well.
+  (`admission.py`). When too many wait, the oldest of them goes, so a new request is answered. - It shows no
+  data that needs a permission: counters, and whether the broker is well.
 """
 
 from __future__ import annotations

@@ -1,11 +1,12 @@
-"""Intake of publishers under overload: output comes first, and publishers are read when nothing else is to be done.
+"""Intake of publishers under overload: output comes first, and publishers are read when nothing else is to be
+done.
 
-A broker that is sent more than it can deliver does not queue the surplus: it stops reading the connections that publish,
-so that TCP slows their publishers. Rules
-- Publishers are held when more than `waiting_deliveries` had to wait since the last quiet turn of the event loop. A
-  connection is held after its own next publish, so one that does not publish is never held.
-- They are released after a turn in which no connection had input and none could be written to again: all credit and all
-  acknowledgements that had arrived are handled by then, and all that they allow was sent.
+A broker that is sent more than it can deliver does not queue the surplus: it stops reading the connections
+that publish, so that TCP slows their publishers. Rules
+- Publishers are held when more than `waiting_deliveries` had to wait since the last quiet turn of the event
+  loop. A connection is held after its own next publish, so one that does not publish is never held.
+- They are released after a turn in which no connection had input and none could be written to again: all
+  credit and all acknowledgements that had arrived are handled by then, and all that they allow was sent.
 - A slow consumer holds no publisher for long: it makes no turn busy. Its queue fills, and its policy decides.
 - Publishers wait `waiting_turns` at most, so that no flood of other messages keeps them out.
 """

@@ -4,7 +4,8 @@
         async for event in news: ...
 
 Rules
-- Taking the next event, or batch of events, commits the one before. `ack` commits at once, `nack` gives it back.
+- Taking the next event, or batch of events, commits the one before. `ack` commits at once, `nack` gives it
+  back.
 - Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
   subscription and detaches a durable one; `unsubscribe` ends that too.
 - A cancelled `get` or `async for` loses no event: the event is there for the next one.
@@ -48,7 +49,8 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_push", "_read",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_push",
+        "_read",
         "_reader", "_ref", "_tags", "_taken", "_wanted",
     )  # fmt: skip
 
@@ -134,8 +136,9 @@ class Listener(Generic[T]):
         return event if self._read is None else self._read(event)
 
     async def get_many(self, most: int, timeout: float | None = None) -> list[T]:
-        """The next events, at most so many and at least one; commits those before. It waits for the first event and
-        takes those with it that are there. Raises `TimeoutError` after `timeout` seconds without any."""
+        """The next events, at most so many and at least one; commits those before. It waits for the first
+        event and takes those with it that are there. Raises `TimeoutError` after `timeout` seconds without
+        any."""
         if most < 1:
             raise SettingsError(f"get_many of {most} events", hint="ask for 1 or more")
         events: list[Any] = []
@@ -189,7 +192,8 @@ class Listener(Generic[T]):
             yield notification
 
     async def take(self) -> tuple[Notification, int]:
-        """The next notification and its tag, while those before stay open; `settle` commits each by its tag."""
+        """The next notification and its tag, while those before stay open; `settle` commits each
+        by its tag."""
         notification = (await Listener._take(self, 1, None, commits=False))[0]
         return notification, self._tags[0]
 
@@ -199,7 +203,8 @@ class Listener(Generic[T]):
             self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, (tag,)))
 
     def allow(self, count: int) -> None:
-        """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent yet."""
+        """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent
+        yet."""
         if self._ref is not None and not self._is_over:
             self._bus._tell(ClientWindow(self._ref, count))
 
@@ -209,7 +214,8 @@ class Listener(Generic[T]):
             self._bus._tell(ClientAck(self._ref))
 
     async def nack(self) -> None:
-        """Give back what was taken last (after `get_many`: the batch): it comes again, at most `max_deliveries` times."""
+        """Give back what was taken last (after `get_many`: the batch): it comes again, at most
+        `max_deliveries` times."""
         if self._ref is not None and self._tags:
             self._bus._tell(ClientNack(self._ref, tuple(self._tags)))
 

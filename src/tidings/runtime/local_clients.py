@@ -1,8 +1,8 @@
 """Clients that a gateway brings into a broker's own process: a bus for each, and the same gate as for all.
 
-A guest connects by another protocol and authenticates there; from here on it is a client like any other. Its machine
-lives here, its messages pass the gate of its principal (checks, permissions, quotas), and the node's messages to it
-pass the gate on the way back.
+A guest connects by another protocol and authenticates there; from here on it is a client like any other. Its
+machine lives here, its messages pass the gate of its principal (checks, permissions, quotas), and the node's
+messages to it pass the gate on the way back.
 """
 
 from __future__ import annotations
@@ -221,16 +221,17 @@ class LocalClients:
 
 
 def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
-    """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the seconds
-    for which it is not to be read from."""
+    """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the
+    seconds for which it is not to be read from."""
     local_clients = bus._broker
     assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
     return local_clients.charge(bus._address, received_bytes, seconds)
 
 
 async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:
-    """Handle what came together from the guest of this bus, a slice in each turn of the loop, and charge the time to
-    its principal. Waiting inside `handle` is free: a slice counts for no more than `DEAREST` an item."""
+    """Handle what came together from the guest of this bus, a slice in each turn of the loop, and charge the
+    time to its principal. Waiting inside `handle` is free: a slice counts for no more than `DEAREST` an item.
+    """
     began = perf_counter()
     for number, item in enumerate(items, 1):
         await handle(item)

@@ -61,7 +61,10 @@ class LogCalls(ABC):
     async def commit_staged(
         self, query: str, batch: int, parts: int, *, log: str = "", timeout: Timeout = ...
     ) -> bool:
-        """Publish all parts of a batch at once. False: it was committed before, and the call had no effect."""
+        """Publish all parts of a batch at once.
+
+        False: it was committed before, and the call had no effect.
+        """
         done = await self._question(lambda call: msg.CommitStaged(call, query, batch, parts, log), timeout)
         return bool(done.is_new)
 
@@ -93,8 +96,8 @@ class LogCalls(ABC):
     ) -> msg.LogHeld:
         """Have the broker keep in its log what the filter accepts, and forget no such entry beyond `upto`.
 
-        For readers of the log: call it again under the same name to move the place on. It ends by itself without a
-        call for `seconds`; its answer then says that it is new.
+        For readers of the log: call it again under the same name to move the place on. It ends by itself
+        without a call for `seconds`; its answer then says that it is new.
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
         held = await self._question(

@@ -1,9 +1,9 @@
 """Messages between the two ends of a connection before and beside those of the protocol.
 
 A connection begins with `OpenSession`. The other end answers with `AuthChallenge` (as often as the mechanism
-needs; each is answered by `AuthResponse`), and then `SessionOpened` or `SessionDenied`. From then on it carries the messages
-of `protocol`; `Keepalive` and `KeepaliveAck` say that both ends are there, `SessionClose` that one is about to leave.
-`InquiryRequest` asks a broker about itself.
+needs; each is answered by `AuthResponse`), and then `SessionOpened` or `SessionDenied`. From then on it
+carries the messages of `protocol`; `Keepalive` and `KeepaliveAck` say that both ends are there,
+`SessionClose` that one is about to leave. `InquiryRequest` asks a broker about itself.
 """
 
 from __future__ import annotations

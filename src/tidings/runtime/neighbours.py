@@ -1,9 +1,9 @@
 """Links between brokers: dialling, accepting, and the choice between two links.
 
 Rules
-- A broker dials those it was told to join, for ever, with growing pauses, while there is no link to them. Others
-  dial it. One that it was told to join and the node wants to be dialled has two diallers: each newer link ends the
-  older one, so a dialler waits while the other's link stands.
+- A broker dials those it was told to join, for ever, with growing pauses, while there is no link to them.
+  Others dial it. One that it was told to join and the node wants to be dialled has two diallers: each newer
+  link ends the older one, so a dialler waits while the other's link stands.
 - A link is used when the node says so (`OpenLink`, after the neighbour is on the disk); until then what
   arrives on it waits, and no more is read.
 - There is one link between two brokers. Of two that the same end dialled the newer one stays, since

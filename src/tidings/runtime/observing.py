@@ -1,10 +1,10 @@
 """Answers to principals that observe a broker: each sees what its right to observe covers.
 
 Rules
-- A right to observe without a filter shows everything. With a filter, and to a tenant, it shows the events that
-  it allows; of subscriptions the principal's own, and to a tenant those of the tenant.
-- Counters over all principals are for those who see everything. Others get the broker's name, address and links,
-  and counts of what they see.
+- A right to observe without a filter shows everything. With a filter, and to a tenant, it shows the events
+  that it allows; of subscriptions the principal's own, and to a tenant those of the tenant.
+- Counters over all principals are for those who see everything. Others get the broker's name, address and
+  links, and counts of what they see.
 - An answer never differs by what the principal may not see.
 """
 

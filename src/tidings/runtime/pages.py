@@ -6,8 +6,8 @@ Rules
 - Only who may hear everything is served: for all others every event has to be asked about, which the
   way through the node does. They are refused, and go that way.
 - A filter is applied here; without one no event is decoded at all.
-- Expired events are left out. Entries beyond `upto` are not read: the reader has learned from the node how far the
-  log was delivered.
+- Expired events are left out. Entries beyond `upto` are not read: the reader has learned from the node how
+  far the log was delivered.
 """
 
 from __future__ import annotations

@@ -6,10 +6,10 @@
 
 Rules
 - A peer's name is the address at which others reach it, `host:port`, so that peers need no book of addresses.
-- A datagram counts only when it comes from the address that its sender is named by: a weak proof. Peers trust one
-  another; keep them on a network of their own, or on loopback, where they listen unless told otherwise.
-- A peer that closes its bus says so to those it knows (`Parted` with its own name). - No event is kept: a missed
-  event stays missed, and durable subscriptions end with the process.
+- A datagram counts only when it comes from the address that its sender is named by: a weak proof. Peers trust
+  one another; keep them on a network of their own, or on loopback, where they listen unless told otherwise.
+- A peer that closes its bus says so to those it knows (`Parted` with its own name). - No event is kept: a
+  missed event stays missed, and durable subscriptions end with the process.
 """
 
 from __future__ import annotations
@@ -44,8 +44,8 @@ LISTEN = "127.0.0.1:0"
 
 @lru_cache(maxsize=16_384)
 def _place(name: str) -> Place | None:
-    """Address of a peer. Names come from strangers: one that is no IP address and port has none, and is not looked
-    up."""
+    """Address of a peer. Names come from strangers: one that is no IP address and port has none, and is not
+    looked up."""
     host, _, text = name.rpartition(":")
     port = port_of(text)
     try:

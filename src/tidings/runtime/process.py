@@ -74,9 +74,9 @@ async def serve(
 
 
 def settle_process() -> None:
-    """Tune the collector of the whole process. Objects loaded by now live as long as the process: the collector need
-    not look at them again. It looks at what is new less often, since a busy broker makes and drops thousands of
-    objects in a turn."""
+    """Tune the collector of the whole process. Objects loaded by now live as long as the process: the
+    collector need not look at them again. It looks at what is new less often, since a busy broker makes and
+    drops thousands of objects in a turn."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(NEW_OBJECTS, 20, 50)

@@ -75,7 +75,8 @@ def deadlocked(waits: Mapping[Reader, Set[str]], readers: Mapping[str, Set[Reade
 def own_queue_error(full: str) -> DeadlockError:
     """The error of a callback's publish that waits for such a queue."""
     return DeadlockError(
-        f"a callback publishes into the full queue of subscription {full}, which is read when it has returned",
+        f"a callback publishes into the full queue of subscription {full}, which is read when it "
+        "has returned",
         hint="publish in a task of your own, or subscribe with a larger queue= or with policy='drop oldest'; "
         "the event is delivered when there is room",
     )

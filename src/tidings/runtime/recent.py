@@ -2,8 +2,8 @@
 
 Rules
 - It is what the broker saw, by watching messages on their way: a publish counts from its arrival, a
-  subscription from its answer, a notification when it leaves to the subscriber. Records of the node itself (drops, by
-  policy) are in it too.
+  subscription from its answer, a notification when it leaves to the subscriber. Records of the node itself
+  (drops, by policy) are in it too.
 - It changes no state, and is bounded by time and by rows.
 - A client that goes without a word leaves its subscriptions detached: it may come back under its name.
 """

@@ -1,8 +1,8 @@
 """A remote broker: the client machine here, a connection that reconnects by itself.
 
 Rules
-- The machine lives as long as its bus, whichever broker it is connected to; connections come and go beneath it. On a
-  new one it opens its subscriptions again, and sends unacknowledged publishes again.
+- The machine lives as long as its bus, whichever broker it is connected to; connections come and go beneath
+  it. On a new one it opens its subscriptions again, and sends unacknowledged publishes again.
 - A broken connection is tried again at the same broker first, for `patience` seconds, because what was
   published there can be made sure of only there. Then the other addresses have their turn.
 - A broker that says no to who we are is not asked again: every call fails with its reason. So it is with
@@ -177,7 +177,8 @@ class RemoteClient:
             where = ", ".join(map(str, self._addresses))
             raise UnreachableError(
                 f"no broker answered at {where} within {self._settings.timeout:g} s{why}",
-                hint="is it running, and is this its address? `tidings broker --dev` starts one for development",
+                hint="is it running, and is this its address? `tidings broker --dev` starts one for "
+                "development",
             ) from None
         except BaseException:
             await self.close()
@@ -444,8 +445,9 @@ class RemoteBroker:
         return self._clients[address].hand
 
     def window(self, options: DeliveryOptions) -> int:
-        """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer sees them.
-        Members of a group get what they take, so that a slow one holds no event back from the others."""
+        """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer
+        sees them. Members of a group get what they take, so that a slow one holds no event back from the
+        others."""
         most = DEFAULT_LIMITS.fitted(self._network.max_frame_bytes).notifications_ahead
         return 0 if options.group is not None else min(most, options.queue // 8)
 

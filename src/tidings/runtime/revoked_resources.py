@@ -1,11 +1,11 @@
 """Holds and staged events of principals that have lost their rights.
 
 Both outlive the connection that made them, so the end of a session does not end them. Rules
-- `GRACE_SECONDS` after a session was ended for cause: a hold stays as far as its principal may read what it holds,
-  by a session that it has open again or by the users file; otherwise it ends. Staged events are forgotten: they were
-  checked by the earlier rights, and a batch that is not committed is staged again.
-- The same at the start, for holds whose users the file does not let in any more. A principal that comes by token or
-  certificate cannot be looked up; its holds end when no session renews them.
+- `GRACE_SECONDS` after a session was ended for cause: a hold stays as far as its principal may read what it
+  holds, by a session that it has open again or by the users file; otherwise it ends. Staged events are
+  forgotten: they were checked by the earlier rights, and a batch that is not committed is staged again.
+- The same at the start, for holds whose users the file does not let in any more. A principal that comes by
+  token or certificate cannot be looked up; its holds end when no session renews them.
 """
 
 from __future__ import annotations

@@ -109,8 +109,8 @@ class Secured:
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The principal with what the users file says of it now. Raises `RefusedError` when its proof is no longer
-        valid."""
+        """The principal with what the users file says of it now. Raises `RefusedError` when its proof is no
+        longer valid."""
         if principal.is_anonymous:
             if not self._anonymous:
                 raise RefusedError("this broker asks for a proof", hint="connect with credentials")
@@ -170,7 +170,10 @@ class Secured:
 
 
 class _AuditFile:
-    """Appended to, line by line; readable by its owner alone. Lines that cannot be written wait, up to a bound."""
+    """Appended to, line by line; readable by its owner alone.
+
+    Lines that cannot be written wait, up to a bound.
+    """
 
     def __init__(self, path: Path) -> None:
         self._path = path

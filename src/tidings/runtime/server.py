@@ -6,8 +6,8 @@
     await server.serve_forever()      # until `stop` is called
     await server.drain(10)
 
-The server puts parts together and leaves decisions to the node (`protocol`) and to security (`security/interfaces.py`). It
-binds to loopback unless told otherwise.
+The server puts parts together and leaves decisions to the node (`protocol`) and to security
+(`security/interfaces.py`). It binds to loopback unless told otherwise.
 """
 
 from __future__ import annotations
@@ -249,7 +249,7 @@ class Server:
         except OSError as error:
             raise UnreachableError(
                 f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
-                hint="end what listens there, or choose another address (--listen, or `listen` in the settings)",
+                hint="end what listens there, or choose another address (--listen; `listen` in the settings)",
             ) from None
         self._listeners += opened
         self.addresses += [Address(*each.name, self._tls is not None) for each in opened]

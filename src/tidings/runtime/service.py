@@ -175,7 +175,8 @@ class Service:
         is_shared = self.secured.guard.users.permissions.is_shared
         for name in sorted(name for name in ownerless if not is_shared(name)):
             log.warning(
-                "the stored consumer group %r has no owner; its events are kept: a rule for the action share has to "
+                "the stored consumer group %r has no owner; its events are kept: a rule for the "
+                "action share has to "
                 "name who may consume in it",
                 name,
             )
@@ -273,7 +274,8 @@ class Service:
         return _page({"ok": problem is None, "broker": self.server.name, "problem": problem})
 
     def _readyz(self) -> OperatorPage:
-        """Ready: clients are let in, publishes can be kept, and every broker that was to be joined is linked."""
+        """Ready: clients are let in, publishes can be kept, and every broker that was to be
+        joined is linked."""
         figures = self.server.figures()
         problems, node = list(figures["problems"].values()), self.server.node
         if self.settings.group.name:  # a member that is away is no problem of the others

@@ -119,7 +119,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
     rearrange: bool = True  # of systems that swap links: False, they stay as they are
     heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
-    store: str = ""  # a directory for what is to survive a crash, nats://…/NAME, or an extension's address; empty: memory
+    store: str = ""  # a directory, nats://…/NAME or an extension's address for the log; empty: memory
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
@@ -341,7 +341,8 @@ def check_settings(settings: BrokerSettings) -> None:
     network = settings.network
     if network.keepalive_seconds * 2 > network.peer_timeout_seconds:
         raise SettingsError(
-            f"network.peer_timeout_seconds ({network.peer_timeout_seconds:g}) is less than two of keepalive_seconds",
+            f"network.peer_timeout_seconds ({network.peer_timeout_seconds:g}) is less than two of "
+            "keepalive_seconds",
             hint="a peer that pings in time must not count as dead",
         )
     if not 0 <= settings.drain_seconds <= DRAIN_MOST:
@@ -405,7 +406,7 @@ def _check_join(settings: BrokerSettings) -> None:
     if settings.join and not settings.tls.certificate and not settings.security.anonymous:
         raise SettingsError(
             "brokers join one another by certificates, and this one has none",
-            hint="make them with `tidings certs` and give --certs DIR; for development: `tidings broker --dev`",
+            hint="make them with `tidings certs` and give --certs DIR; to develop: `tidings broker --dev`",
         )
 
 
@@ -457,7 +458,8 @@ def _check_system(settings: BrokerSettings) -> None:
     if sends and not is_loopback(host_of(settings.listen)) and not settings.security.plain:
         raise SettingsError(
             f"datagrams are neither encrypted nor signed, and {settings.listen} is open to others",
-            hint="use links alone (system = tidings, datagrams = false); or run the brokers in a network that "
+            hint="use links alone (system = tidings, datagrams = false); or run the brokers in a "
+            "network that "
             "is closed to others, and say so with security.plain",
         )
     peers_of(settings)

@@ -1,8 +1,8 @@
 """TLS: version 1.3 only, mutual between brokers.
 
 Rules
-- A broker shows its certificate to every client. It asks every client for one and accepts none: a client without one
-  has to authenticate by a password or a token. A broker that joins must show one.
+- A broker shows its certificate to every client. It asks every client for one and accepts none: a client
+  without one has to authenticate by a password or a token. A broker that joins must show one.
 - Names are checked: a client checks the broker's, by the host that it dialled.
 - An error in a file is reported with its name, and never with its content.
 """

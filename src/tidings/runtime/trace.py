@@ -183,8 +183,8 @@ class TraceRing:
         return self._count
 
     def delays(self, after: float) -> Iterator[float]:
-        """Delay at this broker of each event that left to a subscriber since then. Latency inside one broker step is
-        not included."""
+        """Delay at this broker of each event that left to a subscriber since then. Latency inside one broker
+        step is not included."""
         came: dict[tuple[str, str], float] = {}
         for moment in self._moments:
             for time, what, *_, some in moment.steps:
@@ -300,11 +300,15 @@ class TraceRing:
             return "the event was handed to so many that not all are remembered"
         if steps[0].time < since and event.lifetime <= since - steps[0].time:
             return "it began after the event, whose lifetime was over by then"
-        return "its filter accepts the event, and it was not handed over yet: its listener is away, slow, or lost it by its policy"
+        return (
+            "its filter accepts the event, and it was not handed over yet: its listener is away, slow, "
+            "or lost it by its policy"
+        )
 
 
 def _is_seen(step: TraceStep, view: ObservedScope) -> bool:
-    """Deliveries to others, and which principal the rules kept it from, are not for everyone that sees the event."""
+    """Deliveries to others, and which principal the rules kept it from, are not for everyone that sees the
+    event."""
     if view.is_whole:
         return True
     if step.what == DELIVERED and (step.subscription is None or not view.subscription(step.subscription)):

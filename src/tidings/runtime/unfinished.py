@@ -1,8 +1,8 @@
 """Bytes of frames that have not arrived whole, counted by principal over all its connections.
 
 A frame costs memory as its bytes arrive, and the broker cannot act on it before the last one. Rules
-- Below the bound every connection is read from. Above it one connection of the principal is read at a time, so
-  that a frame still completes and the sum exceeds the bound by one frame at most.
+- Below the bound every connection is read from. Above it one connection of the principal is read at a time,
+  so that a frame still completes and the sum exceeds the bound by one frame at most.
 - The turn passes on when a frame completes or its connection ends. A silent connection ends by its keepalive.
 """
 

@@ -1,14 +1,14 @@
 """Failed logins: how long a name, an address, and a name from an address have to wait for the next try.
 
 Rules
-- After some failures each further one doubles the pause, up to a bound; a try within the pause is refused before
-  the password is looked at. A success forgets the failures of its name from its address.
+- After some failures each further one doubles the pause, up to a bound; a try within the pause is refused
+  before the password is looked at. A success forgets the failures of its name from its address.
 - Failures count three times: for the name from that address (few are free), for the address, and for the name
   (more are free, the pause is short). An address from which the name was proved before is spared the pauses
   of the name and of the address: guessing by others does not lock its owner out.
-- During the pause of an address other clients may share it that never failed. Their passwords are checked, some a
-  second; a wrong one is answered as if it had not been checked, so an attacker learns no names, and few attempts on
-  existing names are admitted. Made-up names use up none of these.
+- During the pause of an address other clients may share it that never failed. Their passwords are checked,
+  some a second; a wrong one is answered as if it had not been checked, so an attacker learns no names, and
+  few attempts on existing names are admitted. Made-up names use up none of these.
 - Passwords that are sent (HTTP, MQTT, the console) and passwords that are proved (SCRAM) are counted apart.
 - Tables are bounded: the entries that were not used for longest go first.
 """
@@ -82,8 +82,9 @@ class Attempts:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
 
     def check(self, kind: str, name: str, peer: str, *, begins: bool = False) -> float:
-        """May this name be tried from this address now? Raises `TooManyAttempts`. The seconds of the address's pause,
-        in which a try counts only by `is_spared`; 0: there is none. `begins`: this is the first look at this try."""
+        """May this name be tried from this address now? Raises `TooManyAttempts`. The seconds of the
+        address's pause, in which a try counts only by `is_spared`; 0: there is none. `begins`: this is the
+        first look at this try."""
         now, net = self._clock(), network_of(peer)
         pause = 0.0
         with self._lock:
@@ -102,7 +103,10 @@ class Attempts:
         return pause
 
     def is_spared(self, kind: str, peer: str) -> bool:
-        """In the pause of this address: may an existing name still be admitted? Called once for each attempt."""
+        """In the pause of this address: may an existing name still be admitted?
+
+        Called once for each attempt.
+        """
         now = self._clock()
         with self._lock:
             failures = self._failures.get((kind, "", network_of(peer)))

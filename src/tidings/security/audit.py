@@ -5,8 +5,8 @@ Rules
   an event's content.
 - Refusals of one kind by one principal that come in masses are counted, and the count is written
   with the next entry: a client that is refused cannot fill the disk.
-- An entry that cannot be written waits. Until it is written, every operation that must be audited first (admitting
-  a client, a subscription) is refused: `check` says why.
+- An entry that cannot be written waits. Until it is written, every operation that must be audited first
+  (admitting a client, a subscription) is refused: `check` says why.
 """
 
 from __future__ import annotations

@@ -6,11 +6,13 @@ Rules
   for what was subscribed before.
 - The events of a tenant carry its name in the attribute `tenant`; the gate writes it, checks it,
   and keeps the superseding keys of tenants apart.
-- A superseding key is scoped by principal, unless the principal may publish everything (of its tenant) or a rule
-  shares the key: so an event ends only events that its publisher could have published. The key of a retained
-  message of MQTT is common to all that may publish to its topic, and comes with an event of that topic alone.
-- A source is one principal's alone, by its text and the users file (`Users.speaker_of`), so no principal takes up
-  identities (source and id) of another. Principals that both have `names` for it are trusted with one another.
+- A superseding key is scoped by principal, unless the principal may publish everything (of its tenant) or a
+  rule shares the key: so an event ends only events that its publisher could have published. The key of a
+  retained message of MQTT is common to all that may publish to its topic, and comes with an event of that
+  topic alone.
+- A source is one principal's alone, by its text and the users file (`Users.speaker_of`), so no principal
+  takes up identities (source and id) of another. Principals that both have `names` for it are trusted with
+  one another.
 - Names that clients choose (of consumer groups, queries, holds) are scoped by principal, or by tenant where a
   rule lets principals share a group. A scope follows from the rules, never from what exists.
 """
@@ -109,7 +111,8 @@ class Authorizer:
             raise
 
     def _scoped_key(self, principal: Principal, event: Event) -> str:
-        """The superseding key as brokers compare it: its tenant, its owner unless it is common, the key as given."""
+        """The superseding key as brokers compare it: its tenant, its owner unless it is common, the key as
+        given."""
         key = event.key or ""
         _check_key(event, key)
         tenant = principal.tenant + TENANT_MARK if principal.tenant else ""
@@ -418,7 +421,8 @@ class Authorizer:
 
 
 def _cost(filter: Filter) -> int:
-    """Constraints, each value of an `IN` for one: a list of values costs the memory of as many comparisons."""
+    """Constraints, each value of an `IN` for one: a list of values costs the memory of as many
+    comparisons."""
     return sum(
         sum(map(_weight, part.constraints)) + sum(map(_computed_weight, part.residuals))
         for part in filter.conjunctions
@@ -439,7 +443,8 @@ def _of_tenant(tenant: str) -> Filter:
 
 
 def _check_key(event: Event, key: str) -> None:
-    """A key that looks like a tenant's own comes only with an event of that tenant, and none with an owner."""
+    """A key that looks like a tenant's own comes only with an event of that tenant, and none with
+    an owner."""
     tenant, mark, _ = key.partition(TENANT_MARK)
     if OWNER_MARK in key or (mark and event.attributes.get(TENANT) != tenant):
         raise RefusedError("the key holds a control character", hint="choose another key")

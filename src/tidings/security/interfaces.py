@@ -158,13 +158,17 @@ class Guard(Protocol[P_contra]):
         """So many bytes more of such records are kept for it; below 0: so many fewer."""
 
     def count_backlog(self, owner: str, size: int) -> None:
-        """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many fewer."""
+        """So many bytes more of the log wait for durable subscriptions of this principal; below 0: so many
+        fewer."""
 
     def is_backlog_over(self, owner: str) -> bool:
         """Do more bytes wait for its durable subscriptions than its quota of stored bytes allows?"""
 
     def answered(self, principal: P_contra, size: int) -> None:
-        """A publish of an event of this size, with a lifetime, was answered: `stored` has reported its result."""
+        """A publish of an event of this size, with a lifetime, was answered:
+
+        `stored` has reported its result.
+        """
 
     def stages(self, principal: P_contra, query: str) -> None:
         """Authorize staging or committing a batch of this query. Raises without the right to publish."""

@@ -3,8 +3,9 @@
 Rules
 - At a bound the answer names it: connections, subscriptions, constraints, advertisements and stored
   bytes are refused; bytes a second are not refused but made to wait, so a fast client is slowed and not cut.
-- Events in the log that wait for durable subscriptions are not refused, since that would hurt their publishers: beyond
-  the bound of stored bytes the subscriptions give up the oldest (`protocol/delivery/bounds.py`).
+- Events in the log that wait for durable subscriptions are not refused, since that would hurt their
+  publishers: beyond the bound of stored bytes the subscriptions give up the oldest
+  (`protocol/delivery/bounds.py`).
 - Each counted unit is released exactly once, by the code that counted it.
 """
 
@@ -163,7 +164,8 @@ class QuotaUsage:
         return self._bucket.take(size, now)
 
     def reserve(self, size: int) -> None:
-        """An event of this size is to be stored: it counts until the broker has answered, and then in `stored`."""
+        """An event of this size is to be stored: it counts until the broker has answered, and then in
+        `stored`."""
         self._check("stored_bytes", self.kept + size)
         self.pending += size
 
@@ -174,8 +176,8 @@ class QuotaUsage:
 
     @property
     def is_backlog_over(self) -> bool:
-        """The backlog has the bound of stored bytes by itself: a slow subscription does not stop its owner's publishes,
-        and an event that the owner both published and is owed does not count twice."""
+        """The backlog has the bound of stored bytes by itself: a slow subscription does not stop its owner's
+        publishes, and an event that the owner both published and is owed does not count twice."""
         return self.backlog > self.quota.stored_bytes
 
     def letters_fit(self, size: int) -> bool:
@@ -183,8 +185,8 @@ class QuotaUsage:
         return self.kept + size <= self.quota.stored_bytes and self.letters + size <= self.quota.queued_bytes
 
     def records_fit(self, size: int) -> bool:
-        """Records of ended subscriptions are stored, and in memory. They have these bounds by themselves, as the
-        backlog has: no user can end them, so they stop no publish."""
+        """Records of ended subscriptions are stored, and in memory. They have these bounds by themselves, as
+        the backlog has: no user can end them, so they stop no publish."""
         return self.records + size <= min(self.quota.stored_bytes, self.quota.queued_bytes)
 
     def count_letters(self, size: int) -> None:

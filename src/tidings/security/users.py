@@ -115,8 +115,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         )
 
     def refreshed(self, principal: Principal) -> Principal:
-        """The principal as this file has it, by the proof that it once came with. Raises when this file does not
-        accept that proof."""
+        """The principal as this file has it, by the proof that it once came with. Raises when this file does
+        not accept that proof."""
         name, means, proof = principal.name, principal.means, principal.proof
         if means is ProofMethod.SCRAM and name not in self.keys:
             raise RefusedError(f"{name} has no password here")
@@ -148,8 +148,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         return user is not None and user.tenant == principal.tenant
 
     def named_in(self, client: str) -> str | None:
-        """The principal of this file with the longest name that stands at the beginning of a client's name, or of
-        a source."""
+        """The principal of this file with the longest name that stands at the beginning of a client's name,
+        or of a source."""
         own = client
         while own:
             if own in self._names:
@@ -159,8 +159,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
 
     def speaker_of(self, source: str) -> str:
         """The one principal that owns this source by its name. Of principals that this file does not name (of
-        tokens, of certificates) `ann` has all of `ann/...`: others with names that begin so have none, as both
-        could use it."""
+        tokens, of certificates) `ann` has all of `ann/...`: others with names that begin so have none, as
+        both could use it."""
         return self.named_in(source) or source.partition("/")[0]
 
     @cached_property
@@ -228,7 +228,8 @@ def _entries(given: Any, kind: Any, where: str) -> dict[str, Any]:
 
 
 def _check_shared_names(users: Mapping[str, User], where: str) -> None:
-    """A subscription belongs to a client's name, so a name that users of two tenants may have would be shared by both.
+    """A subscription belongs to a client's name, so a name that users of two tenants may have would be shared
+    by both.
 
     `*` alone is not checked: a user that may have every name is trusted with all of them."""
     tenanted = [(name, user) for name, user in users.items() if user.tenant]

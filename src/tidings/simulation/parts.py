@@ -20,8 +20,8 @@ class SimulatedMachine(Protocol):
 
 
 class MachineClock:
-    """Clock of one machine. A driver reads the wall clock once, when a life begins, and counts from there; so a
-    wall clock that is set shows at the next start of the machine, and its rate at once."""
+    """Clock of one machine. A driver reads the wall clock once, when a life begins, and counts from there; so
+    a wall clock that is set shows at the next start of the machine, and its rate at once."""
 
     __slots__ = ("_behind", "_offset", "_rate")
 
@@ -48,7 +48,8 @@ class MachineClock:
         self._behind = 0.0
 
     def not_before(self, local: float, now: float) -> None:
-        """A life with a wall clock behind the latest time on its disk goes on from there, as with every driver."""
+        """A life with a wall clock behind the latest time on its disk goes on from there, as with every
+        driver."""
         ahead = max(0.0, local - self.local(now))
         self._offset += ahead
         self._behind -= ahead  # the wall clock is where it was
@@ -63,7 +64,8 @@ class Place:
     """A machine in its place: it may be up, down, or standing still."""
 
     __slots__ = (
-        "build", "busy_until", "clock", "disk", "epoch", "full", "held", "is_broker", "machine", "name", "routes",
+        "build", "busy_until", "clock", "disk", "epoch", "full", "held", "is_broker", "machine", "name",
+        "routes",
         "stopped", "sync_fails", "unsynced", "up", "waking",
     )  # fmt: skip
 
@@ -107,8 +109,8 @@ class SimulatedLink:
 
     @property
     def slower(self) -> float:
-        """By how much the latency is longer now. Incidents that overlap do not multiply: what was sent then would be
-        on its way, and with it all that is sent behind it, long after the last fault is over."""
+        """By how much the latency is longer now. Incidents that overlap do not multiply: what was sent then
+        would be on its way, and with it all that is sent behind it, long after the last fault is over."""
         return max(self.slowed, default=1.0)
 
 

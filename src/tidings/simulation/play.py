@@ -8,11 +8,11 @@
     publish bob price=7
     expect alice hears 1
 
-For overlays that rearrange themselves there is `expect b0 linked b7` and, after `watch`, the path of a message:
-`expect LockPath goes b0>b1 b1>b5`. For groups that agree on views: `expect d3 view 2`, and the view of its
-distributor in which a client received its second event, `expect c3 heard 2 in view 1`. One line is one step;
-`#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets everything in flight arrive. An
-unknown line, and an expectation that is not met, is a `PlayError` that names the line.
+For overlays that rearrange themselves there is `expect b0 linked b7` and, after `watch`, the path of a
+message: `expect LockPath goes b0>b1 b1>b5`. For groups that agree on views: `expect d3 view 2`, and the view
+of its distributor in which a client received its second event, `expect c3 heard 2 in view 1`. One line is one
+step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets everything in flight arrive.
+An unknown line, and an expectation that is not met, is a `PlayError` that names the line.
 """
 
 from __future__ import annotations

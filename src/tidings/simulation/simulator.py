@@ -309,7 +309,7 @@ class Simulation:
     def _refuse_frame(
         self, place: Place, to: Place, link: SimulatedLink, message: Any, error: WireError
     ) -> None:
-        """A frame over the limit: the sender ends the connection, as a socket's driver does, and dials again."""
+        """End the connection of a frame over the limit, as a socket's driver does; the sender dials again."""
         if type(message) is DeliverAll:  # too large together
             for deliver in message.one_by_one():
                 self._send(place, fx.Send(to.name, deliver))
@@ -418,7 +418,8 @@ class Simulation:
         self.call_at(self.now + self.settings.disk_seconds, sync)
 
     def _sync(self, place: Place, epoch: int) -> None:
-        """Write in order what waits; what finds the disk full waits, and with it all behind it, as in every driver."""
+        """Write in order what waits; what finds the disk full waits, and with it all behind it, as in every
+        driver."""
         while place.epoch == epoch and place.unsynced:
             effect = place.unsynced[0]
             try:

@@ -188,7 +188,8 @@ def minimal_subtree(overlay: OverlayGraph, ends: Iterable[str]) -> set[Edge]:
 
 
 def local_networks(overlay: OverlayGraph, size: int = 4) -> dict[str, str]:
-    """Cut the brokers into connected groups of at most so many, near ones together; by broker, the group's name."""
+    """Cut the brokers into connected groups of at most so many, near ones together; by broker, the group's
+    name."""
     table = overlay.neighbours()
     found: dict[str, str] = {}
     for number, first in enumerate(overlay.brokers):

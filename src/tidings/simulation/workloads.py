@@ -69,8 +69,8 @@ class Workload(msgspec.Struct, frozen=True):
 
 
 class Content(Protocol):
-    """Generator of filters and events. It may also offer `address(attributes)`, the topic and type of an event,
-    and `key`, the attribute that tells events apart best."""
+    """Generator of filters and events. It may also offer `address(attributes)`, the topic and type of an
+    event, and `key`, the attribute that tells events apart best."""
 
     def filter(self, rng: Random) -> str: ...
     def event(self, rng: Random) -> dict[str, Any]: ...
@@ -155,8 +155,8 @@ class Patterns:
 
 
 class Markets:
-    """Quotes that say what they are in three ways: by topic (`market/symbol`), by type (one for each market, below
-    `Quote`) and by attributes. So systems of every subscription model can serve the same subscriptions.
+    """Quotes that say what they are in three ways: by topic (`market/symbol`), by type (one for each market,
+    below `Quote`) and by attributes. So systems of every subscription model can serve the same subscriptions.
 
     `wild` is the share of filters with a whole market as topic (`market/+`).
     """

@@ -12,8 +12,8 @@ Rules
 - `on_kept(token)`: everything up to this token is on stable storage. `on_failed(error)`: no commit after the
   last kept token is, and no further one will be; called once.
 - A full disk is no failure: `on_stalled(error)` reports it once, and the committer waits. The same group is
-  tried again every `retry_seconds`, `is_full` is True meanwhile, and pending `Forget` records are written ahead
-  of their turn, because they make room; forgetting is idempotent. The next `on_kept` ends it.
+  tried again every `retry_seconds`, `is_full` is True meanwhile, and pending `Forget` records are written
+  ahead of their turn, because they make room; forgetting is idempotent. The next `on_kept` ends it.
 - The callbacks run in the committer's thread; a driver hands them over to its own loop. `backlog` is the
   number of records that wait: a driver takes no more publishes while it is over its bound.
 """

@@ -1,8 +1,9 @@
 """Files of records as RocksDB writes them, its log and its manifest: what it cannot be trusted to read.
 
 A record is `checksum (4) | length (2) | kind (1) | body`, and none crosses a block of 32 KiB. Kinds 5 to 8,
-and two of newer versions, are those of files that are used again, which ours never are. RocksDB, at such a record in a file that is none, goes round for ever
-instead of looking at the checksum; one flipped bit makes a kind of 5 out of a 1.
+and two of newer versions, are those of files that are used again, which ours never are. RocksDB, at such a
+record in a file that is none, goes round for ever instead of looking at the checksum; one flipped bit makes a
+kind of 5 out of a 1.
 """
 
 from __future__ import annotations

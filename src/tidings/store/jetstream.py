@@ -1,18 +1,19 @@
 """A store behind which an existing replicated engine stands: NATS JetStream.
 
-Every commit is one message, or several that count together, in a stream with replicas: JetStream answers when a
-majority has it, so an acknowledgement means replicated, and the broker needs no disk of its own. The stream
+Every commit is one message, or several that count together, in a stream with replicas: JetStream answers when
+a majority has it, so an acknowledgement means replicated, and the broker needs no disk of its own. The stream
 is replayed into memory when the store is opened.
 
 Rules
 - One owner at a time: each message names the sequence number that it comes after. An opening owner writes a
   message first; from then on an earlier owner, on any machine, is refused (`StoreError`), and stops.
-- A message that was not answered is sent again under its identity until `patience` is over, so that a server may
-  die and another take its place; whether it was kept is looked up, never guessed.
-- When the journal is several times as large as what it amounts to, all of that is written anew, and the rest purged.
-- How safe a majority is decides the server: `sync_interval: always` makes each write wait for its disk. Servers
-  before 2.10 do not know that setting, and sync every two minutes: a power cut of all machines can lose
-  what was acknowledged there.
+- A message that was not answered is sent again under its identity until `patience` is over, so that a server
+  may die and another take its place; whether it was kept is looked up, never guessed.
+- When the journal is several times as large as what it amounts to, all of that is written anew, and the rest
+  purged.
+- How safe a majority is decides the server: `sync_interval: always` makes each write wait for its disk.
+  Servers before 2.10 do not know that setting, and sync every two minutes: a power cut of all machines can
+  lose what was acknowledged there.
 """
 
 from __future__ import annotations

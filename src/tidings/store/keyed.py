@@ -7,9 +7,9 @@ Rules
 - A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
   in doubt: the engine may have kept it. The account on disk tells, before anything else is written, and
   appends of that batch that are handed in again, alone or in other company, are not done twice.
-- A batch that adds events is refused while less than `reserve_bytes` are free, and while the store has reached
-  `most_bytes`; one that only forgets, puts
-  or deletes may still use the reserve, because that is how room is made.
+- A batch that adds events is refused while less than `reserve_bytes` are free, and while the store has
+  reached `most_bytes`; one that only forgets, puts or deletes may still use the reserve, because that is how
+  room is made.
 """
 
 from __future__ import annotations
@@ -210,7 +210,8 @@ class KeyedStore:
     def _check_room(self, plan: CommitPlan) -> None:
         if not plan.grows:
             return
-        # Compaction frees and takes room all the time; without a margin, publishers would be refused by turns.
+        # Compaction frees and takes room all the time; without a margin, publishers would be refused by
+        # turns.
         more = MORE_ROOM if self._is_short else 0
         self._is_short = True
         most = self._most_bytes

@@ -11,8 +11,8 @@ Rules
 - RocksDB goes round for ever at some damaged records, so those are looked for first (`framing.py`).
 - An iterator's status is checked after every scan: a damaged block otherwise just ends the iteration.
 - One batch, one write, one sync of the log. The two are calls of their own: a write that syncs holds the
-  interpreter's lock until the disk is done, and with it every other thread. An error while writing or syncing is never retried; only a full disk is
-  recovered from, by opening the database again.
+  interpreter's lock until the disk is done, and with it every other thread. An error while writing or syncing
+  is never retried; only a full disk is recovered from, by opening the database again.
 """
 
 from __future__ import annotations
@@ -230,8 +230,8 @@ class RocksEngine:
 
         access = AccessType.read_only(False) if read_only else AccessType.read_write()
         with self._translating():
-            # No column families are named, or else it would read the notes on options first, and end the process at
-            # one damaged title among them.
+            # No column families are named, or else it would read the notes on options first, and end the
+            # process at one damaged title among them.
             database = Rdict(
                 str(self._directory), _options(self._buffer_bytes), column_families={}, access_type=access
             )
@@ -248,7 +248,8 @@ class RocksEngine:
 
     def _close_database(self) -> None:
         """Closing writes the content of the log into a table. A failure loses no data, because the
-        next opening replays the log; it is reported all the same, unless it only repeats an earlier failure."""
+        next opening replays the log; it is reported all the same, unless it only repeats an earlier failure.
+        """
         database, self._database = self._database, None
         if database is None:
             return

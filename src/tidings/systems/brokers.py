@@ -1,4 +1,7 @@
-"""The systems of brokers on given links: Tidings itself, and the single broker that is embedded in a process."""
+"""The systems of brokers on given links:
+
+Tidings itself, and the single broker that is embedded in a process.
+"""
 
 from __future__ import annotations
 

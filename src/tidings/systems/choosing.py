@@ -1,5 +1,5 @@
-"""Advice on the product's own systems: the source, the case for it, and its price. `tidings systems NAME` shows it,
-and `make docs` writes a page of it, with the system's cost on a common load.
+"""Advice on the product's own systems: the source, the case for it, and its price. `tidings systems NAME`
+shows it, and `make docs` writes a page of it, with the system's cost on a common load.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ CHOICES: dict[str, Choice] = {
     ),
     "pbsocbr": Choice(
         f"{THESIS}, 4.4",
-        "interests differ from place to place, and a link across the world costs more than one across the street",
+        "interests differ from place to place, and a link across the world costs more than one "
+        "across the street",
         "saves fewer hops than links that go anywhere",
         "docs/rearranging.md",
     ),

@@ -1,7 +1,8 @@
 """The systems of peers: daMulticast, and gossip that knows no topics.
 
-Options: `topics` says by peer's name which topics it belongs to from the start (subscriptions add others), `join`
-names the contacts of newcomers, `supers` further supertopics by topic, `gossip` and `tables` the constants.
+Options: `topics` says by peer's name which topics it belongs to from the start (subscriptions add others),
+`join` names the contacts of newcomers, `supers` further supertopics by topic, `gossip` and `tables` the
+constants.
 """
 
 from __future__ import annotations

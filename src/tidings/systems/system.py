@@ -102,7 +102,8 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError(f"{self.name} is one broker, not {count}", hint="use --brokers 1")
         if self.graph == TREE and wires != count - 1:
             raise SettingsError(
-                f"{self.name} needs an overlay without cycles; this one has {count} brokers and {wires} links",
+                f"{self.name} needs an overlay without cycles; this one has {count} brokers and "
+                f"{wires} links",
                 hint="use a tree, a line, a star or a hierarchy",
             )
 

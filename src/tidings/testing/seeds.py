@@ -50,7 +50,8 @@ PROFILES = (
     Profile("intermediary", (fault.CRASH, fault.STOP, fault.CLOCK_SKEW), "Intermediary", 1.0, 30),
     Profile("intermediary", (fault.CRASH, fault.DISK_LOSS, fault.STOP), "SIENA", 0.5, 30),
 )
-ELSEWHERE = {  # have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py,
+# have their own seeds, in test_tidings_*.py, test_epidemic.py, test_gossip_seeds.py, test_swaps.py,
+ELSEWHERE = {
     # test_rendezvous*.py, test_surveyed.py, test_gryphon.py, test_qns.py
     "tidings",
     "gryphon",

@@ -86,7 +86,10 @@ class Codec:
         self._sibling: Codec | None = None
 
     def limited(self, max_frame_bytes: int) -> Codec:
-        """The codec of the same messages with another limit. The last one is kept: most peers have the same."""
+        """The codec of the same messages with another limit.
+
+        The last one is kept: most peers have the same.
+        """
         if max_frame_bytes == self.max_frame_bytes:
             return self
         if self._sibling is None or self._sibling.max_frame_bytes != max_frame_bytes:
@@ -145,7 +148,8 @@ class Codec:
             raise WireError("a frame fails its checksum: it was damaged on the way")
         if version not in READABLE:
             raise WireError(
-                f"a frame of wire version {version}; this broker reads {', '.join(map(str, sorted(READABLE)))}",
+                f"a frame of wire version {version}; this broker reads "
+                f"{', '.join(map(str, sorted(READABLE)))}",
                 hint="bring both ends to the same release or to neighbouring ones",
             )
         return self.decode_body(body)
@@ -173,8 +177,8 @@ class FrameReader:
         self.has_more = False  # may frames be complete that were not returned?
 
     def feed(self, data: bytes, limit: int = 1 << 62) -> list[Message]:
-        """The messages that are complete now, the first `limit` of them; then `has_more` says that others may be.
-        A bad frame raises, and the stream is over."""
+        """The messages that are complete now, the first `limit` of them; then `has_more` says that others may
+        be. A bad frame raises, and the stream is over."""
         self.has_more = False
         if self._rest:
             self._rest += data

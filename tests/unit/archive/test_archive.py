@@ -1,4 +1,5 @@
-"""An archive: each event once, whatever crashes; pruned without losing any; readable by anyone; damage is told."""
+"""An archive: each event once, whatever crashes; pruned without losing any; readable by anyone; damage is
+told."""
 
 from __future__ import annotations
 
@@ -65,7 +66,8 @@ def test_an_event_comes_back_exactly_as_it_was(tmp_path: Path) -> None:
     at = datetime(2026, 3, 4, 5, 6, 7, 89, tzinfo=UTC)
     whole = entry(
         1, {"i": 2**62, "f": 0.1, "b": True, "s": "ü", "t": at, "deep": {"er": {"x": 1}}},
-        topic="a/b", type=("T", "Root"), time=at, payload=b"\x00\xff", content_type="x/y", key="k", expires=9.5,
+        topic="a/b", type=("T", "Root"), time=at, payload=b"\x00\xff", content_type="x/y", key="k",
+        expires=9.5,
     )  # fmt: skip
     archive = fill(tmp_path, [whole])
     (found,) = events(archive, archive.state(), EVERYTHING)
@@ -236,12 +238,15 @@ def test_files_and_row_groups_that_cannot_match_are_not_read(
 
 
 VALUES = st.one_of(
-    st.integers(-3, 3), st.sampled_from([-1.5, 0.5, 2.0, float(2**53), 2**53 + 1]), st.sampled_from(["a", "ab", "b"]),
+    st.integers(-3, 3), st.sampled_from([-1.5, 0.5, 2.0, float(2**53), 2**53 + 1]),
+    st.sampled_from(["a", "ab", "b"]),
     st.booleans(), st.sampled_from([datetime(2026, 1, 1, tzinfo=UTC), datetime(2027, 1, 1, tzinfo=UTC)]),
 )  # fmt: skip
 FILTERS = [
-    "x = 2", "x > 1", "x < 0.5 AND y >= 'ab'", "x IN (1, 'a')", "x != 2", "x LIKE 'a%'", "NOT EXISTS x", "EXISTS y",
-    "y", "NOT y", "x > TIMESTAMP '2026-06-01T00:00:00Z'", "x * 2 > y", "x = 9007199254740993", "x BETWEEN -1 AND 'b'",
+    "x = 2", "x > 1", "x < 0.5 AND y >= 'ab'", "x IN (1, 'a')", "x != 2", "x LIKE 'a%'", "NOT EXISTS x",
+    "EXISTS y",
+    "y", "NOT y", "x > TIMESTAMP '2026-06-01T00:00:00Z'", "x * 2 > y", "x = 9007199254740993",
+    "x BETWEEN -1 AND 'b'",
     "topic = 'a/+'", "x NOT IN (1, 2)", "x < 0 OR y = true", "type IS A 'Root'",
 ]  # fmt: skip
 
@@ -280,7 +285,8 @@ STATIONS = ("_staged", "log=b1/date=2026-01-02", "_gone")
     ("found_at", "moved_to"), [(a, b) for number, a in enumerate(STATIONS[:2]) for b in STATIONS[number:]]
 )
 def test_a_file_is_read_wherever_the_writer_moves_it(tmp_path: Path, found_at: str, moved_to: str) -> None:
-    """A reader may open a staged file after the next change has replaced it: it is then among the replaced ones."""
+    """A reader may open a staged file after the next change has replaced it: it is then among the replaced
+    ones."""
     archive = tmp_path / "archive"
     (archive / moved_to).mkdir(parents=True)
     (archive / moved_to / "1-2.parquet").write_text("events")

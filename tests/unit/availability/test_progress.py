@@ -53,7 +53,8 @@ def test_progress_is_what_the_oracle_says(plan: list[tuple[str, int]]) -> None:
     for what, offset in plan:
         log = progress.of("a")
         done = {
-            "hand out": log.hand_out, "settle": log.settle, "owe again": log.owe_again, "silence": log.silence,
+            "hand out": log.hand_out, "settle": log.settle, "owe again": log.owe_again,
+            "silence": log.silence,
         }[what](offset)  # fmt: skip
         assert done == oracle.do(what, offset)
         progress.check()

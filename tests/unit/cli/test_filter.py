@@ -217,7 +217,8 @@ class TestCovers:
             ("price > 10", "price > 5", False, "no", 1),
             ("a + b > 1", "a + b > 2", "unknown", "unknown", 1),
             ("a = 1", "`time.x` = 1", "unknown", "unknown", 1),
-            (f"topic MATCHES '{DEEP}/+'", f"topic MATCHES '{DEEP}/#' AND topic NOT MATCHES '{DEEP}'", "unknown", "unknown", 1),
+            (f"topic MATCHES '{DEEP}/+'", f"topic MATCHES '{DEEP}/#' AND topic NOT MATCHES '{DEEP}'",
+                "unknown", "unknown", 1),
         ],
     )  # fmt: skip
     def test_the_contract(

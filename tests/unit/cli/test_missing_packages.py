@@ -72,7 +72,10 @@ def test_a_command_names_the_extra_that_it_lacks(words: tuple[str, ...], ran: Ra
 
 
 def test_the_child_of_the_demonstration_shows_no_traceback(tmp_path: Path) -> None:
-    code = f"import runpy; sys.argv[1:] = [{str(tmp_path / 'store')!r}]; runpy.run_module('tidings.cli._demo_child', run_name='__main__')"
+    code = (
+        f"import runpy; sys.argv[1:] = [{str(tmp_path / 'store')!r}]; "
+        "runpy.run_module('tidings.cli._demo_child', run_name='__main__')"
+    )
     done = python_without(BRINGS, code, folder=tmp_path)
     assert done.returncode == Exit.ENVIRONMENT
     assert done.stderr.startswith("error: a store on disk needs rocksdict")

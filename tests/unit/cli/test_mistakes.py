@@ -1,4 +1,5 @@
-"""What a new user gets wrong: every mistake is named, says what to do next, and comes before anything else."""
+"""What a new user gets wrong: every mistake is named, says what to do next, and comes before
+anything else."""
 
 from __future__ import annotations
 

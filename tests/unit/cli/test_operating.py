@@ -146,7 +146,10 @@ def test_a_network_with_certificates_from_the_command_line(home: Path, tidings: 
     assert tidings("certs", "broker", str(certs), "b1", "--json").rows[0]["key"] == str(certs / "b1.key")
     assert "keep it to yourself" in tidings("certs", "client", str(certs), "ann").out
     assert tidings("certs", "new", str(certs)).code == 2
-    tls = f'[tls]\ncertificate = "{certs}/b1.pem"\nkey = "{certs}/b1.key"\nauthority = "{certs}/authority.pem"\n'
+    tls = (
+        f'[tls]\ncertificate = "{certs}/b1.pem"\nkey = "{certs}/b1.key"\nauthority = '
+        f'"{certs}/authority.pem"\n'
+    )
     (home / "broker.toml").write_text((home / "broker.toml").read_text() + tls)
     environment = {
         "TIDINGS_CERTIFICATE": f"{certs}/ann.pem",

@@ -53,7 +53,8 @@ def arith(op: str, left: Any, right: Any) -> Arithmetic:
     [
         # equality casts the left side to the type of the right one
         (lit("=", "7", 7), True, []), (lit("=", 7, "7"), True, []), (lit("=", 7, "07"), False, []),
-        (lit("=", "07", 7), True, []), (lit("!=", "seven", 7), False, ["cast"]), (lit("=", 3, True), True, []),
+        (lit("=", "07", 7), True, []), (lit("!=", "seven", 7), False, ["cast"]),
+        (lit("=", 3, True), True, []),
         # order is for integers
         (lit("<", "9", "10"), True, []), (lit(">", True, 0), True, []), (lit("<", "x", 1), False, ["cast"]),
         # a missing attribute: the zero value of what the operator returns
@@ -62,10 +63,12 @@ def arith(op: str, left: Any, right: Any) -> Arithmetic:
         (Compare("!=", MISSING, MISSING), False, ["missingAttribute"]),
         (LikeTest(MISSING, "%", negated=True), False, ["missingAttribute"]),
         (In(MISSING, (Literal(1),), negated=True), False, ["missingAttribute"]),
-        (call("LENGTH", MISSING), 0, ["missingAttribute"]), (call("UPPER", MISSING), "", ["missingAttribute"]),
+        (call("LENGTH", MISSING), 0, ["missingAttribute"]),
+        (call("UPPER", MISSING), "", ["missingAttribute"]),
         (call("BOOL", MISSING), False, ["missingAttribute"]), (Not(MISSING), False, ["missingAttribute"]),
         # an operand that failed: zero as well, and its error is kept
-        (Compare("!=", Literal(1), ZERO_DIVISION), False, ["math"]), (Not(Compare("=", Literal(1), ZERO_DIVISION)), False, ["math"]),
+        (Compare("!=", Literal(1), ZERO_DIVISION), False, ["math"]),
+        (Not(Compare("=", Literal(1), ZERO_DIVISION)), False, ["math"]),
         (Arithmetic("+", ZERO_DIVISION, MISSING), 0, ["math", "missingAttribute"]),
         (Or(Compare("=", Literal(0), ZERO_DIVISION), Literal(True)), False, ["math"]),
         # casts that fail
@@ -75,14 +78,18 @@ def arith(op: str, left: Any, right: Any) -> Arithmetic:
         # logic
         (And(Literal("true"), Literal(5)), True, []), (And(Literal(False), MISSING), False, []),
         (Or(Literal(1), MISSING), True, []), (Xor(Literal("TRUE"), Literal(False)), True, []),
-        (And(Literal(True), MISSING), False, ["missingAttribute"]), (Xor(MISSING, Literal(True)), False, ["missingAttribute"]),
+        (And(Literal(True), MISSING), False, ["missingAttribute"]),
+        (Xor(MISSING, Literal(True)), False, ["missingAttribute"]),
         # 32 bits
-        (arith("+", BIG, 1), 0, ["math"]), (arith("*", 65536, 65536), 0, ["math"]), (Negate(Literal(2147483648)), -2147483648, []),
+        (arith("+", BIG, 1), 0, ["math"]), (arith("*", 65536, 65536), 0, ["math"]),
+        (Negate(Literal(2147483648)), -2147483648, []),
         (Negate(Negate(Literal(2147483648))), 0, ["math"]), (arith("/", -2147483648, -1), 0, ["math"]),
         (arith("/", -7, 2), -3, []), (arith("%", -7, 2), -1, []), (Literal(2147483648), 0, ["parse"]),
-        (lit("=", "2147483648", 1), False, ["cast"]), (And(Literal(False), lit("=", 1, 9999999999)), False, ["parse"]),
+        (lit("=", "2147483648", 1), False, ["cast"]),
+        (And(Literal(False), lit("=", 1, 9999999999)), False, ["parse"]),
         # IN casts the items to the type on the left
-        (In(Literal(1), (Literal("x"), Literal("1"))), True, ["cast"]), (In(Literal(1), (Literal("x"),)), False, ["cast"]),
+        (In(Literal(1), (Literal("x"), Literal("1"))), True, ["cast"]),
+        (In(Literal(1), (Literal("x"),)), False, ["cast"]),
         (In(Literal("1"), (MISSING, Literal(1)), negated=True), False, ["missingAttribute"]),
         (In(Literal(3), (Literal(1), Literal(2)), negated=True), True, []),
         # functions
@@ -90,13 +97,19 @@ def arith(op: str, left: Any, right: Any) -> Arithmetic:
         (call("FLOAT", 1), False, ["missingFunction"]), (call("CONCAT", 1, True, "x"), "1truex", []),
         (call("ABS", Negate(Literal(2147483648))), BIG, ["math"]), (call("ABS", "-4"), 4, []),
         (call("LENGTH", 1234), 4, []), (call("TRIM", "\u00a0x\x1f"), "x\x1f", []),
-        (call("SUBSTRING", "abc", 9), "", ["functionEvaluation"]), (call("RIGHT", "abc", -1), "abc", ["functionEvaluation"]),
-        (call("SUBSTRING", "abc", 0, -1), "", ["functionEvaluation"]), (call("INT", "2147483648"), 0, ["cast"]),
-        (call("IS_INT", "12"), True, []), (call("IS_INT", "2147483648"), False, []), (call("IS_BOOL", "x"), False, []),
+        (call("SUBSTRING", "abc", 9), "", ["functionEvaluation"]),
+        (call("RIGHT", "abc", -1), "abc", ["functionEvaluation"]),
+        (call("SUBSTRING", "abc", 0, -1), "", ["functionEvaluation"]),
+        (call("INT", "2147483648"), 0, ["cast"]),
+        (call("IS_INT", "12"), True, []), (call("IS_INT", "2147483648"), False, []),
+        (call("IS_BOOL", "x"), False, []),
         # what our grammar adds
-        (Between(Literal("5"), Literal(1), Literal(9)), True, []), (Between(MISSING, Literal(1), Literal(2), negated=True), False, ["missingAttribute"]),
-        (NullTest(MISSING), True, []), (NullTest(Literal(1)), False, []), (NullTest(ZERO_DIVISION), False, ["math"]),
-        (RegexpTest(Literal(15), "^1"), True, []), (TopicTest(Literal("a/b"), "a/+", negated=True), False, []),
+        (Between(Literal("5"), Literal(1), Literal(9)), True, []),
+        (Between(MISSING, Literal(1), Literal(2), negated=True), False, ["missingAttribute"]),
+        (NullTest(MISSING), True, []), (NullTest(Literal(1)), False, []),
+        (NullTest(ZERO_DIVISION), False, ["math"]),
+        (RegexpTest(Literal(15), "^1"), True, []),
+        (TopicTest(Literal("a/b"), "a/+", negated=True), False, []),
     ],
 )  # fmt: skip
 def test_expression(expression: Expression, value: Any, errors: list[str]) -> None:

@@ -29,7 +29,8 @@ DOUBTFUL = [
     ("a = 1 AND a = 2", "never", None, "exclude each other"),
 ]
 PLAIN = [
-    "StockName = 'IBM' AND change < -3", "bid >= ask", "bid = ask", "(a > 1) = TRUE", "(a > 1) = flag", "topic = 'a/#'",
+    "StockName = 'IBM' AND change < -3", "bid >= ask", "bid = ask", "(a > 1) = TRUE", "(a > 1) = flag",
+    "topic = 'a/#'",
     "time > TIMESTAMP '2026-01-01T00:00:00Z'", "TIMESTAMP(at) > time", "a - b > 3", "`first-name` = 'IBM'",
     "topic LIKE 'a*b%'", "id > 'a'", "type IS A Trade", "x = 5 OR x = 'five'", "topic = 'a*/b'",
 ]  # fmt: skip

@@ -157,7 +157,8 @@ def test_a_cesql_filter_has_no_pattern() -> None:
 WORDS = st.text("ab*\\%_", max_size=4)
 RULES = st.one_of(
     WORDS, st.integers(-2, 2), st.booleans(), st.none(),
-    WORDS.map(lambda w: {"prefix": w}), WORDS.map(lambda w: {"suffix": w}), WORDS.map(lambda w: {"wildcard": w}),
+    WORDS.map(lambda w: {"prefix": w}), WORDS.map(lambda w: {"suffix": w}),
+    WORDS.map(lambda w: {"wildcard": w}),
     st.integers(-2, 2).map(lambda n: {"numeric": [">", n]}), st.booleans().map(lambda b: {"exists": b}),
     st.lists(st.one_of(WORDS, st.integers(-2, 2)), min_size=1, max_size=2).map(lambda v: {"anything-but": v}),
 )  # fmt: skip

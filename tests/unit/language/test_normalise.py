@@ -103,7 +103,8 @@ def test_a_condition_becomes_one_constraint(text: str, constraint: object) -> No
 @pytest.mark.parametrize(
     "text",
     [
-        "FALSE", "NOT TRUE", "5", "'TRUE'", "1 / 0 = 1", "NOT (1 / 0 = 1)", "a = 1 / 0", "a > TRUE", "a + 1", "-a",
+        "FALSE", "NOT TRUE", "5", "'TRUE'", "1 / 0 = 1", "NOT (1 / 0 = 1)", "a = 1 / 0", "a > TRUE", "a + 1",
+        "-a",
         "a BETWEEN 5 AND 1", "a BETWEEN 1 AND 'x'", "a NOT IN (1, 'x')", "a NOT IN (1, 1 / 0)",
         "a = 1 AND a = 2", "a = 1 AND a = '1'", "a = 1 AND a = TRUE", "a > 1 AND a < 1", "a > 1 AND a <= 1",
         "a > 1 AND a > 'x'", "a IS NULL AND a = 1", "EXISTS a AND a IS NULL", "a LIKE 'a%' AND a LIKE 'b%'",

@@ -48,9 +48,11 @@ def test_what_is_no_value_cannot_be_printed(value: Any) -> None:
 @pytest.mark.parametrize(
     "text",
     [
-        "a", "a = 1", "NOT a", "NOT (a = 1)", "NOT (NOT a)", "a AND b AND c", "a AND (b OR c)", "(a XOR b) OR c",
+        "a", "a = 1", "NOT a", "NOT (a = 1)", "NOT (NOT a)", "a AND b AND c", "a AND (b OR c)",
+        "(a XOR b) OR c",
         "-a", "-(-a)", "-(5)", "-5 + a", "a - -5", "a - (b - c)", "a - b - c", "a * (b + c)", "a * b + c",
-        "a / (b * c)", "(a + b) IN (1, 2)", "a NOT IN (b, 'x')", "a BETWEEN b + 1 AND c", "a NOT BETWEEN 1 AND 2",
+        "a / (b * c)", "(a + b) IN (1, 2)", "a NOT IN (b, 'x')", "a BETWEEN b + 1 AND c",
+        "a NOT BETWEEN 1 AND 2",
         "(a = b) = c", "(a LIKE 'x') IS NULL", "LENGTH(a) > 3", "CONCAT() = ''", "EXISTS `a b`", "`and` = 1",
         "type IS A 'T'", "type IS NOT A 'T'", "a REGEXP 'x'", "a NOT MATCHES 'a/+'", "a IS NOT NULL",
     ],

@@ -34,17 +34,26 @@ X = "nanvl(`x`, CAST(NULL AS DOUBLE))"
 @pytest.mark.parametrize(
     ("text", "sql"),
     [
-        ("i = 5", "(`i` = 5L)"), ("i = 5.0", "(`i` = 5L)"), ("i != -5", "(NOT (`i` IN ((-5L))))"), ("n.x > 1", "(`n`.`x` > 1L)"),
-        ("x < 5", f"({X} < 5.0D)"), ("i < 2.5", "(`i` <= 2L)"), ("i >= 2.5", "(`i` >= 3L)"), ("i < 1e300", "(`i` IS NOT NULL OR NULL)"),
+        ("i = 5", "(`i` = 5L)"), ("i = 5.0", "(`i` = 5L)"), ("i != -5", "(NOT (`i` IN ((-5L))))"),
+        ("n.x > 1", "(`n`.`x` > 1L)"),
+        ("x < 5", f"({X} < 5.0D)"), ("i < 2.5", "(`i` <= 2L)"), ("i >= 2.5", "(`i` >= 3L)"),
+        ("i < 1e300", "(`i` IS NOT NULL OR NULL)"),
         ("i > 1e300", "(`i` IS NULL AND NULL)"), ("x > 9007199254740993", f"({X} >= 9007199254740994.0D)"),
-        ("x < 9007199254740993", f"({X} <= 9007199254740992.0D)"), ("x = 9007199254740993", f"({X} IS NULL AND NULL)"),
-        ("s = 5", UNKNOWN), ("S = 'a'", UNKNOWN), ("nobody > 1", UNKNOWN), ("b", "(`b` = TRUE)"), ("NOT b", "(`b` = FALSE)"),
-        ("i", UNKNOWN), ("EXISTS nobody", "FALSE"), ("EXISTS x", f"({X} IS NOT NULL)"), ("i IS NULL", "(NOT (`i` IS NOT NULL))"),
-        ("s LIKE 'a%'", "startswith(`s`, 'a')"), ("s LIKE '_\\%$%'", rf"IF(5L * least(coalesce(length(`s`), 0), 1048577) > 1048576L, {UNKNOWN}, (`s` LIKE '_\\%\u0024%' ESCAPE '\\'))"),
+        ("x < 9007199254740993", f"({X} <= 9007199254740992.0D)"),
+        ("x = 9007199254740993", f"({X} IS NULL AND NULL)"),
+        ("s = 5", UNKNOWN), ("S = 'a'", UNKNOWN), ("nobody > 1", UNKNOWN), ("b", "(`b` = TRUE)"),
+        ("NOT b", "(`b` = FALSE)"),
+        ("i", UNKNOWN), ("EXISTS nobody", "FALSE"), ("EXISTS x", f"({X} IS NOT NULL)"),
+        ("i IS NULL", "(NOT (`i` IS NOT NULL))"),
+        ("s LIKE 'a%'", "startswith(`s`, 'a')"),
+        ("s LIKE '_\\%$%'",
+            rf"IF(5L * least(coalesce(length(`s`), 0), 1048577) > 1048576L, {UNKNOWN}, (`s` LIKE "
+            r"'_\\%\u0024%' ESCAPE '\\'))"),
         ("s IN ('a', 'b')", "(`s` IN ('a', 'b'))"), ("i BETWEEN 1 AND 3", "((`i` >= 1L) AND (`i` <= 3L))"),
         ("type IS A Cat", UNKNOWN), ("topic = 'a/+'", r"(`topic` RLIKE '\\A(?!/\\z)a/[^/]*\\z')"),
         ("at > TIMESTAMP '1970-01-01T00:00:00.000001Z'", "(`at` > timestamp_micros(1L))"),
-        ("i = 1 OR s = 'x'", "((`i` = 1L) OR (`s` = 'x'))"), ("i + 1 > 2", "(try_add(`i`, 1L) > 2L)"), ("i / 2 = 1", "((`i` div 2L) = 1L)"),
+        ("i = 1 OR s = 'x'", "((`i` = 1L) OR (`s` = 'x'))"), ("i + 1 > 2", "(try_add(`i`, 1L) > 2L)"),
+        ("i / 2 = 1", "((`i` div 2L) = 1L)"),
     ],
 )  # fmt: skip
 def test_the_sql_of_a_filter(text: str, sql: str) -> None:
@@ -79,7 +88,8 @@ def test_text_is_quoted_so_that_nothing_in_it_is_read(text: str, sql: str) -> No
 def test_constants() -> None:
     values: list[Any] = [True, -1, 2**63 - 1, -(2**63), 1.5, -0.0, float("inf"), float("nan"), None]
     assert [literal(value).text for value in values] == [
-        "TRUE", "(-1L)", "9223372036854775807L", "(-9223372036854775808L)", "1.5D", "0.0D", "CAST('Infinity' AS DOUBLE)", "NULL", "NULL",
+        "TRUE", "(-1L)", "9223372036854775807L", "(-9223372036854775808L)", "1.5D", "0.0D",
+        "CAST('Infinity' AS DOUBLE)", "NULL", "NULL",
     ]  # fmt: skip
     assert literal(datetime(1969, 12, 31, 23, 59, 59, 999999, tzinfo=UTC)).text == "timestamp_micros(-1L)"
 
@@ -106,9 +116,12 @@ def test_the_lineage_column_can_be_named() -> None:
 @pytest.mark.parametrize(
     ("text", "problem"),
     [
-        ("s REGEXP '\\\\bx'", "word boundary"), ("s REGEXP '\\\\pL'", "Unicode class"), ("s REGEXP '(?m)^a'", "flag m"),
-        ("s REGEXP '(?i)é'", "beyond ASCII"), ("STRING(x) = '1'", "STRING of a double"), ("COALESCE(i, x) = 1", "bigint and a double"),
-        ("COALESCE(i, s) = 1", "two kinds"), ("GREATEST(i, x) = 1", "bigint and a double"), ("d > 1", "Spark's type decimal"),
+        ("s REGEXP '\\\\bx'", "word boundary"), ("s REGEXP '\\\\pL'", "Unicode class"),
+        ("s REGEXP '(?m)^a'", "flag m"),
+        ("s REGEXP '(?i)é'", "beyond ASCII"), ("STRING(x) = '1'", "STRING of a double"),
+        ("COALESCE(i, x) = 1", "bigint and a double"),
+        ("COALESCE(i, s) = 1", "two kinds"), ("GREATEST(i, x) = 1", "bigint and a double"),
+        ("d > 1", "Spark's type decimal"),
     ],
 )  # fmt: skip
 def test_what_spark_cannot_say_exactly_is_refused_by_name(text: str, problem: str) -> None:
@@ -152,11 +165,16 @@ def test_a_lambda_never_hides_a_column() -> None:
 @pytest.mark.parametrize(
     ("pattern", "java"),
     [
-        ("", ""), ("a.c", r"a[\x00-\x09\x0b-\x{10ffff}]c"), ("^a$", r"\Aa\z"), ("(?s).", r"[\x00-\x{10ffff}]"), ("a|b*?", "a|(?:b)*"),
-        ("(?P<n>x)+", "(?:(?:x))+"), (r"\Qa.b\E+", r"a\x2e(?:b)+"), ("a{,3}", r"a\x7b,3\x7d"), ("x{2,3}?", "(?:x){2,3}"),
-        (r"[^\]a-]", r"[^\x2d\x5da]"), ("[[:digit:]x]", "[0-9x]"), (r"[\D]", r"[\x00-/:-\x{10ffff}]"), ("(?i)k", "[Kk\u212a]"),
-        ("(?i:a)b", "(?:[Aa])b"), (r"\x41\x{42}\103", "ABC"), (r"\a\v", r"\x07\x0b"), (r"\D", "[^0-9]"), ("(?i)[a&&b]", r"[\x26A-Ba-b]"),
-        ("(?i)1", "1"), ("(?i)日", "日"), (r"\A\z", r"\A\z"), ("[]a]", r"[\x5da]"), ("[[:^digit:]]", r"[\x00-/:-\x{10ffff}]"),
+        ("", ""), ("a.c", r"a[\x00-\x09\x0b-\x{10ffff}]c"), ("^a$", r"\Aa\z"),
+        ("(?s).", r"[\x00-\x{10ffff}]"), ("a|b*?", "a|(?:b)*"),
+        ("(?P<n>x)+", "(?:(?:x))+"), (r"\Qa.b\E+", r"a\x2e(?:b)+"), ("a{,3}", r"a\x7b,3\x7d"),
+        ("x{2,3}?", "(?:x){2,3}"),
+        (r"[^\]a-]", r"[^\x2d\x5da]"), ("[[:digit:]x]", "[0-9x]"), (r"[\D]", r"[\x00-/:-\x{10ffff}]"),
+        ("(?i)k", "[Kk\u212a]"),
+        ("(?i:a)b", "(?:[Aa])b"), (r"\x41\x{42}\103", "ABC"), (r"\a\v", r"\x07\x0b"), (r"\D", "[^0-9]"),
+        ("(?i)[a&&b]", r"[\x26A-Ba-b]"),
+        ("(?i)1", "1"), ("(?i)日", "日"), (r"\A\z", r"\A\z"), ("[]a]", r"[\x5da]"),
+        ("[[:^digit:]]", r"[\x00-/:-\x{10ffff}]"),
     ],
 )  # fmt: skip
 def test_regular_expressions_are_written_for_java(pattern: str, java: str) -> None:

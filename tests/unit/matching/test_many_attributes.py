@@ -44,7 +44,8 @@ def test_a_text_without_a_slot_is_matched_as_any_other(kind: Any) -> None:
 
 MOMENT = datetime(2026, 7, 1, 12, tzinfo=UTC)
 OF_TIMES = (
-    "STRING(at) = '2026-07-01T12:00:00Z'", "STRING(at) LIKE '%Z'", "LENGTH(STRING(at)) = 20", "RIGHT(STRING(at), 1) = 'Z'",
+    "STRING(at) = '2026-07-01T12:00:00Z'", "STRING(at) LIKE '%Z'", "LENGTH(STRING(at)) = 20",
+    "RIGHT(STRING(at), 1) = 'Z'",
     "NOT (STRING(at) LIKE '%Z')", "at = TIMESTAMP '2026-07-01T12:00:00Z'",
 )  # fmt: skip
 

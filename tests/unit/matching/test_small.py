@@ -27,9 +27,12 @@ def loaded(*texts: str) -> SmallMatcher:
 @pytest.mark.parametrize(
     ("text", "entry"),
     [
-        ("a = 1 AND b > 2", "by value"), ("a IN (1, 'x')", "by value"), ("type IS A Cat AND b > 2", "by name"),
-        ("a LIKE 'x%' AND b > 2", "by start"), ("topic = 'a/+' AND b > 2", "by level"), ("topic = '+/a'", "by present"),
-        ("b > 2", "by present"), ("a != 5", "by present"), ("type IS NOT A Cat", "by present"), ("EXISTS a", "by present"),
+        ("a = 1 AND b > 2", "by value"), ("a IN (1, 'x')", "by value"),
+        ("type IS A Cat AND b > 2", "by name"),
+        ("a LIKE 'x%' AND b > 2", "by start"), ("topic = 'a/+' AND b > 2", "by level"),
+        ("topic = '+/a'", "by present"),
+        ("b > 2", "by present"), ("a != 5", "by present"), ("type IS NOT A Cat", "by present"),
+        ("EXISTS a", "by present"),
         ("a IS NULL", "everywhere"), ("a + b > 2", "everywhere"), ("TRUE", "everywhere"),
     ],
 )  # fmt: skip

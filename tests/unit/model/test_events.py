@@ -71,7 +71,8 @@ def test_reserved_names_are_refused_by_name(name: str) -> None:
     ("attributes", "problem"),
     [
         ({"": 1}, "non-empty string"), ({5: 1}, "non-empty string"), ({"a": {"": 1}}, "non-empty string"),
-        ({"a": {"b": 1}, "a.b": 2}, "given twice"), ({"a": [1]}, "'a' is a list"), ({"a": {"b": b""}}, "'a.b' is a bytes"),
+        ({"a": {"b": 1}, "a.b": 2}, "given twice"), ({"a": [1]}, "'a' is a list"),
+        ({"a": {"b": b""}}, "'a.b' is a bytes"),
         ({str(n): n for n in range(1025)}, "1025 attributes"),
     ],
 )  # fmt: skip
@@ -92,8 +93,10 @@ def test_nesting_has_a_limit() -> None:
 @pytest.mark.parametrize(
     ("options", "problem"),
     [
-        ({"source": ""}, "source and an id"), ({"id": ""}, "source and an id"), ({"time": datetime(2026, 1, 1)}, "no time zone"),
-        ({"time": datetime(1, 1, 1, tzinfo=EAST)}, "outside the years"), ({"topic": "a/+"}, "holds"), ({"lifetime": -1}, "lifetime is -1"), ({"lifetime": math.nan}, "lifetime is nan"),
+        ({"source": ""}, "source and an id"), ({"id": ""}, "source and an id"),
+        ({"time": datetime(2026, 1, 1)}, "no time zone"),
+        ({"time": datetime(1, 1, 1, tzinfo=EAST)}, "outside the years"), ({"topic": "a/+"}, "holds"),
+        ({"lifetime": -1}, "lifetime is -1"), ({"lifetime": math.nan}, "lifetime is nan"),
         ({"lifetime": "soon"}, "lifetime is 'soon'"), ({"expires": -0.5}, "expires is -0.5"),
     ],
 )  # fmt: skip

@@ -1,4 +1,5 @@
-"""A packed filter is the same filter: its meaning, its text, its digest; and it takes a quarter of the room."""
+"""A packed filter is the same filter: its meaning, its text, its digest; and it takes a quarter
+of the room."""
 
 from __future__ import annotations
 

@@ -30,8 +30,10 @@ PATTERNS = ["/", "#", *(
     ("pattern", "matches", "others"),
     [
         ("#", ["/", "a", "a/b"], []), ("/", ["/"], ["a", "a/b"]), ("a", ["a"], ["/", "b", "a/b"]),
-        ("+", ["a", "b"], ["/", "a/b"]), ("a/+", ["a/b"], ["a", "a/b/c", "b/a"]), ("a/#", ["a", "a/b", "a/b/c"], ["b", "/", "ab"]),
-        ("+/b", ["a/b"], ["a", "b/a", "a/b/c"]), ("+/#", ["a", "a/b"], ["/"]), ("a/+/#", ["a/b", "a/b/c"], ["a"]),
+        ("+", ["a", "b"], ["/", "a/b"]), ("a/+", ["a/b"], ["a", "a/b/c", "b/a"]),
+        ("a/#", ["a", "a/b", "a/b/c"], ["b", "/", "ab"]),
+        ("+/b", ["a/b"], ["a", "b/a", "a/b/c"]), ("+/#", ["a", "a/b"], ["/"]),
+        ("a/+/#", ["a/b", "a/b/c"], ["a"]),
     ],
 )  # fmt: skip
 def test_what_a_pattern_matches(pattern: str, matches: list[str], others: list[str]) -> None:
@@ -49,7 +51,8 @@ def test_supertopics_lead_to_the_root() -> None:
 @pytest.mark.parametrize(
     ("topic", "problem"),
     [
-        ("", "empty level"), ("/a", "empty level"), ("a/", "empty level"), ("a//b", "empty level"), ("a/+", "holds"), ("#", "holds"),
+        ("", "empty level"), ("/a", "empty level"), ("a/", "empty level"), ("a//b", "empty level"),
+        ("a/+", "holds"), ("#", "holds"),
         ("a\n", "control"), ("/".join("a" * 33), "33 levels"), ("x" * 100 + "/", r"\.\.\."),
     ],
 )  # fmt: skip

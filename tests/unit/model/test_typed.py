@@ -99,7 +99,8 @@ CASES: list[tuple[type, Any, tuple[str, ...], dict[str, Any]]] = [
         ("Temperature", "Reading"),
         {"sensor": "s1", "place": {"city": "Rome", "at": NOON}, "celsius": 100.0, "fahrenheit": 212.0},
     ),
-    (Order, RushOrder(number=7, minutes=45), ("RushOrder", "Order"), {"number": 7, "note": None, "minutes": 45, "late": True}),
+    (Order, RushOrder(number=7, minutes=45), ("RushOrder", "Order"),
+        {"number": 7, "note": None, "minutes": 45, "late": True}),
 ]  # fmt: skip
 
 

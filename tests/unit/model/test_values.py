@@ -27,7 +27,8 @@ class Size(IntEnum):
 @pytest.mark.parametrize(
     ("value", "kind"),
     [
-        (True, Kind.BOOL), (1, Kind.NUMBER), (1.5, Kind.NUMBER), (math.inf, Kind.NUMBER), ("", Kind.STRING), (NOON, Kind.TIME),
+        (True, Kind.BOOL), (1, Kind.NUMBER), (1.5, Kind.NUMBER), (math.inf, Kind.NUMBER), ("", Kind.STRING),
+        (NOON, Kind.TIME),
         (None, None), (math.nan, None), ((), None), (b"", None), ([], None), ({}, None),
     ],
 )  # fmt: skip
@@ -43,8 +44,10 @@ def test_the_order_is_by_kind_then_value() -> None:
 @pytest.mark.parametrize(
     ("given", "kept"),
     [
-        (Colour.RED, "red"), (Size.BIG, 3), (np.int64(5), 5), (np.float64(1.5), 1.5), (np.float32(0.5), 0.5), (np.bool_(True), True),
-        (datetime(2026, 1, 1, 14, tzinfo=timezone(timedelta(hours=2))), NOON), (None, None), (INT_MAX, INT_MAX), (INT_MIN, INT_MIN),
+        (Colour.RED, "red"), (Size.BIG, 3), (np.int64(5), 5), (np.float64(1.5), 1.5), (np.float32(0.5), 0.5),
+        (np.bool_(True), True),
+        (datetime(2026, 1, 1, 14, tzinfo=timezone(timedelta(hours=2))), NOON), (None, None),
+        (INT_MAX, INT_MAX), (INT_MIN, INT_MIN),
     ],
 )  # fmt: skip
 def test_what_is_kept_is_plain(given: Any, kept: Any) -> None:
@@ -56,8 +59,10 @@ def test_what_is_kept_is_plain(given: Any, kept: Any) -> None:
 @pytest.mark.parametrize(
     ("given", "problem"),
     [
-        (INT_MAX + 1, "outside 64 bits"), (INT_MIN - 1, "outside 64 bits"), (datetime(2026, 1, 1), "without a time zone"),
-        ("\ud800", "not Unicode"), ([1], "is a list"), (b"x", "is a bytes"), (1j, "is a complex"), (np.array([1, 2]), "is a ndarray"),
+        (INT_MAX + 1, "outside 64 bits"), (INT_MIN - 1, "outside 64 bits"),
+        (datetime(2026, 1, 1), "without a time zone"),
+        ("\ud800", "not Unicode"), ([1], "is a list"), (b"x", "is a bytes"), (1j, "is a complex"),
+        (np.array([1, 2]), "is a ndarray"),
         (datetime(1, 1, 1, tzinfo=timezone(timedelta(hours=2))), "outside the years"),
     ],
 )  # fmt: skip

@@ -93,14 +93,18 @@ def test_the_page_shows_the_example_as_it_is() -> None:
         ('name = "alerts"', 'nam = "alerts"', 1, "unknown key 'nam' (did you mean 'name'?)"),
         ('name = "alerts"', "name = 7", 1, "'name' is no text"),
         ('checkpoint = "state"\n', "", 1, "'checkpoint' is missing"),
-        ('kind = "parquet"\npath = "${data}/prices"', 'kind = "parket"\npath = "x"', 8, "no kind of sources is called 'parket' (did you mean 'parquet'?)"),
+        ('kind = "parquet"\npath = "${data}/prices"', 'kind = "parket"\npath = "x"', 8,
+            "no kind of sources is called 'parket' (did you mean 'parquet'?)"),
         ('kind = "parquet"\npath = "${data}/prices"', 'path = "x"', 7, "'kind' is missing"),
         ('path = "${data}/prices"', 'pth = "x"', 9, "unknown key 'pth' (did you mean 'path'?)"),
         ('path = "${data}/prices"', "", 7, "there is no 'path'"),
-        ('path = "${data}/prices"', 'path = "x"\nfiles_per_batch = "many"', 10, "'files_per_batch': Expected 'int', got 'str'"),
-        ('path = "${data}/users"', 'path = "${dat}/users"', 13, "no parameter is called 'dat' (did you mean 'data'?)"),
+        ('path = "${data}/prices"', 'path = "x"\nfiles_per_batch = "many"', 10,
+            "'files_per_batch': Expected 'int', got 'str'"),
+        ('path = "${data}/users"', 'path = "${dat}/users"', 13,
+            "no parameter is called 'dat' (did you mean 'data'?)"),
         ('data = "data"', "data = 5", 4, "every parameter is a text"),
-        ('events = "prices"', 'events = "price"', 16, "'events': there is no [sources.price] (did you mean 'prices'?)"),
+        ('events = "prices"', 'events = "price"', 16,
+            "'events': there is no [sources.price] (did you mean 'prices'?)"),
         ('subscriptions = "users"', 'subscriptions = "usrs"', 17, "there is no [subscriptions.usrs]"),
         ('schedule = "slow"', 'schedule = "fast"', 18, "there is no [schedules.fast]"),
         ('schedule = "slow"', 'output = "heap"', 18, "'output': Invalid enum value 'heap'"),
@@ -108,9 +112,12 @@ def test_the_page_shows_the_example_as_it_is() -> None:
         ('of = "cheap"\npath = "out"', 'path = "out"', 20, "'of' is missing"),
         ('rows = "problems"', 'rows = "some"', 28, "'rows': Invalid enum value 'some'"),
         ('every = "10 seconds"', 'every = "soon"', 31, "'soon' is no time"),
-        ("[schedules.slow]", "[matches.other]\nevents = 'prices'\nsubscriptions = 'users'\n[schedules.slow]", 30, "no sink takes its rows"),
-        ('kind = "console"\nof = "cheap"\nrows = "problems"', 'kind = "json"\nof = "cheap"\npath = "out"', 28, "is also the output of the sink 'out'"),
-        ("[sources.prices]", '[sources."a b"]\nkind="csv"\npath="x"\n[sources.prices]', 7, "a name is made of letters"),
+        ("[schedules.slow]", "[matches.other]\nevents = 'prices'\nsubscriptions = 'users'\n[schedules.slow]",
+            30, "no sink takes its rows"),
+        ('kind = "console"\nof = "cheap"\nrows = "problems"', 'kind = "json"\nof = "cheap"\npath = "out"', 28,
+            "is also the output of the sink 'out'"),
+        ("[sources.prices]", '[sources."a b"]\nkind="csv"\npath="x"\n[sources.prices]', 7,
+            "a name is made of letters"),
     ],
 )  # fmt: skip
 def test_what_is_wrong_is_told_with_its_line(
@@ -194,7 +201,8 @@ def test_the_picture_as_mermaid_and_svg(tmp_path: Path) -> None:
 
 # Metrics
 
-BATCH = BatchMetrics(flow="f", match="m", batch=3, version=2, replayed=False, events=100, matches=40, problems=1, seconds=0.5)  # fmt: skip
+BATCH = BatchMetrics(flow="f", match="m", batch=3, version=2, replayed=False, events=100, matches=40,
+    problems=1, seconds=0.5)  # fmt: skip
 
 
 def test_each_batch_is_a_line(tmp_path: Path) -> None:

@@ -126,8 +126,8 @@ def test_the_table_of_transitions_is_complete() -> None:
 
 
 def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -> None:
-    """A live cursor in another log let go of it, and a restart before the acknowledgement lost the event: the origin
-    was not asked for an entry below `start` whose lifetime was over."""
+    """A live cursor in another log let go of it, and a restart before the acknowledgement lost the event: the
+    origin was not asked for an entry below `start` whose lifetime was over."""
     cursor = cursor_at(1, start=6)
     right = EarlierRange((parse_filter("x > 0"),), float("inf"), 2, 6)
     cursor.rights = [right]
@@ -142,7 +142,8 @@ def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -
 
 
 def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_its_replay() -> None:
-    """An origin sends again what a restarted broker had not acknowledged, also what is older than a subscription."""
+    """An origin sends again what a restarted broker had not acknowledged, also what is older than a
+    subscription."""
     nothing: Any = None
     log: Any = Log(10)
     replay = LogReplay(nothing, DeliverySettings(), nothing, nothing, nothing, nothing)

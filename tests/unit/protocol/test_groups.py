@@ -97,7 +97,8 @@ def test_one_member_that_unsubscribes_only_leaves() -> None:
 
 
 def test_what_one_member_committed_says_nothing_of_what_another_had() -> None:
-    """The member that came back first counted as having handled all up to its last event, those of others too."""
+    """The member that came back first counted as having handled all up to its last event, those of others
+    too."""
     stage, refs = stage_with(2, durable=True)
     for number in (1, 2, 3):
         stage.published("p", {"n": number})

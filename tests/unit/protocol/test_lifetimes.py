@@ -199,8 +199,8 @@ def test_events_that_end_before_a_durable_subscription_has_read_them_are_counted
 
 
 def test_a_right_to_an_event_that_was_superseded_on_its_way_to_the_disk_is_released() -> None:
-    """The subscription is owed it when it is told, after the newer event with its key has taken it out of the log. A
-    right that stayed would stay for ever, one for each such event."""
+    """The subscription is owed it when it is told, after the newer event with its key has taken it out of the
+    log. A right that stayed would stay for ever, one for each such event."""
     stage = stage_with(stable=True)
     ref = stage.subscribed("s", name="d", durable=True, queue=1)
     for number in range(3):

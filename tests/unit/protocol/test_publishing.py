@@ -167,7 +167,8 @@ def test_a_refusal_is_final_only_where_no_other_broker_had_the_publish() -> None
 
 
 def test_a_refusal_of_a_publish_that_a_group_got_before_is_unknown() -> None:
-    """Seeds 1485, 2522, 2775 and 2798 of the wide world: the member had passed it on before it was refused there."""
+    """Seeds 1485, 2522, 2775 and 2798 of the wide world: the member had passed it on before it was refused
+    there."""
     publishing = OutstandingPublish(
         Publish(1, make_event({"x": 1}, source="p", id="i-1"), 1, AckMode.AUTO), 0.0
     )

@@ -276,8 +276,8 @@ def test_a_durable_subscription_is_not_told_what_was_taken_in_before_it() -> Non
 
 
 def burst(credit: int) -> tuple[int, int]:
-    """Python calls for a burst of events to ten subscribers with so much credit each, until each was sent all of
-    them; and how many messages that took."""
+    """Python calls for a burst of events to ten subscribers with so much credit each, until each was sent all
+    of them; and how many messages that took."""
     node = intermediary("b", rng=Random(1))
     node.handle(Started(Loaded.empty()), 0.0)
     for name in ("p", *map(str, range(10))):

@@ -1,4 +1,5 @@
-"""What a client knows to have been told under a name, when it comes back to it with the same filter or another."""
+"""What a client knows to have been told under a name, when it comes back to it with the same filter or
+another."""
 
 from __future__ import annotations
 

@@ -1,7 +1,7 @@
 """A network that loses datagrams: a door for each peer, and chance behind it.
 
-Peers are named by their doors. What comes to a door is dropped by chance, or leaves through the sender's own door
-toward the peer behind the first, so that a datagram comes from the address that its sender is named by.
+Peers are named by their doors. What comes to a door is dropped by chance, or leaves through the sender's own
+door toward the peer behind the first, so that a datagram comes from the address that its sender is named by.
 """
 
 from __future__ import annotations

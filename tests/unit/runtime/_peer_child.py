@@ -1,9 +1,9 @@
 """Some peers in a process of their own: `python -m tests.unit.runtime._peer_child TOPIC PERIOD FIRST DOOR…`.
 
-Each peer stands behind one door (`host:port`) of the network in the process that started this one, and asks the
-first for others. Lines on standard output: {"port"} for each peer when it listens, {"subscribed"} when it has joined
-its group, {"heard", "peer"} for each event, {"parasites"} of all at the end. A line on standard input:
-`publish N MARK` lets the N-th peer publish, anything else ends it.
+Each peer stands behind one door (`host:port`) of the network in the process that started this one, and asks
+the first for others. Lines on standard output: {"port"} for each peer when it listens, {"subscribed"} when it
+has joined its group, {"heard", "peer"} for each event, {"parasites"} of all at the end. A line on standard
+input: `publish N MARK` lets the N-th peer publish, anything else ends it.
 """
 
 from __future__ import annotations

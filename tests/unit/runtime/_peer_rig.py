@@ -1,7 +1,8 @@
 """Peers in a few processes of their own, behind a network that loses, and what came of their events.
 
-A run begins when one event has reached everybody: tables fill while the first ones are on their way. Then come the
-events that count. Each may take some seconds; what came of them is counted at the end, so late is not lost.
+A run begins when one event has reached everybody: tables fill while the first ones are on their way. Then
+come the events that count. Each may take some seconds; what came of them is counted at the end, so late is
+not lost.
 """
 
 from __future__ import annotations
@@ -19,7 +20,8 @@ import msgspec
 from tests.unit.runtime._lossy import Door, LossyNetwork
 
 ROOT = Path(__file__).parents[3]
-PATIENCE = 10.0  # seconds until an event counts as missed: a busy machine is slow, and the next one waits for this one
+# seconds until an event counts as missed: a busy machine is slow, and the next one waits for this one
+PATIENCE = 10.0
 
 
 class Outcome(msgspec.Struct, frozen=True, kw_only=True):

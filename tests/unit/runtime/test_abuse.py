@@ -177,7 +177,8 @@ async def test_one_client_too_many_is_told_to_go_elsewhere() -> None:
 
 @played
 async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None:
-    # the system takes some megabytes for a socket: more than a subscription may have unacknowledged by default
+    # the system takes some megabytes for a socket: more than a subscription may have unacknowledged by
+    # default
     limits = ResourceLimits(delivery_bytes=1 << 30)
     async with serving(network=SMALL, resources=limits) as server:
         raw = await RawClient.greeted(server, "slow")

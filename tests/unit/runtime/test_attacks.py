@@ -274,7 +274,8 @@ def test_batches_of_one_principal_are_nothing_to_another(tmp_path: Path) -> None
 def test_who_sends_too_fast_waits_and_nobody_else_does(tmp_path: Path) -> None:
     async def story(service: Service) -> None:
         async with connect(service, "fast") as fast, connect(service, "market") as market:
-            # let through, and paid for by waiting: 25 s at 20,000 bytes a second, far more than the others need
+            # let through, and paid for by waiting: 25 s at 20,000 bytes a second, far more than the others
+            # need
             await fast.publish(payload=b"x" * 520_000)
             waiting = asyncio.create_task(fast.publish({"n": 1}))
             for n in range(20):

@@ -1,4 +1,5 @@
-"""Quotas on bytes: stored, held, queued and unacknowledged ones, over real sockets, by clients that keep to no rule."""
+"""Quotas on bytes: stored, held, queued and unacknowledged ones, over real sockets, by clients that keep to
+no rule."""
 
 from __future__ import annotations
 
@@ -368,7 +369,8 @@ def test_superseded_and_acknowledged_events_leave_the_backlog(tmp_path: Path) ->
 
 
 def test_the_backlog_counts_after_a_restart_and_only_what_is_owed_is_kept(tmp_path: Path) -> None:
-    """What waits from an earlier life is pinned until it is read: it is counted, and the rest of the log let go."""
+    """What waits from an earlier life is pinned until it is read: it is counted, and the rest of the log let
+    go."""
 
     async def first(service: Service) -> None:
         owner, publisher = await raw(service, "q"), await raw(service, "pub")

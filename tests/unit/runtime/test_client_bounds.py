@@ -1,4 +1,5 @@
-"""Bounds on client messages: every field of every message that a client can send has one, and a broker keeps it."""
+"""Bounds on client messages: every field of every message that a client can send has one, and a broker keeps
+it."""
 
 from __future__ import annotations
 

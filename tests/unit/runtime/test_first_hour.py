@@ -1,4 +1,5 @@
-"""Traps of the first hour: addresses, deadlines, reasons, TLS, and a publish that waits for its own reader."""
+"""Traps of the first hour: addresses, deadlines, reasons, TLS, and a publish that waits for its
+own reader."""
 
 from __future__ import annotations
 
@@ -188,7 +189,8 @@ async def test_closing_a_bus_whose_broker_does_not_answer_ends_in_time() -> None
         lambda bus: bus.end_hold("mine", timeout=0.05),
         lambda bus: bus.inquire("figures", timeout=0.05),
     ],
-    ids=["publish", "subscribe", "advertise", "read_log", "stage", "commit_staged", "commit_parts", "committed",
+    ids=["publish", "subscribe", "advertise", "read_log", "stage", "commit_staged", "commit_parts",
+        "committed",
          "hold_log", "end_hold", "inquire"],
 )  # fmt: skip
 def test_every_blocking_call_has_a_timeout(call: Any) -> None:

@@ -1,4 +1,5 @@
-"""A broker process whose disk, or that of its audit, is full: refusals with a reason, readiness, figures, recovery."""
+"""A broker process whose disk, or that of its audit, is full: refusals with a reason, readiness, figures,
+recovery."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""A group as an operator runs it: settings, three services on sockets, `replicated`, readiness, and refusals."""
+"""A group as an operator runs it: settings, three services on sockets, `replicated`, readiness,
+and refusals."""
 
 from __future__ import annotations
 

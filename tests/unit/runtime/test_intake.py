@@ -1,4 +1,5 @@
-"""Overload: publishers are read less while deliveries wait, output goes first, and all is as before afterwards."""
+"""Overload: publishers are read less while deliveries wait, output goes first, and all is as before
+afterwards."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ async def answers(raw: RawClient, count: int) -> None:
 
 
 def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch: Any) -> None:
-    """A subscriber that takes nothing loses by its policy, which is counted; the publisher is slowed, and served."""
+    """A subscriber that takes nothing loses by its policy, which is counted; the publisher is slowed, and
+    served."""
     seen: list[bool] = []
     right = Intake.hold
 

@@ -1,4 +1,5 @@
-"""Consumer groups and durable subscriptions belong to principals: another one reaches, changes and learns nothing."""
+"""Consumer groups and durable subscriptions belong to principals: another one reaches, changes and learns
+nothing."""
 
 from __future__ import annotations
 
@@ -316,7 +317,8 @@ keys = ["room-*"]
 
 
 def test_an_id_that_one_tenant_published_under_is_free_in_another(tmp_path: Path) -> None:
-    """A principal of another tenant with the same name published first: the event was acknowledged and lost."""
+    """A principal of another tenant with the same name published first: the event was
+    acknowledged and lost."""
 
     async def publish(service: Service, tenant: str) -> int:
         claims = {"iss": "i", "aud": "a", "sub": "zed", "exp": time.time() + 600, "tenant": tenant}

@@ -31,8 +31,8 @@ def read(
 
 def test_later_words_win(tmp_path: Path) -> None:
     text = (
-        USERS
-        + 'audit = "audit.jsonl"\n[network]\npeer_timeout_seconds = 30\nhandshakes = 7\n[log]\nlevel = "debug"\n'
+        USERS + 'audit = "audit.jsonl"\n[network]\npeer_timeout_seconds = 30\nhandshakes = 7\n[log]\nlevel '
+        '= "debug"\n'
     )
     environment = {
         "TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS": "40",

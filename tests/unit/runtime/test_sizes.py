@@ -1,4 +1,5 @@
-"""Events of brokers and clients with unequal frame limits, on sockets: nothing is cut by them, and nothing is lost."""
+"""Events of brokers and clients with unequal frame limits, on sockets: nothing is cut by them, and nothing is
+lost."""
 
 from __future__ import annotations
 
@@ -93,7 +94,8 @@ def test_a_broker_with_a_lower_limit_delivers_what_it_accepted_before(tmp_path: 
 def test_brokers_with_unequal_limits_carry_what_one_of_them_accepted(
     tmp_path: Path, is_lowered: bool
 ) -> None:
-    """The broker between has smaller frames than the publisher's one; `is_lowered`: by now that one has them too."""
+    """The broker between has smaller frames than the publisher's one; `is_lowered`: by now that one has them
+    too."""
 
     async def run() -> None:
         near = Server("b0", path=tmp_path / "0")

@@ -1,4 +1,5 @@
-"""Turns of the event loop: when messages leave, when tasks run, and one timer for the deadlines of many calls."""
+"""Turns of the event loop: when messages leave, when tasks run, and one timer for the deadlines of many
+calls."""
 
 from __future__ import annotations
 
@@ -171,8 +172,8 @@ async def test_inputs_behind_one_at_which_a_machine_failed_are_handed_in_with_th
 
 @played
 async def test_messages_in_a_row_to_one_machine_are_gathered_without_copying_them() -> None:
-    """A publish to thousands of subscriptions of one account makes as many messages: a copy for each of them stopped a
-    broker for 21 s. A copy would double the memory that gathering takes."""
+    """A publish to thousands of subscriptions of one account makes as many messages: a copy for each of them
+    stopped a broker for 21 s. A copy would double the memory that gathering takes."""
     count = 5_000
     silence = Silence(1, tidings.Position("log", 1))
     first, second = Machine(*(fx.Send("second", silence) for _ in range(count))), Machine()

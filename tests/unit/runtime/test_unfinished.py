@@ -1,4 +1,5 @@
-"""Half a frame costs its bytes while it is open, within a bound by principal, and nothing after its connection."""
+"""Half a frame costs its bytes while it is open, within a bound by principal, and nothing after its
+connection."""
 
 from __future__ import annotations
 

@@ -1,4 +1,5 @@
-"""Failed logins: pauses that double, tables with a bound, and owners that are not locked out from elsewhere."""
+"""Failed logins: pauses that double, tables with a bound, and owners that are not locked out from
+elsewhere."""
 
 from __future__ import annotations
 

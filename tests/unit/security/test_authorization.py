@@ -34,7 +34,11 @@ SECRET = b"0123456789abcdef0123456789abcdef"
 FILE = f"""
 [users.ann]
 password = "{make_key("pencil", iterations=4096)}"
-quota = {{ connections = 2, subscriptions = 2, bytes_per_second = 1000, burst_bytes = 1000, stored_bytes = 400 }}
+quota.connections = 2
+quota.subscriptions = 2
+quota.bytes_per_second = 1000
+quota.burst_bytes = 1000
+quota.stored_bytes = 400
 filter = "change < 0"
 [users.bob]
 tenant = "acme"

@@ -186,7 +186,8 @@ def _speaks(made: Authorizer, principal: Principal, source: str) -> bool:
 
 
 def test_a_source_is_one_principal_s_also_when_tokens_and_certificates_name_them() -> None:
-    """`ann` published under the source `ann/b`, a token's principal, whose events with the same ids were lost."""
+    """`ann` published under the source `ann/b`, a token's principal, whose events with the same ids were
+    lost."""
     made = gate(UNLISTED)
     names = (
         "ann",

@@ -57,7 +57,8 @@ TAGS = FOLDER / "tags.json"
 FILTER = parse_filter("price < 10 AND (symbol LIKE 'IB%' OR NOT EXISTS symbol) AND price * 2 > volume")
 EVENT = Event(
     "press", "i-7", {"price": 7.5, "symbol": "IBM", "tags": {"a": 1, "b": True}}, topic="quotes/ibm",
-    type=("Quote", "Event"), time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), payload=b"\x00\xff", lifetime=60.0, key="ibm", expires=90.0,
+    type=("Quote", "Event"), time=datetime(2026, 1, 2, 3, 4, 5, tzinfo=UTC), payload=b"\x00\xff",
+    lifetime=60.0, key="ibm", expires=90.0,
 )  # fmt: skip
 ENVELOPE = m.Envelope(EVENT, "b0", 9, 7, 59.5, 89.5, {NUMBER: ["b0.1f", 12]})  # an array comes back as a list
 POSITION = Position("b0", 9)
@@ -73,7 +74,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Hello("alice", "1f"),
     m.ClientJoined(2, {"press": {"b0#1f": 9}}),
     m.Publish(1, EVENT, 7, m.AckMode.KEPT),
-    m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4}, 64),
+    m.Subscribe(2, 1, "n", FILTER, DeliveryOptions(durable=True, policy=Policy.DROP_OLDEST), True, {"b0": 4},
+        64),
     m.Unsubscribe(3, 1, False, True),
     m.Credit(1, -5),
     m.Ack(1, (1, 2, 3)),
@@ -249,8 +251,8 @@ EXAMPLES: tuple[m.Message, ...] = (
     rw.Enrolled("cell:7", ("1f", 5)),
 )  # fmt: skip
 
-# Messages that got fields at their end within this wire version: the frame of EXAMPLES, which lacks them, is read with
-# their defaults, and these are the frames as they are written now.
+# Messages that got fields at their end within this wire version: the frame of EXAMPLES, which lacks them, is
+# read with their defaults, and these are the frames as they are written now.
 GROWN: tuple[m.Message, ...] = (
     m.Welcome("b0", "b0", event_bytes=1 << 20),
     m.Hello("ann", "i1", owner="ann", memory=1 << 28),

@@ -36,7 +36,10 @@ def test_every_message_of_every_system_has_its_frame() -> None:
 
 
 def test_tags_are_those_of_the_last_version() -> None:
-    """A tag is what peers and stores read: a class may be renamed, its tag may not. A new tag joins the list."""
+    """A tag is what peers and stores read: a class may be renamed, its tag may not.
+
+    A new tag joins the list.
+    """
     assert all_tags() == json.loads(TAGS.read_text())
 
 

@@ -1,7 +1,8 @@
 """`tidings bench broker`: one broker process of ours beside mosquitto, NATS, Redis and amqtt.
 
 Every broker runs as a process on loopback and is driven by a load generator in C, so that what is measured is
-the broker; two cores are shared by the two. A run with an event lost, repeated or out of order does not count.
+the broker; two cores are shared by the two. A run with an event lost, repeated or out of order does not
+count.
 """
 
 from __future__ import annotations
@@ -12,7 +13,8 @@ from tidings.errors import InputError, MissingDependencyError
 from tidings_bench.broker.rows import OURS, Row, left_out
 
 WORKS = (
-    "content", "topic", "latency", "openloop", "overload", "durable", "slow", "idle", "subscriptions", "network",
+    "content", "topic", "latency", "openloop", "overload", "durable", "slow", "idle", "subscriptions",
+    "network",
 )  # fmt: skip
 
 

@@ -1,4 +1,5 @@
-"""The load generators: ours for our protocol, `pubsubload` for the peers', both compiled when they are needed.
+"""The load generators: ours for our protocol, `pubsubload` for the peers', both compiled when they are
+needed.
 
 Ours, `load.c`, lies beside this file. `pubsubload.c` is no part of the package: it is taken from where
 TIDINGS_PUBSUBLOAD says, or from `shared/tools` beside the project's folder. Without a compiler, or without

@@ -1,11 +1,13 @@
 """Open loop: events leave at a given rate whether the broker keeps up or not, as those of real publishers do.
 
-- openloop: one topic, 10 subscribers. The highest rate at which the 99th percentile of latency stays within 10 ms and
-  no delivery is lost or late, alone and beside a busy process on each core. Also the median at 20,000 events a second.
-- overload: one broker of ours at 1.5 and 3 times the rate that it can carry, and then at half of it: the share of the
-  best delivered rate that is left, and the latency when the overload is over.
+- openloop: one topic, 10 subscribers. The highest rate at which the 99th percentile of latency stays within
+  10 ms and no delivery is lost or late, alone and beside a busy process on each core. Also the median at
+  20,000 events a second.
+- overload: one broker of ours at 1.5 and 3 times the rate that it can carry, and then at half of it: the
+  share of the best delivered rate that is left, and the latency when the overload is over.
 
-A latency is counted from the time at which the event was due, so an event that waits for the publisher counts as slow.
+A latency is counted from the time at which the event was due, so an event that waits for the publisher counts
+as slow.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Rows of the broker benchmark, and the ratios between them.
 
 A figure of ours stands beside that of every peer in the same run. A ratio above 1 is better than the best
-peer, whether more is better (events a second) or less (CPU, latency, memory). A failed measurement is a row of its
-own that says why; its figure is None.
+peer, whether more is better (events a second) or less (CPU, latency, memory). A failed measurement is a row
+of its own that says why; its figure is None.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 Ten subscribers of one topic at a steady rate, first by themselves, then beside consumers that never read. One
 of these has granted credit without bound, so that what it is sent fills its connection until the broker
-leaves it; one has granted little, so that its queue fills and its policy drops. No event of the others may be lost.
+leaves it; one has granted little, so that its queue fills and its policy drops. No event of the others may be
+lost.
 """
 
 from __future__ import annotations

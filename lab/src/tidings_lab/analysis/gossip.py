@@ -1,10 +1,10 @@
 """Gossip over a hierarchy of topics: reliability, messages, memory, latency (Baehni et al. 2004, section 5).
 
-Corrected forms; `printed_gossip.py` keeps those of the text that are wrong. Levels are numbered from the root:
-sizes[0] is that of T0, and an event of the last level travels up. Words of the paper: S size of a group, c constant
-of the fan-out, g links on average, a entries that a link sends to on average, z entries of a supertopic table,
-pit the chance that an event passes from a group to its supertopic's. `success` is the chance that a message
-arrives, `crashed` the part of the processes that are down and still in the tables.
+Corrected forms; `printed_gossip.py` keeps those of the text that are wrong. Levels are numbered from the
+root: sizes[0] is that of T0, and an event of the last level travels up. Words of the paper: S size of a
+group, c constant of the fan-out, g links on average, a entries that a link sends to on average, z entries of
+a supertopic table, pit the chance that an event passes from a group to its supertopic's. `success` is the
+chance that a message arrives, `crashed` the part of the processes that are down and still in the tables.
 """
 
 from __future__ import annotations
@@ -51,10 +51,11 @@ def passing_exact(
 
 
 def reliability(
-    sizes: Sequence[float], fan_outs: Sequence[float], pits: Sequence[float], success: float = 1.0, target: int = 0
+    sizes: Sequence[float], fan_outs: Sequence[float], pits: Sequence[float], success: float = 1.0,
+    target: int = 0
 ) -> float:  # fmt: skip
-    """The chance that every member of all groups from the last down to `target` hears. `pits[i]` leads from T_i to
-    T_{i-1}; the target's own has no part in it (E-D3)."""
+    """The chance that every member of all groups from the last down to `target` hears. `pits[i]` leads from
+    T_i to T_{i-1}; the target's own has no part in it (E-D3)."""
     groups = range(target, len(sizes))
     inside = math.prod(group_reliability(sizes[i], fan_outs[i], success) for i in groups)
     return inside * math.prod(pits[i] for i in groups if i > target)
@@ -81,8 +82,8 @@ class Latency(NamedTuple):
 
 
 def latency(sizes: Sequence[float], target: int = 0) -> Latency:
-    """Rounds from the last level to every member of the target (5.4); on average half of each group but the target
-    is infected when the event passes on (E-D6)."""
+    """Rounds from the last level to every member of the target (5.4); on average half of each group but the
+    target is infected when the event passes on (E-D6)."""
     steps = len(sizes) - 1 - target
     rounds = [spread_rounds(size) for size in sizes[target:]]
     return Latency(steps + rounds[0], sum(rounds[1:]) / 2 + rounds[0] + steps, sum(rounds) + steps)
@@ -100,8 +101,8 @@ def memory_broadcast(processes: float, c: float = 5) -> float:
 
 
 def memory_publisher_groups(sizes: Sequence[float], level: int, c: float = 5) -> float:
-    """Figure 1, pattern 1: a table for the own group and for every subtopic's, each with all superprocesses in
-    it (E-D8)."""
+    """Figure 1, pattern 1: a table for the own group and for every subtopic's, each with all superprocesses
+    in it (E-D8)."""
     return sum(math.log(sum(sizes[: group + 1])) + c for group in range(level, len(sizes)))
 
 
@@ -129,7 +130,8 @@ def parasites_broadcast(processes: int, interested: int, fan_out: int, success: 
     return (processes - interested) * fan_out * success
 
 
-# -- equal reliability (5.5.3): t levels, groups of one size S, one pit for all; c is the rival's constant ------
+# -- equal reliability (5.5.3): t levels, groups of one size S, one pit for all; c is the rival's constant
+# ------
 
 
 def equals_broadcast(levels: int, pit: float) -> Range:

@@ -3,9 +3,9 @@
 Rules
 - A key is text; the overlay leads to the broker that is responsible for it. `assign` gives the keys of a
   subscription, `resolve` those of an event; they meet whenever the event is accepted (VIR2-5).
-- `ByTopic` (Scribe): the topics that a filter names. `ByType` (Hermes): a type that it names; an event has the
-  keys of its type and of all its supertypes, so a subscriber of a type receives its subtypes.
-  `ByCell` (subscription partitioning, Virgillito 2003, 2.4.3): the cells that a filter touches, independent of their
+- `ByTopic` (Scribe): the topics that a filter names. `ByType` (Hermes): a type that it names; an event has
+  the keys of its type and of all its supertypes, so a subscriber of a type receives its subtypes. `ByCell`
+  (subscription partitioning, Virgillito 2003, 2.4.3): the cells that a filter touches, independent of their
   brokers.
 - Filters that name no topic, or no type, have the key `ANY`, and so has every event.
 """

@@ -16,8 +16,10 @@ if TYPE_CHECKING:
 
 COST = ("system", "told", "oracle", "msgs/ev", "hops/ev", "other", "kB", "entries", "most", "max/mean")
 LEGEND = (
-    "msgs/ev: messages between brokers with an event, per event; hops/ev: wires that they crossed; other: messages "
-    "without events; entries: of routing tables, and most at one broker; max/mean: of messages that brokers handled"
+    "msgs/ev: messages between brokers with an event, per event; hops/ev: wires that they crossed; "
+    "other: messages "
+    "without events; entries: of routing tables, and most at one broker; max/mean: of messages "
+    "that brokers handled"
 )
 SPEED = ("system", "p50 ms", "p99 ms", "T_sub ms", "T_diff ms", "d")
 
@@ -59,7 +61,8 @@ def compare(
 ) -> None:
     """Run the same events and subscriptions through several systems, and compare what they cost.
 
-    Ends with 1 when a system did not deliver exactly what it should, by an oracle that knows only who subscribed to what.
+    Ends with 1 when a system did not deliver exactly what it should, by an oracle that knows only who
+    subscribed to what.
     """
     from tidings.simulation.workloads import Plan
     from tidings_lab.simulation.comparing import Comparison, chosen_systems

@@ -1,10 +1,12 @@
-"""Link matching: the search tree of every subscription, annotated with the links that lead to their subscribers.
+"""Link matching: the search tree of every subscription, annotated with the links that lead to their
+subscribers.
 
-Gryphon's way to route (Virgillito 2003, 2.5.3; Banavar et al. 1999). A broker need not know who wants an event, only
-over which links it has to go. Each node knows, for each link, whether a subscription behind it ends here
-(*yes* for an event that gets here) or further down (*maybe*), or neither (*no*). The search carries the links
-that are still open: one that has its yes is open no more, a branch without an open link is not followed, and
-when none is open the search ends. So it visits no node that full matching would not, and mostly far fewer.
+Gryphon's way to route (Virgillito 2003, 2.5.3; Banavar et al. 1999). A broker need not know who wants an
+event, only over which links it has to go. Each node knows, for each link, whether a subscription behind it
+ends here (*yes* for an event that gets here) or further down (*maybe*), or neither (*no*). The search carries
+the links that are still open: one that has its yes is open no more, a branch without an open link is not
+followed, and when none is open the search ends. So it visits no node that full matching would not, and mostly
+far fewer.
 """
 
 from __future__ import annotations

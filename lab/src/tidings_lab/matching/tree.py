@@ -3,14 +3,14 @@
 The tree of Gryphon: every level tests one attribute, in one fixed order; a conjunction is a
 path from the root, and filters that begin alike share it. An event follows every branch that its
 values satisfy, and at each level the branch of those who do not care. The optimisations of its papers:
-- *Trivial tests* and *delayed branching* (`delayed`, the default): levels at which a path does not care are left out
-  of it, so a node's branches may test any later attribute, and a don't-care branch is followed only
+- *Trivial tests* and *delayed branching* (`delayed`, the default): levels at which a path does not care are
+  left out of it, so a node's branches may test any later attribute, and a don't-care branch is followed only
   once its next test has passed. Without it each such level is a node, which is always followed.
 - *Factoring*: the attributes in `factored` are looked up in a table before anything is tested; the
   rest of a filter is in the tree of its values. Filters that do not care about them are in a tree of
   their own (the papers copy them into every tree: quicker, and larger).
-- The *order* of the others: those in `order` first, then as they appear. Attributes that most filters test belong
-  first.
+- The *order* of the others: those in `order` first, then as they appear. Attributes that most filters test
+  belong first.
 """
 
 from __future__ import annotations

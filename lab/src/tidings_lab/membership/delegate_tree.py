@@ -1,8 +1,9 @@
 """A tree of delegates (Eugster and Guerraoui 2002): the gossip partners on each level.
 
-Processes are numbered and are the leaves of a tree of ranges: the whole is the subtree 0 of level 0, and each subtree has
-`arity` branches, down to lowest groups on level `depth` - 1. The first `delegates` processes of a subtree
-stand for it. On each level the delegates of a subtree's branches gossip with one another; in a lowest group all do.
+Processes are numbered and are the leaves of a tree of ranges: the whole is the subtree 0 of level 0, and each
+subtree has `arity` branches, down to lowest groups on level `depth` - 1. The first `delegates` processes of a
+subtree stand for it. On each level the delegates of a subtree's branches gossip with one another; in a lowest
+group all do.
 """
 
 from __future__ import annotations
@@ -48,7 +49,8 @@ class DelegateTree(msgspec.Struct, frozen=True):
         return int(((process + 1) * self.arity**level - 1) // self.count)
 
     def pool(self, level: int, number: int, wants: Callable[[int, int], list[int]]) -> list[int]:
-        """Processes that gossip with one another below this subtree; `wants` picks the interested of a range."""
+        """Processes that gossip with one another below this subtree; `wants` picks the interested
+        of a range."""
         if level == self.depth - 1:
             return wants(*self.subtree(level, number))
         who: list[int] = []

@@ -1,9 +1,10 @@
 """Membership of a tree of delegates: the peers that gossip with us on each level, `over(level, topic)`.
 
 Rules
-- All peers and their order are given and stay: the comparisons of Baehni et al. 2004 take PMcast's tree for built.
-- So are interests (`wants`, by peer). A peer that is not listed there is taken to want everything. Without any, no
-  peer is left out: that is hpcast.
+- All peers and their order are given and stay: the comparisons of Baehni et al. 2004 take PMcast's tree for
+  built.
+- So are interests (`wants`, by peer). A peer that is not listed there is taken to want everything. Without
+  any, no peer is left out: that is hpcast.
 """
 
 from __future__ import annotations

@@ -1,17 +1,19 @@
-"""An overlay of prefixes in the manner of Pastry: any node leads to the one responsible for a key in few hops.
+"""An overlay of prefixes in the manner of Pastry: any node leads to the one responsible for a key in few
+hops.
 
 Rules
-- A newcomer knows some `contacts`. Its `PrefixJoin` goes to its own id, hop by hop; it comes back as `PrefixJoinReply` with all
-  that those on the way know, and the newcomer greets every node that it takes into its sets. A node that hears of a
-  new leaf greets it and is told its leaves, so that many may come at once.
-- Every `beat_seconds` a node asks its two neighbours on the ring whether they live, and some of the others, so that
-  each has its turn in `rounds` beats. A node that does not answer `tries` times is gone: the leaves are told, and
-  look for themselves. A gap among the leaves is filled by asking the farthest leaf, one in the table by asking
-  another node of its row.
-- A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then on.
+- A newcomer knows some `contacts`. Its `PrefixJoin` goes to its own id, hop by hop; it comes back as
+  `PrefixJoinReply` with all that those on the way know, and the newcomer greets every node that it takes into
+  its sets. A node that hears of a new leaf greets it and is told its leaves, so that many may come at once.
+- Every `beat_seconds` a node asks its two neighbours on the ring whether they live, and some of the others,
+  so that each has its turn in `rounds` beats. A node that does not answer `tries` times is gone: the leaves
+  are told, and look for themselves. A gap among the leaves is filled by asking the farthest leaf, one in the
+  table by asking another node of its row.
+- A node that is parted from the network (`Parted` with its own name) says farewell, and is silent from then
+  on.
 - A node that was taken for gone is not added again on hearsay for a while; its own message brings it back.
-- Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`); in every beat one
-  row is compared with that of another node.
+- Of two nodes for one cell of the table the nearer one stays, by measured distance (`proximity`); in every
+  beat one row is compared with that of another node.
 - Two rings become one again, since a contact that is not known is asked for a place every `merge_seconds`.
 """
 
@@ -406,7 +408,8 @@ class PrefixOverlay(Overlay, KeyLookup):
     # -- who is near ---------------------------------------------------------------------------------------
 
     def _weigh(self, name: str, address: str) -> None:
-        """Measure the distance of a node, when it may take another one's cell or belong to the neighbourhood."""
+        """Measure the distance of a node, when it may take another one's cell or belong to the
+        neighbourhood."""
         if name in self._distances:
             self._settle(name, address)
         elif name not in self._rivals and (

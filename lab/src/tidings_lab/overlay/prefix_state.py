@@ -2,12 +2,14 @@
 2001, as Virgillito 2003, 2.5.2 uses it).
 
 Rules
-- A node's id is a hash of its name, a key's id a hash of the key: 64 bits on a ring, read as digits of `digit_bits`.
-  The node whose id is nearest to a key's on the ring is responsible for it; of two at one distance, the smaller id.
-- The *leaf set* are the `leaves` / 2 nodes that follow on the ring on each side. The *table* has, for each length of
-  prefix shared with us and each next digit, one node. The *neighbourhood* are the nearest by measured distance.
-- A hop goes to the nearest leaf when the key lies among the leaves, else to the table's node, which shares a longer
-  prefix with it, else to a known node that is nearer to it than we are.
+- A node's id is a hash of its name, a key's id a hash of the key: 64 bits on a ring, read as digits of
+  `digit_bits`. The node whose id is nearest to a key's on the ring is responsible for it; of two at one
+  distance, the smaller id.
+- The *leaf set* are the `leaves` / 2 nodes that follow on the ring on each side. The *table* has, for each
+  length of prefix shared with us and each next digit, one node. The *neighbourhood* are the nearest by
+  measured distance.
+- A hop goes to the nearest leaf when the key lies among the leaves, else to the table's node, which shares a
+  longer prefix with it, else to a known node that is nearer to it than we are.
 """
 
 from __future__ import annotations
@@ -119,7 +121,10 @@ class PrefixTables:
     # -- changing ------------------------------------------------------------------------------
 
     def add(self, name: str, address: str) -> bool:
-        """Take a node in where there is room for it. True: it is in the leaf set or the table now and was not."""
+        """Take a node in where there is room for it.
+
+        True: it is in the leaf set or the table now and was not.
+        """
         id = id_of(name)
         new = self._add_leaf(self.up, (id - self.me) % RING, name)
         new = self._add_leaf(self.down, (self.me - id) % RING, name) or new

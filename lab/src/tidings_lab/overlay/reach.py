@@ -2,8 +2,9 @@
 
 Rules
 - A datagram needs no preparation, and a lost one is not repeated.
-- Over links the first word to a broker asks the driver for a link (`OpenLink`); what is said meanwhile waits, up to
-  `MOST_WAITING` messages. A link that is neither used nor to a node of the overlay's sets is closed after a while.
+- Over links the first word to a broker asks the driver for a link (`OpenLink`); what is said meanwhile waits,
+  up to `MOST_WAITING` messages. A link that is neither used nor to a node of the overlay's sets is closed
+  after a while.
 - A broker that joins by itself is let in.
 """
 

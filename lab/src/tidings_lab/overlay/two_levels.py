@@ -1,4 +1,5 @@
-"""Two levels: hosts that hear one another's broadcasts on their local network, and routers between networks."""
+"""Two levels: hosts that hear one another's broadcasts on their local network, and routers
+between networks."""
 
 from __future__ import annotations
 

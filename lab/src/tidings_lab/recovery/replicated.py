@@ -4,10 +4,11 @@ Gryphon replicates subscriptions partially, to manage faults of access points (V
 - A broker tells its neighbours the subscriptions of its clients (`Replica`), again until they have seen it.
 - When the link to a broker breaks, each neighbour wants in its stead what those subscriptions want, so that
   routes stay, and keeps the events that come.
-- A subscription that returns, at its broker or at the neighbour itself, is handed what was kept for it, once. Events
-  that its broker delivered since it is back are not delivered again.
-- A subscription that does not return within `patience_seconds` after its broker has is forgotten. Kept events are
-  bounded, the oldest goes first. An event on its way to the broker when it went is lost: its delivery is unknown.
+- A subscription that returns, at its broker or at the neighbour itself, is handed what was kept for it, once.
+  Events that its broker delivered since it is back are not delivered again.
+- A subscription that does not return within `patience_seconds` after its broker has is forgotten. Kept events
+  are bounded, the oldest goes first. An event on its way to the broker when it went is lost: its delivery is
+  unknown.
 """
 
 from __future__ import annotations

@@ -1,16 +1,17 @@
 """Stability among distributors (Mathur et al. 1995, 4.2.1): an event is buffered until every member has it.
 
 Rules
-- Members exchange the highest numbers that they have, while an event is not stable. A member that lacks an event gets
-  it again from the distributor that accepted it or, when that one is not in the view or began another life, from any
-  member that has it.
-- Weak synchrony: no event is flushed when the view changes. Events of a distributor that is gone are handed on
-  afterwards, so two members may hear one event in different views.
+- Members exchange the highest numbers that they have, while an event is not stable. A member that lacks an
+  event gets it again from the distributor that accepted it or, when that one is not in the view or began
+  another life, from any member that has it.
+- Weak synchrony: no event is flushed when the view changes. Events of a distributor that is gone are handed
+  on afterwards, so two members may hear one event in different views.
 - Virtual synchrony, for comparison: before a survivor acknowledges the next view it has every event that any
   survivor has; what clients publish meanwhile waits.
 - A newcomer asks where the streams stand, and hears what comes later.
-- No-gap mode (4.2.2): an event is buffered until every *subscriber in the system* has heard it, so every distributor
-  knows of all of them. A subscriber that comes from a distributor that failed is sent what it has not heard.
+- No-gap mode (4.2.2): an event is buffered until every *subscriber in the system* has heard it, so every
+  distributor knows of all of them. A subscriber that comes from a distributor that failed is sent what it has
+  not heard.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
 """The stream of one publisher at one distributor: how far it is known, what waits, what is not stable yet.
 
 Rules
-- A publisher numbers its events, each one more than the last (Mathur et al. 1995, 3.2, guarantee 3). A stream is
-  one life of a publisher; events pass in the order of their numbers, whichever distributor they came through.
-- An event that comes with an earlier one missing waits, `patience` seconds at most: an event that no member has any
-  more is passed over, and that is a gap. - A passed event is buffered until it is stable.
+- A publisher numbers its events, each one more than the last (Mathur et al. 1995, 3.2, guarantee 3). A stream
+  is one life of a publisher; events pass in the order of their numbers, whichever distributor they came
+  through.
+- An event that comes with an earlier one missing waits, `patience` seconds at most: an event that no member
+  has any more is passed over, and that is a gap. - A passed event is buffered until it is stable.
 """
 
 from __future__ import annotations
@@ -58,8 +59,8 @@ class Flush(Message, frozen=True, tag="Flush"):
 
 
 class StreamProgress(Message, frozen=True, tag="Heard"):
-    """A subscriber to its distributor: what it has heard, by the name of the subscription. The first word after
-    its hello."""
+    """A subscriber to its distributor: what it has heard, by the name of the subscription. The first word
+    after its hello."""
 
     marks: dict[str, Marks]
 

@@ -1,9 +1,9 @@
 """Notifications through one service: brokers match, and the service alone knows who is to be told.
 
-Filter-driven assignment with the third way of Virgillito 2003, 2.4.4: a broker holds the filters of its cells under
-references, and hands a matched event with the references of its takers to the notification service, which
-knows at which access brokers they are and sends one copy to each. Brokers need not know subscribers, and
-every notification passes the service.
+Filter-driven assignment with the third way of Virgillito 2003, 2.4.4: a broker holds the filters of its cells
+under references, and hands a matched event with the references of its takers to the notification service,
+which knows at which access brokers they are and sends one copy to each. Brokers need not know subscribers,
+and every notification passes the service.
 """
 
 from __future__ import annotations

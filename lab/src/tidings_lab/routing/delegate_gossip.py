@@ -1,11 +1,11 @@
 """Gossip down a tree of delegates: PMcast and hpcast (Eugster and Guerraoui 2002).
 
 Rules
-- A publisher sends to delegates on the highest level. A peer that hears an event for the first time gossips it on
-  each level that it stands on, from the top down, one round apart, and no more (infect and die).
+- A publisher sends to delegates on the highest level. A peer that hears an event for the first time gossips
+  it on each level that it stands on, from the top down, one round apart, and no more (infect and die).
 - On a level it draws floor(ln S + c) of those who gossip there; drawing itself is a turn lost.
-- PMcast leaves out subtrees and peers without interest in the event's topic; membership knows the interests. A
-  delegate gets what its subtree wants, so it may get what it does not want itself (`parasites`).
+- PMcast leaves out subtrees and peers without interest in the event's topic; membership knows the interests.
+  A delegate gets what its subtree wants, so it may get what it does not want itself (`parasites`).
 """
 
 from __future__ import annotations
@@ -37,7 +37,8 @@ class DelegateGossip(Routing):
     messages = (GossipEvents,)
 
     def __init__(
-        self, place: int, tree: DelegateTree, *, topics: tuple[str, ...], graph: TopicGraph, settings: DelegateSettings
+        self, place: int, tree: DelegateTree, *, topics: tuple[str, ...], graph: TopicGraph,
+        settings: DelegateSettings
     ) -> None:  # fmt: skip
         self.settings, self.graph = settings, graph
         self._levels = tree.levels_of(place)

@@ -1,9 +1,9 @@
 """Enrolment: the broker that is responsible for a key holds one copy of each subscription of it.
 
 Rules
-- A broker says all its filters of a key at once (`Enrol`), hop by hop to the key's broker, which answers; it says
-  them again until answered, and every `refresh_seconds`. Filters that are not repeated are forgotten. - When another
-  broker becomes responsible, the earlier one passes the copies on and forgets them.
+- A broker says all its filters of a key at once (`Enrol`), hop by hop to the key's broker, which answers; it
+  says them again until answered, and every `refresh_seconds`. Filters that are not repeated are forgotten. -
+  When another broker becomes responsible, the earlier one passes the copies on and forgets them.
 """
 
 from __future__ import annotations

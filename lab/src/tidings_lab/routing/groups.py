@@ -1,13 +1,14 @@
-"""Content over multicast groups: subscriptions that accept much the same share a group (Virgillito 2003, 2.3.1, 6.1).
+"""Content over multicast groups: subscriptions that accept much the same share a group (Virgillito 2003,
+2.3.1, 6.1).
 
-There are at most so many groups. A subscription joins one of them when it begins, at its access broker, and every
-broker is told: its filter, its group, and over which link. The publisher's broker finds the groups with a
-filter that accepts the event, once; from then on no broker matches: each broker sends the event over the
+There are at most so many groups. A subscription joins one of them when it begins, at its access broker, and
+every broker is told: its filter, its group, and over which link. The publisher's broker finds the groups with
+a filter that accepts the event, once; from then on no broker matches: each broker sends the event over the
 links behind which those groups have members. Every member of a group hears what any member wants, so some
 brokers hear what none of their subscribers want (`useless`): the fewer groups, the more of it.
 
-Clustering is online (`Clusters`): a newcomer joins the group where it adds least useless traffic, as far as the
-last events that passed its broker tell. No choice can lose an event; a bad one costs.
+Clustering is online (`Clusters`): a newcomer joins the group where it adds least useless traffic, as far as
+the last events that passed its broker tell. No choice can lose an event; a bad one costs.
 """
 
 from __future__ import annotations
@@ -76,8 +77,8 @@ class Clusters:
             del self._filters[group]
 
     def choose(self, filter: Filter, rng: Random) -> int:
-        """The group of the same filter; else any free one, so that two who choose at one moment seldom meet; else
-        where it costs least."""
+        """The group of the same filter; else any free one, so that two who choose at one moment seldom meet;
+        else where it costs least."""
         costs = [(self._cost(filter, group), group) for group in sorted(self._filters)]
         if costs and min(costs)[0] == 0:
             return min(costs)[1]
@@ -85,8 +86,8 @@ class Clusters:
         return rng.choice(free) if free else min(costs)[1]
 
     def _cost(self, filter: Filter, group: int) -> float:
-        """Useless deliveries, in the sample, that come of joining: to the newcomer, and to the members. Before any
-        event passed: the filters that it does not overlap."""
+        """Useless deliveries, in the sample, that come of joining: to the newcomer, and to the members.
+        Before any event passed: the filters that it does not overlap."""
         filters = self._filters[group]
         if filter.digest in filters:
             return 0.0

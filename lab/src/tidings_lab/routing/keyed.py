@@ -29,8 +29,8 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class KeyRouting(Routing):
-    """Routing to the broker that is responsible for a key now. A version orders messages, in this life and the
-    next."""
+    """Routing to the broker that is responsible for a key now. A version orders messages, in this life and
+    the next."""
 
     needs = (KeyLookup,)
 

@@ -1,10 +1,10 @@
 """Gryphon's routing: every broker holds every subscription, and each hop decides only which links lead on.
 
-Filters spread to all brokers as in subscription forwarding: on a tree, each broker then knows each filter with
-the links behind which it is wanted, which is all that link matching needs. An event is matched by the annotated search
-tree (`matching/link_tree.py`) with the link that it came from shut, so a broker does that part of the
-matching which its own links ask for, and the next one goes on (Virgillito 2003, 2.5.3).
-The option `factored` names attributes that are looked up before the tree is searched.
+Filters spread to all brokers as in subscription forwarding: on a tree, each broker then knows each filter
+with the links behind which it is wanted, which is all that link matching needs. An event is matched by the
+annotated search tree (`matching/link_tree.py`) with the link that it came from shut, so a broker does that
+part of the matching which its own links ask for, and the next one goes on (Virgillito 2003, 2.5.3). The
+option `factored` names attributes that are looked up before the tree is searched.
 """
 
 from __future__ import annotations

@@ -1,10 +1,11 @@
-"""Match at the rendezvous: subscriptions and events meet at the broker of their key, which sends to each taker.
+"""Match at the rendezvous: subscriptions and events meet at the broker of their key, which sends to each
+taker.
 
 Filter-driven assignment with brokers that come and go (Virgillito 2003, 2.4.3 and Table 2.1). Rules
-- The keys are those that `assignment` gives (cells of the attribute space); the overlay leads to the broker that is
-  responsible for a key now, and no broker needs to know how many there are.
-- Subscriptions are enrolled there (`enrolment.py`); an event climbs there, is matched once, and goes straight to
-  each broker with a taker.
+- The keys are those that `assignment` gives (cells of the attribute space); the overlay leads to the broker
+  that is responsible for a key now, and no broker needs to know how many there are.
+- Subscriptions are enrolled there (`enrolment.py`); an event climbs there, is matched once, and goes straight
+  to each broker with a taker.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Multicast among distributors and down a hierarchy of them (Mathur et al. 1995, 2 and 4.2).
 
 Rules
-- An event that a client published here goes to every member of the view. One from another member goes to our own
-  subscribers, which is delivery's part, and down to the distributors below us.
-- A distributor below is no member: it knows a list of distributors, keeps to the first that it has a link with, sends
-  up what is published there, and goes to the next when that link is gone.
-- A service is what a publisher creates (its advertisement). It is publicised to all distributors, each of which
-  opens an empty list of subscribers for it; who subscribes is known to its own distributor only.
+- An event that a client published here goes to every member of the view. One from another member goes to our
+  own subscribers, which is delivery's part, and down to the distributors below us.
+- A distributor below is no member: it knows a list of distributors, keeps to the first that it has a link
+  with, sends up what is published there, and goes to the next when that link is gone.
+- A service is what a publisher creates (its advertisement). It is publicised to all distributors, each of
+  which opens an empty list of subscribers for it; who subscribes is known to its own distributor only.
 """
 
 from __future__ import annotations

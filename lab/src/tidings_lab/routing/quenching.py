@@ -2,8 +2,9 @@
 
 On the all-brokers policy every broker knows every subscription, so the publisher's own broker can say at once
 whether any of them overlaps what a client advertises (Virgillito 2003, 2.4.4). It tells the client so
-whenever the answer changes. A client that was told holds back events that only unwanted advertisements cover; with
-them go the way to the broker and the matching there. The price is that of the policy: all filters everywhere.
+whenever the answer changes. A client that was told holds back events that only unwanted advertisements cover;
+with them go the way to the broker and the matching there. The price is that of the policy: all filters
+everywhere.
 """
 
 from __future__ import annotations

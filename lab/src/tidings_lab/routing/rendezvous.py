@@ -1,19 +1,22 @@
-"""Rendezvous trees: events climb to the broker of their key, and descend the tree of those who subscribed there.
+"""Rendezvous trees: events climb to the broker of their key, and descend the tree of those who subscribed
+there.
 
 As in Scribe and Hermes (Virgillito 2003, 2.5.2 and 2.5.5). Rules
-- A broker with a subscription for a key, or with children in its tree, is in the tree: it grafts itself at the next
-  hop toward the key, which thereby is in the tree too. So a tree is made of reverse ways, and the broker without a
-  next hop is its root. When the way changes, the broker grafts itself at the new parent and prunes itself from the
-  old one.
-- A graft is acknowledged, repeated until it is, and said again every `refresh_seconds`; a parent that does not
-  answer is doubted (the overlay finds out), a child that is not heard of for `children_seconds` is forgotten.
-- An event climbs hop by hop to the root of each of its keys, as one message while the ways are one, and no broker
-  delivers it on the way. From the roots it descends; a broker in several trees takes it once (a bounded memory).
-- `on_path`: grafts carry what is wanted below, reduced by covering, and an event descends only where it is wanted.
-  Otherwise events are filtered at the recipients' brokers alone.
+- A broker with a subscription for a key, or with children in its tree, is in the tree: it grafts itself at
+  the next hop toward the key, which thereby is in the tree too. So a tree is made of reverse ways, and the
+  broker without a next hop is its root. When the way changes, the broker grafts itself at the new parent and
+  prunes itself from the old one.
+- A graft is acknowledged, repeated until it is, and said again every `refresh_seconds`; a parent that does
+  not answer is doubted (the overlay finds out), a child that is not heard of for `children_seconds` is
+  forgotten.
+- An event climbs hop by hop to the root of each of its keys, as one message while the ways are one, and no
+  broker delivers it on the way. From the roots it descends; a broker in several trees takes it once (a
+  bounded memory).
+- `on_path`: grafts carry what is wanted below, reduced by covering, and an event descends only where it is
+  wanted. Otherwise events are filtered at the recipients' brokers alone.
 - `enrolled`: the root of a key also holds one copy of each subscription (`enrolment.py`).
-- Keys in `quenched`: a root without a tree tells the publisher's broker to send no event for a while, and takes that
-  back as soon as a subscriber comes.
+- Keys in `quenched`: a root without a tree tells the publisher's broker to send no event for a while, and
+  takes that back as soon as a subscriber comes.
 """
 
 from __future__ import annotations
@@ -57,7 +60,8 @@ class _KeyTree:
     """One broker's part in the tree of a key."""
 
     __slots__ = (
-        "below", "children", "due", "handles", "is_acknowledged", "is_stale", "local", "matcher", "parent", "told",
+        "below", "children", "due", "handles", "is_acknowledged", "is_stale", "local", "matcher", "parent",
+        "told",
         "tries", "version",
     )  # fmt: skip
 
@@ -390,7 +394,8 @@ class RendezvousTrees(KeyRouting):
             for child in tree.children.values():
                 yield child.until
 
-    # -- for people and tests ----------------------------------------------------------------------------------
+    # -- for people and tests
+    # ----------------------------------------------------------------------------------
 
     def table_size(self) -> int:
         """State held here for others: children, with their filters, and enrolled subscriptions."""

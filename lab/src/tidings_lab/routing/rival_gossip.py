@@ -1,11 +1,13 @@
 """Gossip in groups with other links than daMulticast's: two algorithms that it is compared with.
 
 Rules
-- Subscriber groups (Baehni et al. 2004, Figure 1, second pattern): a publisher sends the event into the groups of all
-  supertopics as well, to every member that it knows there; no other peer sends from one group to another.
-- Hierarchical gossip broadcast (5.5.2, approach c): clusters that know no topics. The peer that brings an event into
-  a cluster, its publisher or the first receiver of a copy from another cluster, hands it to floor(ln N + c2)
-  processes of all; several that are reached at once all do so, since none can tell that it is the first.
+- Subscriber groups (Baehni et al. 2004, Figure 1, second pattern): a publisher sends the event into the
+  groups of all supertopics as well, to every member that it knows there; no other peer sends from one group
+  to another.
+- Hierarchical gossip broadcast (5.5.2, approach c): clusters that know no topics. The peer that brings an
+  event into a cluster, its publisher or the first receiver of a copy from another cluster, hands it to
+  floor(ln N + c2) processes of all; several that are reached at once all do so, since none can tell that it
+  is the first.
 """
 
 from __future__ import annotations
@@ -43,7 +45,8 @@ class ClusterGossip(TopicGossip):
     names_links = False
 
     def __init__(
-        self, topics: tuple[str, ...], *, graph: TopicGraph, settings: GossipSettings | None, clusters: int, c2: float
+        self, topics: tuple[str, ...], *, graph: TopicGraph, settings: GossipSettings | None, clusters: int,
+        c2: float
     ) -> None:  # fmt: skip
         super().__init__(topics, graph=graph, settings=settings)
         self.across = max(1, math.floor(math.log(clusters) + c2)) if clusters > 1 else 0

@@ -1,20 +1,24 @@
-"""Routing by subject on two levels, in the manner of TIB/RV (Virgillito 2003, 2.5.1; Baldoni et al. 2002, section 2).
+"""Routing by subject on two levels, in the manner of TIB/RV (Virgillito 2003, 2.5.1; Baldoni et al. 2002,
+section 2).
 
-Each host runs a daemon (a broker), which keeps its own subscriptions. An event is broadcast on the local network
-once; each daemon takes from it what its subscribers want. One daemon of each network is its router. Routers know the
-subjects that are wanted in every network. The router of the publisher's network sends the event along a tree of the
-routers whose networks have a subscriber for its subject, and of no others; each of them broadcasts it at home. The
-tree is made anew from the subject and carried along, so that routers with different knowledge cannot lead an event in
-a circle. Best effort: datagrams and broadcasts, no event is repeated.
+Each host runs a daemon (a broker), which keeps its own subscriptions. An event is broadcast on the local
+network once; each daemon takes from it what its subscribers want. One daemon of each network is its router.
+Routers know the subjects that are wanted in every network. The router of the publisher's network sends the
+event along a tree of the routers whose networks have a subscriber for its subject, and of no others; each of
+them broadcasts it at home. The tree is made anew from the subject and carried along, so that routers with
+different knowledge cannot lead an event in a circle. Best effort: datagrams and broadcasts, no event is
+repeated.
 
-Interest is sent when it changes, and whole every `refresh` seconds, since datagrams get lost; a router that is silent
-for `SILENT` times as long is forgotten. A router that begins asks its network and the other routers.
+Interest is sent when it changes, and whole every `refresh` seconds, since datagrams get lost; a router that
+is silent for `SILENT` times as long is forgotten. A router that begins asks its network and the other
+routers.
 
-A subject is a topic; wildcards are those of patterns. The recipient's daemon checks the rest of a filter. A filter
-that names no topic wants every subject.
+A subject is a topic; wildcards are those of patterns. The recipient's daemon checks the rest of a filter. A
+filter that names no topic wants every subject.
 
-With `cache` the router of a network keeps the last so many events of each subject that were published there. A newcomer's
-daemon asks all routers, waits until what is on its way has come (`PATIENCE`), and hands over what was not heard.
+With `cache` the router of a network keeps the last so many events of each subject that were published there.
+A newcomer's daemon asks all routers, waits until what is on its way has come (`PATIENCE`), and hands over
+what was not heard.
 """
 
 from __future__ import annotations
@@ -55,7 +59,8 @@ class OnLan(Message, frozen=True, tag="OnLan"):
 
 
 class Subject(Message, frozen=True, tag="Subject"):
-    """The sender wants this subject from now on, or does not any more: a host to its router, a router for its network."""
+    """The sender wants this subject from now on, or does not any more: a host to its router, a router for its
+    network."""
 
     subject: str
     wanted: bool

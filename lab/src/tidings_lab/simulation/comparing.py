@@ -1,14 +1,14 @@
 """Comparison of systems on the same events and subscriptions: cost, delay and deliveries of each.
 
 Rules
-- One workload, one network of brokers (a tree, unless told otherwise), one seed: only the composition differs. A
-  system that needs no links (peers, prefix overlays) stands on the same network: a message between two
-  brokers takes as long as the way between them, and crosses as many wires.
+- One workload, one network of brokers (a tree, unless told otherwise), one seed: only the composition
+  differs. A system that needs no links (peers, prefix overlays) stands on the same network: a message between
+  two brokers takes as long as the way between them, and crosses as many wires.
 - A system is judged by an oracle that knows only who subscribed to what (`oracle.py`), not by its promises.
-- T_sub and T_diff (Virgillito 2003, 3.1.6) are measured with probes, the same for all: a subscriber comes, and
-  brokers publish for it at every `link_seconds` after. T_sub is how long it takes until no event of any publisher is
-  missed; T_diff how long the slowest event takes then. d follows from the pairs of both delays, for subscriptions of
-  `t_on` seconds.
+- T_sub and T_diff (Virgillito 2003, 3.1.6) are measured with probes, the same for all: a subscriber comes,
+  and brokers publish for it at every `link_seconds` after. T_sub is how long it takes until no event of any
+  publisher is missed; T_diff how long the slowest event takes then. d follows from the pairs of both delays,
+  for subscriptions of `t_on` seconds.
 """
 
 from __future__ import annotations

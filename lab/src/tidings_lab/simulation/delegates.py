@@ -1,10 +1,11 @@
 """A tree of delegates in rounds: PMcast and hpcast (Eugster and Guerraoui 2002), one tree for both.
 
-Processes are leaves of a tree of ranges; each subtree is represented by its first processes, the delegates. An
-event is gossiped among the delegates below the root, then, a round later, among those one level further down,
-and at last inside the lowest groups. hpcast gossips to all of them. PMcast knows who is interested and leaves out
-subtrees, and processes of lowest groups, that are not; a delegate receives what its subtree wants, so it may
-get what it does not want itself. The paper that compares with it gives no parameters of its tree (DAM-11).
+Processes are leaves of a tree of ranges; each subtree is represented by its first processes, the delegates.
+An event is gossiped among the delegates below the root, then, a round later, among those one level further
+down, and at last inside the lowest groups. hpcast gossips to all of them. PMcast knows who is interested and
+leaves out subtrees, and processes of lowest groups, that are not; a delegate receives what its subtree wants,
+so it may get what it does not want itself. The paper that compares with it gives no parameters of its tree
+(DAM-11).
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Lazy push inside one group, in rounds: announce to the whole table, send the event to those who ask.
 
 Rules
-- A peer with the event tells its table so, once (`AckProgress`, a few bytes); one that lacks it asks the first that told it
-  and, when no answer came after `patience` rounds, the next. An answer is the event itself.
+- A peer with the event tells its table so, once (`AckProgress`, a few bytes); one that lacks it asks the
+  first that told it and, when no answer came after `patience` rounds, the next. An answer is the event
+  itself.
 - The first `eager` steps from the publisher send the event at once: the group is hardly reached then, so few
   of these copies are wasted, and each such step saves the two rounds of asking.
 - Loss hits every message alike. A message takes one round.
@@ -38,7 +39,8 @@ def eager_steps(size: int, fan: int) -> int:
 
 
 def lazy_push(
-    size: int, *, seed: int, c: float = 5.0, loss: float = 0.0, crashed: float = 0.0, eager: int | None = None,
+    size: int, *, seed: int, c: float = 5.0, loss: float = 0.0, crashed: float = 0.0,
+    eager: int | None = None,
     success: float = 1.0, patience: int = 3, tries: int = 20,
 ) -> LazyRun:  # fmt: skip
     """One event in a group of `size` with tables of ln S + c entries."""
@@ -56,7 +58,8 @@ def lazy_push(
 
 class _LazyGroup:
     def __init__(
-        self, size: int, fan: int, rng: np.random.Generator, loss: float, crashed: float, patience: int, tries: int
+        self, size: int, fan: int, rng: np.random.Generator, loss: float, crashed: float, patience: int,
+        tries: int
     ) -> None:  # fmt: skip
         self.size, self.rng, self.loss, self.patience, self.tries = size, rng, loss, patience, tries
         others = rng.random((size, size - 1)).argpartition(fan - 1, axis=1)[:, :fan]

@@ -1,8 +1,9 @@
-"""Cost of a simulated run: messages between brokers, the wires that they crossed, bytes, the load of each broker.
+"""Cost of a simulated run: messages between brokers, the wires that they crossed, bytes, the load of each
+broker.
 
-A meter watches what brokers handle and changes no state. *Messages* are those between brokers. *Hops* are wires of
-the network beneath: a message between two brokers crosses as many as lie between them, so that a datagram
-straight across the network is not counted as one step. Clients' own messages are not counted.
+A meter watches what brokers handle and changes no state. *Messages* are those between brokers. *Hops* are
+wires of the network beneath: a message between two brokers crosses as many as lie between them, so that a
+datagram straight across the network is not counted as one step. Clients' own messages are not counted.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Oracle of deliveries, computed the simplest way: from each subscription and the time in which it stood.
 
-An event is *due* to a subscription that accepts it, stood for `margin` seconds before the publish, and stood for as
-long after it; it is *allowed* to one that accepts it and stood at any time between the publish and `margin` later.
-The difference of the two is what happens while a subscription comes or goes.
+An event is *due* to a subscription that accepts it, stood for `margin` seconds before the publish, and stood
+for as long after it; it is *allowed* to one that accepts it and stood at any time between the publish and
+`margin` later. The difference of the two is what happens while a subscription comes or goes.
 """
 
 from __future__ import annotations

@@ -1,12 +1,13 @@
-"""Peers of a topic hierarchy in the event-driven simulator: groups, events, crashes, newcomers, and what came of them.
+"""Peers of a topic hierarchy in the event-driven simulator: groups, events, crashes, newcomers, and what came
+of them.
 
     peers = Peers({"/": 10, "a": 100, "a/b": 1000}, seed=1, loss=0.15)
     peers.run(20)                       # tables fill
     heard = peers.publish("a/b")        # one event, and who heard it
     heard.reached("a")                  # part of the live peers of that group
 
-Static tables (`static=True`) are those of the paper's simulation: drawn once, never repaired. One hop takes one
-round (`ROUND` seconds), so that times can be compared with `rounds.py`.
+Static tables (`static=True`) are those of the paper's simulation: drawn once, never repaired. One hop takes
+one round (`ROUND` seconds), so that times can be compared with `rounds.py`.
 """
 
 from __future__ import annotations
@@ -122,8 +123,8 @@ class Peers:
     # -- fixed tables ----------------------------------------------------------------------------
 
     def draw_tables(self, c: float = 5.0) -> None:
-        """New static tables for every peer, uniformly at random: for each group a peer is in, for those above it, and
-        of all peers where its algorithm uses one."""
+        """New static tables for every peer, uniformly at random: for each group a peer is in, for those above
+        it, and of all peers where its algorithm uses one."""
         routings = {name: self.node(name).slots["routing"] for name in self.topics}
         groups: dict[str, list[str]] = {}
         for name, routing in routings.items():

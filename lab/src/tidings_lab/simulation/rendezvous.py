@@ -1,11 +1,13 @@
-"""Systems of rendezvous at any size: nodes join, keys are looked up, trees grow, events go through them, nodes vanish.
+"""Systems of rendezvous at any size: nodes join, keys are looked up, trees grow, events go through them,
+nodes vanish.
 
     ring = Ring("scribe", 1000, seed=1)          # a thousand nodes have joined
     ring.routes(2000).within                       # the part that kept to the bound
     ring.subscribe(1000, groups=50)              # a client each, by Zipf's law
     ring.publish(100)                            # and what came of it
 
-A node's name decides its id, so a seed also names the nodes. `routes` reads what nodes know and sends no message.
+A node's name decides its id, so a seed also names the nodes. `routes` reads what nodes know and sends no
+message.
 """
 
 from __future__ import annotations

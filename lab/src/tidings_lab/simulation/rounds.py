@@ -12,8 +12,8 @@ Rules
 - A message is lost by chance. A process that crashed at the start stays in all tables (`crashed`, Figure 4 of
   the paper); or each receiver looks crashed to each sender by chance (`apparent`, Figure 5).
 - Every draw is a hash of what it is for, so that the compiled kernel and the one in NumPy agree bit for bit.
-- The paper leaves two choices: fan-outs are floor(ln S + c), which its Table 2 betrays (E-D10), and the publisher is
-  a link by election like every process (E-D11) unless `forced`.
+- The paper leaves two choices: fan-outs are floor(ln S + c), which its Table 2 betrays (E-D10), and the
+  publisher is a link by election like every process (E-D11) unless `forced`.
 """
 
 from __future__ import annotations
@@ -53,7 +53,10 @@ MOST_LINKS = 4096  # that entry processes name for one event
 
 
 class TopicGroup(msgspec.Struct, frozen=True):
-    """The processes that are interested in one topic. Supertopics are named by their place in the hierarchy."""
+    """The processes that are interested in one topic.
+
+    Supertopics are named by their place in the hierarchy.
+    """
 
     size: int
     supers: tuple[int, ...] = ()
@@ -97,7 +100,8 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
 
 
 def fan_out(size: int, c: float, success: float = 1.0) -> int:
-    """floor(ln S + c), or (ln S + c) / success rounded when loss is made up for; never more than there are."""
+    """floor(ln S + c), or (ln S + c) / success rounded when loss is made up for; never more than
+    there are."""
     if size < 1:
         raise SettingsError(f"a group of {size} processes", hint="leave the group out, or give it a process")
     wanted = math.log(size) + c
@@ -202,7 +206,8 @@ def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published
     published = published % len(hierarchy)
     return GossipPlan(
         algorithm="daMulticast", arena=arena_of(starts, sections), groups=_ranges(starts), scheme=scheme,
-        entries=tuple(sum(min(s.fan, s.size) for s in of_class) for of_class in sections), published=published,
+        entries=tuple(sum(min(s.fan, s.size) for s in of_class) for of_class in sections),
+        published=published,
         wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
@@ -213,16 +218,20 @@ def gossip_broadcast(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -
     everyone = Section(start=0, size=starts[-1], fan=fan_out(starts[-1], c))
     published = published % len(hierarchy)
     return GossipPlan(
-        algorithm="gossip broadcast", arena=arena_of(starts, [[everyone]] * len(hierarchy)), published=published,
-        groups=_ranges(starts), entries=(everyone.fan,) * len(hierarchy), wanted=tuple(above(hierarchy, published)),
+        algorithm="gossip broadcast", arena=arena_of(starts, [[everyone]] * len(hierarchy)),
+        published=published,
+        groups=_ranges(starts), entries=(everyone.fan,) * len(hierarchy),
+        wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
 
 def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> GossipPlan:
-    """Figure 1, pattern 1: one group for the publishers of a topic; who subscribed to a supertopic joins it too.
+    """Figure 1, pattern 1: one group for the publishers of a topic; who subscribed to a supertopic joins it
+    too.
 
     An event is gossiped in one group. Processes hold a table for every group they are in: their own topic's
-    and all subtopics'. For ranges of processes, the groups above the published one must be next to one another.
+    and all subtopics'. For ranges of processes, the groups above the published one must be next to one
+    another.
     """
     starts = _starts(hierarchy)
     published = published % len(hierarchy)
@@ -247,8 +256,8 @@ def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -
 
 
 def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -1) -> GossipPlan:
-    """Figure 1, pattern 2: one group for the subscribers of a topic; a publisher gossips in every supertopic's
-    group as well, so it holds a table for each."""
+    """Figure 1, pattern 2: one group for the subscribers of a topic; a publisher gossips in every
+    supertopic's group as well, so it holds a table for each."""
     starts = _starts(hierarchy)
     published = published % len(hierarchy)
     sections = []
@@ -261,20 +270,22 @@ def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = 
         ]  # fmt: skip
         sections.append([own, *ups])
     return GossipPlan(
-        algorithm="gossip multicast, subscriber groups", arena=arena_of(starts, sections), published=published,
+        algorithm="gossip multicast, subscriber groups", arena=arena_of(starts, sections),
+        published=published,
         groups=_ranges(starts), entries=tuple(sum(s.fan for s in of_class) for of_class in sections),
         wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
 
 def hierarchical_broadcast(
-    hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1, first: bool = True
+    hierarchy: Hierarchy, *, clusters: int, c1: float = 5.0, c2: float = 5.0, published: int = -1,
+    first: bool = True
 ) -> GossipPlan:  # fmt: skip
     """Approach c: N clusters of m processes, blind to topics. The first process of a cluster that hears the
     event hands it to ln N + c2 processes of other clusters; every process gossips in its cluster (5.5.2).
 
-    No process can tell that it is the first. With `first=False` every process that hears from outside its cluster
-    hands on."""
+    No process can tell that it is the first. With `first=False` every process that hears from outside its
+    cluster hands on."""
     starts = _starts(hierarchy)
     count = starts[-1]
     bounds = [count * place // clusters for place in range(clusters + 1)]
@@ -384,8 +395,10 @@ def disseminate(
     )
     draws_ = GossipDraws(
         views=_key(views, "views"), event=_key(seed, "event"), reach=1.0 - loss, apparent=apparent,
-        publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0, own=min(scheme.own, round(scheme.g)),
-        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced, mixed=branded and not named,
+        publisher=publisher, most_delay=plan.most_delay, names=round(scheme.g) if named else 0,
+        own=min(scheme.own, round(scheme.g)),
+        amount=max(1, round(scheme.a)), stagger=scheme.stagger, forced=scheme.forced,
+        mixed=branded and not named,
     )  # fmt: skip
     rounds = _kernel(kernel)(plan.arena, state, draws_)
     counts = state.counts

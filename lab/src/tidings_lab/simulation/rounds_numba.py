@@ -1,9 +1,10 @@
 # mypy: ignore-errors
 # (types of kernels are inferred by Numba when it compiles them)
-"""One dissemination in synchronous rounds, compiled. The rules are those of `rounds.py`; imported only with Numba.
+"""One dissemination in synchronous rounds, compiled. The rules are those of `rounds.py`; imported only with
+Numba.
 
-`rounds_numpy.py` does the same with NumPy and gives the same answer, bit for bit: every draw is a hash of what
-it is for, and the sends of a round happen in the order in which their senders heard the event.
+`rounds_numpy.py` does the same with NumPy and gives the same answer, bit for bit: every draw is a hash of
+what it is for, and the sends of a round happen in the order in which their senders heard the event.
 """
 
 from __future__ import annotations
@@ -250,8 +251,8 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
 
 @compiled
 def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
-    """A named link sends to its supertopic tables; the first process that it reaches is an entry process and names
-    links."""
+    """A named link sends to its supertopic tables; the first process that it reaches is an entry process and
+    names links."""
     link = state.links[k]
     process = link[WHO]
     cls = class_at(arena.starts, process)

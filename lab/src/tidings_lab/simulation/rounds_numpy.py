@@ -223,7 +223,8 @@ def _acting(
 
 
 def _part(
-    arena: Arena, state: GossipState, draws: GossipDraws, leaders: Ints, kind: int, begin: int, end: int, delay: int,
+    arena: Arena, state: GossipState, draws: GossipDraws, leaders: Ints, kind: int, begin: int, end: int,
+    delay: int,
     turn: int, size: int,
 ) -> int:  # fmt: skip
     """The sends of one kind of a stretch of the queue."""

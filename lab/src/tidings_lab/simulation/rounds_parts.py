@@ -15,7 +15,8 @@ LAST_ROUND = 250
 MOST_TABLE = 256  # entries of a table
 
 # Columns of `sections`: where the pool of candidates begins and how many it has; entries of the table; rounds
-# that the section waits; what its messages count as; who acts; how many entries are drawn (0: each by chance).
+# that the section waits; what its messages count as; who acts; how many entries are drawn (0: each by
+# chance).
 START, SIZE, FAN, DELAY, KIND, ROLE, EXACT = range(7)
 INSIDE, ACROSS, BOTH = 0, 1, -1  # kinds: within a group, between groups
 EVERYONE, PUBLISHER, FIRST, ENTRY = (
@@ -33,7 +34,10 @@ NAME_DRAWS, PICK_DRAWS, LINK_DRAWS = 1_000_003, 500_000, 700_000  # apart from t
 
 
 class Arena(NamedTuple):
-    """Possible senders and receivers. Processes of one class are next to one another and have the same sections."""
+    """Possible senders and receivers.
+
+    Processes of one class are next to one another and have the same sections.
+    """
 
     starts: Ints  # of each class, and the number of processes
     first: Ints  # the first section of each class, and the number of sections

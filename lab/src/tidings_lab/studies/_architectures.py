@@ -1,4 +1,5 @@
-"""The points of study `architectures`: each runs one composition once and returns its result, as plain values."""
+"""The points of study `architectures`: each runs one composition once and returns its result, as plain
+values."""
 
 from __future__ import annotations
 
@@ -36,7 +37,8 @@ def measured(
     found = measure(find_system(system), comparison)
     assert found.refused is None, found.refused
     names = (
-        "event_messages", "control_messages", "hops", "imbalance", "busiest", "entries", "delivered", "verdict",
+        "event_messages", "control_messages", "hops", "imbalance", "busiest", "entries", "delivered",
+        "verdict",
         "t_sub", "t_diff", "d", "latency_p50",
     )  # fmt: skip
     return {name: getattr(found, name) for name in names}
@@ -78,7 +80,8 @@ def hermes_copies(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]
 
 
 def subject_trees(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]:
-    """TIB/RV: messages between routers, beside the edges of each event's tree; what LANs without subscribers hear."""
+    """TIB/RV: messages between routers, beside the edges of each event's tree; what LANs without subscribers
+    hear."""
     rng = Random(f"{seed}/subjects")
     network = random_tree(brokers, rng, 4)
     lans = local_networks(network)

@@ -1,13 +1,13 @@
 """Self-organising brokers on a tree that is counted, not simulated: the same rules, no messages.
 
 `FastNetwork` lets one subscription after the other arrive, with time for the overlay to come to rest in
-between, as in the simulations of Virgillito 2003, 4.5. It uses the functions of `protocol/overlay/choosing.py`
-and counts the messages that the protocol would send; a test runs the same subscriptions through the real protocol
-and finds the same trees and the same numbers of messages.
+between, as in the simulations of Virgillito 2003, 4.5. It uses the functions of
+`protocol/overlay/choosing.py` and counts the messages that the protocol would send; a test runs the same
+subscriptions through the real protocol and finds the same trees and the same numbers of messages.
 
 Hops are exact means, not samples of runs: a link carries what is published on one side of it and wanted on
-the other, and publishers are spread evenly. Events are `POINTS` points that are drawn evenly and are not those
-by which brokers measure their zones.
+the other, and publishers are spread evenly. Events are `POINTS` points that are drawn evenly and are not
+those by which brokers measure their zones.
 """
 
 from __future__ import annotations
@@ -346,8 +346,8 @@ def latencies(
     events: int = 256,
     links: Mapping[str, Mapping[str, object]] | None = None,
 ) -> NDArray[np.float64]:
-    """From publisher to last taker, for every publisher and some of the judge's events with a subscriber; over
-    the network's own links, or others."""
+    """From publisher to last taker, for every publisher and some of the judge's events with a subscriber;
+    over the network's own links, or others."""
     table = network.links if links is None else links
     brokers = list(network.brokers)
     place = {name: number for number, name in enumerate(brokers)}

@@ -2,8 +2,8 @@
 
 Brokers in a tree of degree at most four, each with a client that wants some patterns; a few brokers
 publish. Losses begin when every subscription is known and go on until the end, so that gossip
-and replies are lost too. Judged are the events of the middle of the run: the first of a source give every broker a
-beginning to count from, and those published last have no later event that would reveal their loss.
+and replies are lost too. Judged are the events of the middle of the run: the first of a source give every
+broker a beginning to count from, and those published last have no later event that would reveal their loss.
 """
 
 from __future__ import annotations

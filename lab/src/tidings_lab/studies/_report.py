@@ -1,8 +1,9 @@
-"""One page for a reviewer: every table and figure of the documents, the paper's value, ours, the verdict, the plot.
+"""One page for a reviewer: every table and figure of the documents, the paper's value, ours, the verdict, the
+plot.
 
-It stands on its own: pictures are inside the file, and the page fetches no resource. It is made from what was run and
-kept (`FOLDER/studies/NAME.json`), from benchmarks that lie beside it (`FOLDER/benches/NAME.json`, as `tidings bench
-NAME --json` prints them), and from the campaign's `soak.json`.
+It stands on its own: pictures are inside the file, and the page fetches no resource. It is made from what was
+run and kept (`FOLDER/studies/NAME.json`), from benchmarks that lie beside it (`FOLDER/benches/NAME.json`, as
+`tidings bench NAME --json` prints them), and from the campaign's `soak.json`.
 """
 
 from __future__ import annotations
@@ -71,7 +72,8 @@ def _summary(found: Sequence[StudyRecord]) -> str:
     note = f"<p class=note>Run in their quick form: {escape(', '.join(quick))}.</p>" if quick else ""
     rows = "".join(
         f"<tr><td><a href=#{escape(each.study)}>{escape(each.title)}</a><td>{escape(each.answers)}"
-        f"<td class=number>{sum(c.reproduced for c in each.claims)} of {len(each.claims)}<td class=number>{each.seconds:.0f} s"
+        f"<td class=number>{sum(c.reproduced for c in each.claims)} of {len(each.claims)}<td "
+        f"class=number>{each.seconds:.0f} s"
         for each in found
     )
     return (
@@ -169,8 +171,10 @@ def _study(kept: StudyRecord, folder: Path) -> str:
     return (
         f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3><p>{escape(kept.answers)}. Again: "
         f"<code>{escape(kept.command)}</code> (version {escape(kept.version)}, {kept.seconds:.0f} s)</p>"
-        f"<div class=wide><table><tr><th>id<th>claim<th>paper<th>expected<th>ours<th>within<th>verdict{claims}</table></div>"
-        f"<div class=plots>{plots}</div><details><summary>What was measured</summary>{tables}</details></section>"
+        "<div "
+        f"class=wide><table><tr><th>id<th>claim<th>paper<th>expected<th>ours<th>within<th>verdict{claims}</table></div>"
+        f"<div class=plots>{plots}</div><details><summary>What was "
+        f"measured</summary>{tables}</details></section>"
     )
 
 
@@ -228,17 +232,23 @@ _PAGE = """<!doctype html>
 <html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
 <title>Tidings: the claims of the papers, and what we measured</title>
 <style>
-:root { color-scheme: light dark; --line: #8884; --good: light-dark(#0a7d33, #5fd38d); --bad: light-dark(#b00020, #ff8a80) }
+:root { color-scheme: light dark; --line: #8884;
+ --good: light-dark(#0a7d33, #5fd38d); --bad: light-dark(#b00020, #ff8a80) }
 body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1.5rem }
 h1 { line-height: 1.2 } h2 { margin-top: 3rem; border-bottom: 2px solid var(--line) }
-table { border-collapse: collapse; font-size: .9rem } td, th { padding: .35rem .8rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
+table { border-collapse: collapse; font-size: .9rem }
+td, th { padding: .35rem .8rem; text-align: left;
+ vertical-align: top; border-bottom: 1px solid var(--line) }
 .wide { overflow-x: auto } .number { text-align: right; white-space: nowrap } .lead { font-size: 1.3rem }
 .good { color: var(--good) } .bad { color: var(--bad) } .note { opacity: .8 }
-.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; margin: 1rem 0 } .plots img { width: 100%; background: #fff; border-radius: 6px }
+.plots { display: grid;
+ grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; margin: 1rem 0 }
+.plots img { width: 100%; background: #fff; border-radius: 6px }
 nav a { margin-right: 1rem }
 </style>
 <h1>The claims of the papers, and what we measured</h1>
-<nav><a href=#studies>studies</a><a href=#beyond>beyond the papers</a><a href=#wrong>mistakes in the texts</a><a href=#benchmarks>benchmarks</a><a href=#soak>campaign</a></nav>
+<nav><a href=#studies>studies</a><a href=#beyond>beyond the papers</a>
+<a href=#wrong>mistakes in the texts</a><a href=#benchmarks>benchmarks</a><a href=#soak>campaign</a></nav>
 {body}
 </html>
 """

@@ -83,7 +83,8 @@ def measured(
         "whole": [float((reached[alive[:, g], g] == 1).mean()) for g in groups],  # all members heard
         "all": float(whole[:, list(plan.wanted)].all(axis=1).mean()),
         "validity": float((sums[:, 3] > 0).mean()),
-        "last": [float(last[seen[:, group], group].mean()) if seen[:, group].any() else None for group in groups],
+        "last": [float(last[seen[:, group], group].mean()) if seen[:,
+            group].any() else None for group in groups],
         "rounds": float(np.nanmax(last, axis=1).mean()),
         "inside": float(means[0]), "across": float(means[1]), "parasites": float(means[2]),
         "payloads": float(sums[:, :2].sum() / max(1.0, sums[:, 3].sum())),

@@ -1,8 +1,8 @@
 """Cost of matching by tree and by counting, and savings of link matching (Virgillito 2003, 2.4.2 and 2.5.3).
 
-Filters fix some of `ATTRIBUTES` attributes, the first of them most often, as the papers of Gryphon have it: attribute k
-is left open with a chance that grows with k. Costs are CPU seconds of this process, and nodes of the tree that an
-event visits, which no other program on the machine can change.
+Filters fix some of `ATTRIBUTES` attributes, the first of them most often, as the papers of Gryphon have it:
+attribute k is left open with a chance that grows with k. Costs are CPU seconds of this process, and nodes of
+the tree that an event visits, which no other program on the machine can change.
 """
 
 from __future__ import annotations
@@ -68,7 +68,8 @@ def matching_cost(kind: str, subscriptions: int, seed: int) -> dict[str, Any]:
 
 
 def link_matching_cost(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]:
-    """Nodes that link matching visits at all hops of all events, and that full matching at the same hops would."""
+    """Nodes that link matching visits at all hops of all events, and that full matching at the same hops
+    would."""
     rng = Random(f"{seed}/links")
     overlay = random_tree(brokers, rng, fan_out=4)
     placed = [(drawn_filter(rng), rng.choice(overlay.brokers)) for _ in range(subscriptions)]

@@ -1,11 +1,13 @@
-"""Study `architectures`: what the survey of Virgillito 2003 (chapter 2) says of its systems, asked of the systems themselves.
+"""Study `architectures`: what the survey of Virgillito 2003 (chapter 2) says of its systems, asked of the
+systems themselves.
 
-The same events and subscriptions go through compositions that differ in one thing, in the simulator. The thesis gives no
-figures in this chapter but words (more load, useless traffic, a single copy, sub-linear), so a claim is judged by
-an order or an exact count. Workloads, sizes and seeds are ours. CPU times of matching are of this process and vary with the
-machine; what is judged of them is a ratio, and the nodes that an event visits stand beside them. One tolerance was set
-after a first run: with as many multicast groups as subscriptions the waste was expected to be 0, and is some per cent, since
-newcomers choose their group before they hear of one another.
+The same events and subscriptions go through compositions that differ in one thing, in the simulator. The
+thesis gives no figures in this chapter but words (more load, useless traffic, a single copy, sub-linear), so
+a claim is judged by an order or an exact count. Workloads, sizes and seeds are ours. CPU times of matching
+are of this process and vary with the machine; what is judged of them is a ratio, and the nodes that an event
+visits stand beside them. One tolerance was set after a first run: with as many multicast groups as
+subscriptions the waste was expected to be 0, and is some per cent, since newcomers choose their group before
+they hear of one another.
 """
 
 from __future__ import annotations
@@ -35,7 +37,8 @@ GROUPS = (1, 2, 4, 8, 16, 32, 64)
 MARKETS = 6
 ENOUGH = 0.1  # of what is heard; not 0, since two newcomers at one moment may choose the same free group
 REACTING = (
-    "network-of-servers", "siena", "all-brokers", "partitioned", "notification-service", "tib-rv", "scribe", "hermes",
+    "network-of-servers", "siena", "all-brokers", "partitioned", "notification-service", "tib-rv", "scribe",
+    "hermes",
     "gryphon",
 )  # fmt: skip
 
@@ -94,8 +97,10 @@ def _hierarchy(answers: _Answers) -> None:
     }
     answers.claim(
         "VIR2-3", "a hierarchy loads its upper brokers more than an acyclic peer network",
-        paper="higher load", ours=f"busiest over mean {mean[STEEP, sizes[-1]]:.2f}, against {mean[FLAT, sizes[-1]]:.2f}",
-        rule=f"in each of {len(pairs)} pairs of runs", held=all(s["imbalance"] > f["imbalance"] for f, s in pairs),
+        paper="higher load",
+        ours=f"busiest over mean {mean[STEEP, sizes[-1]]:.2f}, against {mean[FLAT, sizes[-1]]:.2f}",
+        rule=f"in each of {len(pairs)} pairs of runs",
+        held=all(s["imbalance"] > f["imbalance"] for f, s in pairs),
     )  # fmt: skip
     answers.claim(
         "VIR2-3", "the busiest broker of a hierarchy is its top", paper="the top",
@@ -123,7 +128,8 @@ def _filtered_topics(answers: _Answers) -> None:
     wide, narrow = pairs[-1]
     answers.claim(
         "VIR2-2", "filtering at the receiver sends useless traffic", paper="useless traffic",
-        ours=f"{wide['event_messages']:.2f} messages an event, {narrow['event_messages']:.2f} with filters on the path",
+        ours=f"{wide['event_messages']:.2f} messages an event, {narrow['event_messages']:.2f} with "
+            "filters on the path",
         rule="never fewer, and more somewhere",
         held=all(w["event_messages"] >= n["event_messages"] for w, n in pairs)
         and any(w["event_messages"] > n["event_messages"] for w, n in pairs),
@@ -132,7 +138,8 @@ def _filtered_topics(answers: _Answers) -> None:
         "VIR2-2", "and delivers the same", paper="same",
         ours="same" if all(w["delivered"] == n["delivered"] for w, n in pairs) else "different",
         rule="equal deliveries, exactly what the oracle says",
-        held=all(w["delivered"] == n["delivered"] and w["verdict"] == n["verdict"] == "exact" for w, n in pairs),
+        held=all(w["delivered"] == n["delivered"] and w["verdict"] == n["verdict"] == "exact" for w,
+            n in pairs),
     )  # fmt: skip
     curves = [
         Curve(
@@ -152,7 +159,8 @@ def _copies(answers: _Answers) -> None:
     last = found[-1]
     answers.claim(
         "VIR2-7", "Hermes keeps a single copy of each subscription, at its type's broker", paper="1 copy",
-        ours=f"{last['hermes']} copies of {last['subscriptions']} subscriptions; SIENA holds {last['siena']} entries",
+        ours=f"{last['hermes']} copies of {last['subscriptions']} subscriptions; SIENA holds "
+            f"{last['siena']} entries",
         rule="exactly one each, whatever the number of brokers",
         held=all(each["hermes"] == each["subscriptions"] for each in found),
     )  # fmt: skip
@@ -174,7 +182,8 @@ def _policies(answers: _Answers) -> None:
     found = [Costs(**each) for each in setting.measure(costs_of, points)]
     right = all(cost.measured() == cost.expected() for cost in found)
     answers.claim(
-        "VIR2-6", "Table 2.1: who broadcasts, who sends directly, who sends nothing", paper="all twelve cells",
+        "VIR2-6", "Table 2.1: who broadcasts, who sends directly, who sends nothing",
+        paper="all twelve cells",
         ours="all counts as in the table" if right else "other counts",
         rule=f"exact counts in {len(found)} cases; study policies has each cell", held=right,
     )  # fmt: skip
@@ -186,7 +195,8 @@ def _subjects(answers: _Answers) -> None:
     found = setting.measure(subject_trees, points)
     edges, sent = sum(each["edges"] for each in found), sum(each["between_routers"] for each in found)
     answers.claim(
-        "VIR2-7", "TIB/RV: between routers an event crosses the edges of its subject's tree", paper="edges of the tree",
+        "VIR2-7", "TIB/RV: between routers an event crosses the edges of its subject's tree",
+        paper="edges of the tree",
         ours=f"{sent} messages, {edges} edges", rule="equal",
         held=all(each["edges"] == each["between_routers"] for each in found),
     )  # fmt: skip
@@ -224,7 +234,8 @@ def _trees(answers: _Answers) -> None:
     grown = [found[DELAYED, b]["microseconds"] / found[DELAYED, a]["microseconds"] for a, b in steps]
     visited = [found[DELAYED, b]["visited"] / found[DELAYED, a]["visited"] for a, b in steps]
     answers.claim(
-        "VIR2-4", "matching by tree is sub-linear: ten times the subscriptions cost less than ten times as much",
+        "VIR2-4", "matching by tree is sub-linear: ten times the subscriptions cost less than ten times as "
+            "much",
         paper="sub-linear",
         ours=f"at most {max(grown):.1f} times the CPU time, {max(visited):.1f} times the nodes",
         rule="below 10 at every tenfold", held=max(grown) < 10 and max(visited) < 10,
@@ -237,7 +248,8 @@ def _trees(answers: _Answers) -> None:
     )  # fmt: skip
     answers.claim(
         "VIR2-7", "Gryphon: delayed branching visits no more nodes than the plain tree", paper="fewer steps",
-        ours=f"{found[DELAYED, sizes[-1]]['visited']:.0f} nodes an event, {found['tree, plain', sizes[-1]]['visited']:.0f}",
+        ours=f"{found[DELAYED, sizes[-1]]['visited']:.0f} nodes an event, "
+            f"{found['tree, plain', sizes[-1]]['visited']:.0f}",
         rule="at every size", held=fewer,
     )  # fmt: skip
     xs = [float(size) for size in sizes]
@@ -248,7 +260,8 @@ def _trees(answers: _Answers) -> None:
     )  # fmt: skip
     answers.picture(
         "tree-nodes", "Nodes that an event visits", ("subscriptions", "nodes"),
-        [Curve(kind, xs, [found[kind, size]["visited"] for size in sizes]) for kind in TREES], x_log=True, y_log=True,
+        [Curve(kind, xs, [found[kind, size]["visited"] for size in sizes]) for kind in TREES], x_log=True,
+        y_log=True,
     )  # fmt: skip
     rows = [(kind, size, each["microseconds"], each["visited"]) for (kind, size), each in found.items()]
     answers.table("matching", ("matcher", "subscriptions", "CPU microseconds", "nodes"), rows)
@@ -261,7 +274,8 @@ def _groups(answers: _Answers) -> None:
     found = setting.measure(group_waste, points)
     waste = [each["useless"] / each["heard"] if each["heard"] else 0.0 for each in found]
     answers.claim(
-        "VIR2-2", "clustering subscriptions into groups brings useless notifications; more groups bring fewer",
+        "VIR2-2",
+        "clustering subscriptions into groups brings useless notifications; more groups bring fewer",
         paper="an error, and useless hops (6.1)",
         ours=", ".join(f"{share:.0%} with {groups}" for groups, share in zip(chosen, waste, strict=True)),
         rule=f"never more with more groups; at most {ENOUGH:.0%} with as many groups as subscriptions",
@@ -269,7 +283,8 @@ def _groups(answers: _Answers) -> None:
     )  # fmt: skip
     xs = [float(groups) for groups in chosen]
     answers.picture(
-        "group-waste", "Content over multicast groups", ("groups", "part of what brokers hear that nobody there wants"),
+        "group-waste", "Content over multicast groups",
+        ("groups", "part of what brokers hear that nobody there wants"),
         [Curve("online clusters", xs, waste)], x_log=True,
     )  # fmt: skip
     rows = [
@@ -287,9 +302,11 @@ def _quenching(answers: _Answers) -> None:
         each["published"] * (MARKETS - point[0]) // MARKETS for point, each in zip(points, found, strict=True)
     ]
     answers.claim(
-        "VIR2-7", "Elvin: publishers hold back what nobody wants, for the price of all subscriptions everywhere",
+        "VIR2-7", "Elvin: publishers hold back what nobody wants, for the price of all subscriptions "
+            "everywhere",
         paper="quenching, very costly",
-        ours=f"{found[1]['held_back']} of {found[1]['published']} held back, {found[1]['spread']} messages for 3 subscriptions",
+        ours=f"{found[1]['held_back']} of {found[1]['published']} held back, {found[1]['spread']} "
+            "messages for 3 subscriptions",
         rule="exactly those of unwanted markets; N-1 messages a subscription",
         held=[each["held_back"] for each in found] == expected
         and all(each["spread"] == 11 * point[0] for point, each in zip(points, found, strict=True)),
@@ -310,7 +327,8 @@ def _reactions(answers: _Answers) -> dict[str, Found]:
     flood, routed = found["network-of-servers"], found["siena"]
     answers.claim(
         "VIR3-2", "systems that are all live differ in T_sub and T_diff, and d tells them apart",
-        paper="can be compared", ours=f"flooding: T_sub {flood['t_sub']:g} s, d {flood['d']:.3f}; SIENA: {routed['t_sub']:g} s, "
+        paper="can be compared",
+        ours=f"flooding: T_sub {flood['t_sub']:g} s, d {flood['d']:.3f}; SIENA: {routed['t_sub']:g} s, "
         f"{routed['d']:.3f}",
         rule="flooding knows subscriptions at once and has the higher d",
         held=flood["t_sub"] == 0 < routed["t_sub"] and flood["d"] > routed["d"],
@@ -321,8 +339,10 @@ def _reactions(answers: _Answers) -> dict[str, Found]:
 def _central(answers: _Answers, found: dict[str, Found]) -> None:
     central, direct = found["notification-service"], found["partitioned"]
     answers.claim(
-        "VIR2-7", "a central notification service carries every notification", paper="external, centralised (2.4.4)",
-        ours=f"busiest over mean {central['imbalance']:.2f}, {direct['imbalance']:.2f} when brokers notify themselves",
+        "VIR2-7", "a central notification service carries every notification",
+        paper="external, centralised (2.4.4)",
+        ours=f"busiest over mean {central['imbalance']:.2f}, {direct['imbalance']:.2f} when brokers "
+            "notify themselves",
         rule="the service is the busiest, by more", held=central["busiest"] == "b0"
         and central["imbalance"] > direct["imbalance"],
     )  # fmt: skip

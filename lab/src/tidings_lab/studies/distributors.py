@@ -2,13 +2,13 @@
 
 Gaps: five distributors, subscribers at each, one publisher that does not stop; the distributor of some
 subscribers crashes. Every subscriber wants everything, so an event that one misses between the first and
-the last that it hears is a gap. State: what a distributor remembers of subscribers, its own and others', as they
-become more. Views: from the suspicion of a distributor that died with an event at one other, to the
-last survivor's new view, with a flush (virtual synchrony) and without (weak).
+the last that it hears is a gap. State: what a distributor remembers of subscribers, its own and others', as
+they become more. Views: from the suspicion of a distributor that died with an event at one other, to the last
+survivor's new view, with a flush (virtual synchrony) and without (weak).
 
-How much this shows. The report prints no figures. The length of a gap is the time that a subscriber takes to find
-another distributor, which is a setting (`suspect_seconds`); that there is one at all, and none in the other
-modes, is a result. The report claims which curve is steeper; the slopes are ours.
+How much this shows. The report prints no figures. The length of a gap is the time that a subscriber takes to
+find another distributor, which is a setting (`suspect_seconds`); that there is one at all, and none in the
+other modes, is a result. The report claims which curve is steeper; the slopes are ours.
 """
 
 from __future__ import annotations
@@ -172,7 +172,8 @@ def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[PaperClaim]:
             "UAR-10", "the group's log leaves none either", paper=None, expected="none",
             ours=_sum(found["log"], "missed"), rule="none", held=_sum(found["log"], "missed") == 0,
         ),
-        judged("UAR-6", "nobody hears anything twice", paper="once", ours=twice, rule="none", held=twice == 0),
+        judged("UAR-6", "nobody hears anything twice", paper="once", ours=twice, rule="none",
+            held=twice == 0),
     ]  # fmt: skip
 
 
@@ -189,7 +190,8 @@ def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, .
         ),
         judged(
             "UAR-10", "without gaps every distributor knows of every subscriber", paper="global membership",
-            ours=grows, expected=1.0, rule="one more for each subscriber in the system", held=0.99 <= grows <= 1.01,
+            ours=grows, expected=1.0, rule="one more for each subscriber in the system",
+            held=0.99 <= grows <= 1.01,
         ),
         judged(
             "UAR-1", "no subscriber is known outside its distributor, but without gaps by buffers",
@@ -200,8 +202,10 @@ def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, .
 
 def _crowd_claim(crowd: dict[str, float], many: int) -> PaperClaim:
     return judged(
-        "UAR-10", f"{many:,} subscribers over 10 distributors: each hears everything, each distributor knows a tenth",
-        paper="scales", ours=f"{crowd['heard']:.3f} of the events, {crowd['state']:.0f} known", expected="all",
+        "UAR-10", f"{many:,} subscribers over 10 distributors: each hears everything, each distributor knows "
+            "a tenth",
+        paper="scales", ours=f"{crowd['heard']:.3f} of the events, {crowd['state']:.0f} known",
+        expected="all",
         rule="all of it, and a tenth", held=crowd["heard"] == 1.0 and crowd["state"] == many / 10,
     )  # fmt: skip
 
@@ -209,7 +213,8 @@ def _crowd_claim(crowd: dict[str, float], many: int) -> PaperClaim:
 def _view_claim(weak: list[float], virtual: list[float]) -> PaperClaim:
     later = ", ".join(f"{v - w:.4f}" for w, v in zip(weak, virtual, strict=True))
     return judged(
-        "UAR-9", "the next view stands sooner without a flush", paper="sooner", ours=f"{later} s later with one",
+        "UAR-9", "the next view stands sooner without a flush", paper="sooner",
+        ours=f"{later} s later with one",
         rule="later in every case", held=all(v > w for w, v in zip(weak, virtual, strict=True)),
     )  # fmt: skip
 

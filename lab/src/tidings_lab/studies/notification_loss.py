@@ -250,7 +250,8 @@ def _formula_pictures() -> list[Picture]:
             name="loss-participants", title="Figure 3.9: d against the number of participants, T_ON = 150",
             x_label="N", y_label="d", x_log=True,
             curves=[
-                Curve(f"α = {a}", sizes, [volatile(150, int(n), a, a) for n in sizes]) for a in (0.5, 1.0, 1.5)
+                Curve(f"α = {a}", sizes, [volatile(150, int(n), a, a) for n in sizes]) for a in (0.5, 1.0,
+                    1.5)
             ],
         ),
     ]  # fmt: skip

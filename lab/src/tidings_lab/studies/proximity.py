@@ -1,18 +1,20 @@
 """Study `proximity`: what rearranging links does to latency (Virgillito 2003, Figures 4.17 to 4.20).
 
-100 brokers, one on each host of a transit-stub network whose longest way is 200 ms, as in the thesis. It says that
-its first trees are blind to the network, and then that neighbours in them were probably near one another. So the
-trees are run with brokers that join the nearest of one, two, three or five that they know. How near is not printed,
-and decides by how much SOCBR slows events down: three is the value with which Figure 4.17 comes out, and the other
-figures are judged with it. Neither is printed how the distances below 200 ms are spread; here half of all pairs are
-within 100 ms, so that bound forbids half of the swaps. Latency is that of links alone, from publisher to last taker;
-the thesis' seconds also hold its hardware's share, so shares are compared, not seconds.
+100 brokers, one on each host of a transit-stub network whose longest way is 200 ms, as in the thesis. It says
+that its first trees are blind to the network, and then that neighbours in them were probably near one
+another. So the trees are run with brokers that join the nearest of one, two, three or five that they know.
+How near is not printed, and decides by how much SOCBR slows events down: three is the value with which Figure
+4.17 comes out, and the other figures are judged with it. Neither is printed how the distances below 200 ms
+are spread; here half of all pairs are within 100 ms, so that bound forbids half of the swaps. Latency is that
+of links alone, from publisher to last taker; the thesis' seconds also hold its hardware's share, so shares
+are compared, not seconds.
 
-pbSOCBR pays for measuring: two messages at each broker that a discovery reaches. `keep alpha` is SOCBR that makes no
-swap which lengthens the mean way between any two brokers of the network (6.1 of the thesis asks for it and gives no
-rule; this one is ours). It pays for measuring too, and for counting the brokers behind each link. A first rule counted
-the brokers of the swap's path alone, and slowed events down by 14% here; that a lighter link which may go is looked
-for when the lightest may not was settled with results of this study in view (9% fewer hops without it).
+pbSOCBR pays for measuring: two messages at each broker that a discovery reaches. `keep alpha` is SOCBR that
+makes no swap which lengthens the mean way between any two brokers of the network (6.1 of the thesis asks for
+it and gives no rule; this one is ours). It pays for measuring too, and for counting the brokers behind each
+link. A first rule counted the brokers of the swap's path alone, and slowed events down by 14% here; that a
+lighter link which may go is looked for when the lightest may not was settled with results of this study in
+view (9% fewer hops without it).
 """
 
 from __future__ import annotations
@@ -147,17 +149,22 @@ def _claims(runs: ProximityRuns) -> list[PaperClaim]:
     saved = runs.of(CBR)["hops"] - runs.of(middle)["hops"]
     even = runs.of(middle)["messages"] / saved if saved > 0 else float("inf")
     gain = runs.per_operation(middle, 100) / runs.per_operation(CBR, 100) - 1
-    erratum = "how near neighbours were at first is not printed: three known brokers were chosen by this figure alone"
+    erratum = (
+        "how near neighbours were at first is not printed: three known brokers were chosen by this "
+        "figure alone"
+    )
     others = ", ".join(f"{runs.slower(SOCBR, known):+.0%} with {known}" for known in KNOWN if known != NEAR)
     return [
         judged("VIR4-11", "Figure 4.17: SOCBR makes events slower on trees of near neighbours", paper="+50%",
                ours=f"{slower:+.0%} ({others})", rule="+30% to +70%",
                held=0.3 <= slower <= 0.7, erratum=erratum),
-        judged("VIR4-11", "Figure 4.18 (a): hops fall as the bound grows, from CBR to SOCBR", paper="in this order",
+        judged("VIR4-11", "Figure 4.18 (a): hops fall as the bound grows, from CBR to SOCBR",
+            paper="in this order",
                ours=" > ".join(f"{h:.1f}" for h in hops), rule="in this order, within 5%",
                held=all(b <= a * 1.05 for a, b in pairwise(hops))),
         judged("VIR4-11", "Figure 4.18 (b): latency grows as the bound grows, from CBR to SOCBR",
-               paper="in this order", ours=" < ".join(f"{s:+.0%}" for s in slow), rule="in this order, within 5%",
+               paper="in this order", ours=" < ".join(f"{s:+.0%}" for s in slow),
+               rule="in this order, within 5%",
                held=all(b >= a - 0.05 for a, b in pairwise(slow))),
         judged("VIR4-11", "Figure 4.19: with a bound of 100 ms it pays from so many events on", paper=30,
                ours=round(even, 1), rule="12 to 40", held=12 <= even <= 40),
@@ -188,9 +195,11 @@ def _pictures(runs: ProximityRuns) -> list[Picture]:
     return [
         Picture(name="figure-4-18-hops", title="Hops by bound (0: CBR, 200: SOCBR)", x_label="bound in ms",
                 y_label="links crossed",
-                curves=[*(Curve(label, bounds, [runs.of(n, known)["hops"] for n in names]) for known, label in trees),
+                curves=[*(Curve(label, bounds, [runs.of(n, known)["hops"] for n in names]) for known,
+                    label in trees),
                         bound(bounds, lambda _: best["best"])]),
-        Picture(name="figure-4-18-latency", title="Latency by bound (0: CBR, 200: SOCBR)", x_label="bound in ms",
+        Picture(name="figure-4-18-latency", title="Latency by bound (0: CBR, 200: SOCBR)",
+            x_label="bound in ms",
                 y_label="seconds to the last taker",
                 curves=[*(Curve(label, bounds, [runs.of(n, known)["latency"] for n in names])
                           for known, label in trees), bound(bounds, lambda _: best["best latency"])]),
@@ -200,7 +209,8 @@ def _pictures(runs: ProximityRuns) -> list[Picture]:
                           for name in (CBR, WAYS[2], SOCBR)),
                         bound(RATIOS, lambda ratio: (ratio * best["best"] + best["told"]) / (ratio + 1))]),
         Picture(name="figure-4-20", title="Latency", x_label="way", y_label="seconds to the last taker",
-                curves=[*(Curve(label, ways, [runs.of(n, known)["latency"] for n in WAYS]) for known, label in trees),
+                curves=[*(Curve(label, ways, [runs.of(n, known)["latency"] for n in WAYS]) for known,
+                    label in trees),
                         bound(ways, lambda _: best["best latency"])]),
     ]  # fmt: skip
 

@@ -1,19 +1,20 @@
 """Study `recovery`: what links lose comes back by gossip (Costa et al. 2003, sections 4 and 5).
 
 The paper prints no number; its claims are judged as orders and bands, each by a rule that was written before
-the run. The floor without recovery is exact (COS-12). Figures remembered of the full evaluation (ICDCS 2004) are a
-goal and no published truth.
+the run. The floor without recovery is exact (COS-12). Figures remembered of the full evaluation (ICDCS 2004)
+are a goal and no published truth.
 
 How much this shows. The workload is ours: three brokers publish, an event matches three of the patterns,
-links take 10 ms. The interval (0.2 s against a rate of 50 events a second) and push's reach (all links, always)
-were chosen so that push gets round its table within the run; with the defaults of one link and a chance of
-one half it recovers more slowly. Judged are events of the middle of a run. Two rules were changed after a first
-run: requests count where a source hears them, as the catalogue says, and not at every broker that hands them on; the
-quiet that follows the losses in COS-9 was too short for either kind of push to finish, and is half a minute
-now. The length of a run matters: a pull learns of a loss from a later event of the same source and pattern, and
-with 1,200 events combined pull came to 0.94 where 2,000, which a full run has, gave 0.98. The sweeps show shapes and are
-not judged; they have 1,000. The acknowledged recovery sends events by datagram, as a network that loses them
-does, and keeps what went over each link to send it again. With `--quick` the differences between two styles are noisy: a seed may miss a band.
+links take 10 ms. The interval (0.2 s against a rate of 50 events a second) and push's reach (all links,
+always) were chosen so that push gets round its table within the run; with the defaults of one link and a
+chance of one half it recovers more slowly. Judged are events of the middle of a run. Two rules were changed
+after a first run: requests count where a source hears them, as the catalogue says, and not at every broker
+that hands them on; the quiet that follows the losses in COS-9 was too short for either kind of push to
+finish, and is half a minute now. The length of a run matters: a pull learns of a loss from a later event of
+the same source and pattern, and with 1,200 events combined pull came to 0.94 where 2,000, which a full run
+has, gave 0.98. The sweeps show shapes and are not judged; they have 1,000. The acknowledged recovery sends
+events by datagram, as a network that loses them does, and keeps what went over each link to send it again.
+With `--quick` the differences between two styles are noisy: a seed may miss a band.
 """
 
 from __future__ import annotations
@@ -147,7 +148,8 @@ def _floor_claims(setting: StudySetting, tables: dict[float, dict[str, Figures]]
     for loss, table in tables.items():
         none = table[NONE]
         claims.append(
-            close("COS-12", f"without recovery, simulated at loss {loss}, against the formula for its own pairs",
+            close("COS-12",
+                f"without recovery, simulated at loss {loss}, against the formula for its own pairs",
                   expected=none["floor"], ours=none["delivery"], tolerance=0.05 if setting.quick else 0.02)
         )  # fmt: skip
     return claims
@@ -161,15 +163,18 @@ def _delivery_claims(table: dict[str, Figures]) -> list[PaperClaim]:
         judged("COS-3", "push delivers much more than no recovery", paper="much better",
                ours=push["delivery"] - none["delivery"], rule="at least 0.25 more at loss 0.1",
                held=push["delivery"] >= none["delivery"] + 0.25),
-        judged("COS-3", "push, with a cache that holds its cycle, brings nearly all back", paper="> 0.9 (remembered)",
+        judged("COS-3", "push, with a cache that holds its cycle, brings nearly all back",
+            paper="> 0.9 (remembered)",
                ours=push["delivery"], rule="at least 0.95", held=push["delivery"] >= 0.95),
         judged("COS-7", "combined pull brings nearly all back", paper="> 0.9 (remembered)",
                ours=combined["delivery"], rule="at least 0.95", held=combined["delivery"] >= 0.95),
         judged("COS-7", "combined pull is as good as the better of its parts", paper="combination helps",
                ours=combined["delivery"] - best, rule="at least the better one less 0.01",
                held=combined["delivery"] >= best - 0.01),
-        judged("COS-3", "nobody is told an event twice", paper="once", ours=twice, rule="never, in any style", held=not twice),
-        judged("GRYPHON", "acknowledged recovery brings back everything", paper=1.0, ours=table[ACKNOWLEDGED]["delivery"],
+        judged("COS-3", "nobody is told an event twice", paper="once", ours=twice, rule="never, in any style",
+            held=not twice),
+        judged("GRYPHON", "acknowledged recovery brings back everything", paper=1.0,
+            ours=table[ACKNOWLEDGED]["delivery"],
                rule="exactly 1", held=table[ACKNOWLEDGED]["delivery"] == 1.0),
     ]  # fmt: skip
 
@@ -205,7 +210,8 @@ def _intersection(bench: RecoveryBench) -> list[PaperClaim]:
     push = recovered(many["push"]) - recovered(few["push"])
     best = max(few["subscriber pull"]["delivery"], few["publisher pull"]["delivery"])
     return [
-        judged("COS-11.1", "subscriber pull suffers when subscriptions intersect little", paper="critical for pull",
+        judged("COS-11.1", "subscriber pull suffers when subscriptions intersect little",
+            paper="critical for pull",
                ours=pull, rule="the share that comes back falls by at least 0.15", held=pull >= 0.15),
         judged("COS-11.1", "push does not", paper="not significantly", ours=push,
                rule="it falls by less than half of that of pull", held=push < pull / 2),
@@ -222,12 +228,16 @@ def _patterns(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClai
     few, single = (each["recovery latency"] for each in found)
     many = table["push"]["recovery latency"]
     return [
-        judged("COS-11.2", "push is slower the more patterns have to wait for their turn", paper="latency grows",
-               ours=many / few, rule=f"at least 1.5 times with {count} patterns instead of {count // 4}", held=many >= 1.5 * few),
-        judged("COS-11.2", "an event that matches several patterns is in several turns, and comes back sooner",
+        judged("COS-11.2", "push is slower the more patterns have to wait for their turn",
+            paper="latency grows",
+               ours=many / few, rule=f"at least 1.5 times with {count} patterns instead of {count // 4}",
+               held=many >= 1.5 * few),
+        judged("COS-11.2",
+            "an event that matches several patterns is in several turns, and comes back sooner",
                paper="what matters is the number of patterns that an event matches", ours=single / many,
                expected="sooner, not later", rule="slower when an event matches one pattern",
-               erratum="the text names the number of matched patterns as the cost; with one turn a round it is the gain",
+               erratum="the text names the number of matched patterns as the cost; with one turn a round "
+                   "it is the gain",
                held=single > many),
     ]  # fmt: skip
 
@@ -240,11 +250,16 @@ def _traffic(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim
     counts = {s: [t[s]["gossip messages"] for t in (quiet, half, table)] for s in styles}
     pull, push = counts["combined pull"], counts["push"]
     return [
-        judged("COS-2", "with nothing lost a pull sends nothing", paper=0, ours=pull[0], rule="exactly 0", held=pull[0] == 0),
-        judged("COS-2", "push sends all the same", paper="> 0", ours=push[0], rule="more than 0", held=push[0] > 0),
-        judged("COS-11.4", "the traffic of pulls follows the loss, that of push does not", paper="reactive, proactive",
-               ours=f"pull {pull}, push {push}", rule="pull grows from loss 0 to 0.1; push stays within 30% of its mean",
-               held=pull[0] < pull[1] < pull[2] and max(push) <= 1.3 * mean(push) and min(push) >= 0.7 * mean(push)),
+        judged("COS-2", "with nothing lost a pull sends nothing", paper=0, ours=pull[0], rule="exactly 0",
+            held=pull[0] == 0),
+        judged("COS-2", "push sends all the same", paper="> 0", ours=push[0], rule="more than 0",
+            held=push[0] > 0),
+        judged("COS-11.4", "the traffic of pulls follows the loss, that of push does not",
+            paper="reactive, proactive",
+               ours=f"pull {pull}, push {push}",
+               rule="pull grows from loss 0 to 0.1; push stays within 30% of its mean",
+               held=pull[0] < pull[1] < pull[2] and max(push) <= 1.3 * mean(push)
+               and min(push) >= 0.7 * mean(push)),
     ]  # fmt: skip
 
 
@@ -258,15 +273,21 @@ def _load(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]:
     return [
         judged("COS-11.5", "no implosion of requests in push and subscriber pull", paper="essentially free",
                ours=f"push {most['push']:.0f}, subscriber pull {most['subscriber pull']:.0f}",
-               rule=f"no source hears more than {brokers // 4} requests in one interval (a quarter of the brokers)",
+               rule=f"no source hears more than {brokers // 4} requests in one interval (a quarter of "
+                   "the brokers)",
                held=max(most["push"], most["subscriber pull"]) <= brokers // 4),
         judged("COS-11.5", "low in publisher pull", paper="rather low", ours=most["publisher pull"],
-               rule=f"at most {brokers // 2} (half of the brokers)", held=most["publisher pull"] <= brokers // 2),
-        judged("COS-11.8", "every broker begins as many rounds as the others", paper="equally distributed", ours=rounds,
-               rule="the most over the mean is at most 1.3, among those that have something to offer", held=rounds <= 1.3),
-        judged("COS-11.8", "what is handed on is not even: the middle of a tree hands on more", paper="equally distributed",
+               rule=f"at most {brokers // 2} (half of the brokers)",
+               held=most["publisher pull"] <= brokers // 2),
+        judged("COS-11.8", "every broker begins as many rounds as the others", paper="equally distributed",
+            ours=rounds,
+               rule="the most over the mean is at most 1.3, among those that have something to offer",
+               held=rounds <= 1.3),
+        judged("COS-11.8", "what is handed on is not even: the middle of a tree hands on more",
+            paper="equally distributed",
                expected="uneven", ours=sent, rule="the most over the mean is above 2", held=sent > 2,
-               erratum="gossip that is routed on a tree loads its middle; only what a broker begins itself is even"),
+               erratum="gossip that is routed on a tree loads its middle; only what a broker begins itself "
+                   "is even"),
     ]  # fmt: skip
 
 
@@ -281,7 +302,8 @@ def _trade(bench: RecoveryBench) -> list[PaperClaim]:
     quick_small, slow_small, slow_large = (each["delivery"] for each in bench.means(cases))
     return [
         judged("COS-11.3", "a larger cache allows longer intervals", paper="trade-off",
-               ours=f"cache {small}: {quick_small:.3f} at 0.1 s, {slow_small:.3f} at 0.8 s; cache {large}: {slow_large:.3f} at 0.8 s",
+               ours=f"cache {small}: {quick_small:.3f} at 0.1 s, {slow_small:.3f} at 0.8 s; cache "
+                   f"{large}: {slow_large:.3f} at 0.8 s",
                rule="at 0.8 s the large cache delivers at least 0.05 more than the small one",
                held=slow_large >= slow_small + 0.05)
     ]  # fmt: skip
@@ -304,7 +326,8 @@ def _policies(bench: RecoveryBench, setting: StudySetting) -> list[PaperClaim]:
         gain = mean(gains[evicts])
         claims.append(
             judged("COS-8", f"{words} delivers no less than evicting the oldest", paper="can be improved",
-                   ours=f"{gain:+.3f} ± {wide:.3f}", rule="the gain is at least 0, within its 95% interval", held=gain + wide >= 0)
+                   ours=f"{gain:+.3f} ± {wide:.3f}", rule="the gain is at least 0, within its 95% interval",
+                   held=gain + wide >= 0)
         )  # fmt: skip
     return claims
 
@@ -315,7 +338,8 @@ def _interval(bench: RecoveryBench) -> list[PaperClaim]:
     fixed, adaptive = bench.means([("push", knobs), ("push", {**knobs, "gossip_longest_seconds": 3.0})])
     saved = 1 - adaptive["gossip messages"] / fixed["gossip messages"]
     return [
-        judged("COS-9", "push that adapts its interval saves messages when losses cease", paper="suggested", ours=saved,
+        judged("COS-9", "push that adapts its interval saves messages when losses cease", paper="suggested",
+            ours=saved,
                rule="at least half, at delivery within 0.01",
                held=saved >= 0.5 and adaptive["delivery"] >= fixed["delivery"] - 0.01)
     ]  # fmt: skip
@@ -336,12 +360,14 @@ def _beyond(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]
                held=at_once["recovery latency"] < base["recovery latency"]),
         judged("BEYOND", "heartbeats cost no delivery", paper=None, ours=beats["delivery"] - base["delivery"],
                rule="within 0.01 or better", held=beats["delivery"] >= base["delivery"] - 0.01),
-        judged("BEYOND", "Bloom filters as digests cost no delivery", paper=None, ours=bloom["delivery"] - base["delivery"],
+        judged("BEYOND", "Bloom filters as digests cost no delivery", paper=None,
+            ours=bloom["delivery"] - base["delivery"],
                rule="within 0.01 or better", held=bloom["delivery"] >= base["delivery"] - 0.01),
         judged("BEYOND", "lazy push recovers sooner than push", paper=None,
                ours=lazy["recovery latency"] / table["push"]["recovery latency"], rule="below a half",
                held=lazy["recovery latency"] < 0.5 * table["push"]["recovery latency"]),
-        judged("BEYOND", f"copies of each recovered event at whoever asked ({', '.join(names)}, push, lazy push)",
+        judged("BEYOND",
+            f"copies of each recovered event at whoever asked ({', '.join(names)}, push, lazy push)",
                paper=None, ours=most, rule="at most 1.1", held=most <= 1.1),
     ]  # fmt: skip
 
@@ -349,8 +375,8 @@ def _beyond(bench: RecoveryBench, table: dict[str, Figures]) -> list[PaperClaim]
 def _gossip_only(setting: StudySetting) -> tuple[list[PaperClaim], StudyTable]:
     """hpcast, gossip as the only routing, without any fault: one in ten brokers is interested (section 2).
 
-    With c = 5 no event was lost in a thousand runs, at nine whole events for each broker; so the claim is judged at
-    fan-out ln S, and the table shows what a larger c buys."""
+    With c = 5 no event was lost in a thousand runs, at nine whole events for each broker; so the claim is
+    judged at fan-out ln S, and the table shows what a larger c buys."""
     brokers, runs = (24, 200) if setting.quick else (100, 1000)
     points = [(brokers, brokers // 10, c, runs, setting.seed) for c in (0.0, 1.0, 2.0, 5.0)]
     found = setting.measure(hpcast, points)
@@ -361,10 +387,13 @@ def _gossip_only(setting: StudySetting) -> tuple[list[PaperClaim], StudyTable]:
     ]
     small = found[0]
     claim = judged(
-        "COS-11", "gossip alone sends whole events, to the uninterested too, and loses some though nothing fails",
-        paper="so it is said of hpcast", ours=f"delivery {small['delivery']:.3f} with fan-out ln S; {small['sent']:.0f} whole "
+        "COS-11", "gossip alone sends whole events, to the uninterested too, and loses some though nothing "
+            "fails",
+        paper="so it is said of hpcast",
+        ours=f"delivery {small['delivery']:.3f} with fan-out ln S; {small['sent']:.0f} whole "
         f"events sent for one, {small['parasites']:.0f} reach the uninterested",
-        rule="fan-out ln S: delivery below 1, more sends than a tree's N - 1, most of them to the uninterested",
+        rule="fan-out ln S: delivery below 1, more sends than a tree's N - 1, most of them to the "
+            "uninterested",
         held=small["delivery"] < 1 and small["sent"] > brokers - 1 and small["parasites"] > small["sent"] / 2,
     )  # fmt: skip
     return [claim], StudyTable("hpcast: gossip as the only routing, no loss", columns, rows)

@@ -1,10 +1,11 @@
-"""Study `rendezvous`: Scribe, Hermes and elastic partitioning on a prefix overlay (Virgillito 2003, 2.4.3 and 2.5).
+"""Study `rendezvous`: Scribe, Hermes and elastic partitioning on a prefix overlay (Virgillito 2003, 2.4.3 and
+2.5).
 
-Nodes join one after the other by messages, as many clients as nodes subscribe to groups by Zipf's law (a group is
-a topic, a type and a value at once, so that each system routes by what it can), and events of groups drawn
-evenly are published. The oracle knows only who subscribed to what. A fifth of the nodes vanishes at once, without
-a word; the routes are looked at again after `HEALED` seconds. Sizes are ours; the thesis gives none. Time and memory
-grow with size: the largest size takes about a minute of one core for each system.
+Nodes join one after the other by messages, as many clients as nodes subscribe to groups by Zipf's law (a
+group is a topic, a type and a value at once, so that each system routes by what it can), and events of groups
+drawn evenly are published. The oracle knows only who subscribed to what. A fifth of the nodes vanishes at
+once, without a word; the routes are looked at again after `HEALED` seconds. Sizes are ours; the thesis gives
+none. Time and memory grow with size: the largest size takes about a minute of one core for each system.
 """
 
 from __future__ import annotations
@@ -121,14 +122,17 @@ def _pictures(runs: RendezvousRuns) -> list[Picture]:
     return [
         Picture(name="hops", title="Hops to a key", x_label="nodes", y_label="hops", x_log=True,
                 curves=[Curve("mean", runs.sizes, hops), Curve("bound", runs.sizes, bounds, dashed=True)]),
-        Picture(name="messages", title="Messages with an event", x_label="nodes", y_label="per event", x_log=True,
+        Picture(name="messages", title="Messages with an event", x_label="nodes", y_label="per event",
+            x_log=True,
                 y_log=True,
-                curves=[Curve(s, runs.common, [runs.by[s, n]["messages"] for n in runs.common]) for s in SYSTEMS]),
+                curves=[Curve(s, runs.common,
+                    [runs.by[s, n]["messages"] for n in runs.common]) for s in SYSTEMS]),
     ]  # fmt: skip
 
 
 def _tables(runs: RendezvousRuns) -> list[StudyTable]:
-    columns = ["hops", "bound", "within", "known", "due", "missing", "messages", "entries", "most entries", "cpu",
+    columns = ["hops", "bound", "within", "known", "due", "missing", "messages", "entries", "most entries",
+        "cpu",
                "megabytes"]  # fmt: skip
     rows = [
         [system, count, *(round(each[name], 3) for name in columns)]

@@ -20,7 +20,8 @@ CHOICES: dict[str, Choice] = {
     "siena": Choice(
         f"{THESIS}, 2.5.4",
         "many subscriptions are alike, and a lost event does no harm",
-        "what is on its way when a link fails is lost; a cancelled filter may bring back those that it covered",
+        "what is on its way when a link fails is lost; a cancelled filter may bring back those "
+        "that it covered",
         "lab/docs/surveyed.md",
     ),
     "siena-hierarchical": Choice(

@@ -1,8 +1,9 @@
-"""Distributors (Mathur et al. 1995): a group that agrees on its views, and clients that fail over by themselves.
+"""Distributors (Mathur et al. 1995): a group that agrees on its views, and clients that fail over by
+themselves.
 
-Options: `mode` is `gap` or `no-gap`; `synchrony` is `weak` or `virtual`; `above` names the distributors above a
-distributor of a lower level (it is no member of the group then); `detector`, `stability` and `roaming` are tables of
-knobs.
+Options: `mode` is `gap` or `no-gap`; `synchrony` is `weak` or `virtual`; `above` names the distributors above
+a distributor of a lower level (it is no member of the group then); `detector`, `stability` and `roaming` are
+tables of knobs.
 """
 
 from __future__ import annotations

@@ -1,5 +1,5 @@
-"""Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style; and beside them
-Gryphon's replication of subscriptions, for brokers that are away rather than links that lose.
+"""Epidemic recovery on subscription forwarding (Costa et al. 2003): one system for each style; and beside
+them Gryphon's replication of subscriptions, for brokers that are away rather than links that lose.
 
 The option `gossip` is a table of the knobs in `EpidemicSettings`. With the option `datagrams` events and
 gossip travel by datagram, as replies always do; tables take the links, and are acknowledged there.

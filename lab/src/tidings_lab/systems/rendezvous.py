@@ -1,9 +1,10 @@
-"""The systems of rendezvous on a prefix overlay: Scribe, Hermes, and partitioning over brokers that come and go.
+"""The systems of rendezvous on a prefix overlay: Scribe, Hermes, and partitioning over brokers that come and
+go.
 
-Options: `join` names the brokers that newcomers ask for a place (else the first brokers), `overlay` and `trees` are
-tables of the knobs in `PrefixSettings` and `TreeSettings`; without `datagrams` brokers make links to their receivers;
-Hermes' `filters` is `recipients` (as first published) or `path` (its later form); `cells` is the partition of the
-attribute space.
+Options: `join` names the brokers that newcomers ask for a place (else the first brokers), `overlay` and
+`trees` are tables of the knobs in `PrefixSettings` and `TreeSettings`; without `datagrams` brokers make links
+to their receivers; Hermes' `filters` is `recipients` (as first published) or `path` (its later form); `cells`
+is the partition of the attribute space.
 """
 
 from __future__ import annotations

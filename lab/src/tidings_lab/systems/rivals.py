@@ -1,8 +1,9 @@
 """Rivals of daMulticast (Baehni et al. 2004, 5.5), as systems of peers.
 
-Options are those of daMulticast, and: `hierarchy`, the topics that there are, for publisher groups; `clusters` and `c2`
-for hierarchical gossip; `tree` (arity, depth, delegates) for PMcast and hpcast, whose peers all have to be known:
-`peers` names them in order, where the simulator does not. PMcast's interests are those given by `topics`.
+Options are those of daMulticast, and: `hierarchy`, the topics that there are, for publisher groups;
+`clusters` and `c2` for hierarchical gossip; `tree` (arity, depth, delegates) for PMcast and hpcast, whose
+peers all have to be known: `peers` names them in order, where the simulator does not. PMcast's interests are
+those given by `topics`.
 """
 
 from __future__ import annotations

@@ -85,7 +85,8 @@ SYSTEMS: tuple[System, ...] = (
         name="gryphon",
         contract="Gryphon",
         model="content",
-        promise="log at the publisher's broker, acknowledged; exactly once per named subscription, in order per "
+        promise="log at the publisher's broker, acknowledged; exactly once per named subscription, in "
+        "order per "
         "publisher",
         graph=TREE,
         strategies=_gryphon,

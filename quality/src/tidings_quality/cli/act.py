@@ -1,7 +1,7 @@
 """Data quality at work: three organisations as processes, a dirty row, the best copy, and trust.
 
-The expected results are computed separately, from the truth that the data were made of; the act claims only what the
-two agree on.
+The expected results are computed separately, from the truth that the data were made of; the act claims only
+what the two agree on.
 """
 
 from __future__ import annotations
@@ -59,7 +59,8 @@ def play(stage: Stage, spark: Any, folder: Path, count: int, seed: int, *, feedb
 
     stage.act(
         "The quality of shared data",
-        f"INPS, INAIL and CoC hold dirty copies of {count:,} people. A user at INAIL wants to hear when a name "
+        f"INPS, INAIL and CoC hold dirty copies of {count:,} people. A user at INAIL wants to hear "
+        "when a name "
         "at CoC goes bad.",
     )
     people = population(count, seed)
@@ -139,7 +140,10 @@ def service_text(name: str, ports: dict[str, int]) -> str:
         for other, port in ports.items()
         if other not in (name, "rating")
     )
-    return f'name = "{name}"\nschema = "../schema.json"\nlisten = "127.0.0.1:{ports[name]}"\nstate = "service.db"\n{peers}'
+    return (
+        f'name = "{name}"\nschema = "../schema.json"\nlisten = "127.0.0.1:{ports[name]}"\nstate = '
+        f'"service.db"\n{peers}'
+    )
 
 
 def start(*words: str) -> subprocess.Popen[str]:
@@ -201,7 +205,8 @@ def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], address
         each.as_event().id for each in changes if each.attribute() == "name.accuracy" and each.value < 0.8
     ]
     stage.claim(
-        f"one dirty row at CoC: {len(changes)} qualities changed, and the user at INAIL heard {len(heard)} of them, once",
+        f"one dirty row at CoC: {len(changes)} qualities changed, and the user at INAIL heard "
+        f"{len(heard)} of them, once",
         [event.id for event in heard] == owed and len(owed) == 1 and again == 0
         and change_of(heard[0]).object == row["id"],
         short="a dirty row at CoC was heard of at INAIL once",
@@ -330,7 +335,8 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
         found = ask(spark, plans, trust=service.trust())
         told.append({
             plan.organisation: truth_of(
-                [copy for copies in found.objects for copy in copies if copy.source == plan.organisation], people
+                [copy for copies in found.objects for copy in copies if copy.source == plan.organisation],
+                people
             )
             for plan in plans
         })  # fmt: skip
@@ -349,7 +355,8 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
     )
     means, lows = [mean(row.values()) for row in told], [min(row.values()) for row in told]
     stage.claim(
-        f"after {len(told) - 1} rounds the mean likeness to the truth rose from {means[0]:.4f} to {means[-1]:.4f}, "
+        f"after {len(told) - 1} rounds the mean likeness to the truth rose from {means[0]:.4f} to "
+        f"{means[-1]:.4f}, "
         "and no organisation's lowest fell",
         means[-1] > means[0] and all(after >= before for before, after in pairwise(lows)),
         short=f"mean quality rose from {means[0]:.3f} to {means[-1]:.3f}",

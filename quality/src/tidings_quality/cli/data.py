@@ -40,7 +40,8 @@ def add_commands(group: typer.Typer) -> None:
     group.command("evaluate", epilog=shown)(evaluate)
     shown = examples(
         "tidings quality query \"ON Enterprise/Holder WHERE FiscalCode = 'MCLMSM73H17H501F'\" */factory.toml",
-        "tidings quality query 'ON Enterprise/Holder WHERE name.accuracy >= high' */factory.toml --most 10 --take-offer",
+        "tidings quality query 'ON Enterprise/Holder WHERE name.accuracy >= high' */factory.toml "
+        "--most 10 --take-offer",
         "tidings quality query 'ON Enterprise/Holder' */factory.toml --rating http://127.0.0.1:8810 --adopt",
     )
     group.command("query", epilog=shown)(query)
@@ -233,8 +234,8 @@ def query(
 ) -> None:
     """Ask all organisations for objects, and take the best value of each property.
 
-    Copies are found by comparing them. The rating service weighs the declared quality, when there is one, and it is
-    told how far the copies bear one another out. Ends with 1 when a requirement is not met.
+    Copies are found by comparing them. The rating service weighs the declared quality, when there is one, and
+    it is told how far the copies bear one another out. Ends with 1 when a requirement is not met.
     """
     from tidings.language import print_expression
     from tidings.pipeline.session import session
@@ -289,8 +290,10 @@ def _show_found(found: QueryResult, adopted: dict[str, int], as_json: bool) -> N
             print_json({"copies": [f"{c.source}/{c.key}" for c in copies], **told(answer)})
         requirements = [str(each) for each in deal.requirements]
         print_json({
-            "objects": len(found.objects), "met": sum(answer.met for answer in deal.answers), "agreed": deal.agreed,
-            "rounds": deal.rounds, "requirements": requirements, "proposals": len(found.proposals), "adopted": adopted,
+            "objects": len(found.objects), "met": sum(answer.met for answer in deal.answers),
+            "agreed": deal.agreed,
+            "rounds": deal.rounds, "requirements": requirements, "proposals": len(found.proposals),
+            "adopted": adopted,
         })  # fmt: skip
         return
     rows = [
@@ -395,7 +398,8 @@ def demo(
 ) -> None:
     """Show three organisations that share dirty data and make one another's better.
 
-    INPS, INAIL and CoC run as processes of their own, and so does the rating service. Ends with 1 if a claim fails.
+    INPS, INAIL and CoC run as processes of their own, and so does the rating service. Ends with 1 if a claim
+    fails.
     """
     import tempfile
     import time

@@ -37,8 +37,10 @@ def register(app: typer.Typer) -> None:
     group = typer.Typer(no_args_is_help=True, help=app_help)
     group.command("serve", epilog=examples("tidings quality serve inps.toml"))(serve)
     shown = examples(
-        "tidings quality watch 'ON Enterprise/Holder WHERE name.accuracy <= medium' --at http://127.0.0.1:8801",
-        "tidings quality watch 'ON Enterprise FROM INPS, INAIL' --as inps-and-inail --json --count 10 --wait 60",
+        "tidings quality watch 'ON Enterprise/Holder WHERE name.accuracy <= medium' --at "
+        "http://127.0.0.1:8801",
+        "tidings quality watch 'ON Enterprise FROM INPS, INAIL' --as inps-and-inail --json --count "
+        "10 --wait 60",
     )
     group.command("watch", epilog=shown)(watch)
     add_commands(group)
@@ -114,8 +116,9 @@ def watch(
 ) -> None:
     """Hear of changes of quality, one line each.
 
-    A change is acknowledged when its line was written. With --as changes that come while no reader watches are kept.
-    TIDINGS_QUALITY_TOKEN (or TIDINGS_QUALITY_TOKEN_FILE) is what the organisation's users show, if anything.
+    A change is acknowledged when its line was written. With --as changes that come while no reader watches
+    are kept. TIDINGS_QUALITY_TOKEN (or TIDINGS_QUALITY_TOKEN_FILE) is what the organisation's users show, if
+    anything.
     """
     from tidings_quality.client import OrganisationClient, local_token
     from tidings_quality.subscription import parse_subscription

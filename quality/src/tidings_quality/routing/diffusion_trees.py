@@ -1,7 +1,8 @@
 """Diffusion trees among organisations (Virgillito 2003, sections 5.4.2 and 5.4.3).
 
 Rules
-- Every organisation knows all others, and what each may produce (`produces`, filters by name; none: everything).
+- Every organisation knows all others, and what each may produce (`produces`, filters by name; none:
+  everything).
 - A broker tells its merge subscription (its clients' filters, reduced by its outlet) to possible
   producers only: those whose `produces` overlaps a filter. It passes on no other broker's filters.
 - A producer matches each event of its clients against the merge subscriptions that it was told, builds a

@@ -116,7 +116,8 @@ def closest(property: str) -> str:
 
 
 def with_domains(frame: Any, plan: FactoryPlan) -> Any:
-    """With how near each value is to its domain; of a domain in a table each distinct value is compared once."""
+    """With how near each value is to its domain; of a domain in a table each distinct value is
+    compared once."""
     from pyspark.sql import functions as sql
 
     for property, each in plan.properties.items():

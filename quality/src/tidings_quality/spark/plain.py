@@ -53,7 +53,8 @@ def evaluate_plain(
 
 def _measure(
     plan: FactoryPlan, property: str, dimension: str, row: Row, now_micros: int,
-    checks: Mapping[str, Check], references: Mapping[str, Mapping[str, str]], agree: Mapping[str, float | None],
+    checks: Mapping[str, Check], references: Mapping[str, Mapping[str, str]],
+    agree: Mapping[str, float | None],
 ) -> float | None:  # fmt: skip
     each = plan.properties[property]
     applies = not (each.inapplicable and checks[property](row))

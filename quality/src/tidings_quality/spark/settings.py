@@ -6,8 +6,8 @@
   key = "id"                           column that names the object
   updated = "updated"                  timestamp: orders the versions of an object, and ages its values
   state = "quality"                    folder that remembers what was found
-  [properties.Name]                    a property, with `column` (its own name by default), and what is measured
-  [rules.NAME]                         of = [properties], check = "a Spark SQL condition"
+  [properties.Name]                    a property, with `column` (its own name by default), and what is
+  measured [rules.NAME]                         of = [properties], check = "a Spark SQL condition"
   [dependencies.NAME]                  of = [properties], from = [columns], to = [columns]
 
 Every key is known or an error; relative paths are relative to the file.

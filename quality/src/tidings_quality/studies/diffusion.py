@@ -181,7 +181,8 @@ def _pictures(measured: MeasuredDiffusion, ours: DiffusionRow, constant: float) 
         pictures.append(
             Picture(
                 name=f"diffusion-{what}",
-                title=f"Figure 3.10: brokers {'not reached by an event' if flip else 'reached by a subscription'}",
+                title="Figure 3.10: brokers "
+                f"{'not reached by an event' if flip else 'reached by a subscription'}",
                 x_label="seconds",
                 y_label="fraction of brokers",
                 curves=[

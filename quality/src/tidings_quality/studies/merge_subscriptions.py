@@ -1,23 +1,25 @@
-"""Study `merge-subscriptions`: what merging saves between organisations (Virgillito 2003, Figures 5.8 to 5.10).
+"""Study `merge-subscriptions`: what merging saves between organisations (Virgillito 2003, Figures 5.8 to
+5.10).
 
-Ten organisations run the system `qns` on the simulator. The schema is a weather report: classes below `RatingReport`
-(as topics here), a city, a measured value, and the accuracy and the currency of that value. A subscription
-draws each of these by Zipf's law with exponent 1; of each, "not constrained" is the most popular choice, as in
-the examples of the thesis, and the others are ranked in a random order, so that popular is not the same
-as wide. Events are uniform in everything. The trivial way, which all reductions refer to, sends every
-subscription to every other organisation and keeps it there.
+Ten organisations run the system `qns` on the simulator. The schema is a weather report: classes below
+`RatingReport` (as topics here), a city, a measured value, and the accuracy and the currency of that value. A
+subscription draws each of these by Zipf's law with exponent 1; of each, "not constrained" is the most popular
+choice, as in the examples of the thesis, and the others are ranked in a random order, so that popular is not
+the same as wide. Events are uniform in everything. The trivial way, which all reductions refer to, sends
+every subscription to every other organisation and keeps it there.
 
 With the schema mapping an organisation holds one to three of the five classes, and only those that hold a
-subscription's class are told of it. Beyond the thesis: `union` leaves out what several subscriptions cover together.
+subscription's class are told of it. Beyond the thesis: `union` leaves out what several subscriptions cover
+together.
 
-How much is saved depends on how often a choice is left open: one subscription to everything covers all others.
-So the same is measured with "not constrained" ranked at random among the other choices (`open at any rank`),
-with other exponents, and with intervals in the place of one-sided bounds, where unions have more to find. The table
-has all of them; the claims of the thesis are judged by the usual subscriptions alone.
+How much is saved depends on how often a choice is left open: one subscription to everything covers all
+others. So the same is measured with "not constrained" ranked at random among the other choices (`open at any
+rank`), with other exponents, and with intervals in the place of one-sided bounds, where unions have more to
+find. The table has all of them; the claims of the thesis are judged by the usual subscriptions alone.
 
 The thesis prints no numbers of subscriptions under its curves, but for the hundred of Figure 5.10. How far
-the curves go to the right here (a thousand for each organisation) was chosen before the first measurement; where the
-quick run ends (three hundred) was chosen afterwards.
+the curves go to the right here (a thousand for each organisation) was chosen before the first measurement;
+where the quick run ends (three hundred) was chosen afterwards.
 """
 
 from __future__ import annotations
@@ -229,8 +231,10 @@ def _claims(
     exact = all(row["sent"] == row["bound"] for row in (*by_users, *by_events))
     claims.append(
         judged(
-            "VIR5-10", "an event goes once to each organisation with a matching user (Figure 5.10)", paper="once",
-            ours="once" if exact else "not always", rule="messages = organisations with a match, for all events",
+            "VIR5-10", "an event goes once to each organisation with a matching user (Figure 5.10)",
+            paper="once",
+            ours="once" if exact else "not always",
+            rule="messages = organisations with a match, for all events",
             held=exact,
         )
     )  # fmt: skip
@@ -355,13 +359,15 @@ def _notification_picture(told: list[dict[str, Any]]) -> Picture:
 def _reduction_table(found: list[dict[str, Any]]) -> StudyTable:
     rows = [
         (
-            r["reduce"], r["mapping"], r["kind"], r["exponent"], r["subscriptions"], r["sent"], round(100 * r["traffic"], 1),
+            r["reduce"], r["mapping"], r["kind"], r["exponent"], r["subscriptions"], r["sent"],
+            round(100 * r["traffic"], 1),
             round(fmean(r["tables"]), 1), round(100 * r["table"], 1),
         )
         for r in found
     ]  # fmt: skip
     columns = (
-        "reduction", "mapping", "subscriptions", "exponent", "subscriptions each", "messages", "traffic saved %", "mean table",
+        "reduction", "mapping", "subscriptions", "exponent", "subscriptions each", "messages",
+        "traffic saved %", "mean table",
         "table saved %",
     )  # fmt: skip
     return StudyTable("subscriptions between organisations", columns, rows)

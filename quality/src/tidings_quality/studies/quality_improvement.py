@@ -2,17 +2,18 @@
 
 Three organisations hold dirty copies of one population. In each round the broker asks for a part of the
 objects, chooses the best value of each property and proposes it; organisations adopt what is
-better than theirs; their factories measure again. One source overstates: it declares full accuracy for all that it
-holds, and is as dirty as data get. With the Rating Service what it declares counts less and less.
+better than theirs; their factories measure again. One source overstates: it declares full accuracy for all
+that it holds, and is as dirty as data get. With the Rating Service what it declares counts less and less.
 
 - The quality that is plotted is the true one: likeness to the truth, which only the generator knows. An
   organisation's own measures would call a source that overstates a good one.
 - All others declare the true accuracy, as measured against reference data.
 - Copies are told apart by the generator's numbers: another study shows linkage, and its errors would
   only blur what is asked here. The plain measures stand in for Spark, with which they are compared.
-- The settings were chosen before the first run and not changed after it. One rule was: it asked that the trust
-  of the source that overstates falls in every round. It does not (0.864 after two rounds, 0.875 after ten, in
-  the quick run): what others took over from it before it was found out bears it out. Its rank is what is judged.
+- The settings were chosen before the first run and not changed after it. One rule was: it asked that the
+  trust of the source that overstates falls in every round. It does not (0.864 after two rounds, 0.875 after
+  ten, in the quick run): what others took over from it before it was found out bears it out. Its rank is what
+  is judged.
 """
 
 from __future__ import annotations
@@ -175,11 +176,13 @@ def _claims(honest: list[Any], rated: list[Any], unrated: list[Any]) -> list[Pap
         judged(
             "VIR5-4", "after the broker's feedback the mean quality over organisations rises",
             paper="overall quality improves", ours=f"{means[0]:.4f} to {means[-1]:.4f}",
-            rule="never falls from round to round, and ends higher", held=_rises(means) and means[-1] > means[0],
+            rule="never falls from round to round, and ends higher",
+            held=_rises(means) and means[-1] > means[0],
         ),
         judged(
             "VIR5-4", "the lowest quality of an organisation does not fall",
-            paper="not stated", ours=f"{least[0]:.4f} to {least[-1]:.4f}", rule="never falls from round to round",
+            paper="not stated", ours=f"{least[0]:.4f} to {least[-1]:.4f}",
+            rule="never falls from round to round",
             held=_rises(least),
         ),
         judged(
@@ -191,7 +194,8 @@ def _claims(honest: list[Any], rated: list[Any], unrated: list[Any]) -> list[Pap
         ),
         judged(
             "VIR5-5", "weighing by trust keeps a source that overstates from spoiling the others",
-            paper="not stated", ours=f"others' mean {ours[0]:.4f} to {ours[-1]:.4f}; without ratings {without[-1]:.4f}",
+            paper="not stated",
+            ours=f"others' mean {ours[0]:.4f} to {ours[-1]:.4f}; without ratings {without[-1]:.4f}",
             rule="with ratings the others end better than without", held=ours[-1] > without[-1],
         ),
     ]  # fmt: skip
@@ -222,7 +226,8 @@ def _trusts(told: list[dict[str, Any]]) -> Picture:
 def _table(*runs: list[dict[str, Any]]) -> StudyTable:
     names = ("all honest", f"{LIAR} overstates, rated", f"{LIAR} overstates, unrated")
     rows = [
-        (name, number, *(round(each["quality"][org], 4) for org in LOCAL), round(mean(each["quality"].values()), 4),
+        (name, number, *(round(each["quality"][org], 4) for org in LOCAL),
+            round(mean(each["quality"].values()), 4),
          *(round(each["trust"][org], 3) for org in LOCAL))
         for name, told in zip(names, runs, strict=True)
         for number, each in enumerate(told)

@@ -14,10 +14,10 @@
     stream = "alerts"
 
 Rules
-- An incoming message has an identity made of the other side's offsets (`source` is the address of the stream, `id`
-  the offset). It is acknowledged there when it is kept here; a duplicate is published once.
-- Outgoing events come from a durable subscription. An event is acknowledged here when the other side has it; if
-  the other side can report its progress, each event goes once.
+- An incoming message has an identity made of the other side's offsets (`source` is the address of the stream,
+  `id` the offset). It is acknowledged there when it is kept here; a duplicate is published once.
+- Outgoing events come from a durable subscription. An event is acknowledged here when the other side has it;
+  if the other side can report its progress, each event goes once.
 - A side that is away is tried again, with pauses that grow; no event is skipped.
 """
 

@@ -1,5 +1,5 @@
-"""Another MQTT broker. It cannot replay, so what comes is at least once (QoS 1, a lasting session, and PUBACK when the
-event is kept here)."""
+"""Another MQTT broker. It cannot replay, so what comes is at least once (QoS 1, a lasting session, and PUBACK
+when the event is kept here)."""
 
 from __future__ import annotations
 

@@ -3,18 +3,20 @@
 Rules
 - The payload stays what it is, byte for byte. When it is a JSON object, its members are attributes, so that
   filters can ask for them; user properties are attributes too, and win over members.
-- Attributes that stand for fields of a PUBLISH (`OURS`) are written from those fields alone: members of a payload
-  and user properties of these names are no attributes. A payload with `"mqtt_qos": 0` lowers no QoS.
+- Attributes that stand for fields of a PUBLISH (`OURS`) are written from those fields alone: members of a
+  payload and user properties of these names are no attributes. A payload with `"mqtt_qos": 0` lowers no QoS.
 - Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
   supersedes and does not stay. A message's expiry is the event's end.
-- User properties go on as they came, in their order: where attributes cannot say that (a name twice, say), the list
-  is kept beside them (`mqtt_user`).
-- A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked for.
+- User properties go on as they came, in their order: where attributes cannot say that (a name twice, say),
+  the list is kept beside them (`mqtt_user`).
+- A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked
+  for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
-- MQTT writes a text in 65,535 bytes at most, without U+0000. A property is left out if its value does not fit, and the
-  payload is delivered. A topic that does not fit cannot be left out: such an event is `UnsendableEvent`.
+- MQTT writes a text in 65,535 bytes at most, without U+0000. A property is left out if its value does not
+  fit, and the payload is delivered. A topic that does not fit cannot be left out: such an event is
+  `UnsendableEvent`.
 """
 
 from __future__ import annotations
@@ -153,7 +155,10 @@ def _kept_user(said: Any) -> list[tuple[str, str]] | None:
 
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
-    """The members of a JSON object that can be attributes. None of them is an attribute that this gateway reads."""
+    """The members of a JSON object that can be attributes.
+
+    None of them is an attribute that this gateway reads.
+    """
     if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE) or is_crowded(payload):
         return {}
     try:

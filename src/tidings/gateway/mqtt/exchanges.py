@@ -1,14 +1,14 @@
 """QoS 2 exchanges of MQTT sessions, and the journal that keeps them over a crash of the broker.
 
 Rules
-- From the client: before a message is published, its packet id and the id of its event are on the disk. A message
-  that comes again under that packet id is published under the same identity, which the broker knows. PUBCOMP
-  leaves when it is on the disk that the packet id is free: from then on it means another message.
-- To the client: before a message is sent, its packet id and its position are on the disk; after a restart the same
-  event has the same packet id. PUBREL leaves when it is on the disk that the client has the message: from then on
-  that event is not sent again, though the broker may not know that it was acknowledged.
-- One file for all sessions: lines of JSON, appended and synced in groups. Opening the file writes it anew with what
-  is still under way, and so does a file that has grown too large.
+- From the client: before a message is published, its packet id and the id of its event are on the disk. A
+  message that comes again under that packet id is published under the same identity, which the broker knows.
+  PUBCOMP leaves when it is on the disk that the packet id is free: from then on it means another message.
+- To the client: before a message is sent, its packet id and its position are on the disk; after a restart the
+  same event has the same packet id. PUBREL leaves when it is on the disk that the client has the message:
+  from then on that event is not sent again, though the broker may not know that it was acknowledged.
+- One file for all sessions: lines of JSON, appended and synced in groups. Opening the file writes it anew
+  with what is still under way, and so does a file that has grown too large.
 - A session without a file (no store, or one that ends with its connection) does the same in memory.
 """
 
@@ -77,8 +77,8 @@ class Exchanges:
         return len(self._events)
 
     async def begin(self, packet_id: int, known: str | None = None) -> str:
-        """The id of the event for this message, from now on the same whenever it comes again; `known` is its id in
-        an earlier session."""
+        """The id of the event for this message, from now on the same whenever it comes again; `known` is its
+        id in an earlier session."""
         event = self._events.get(packet_id)
         if event is None:
             event = known or f"mqtt-{secrets.token_hex(12)}"
@@ -230,7 +230,8 @@ class ExchangeJournal:
         self._size = 0
 
     def load(self, sessions: set[str]) -> None:
-        """Read the exchanges of these sessions; the last line may be torn, since it was never acknowledged."""
+        """Read the exchanges of these sessions; the last line may be torn, since it was never
+        acknowledged."""
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:

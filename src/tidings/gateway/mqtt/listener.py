@@ -3,8 +3,8 @@
 Rules
 - The first packet is CONNECT, within ten seconds. A name and a password are checked as everywhere; a password
   without a name (version 5), or with the name `token`, is a signed token.
-- A session belongs to a tenant, a user's name and a client id (`SessionKey`), regardless of the user's mechanism and
-  present groups. A connection under a key that is connected takes the session over.
+- A session belongs to a tenant, a user's name and a client id (`SessionKey`), regardless of the user's
+  mechanism and present groups. A connection under a key that is connected takes the session over.
 - A protocol violation ends the connection, with a reason for version 5.
 - Sessions that outlive their connection are written down (a JSON file in the store's directory), and end
   when their expiry has passed.
@@ -59,7 +59,8 @@ USER_PROPERTIES = {
     PacketKind.SUBSCRIBE: FILTER,
 }  # those of other packets are not kept
 _OLD_CODES = {
-    Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4, Reason.NOT_AUTHORISED: 5,
+    Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4,
+    Reason.NOT_AUTHORISED: 5,
 }  # fmt: skip
 
 
@@ -71,7 +72,8 @@ def _reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
 
 class MqttListener:
     def __init__(
-        self, host: LocalClientHost, prover: GatewayAuthenticator, scope: Callable[[Any, str], str], listen: str, folder: Path | None,
+        self, host: LocalClientHost, prover: GatewayAuthenticator, scope: Callable[[Any, str], str],
+        listen: str, folder: Path | None,
         tls: ssl.SSLContext | None, bounds: ClientLimits = DEFAULT_LIMITS.client,
     ) -> None:  # fmt: skip
         self.topic_filters, self._session_bytes = bounds.topic_filters, bounds.session_bytes
@@ -195,7 +197,8 @@ class MqttListener:
         if durable and self._journal is not None:
             exchanges = self._journal.of((known and known.session) or secrets.token_hex(8))
         return MqttSession(
-            client_id, bus, self._undecided, self._shares, owner=principal, durable=durable, kept=kept, exchanges=exchanges,
+            client_id, bus, self._undecided, self._shares, owner=principal, durable=durable, kept=kept,
+            exchanges=exchanges,
             most_bytes=self._session_bytes,
         )  # fmt: skip
 
@@ -296,7 +299,8 @@ class MqttConnection:
             self._writer.write(data)
 
     def _aliased(self, packet: mq.PublishPacket) -> mq.PublishPacket:
-        """With a number for its topic, of the first topics that there are numbers for; known ones by that alone."""
+        """With a number for its topic, of the first topics that there are numbers for; known ones by that
+        alone."""
         alias = self._told.get(packet.topic)
         if alias is not None:
             return msgspec.structs.replace(
@@ -308,7 +312,8 @@ class MqttConnection:
         return msgspec.structs.replace(packet, properties=packet.properties | {"topic_alias": alias})
 
     def send_bytes(self, data: bytes) -> None:
-        """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard allows."""
+        """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard
+        allows."""
         if self._is_over:
             return
         if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
@@ -320,7 +325,8 @@ class MqttConnection:
             asyncio.get_running_loop().call_soon(self._flush)
 
     async def _drained(self) -> None:
-        """Wait until few bytes wait for the client; many may be woken at once, and the first may fill it again."""
+        """Wait until few bytes wait for the client; many may be woken at once, and the first may fill it
+        again."""
         self._flush()
         while not self._is_over and self._writer.transport.get_write_buffer_size() > BUFFER:
             await self._writer.drain()

@@ -1,10 +1,11 @@
 """Events of QoS 0 that are written to a client as they come.
 
 Rules
-- A plain subscription of QoS 0 has no queue here: the broker hands over its events, and their packets are written.
-- It begins paused, so that no event comes before its SUBACK. When many bytes wait for the client, all of them pause,
-  and go on one by one as the client reads: meanwhile their events wait in the broker's queues, which are bounded, count
-  in the quota of the principal, and hold one copy of an event for all.
+- A plain subscription of QoS 0 has no queue here: the broker hands over its events, and their packets are
+  written.
+- It begins paused, so that no event comes before its SUBACK. When many bytes wait for the client, all of them
+  pause, and go on one by one as the client reads: meanwhile their events wait in the broker's queues, which
+  are bounded, count in the quota of the principal, and hold one copy of an event for all.
 """
 
 from __future__ import annotations

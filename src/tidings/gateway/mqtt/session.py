@@ -7,12 +7,14 @@ Rules
   it is sent again with DUP, under its packet id.
 - At most as many are on their way as the client's receive maximum.
 - A shared subscription is a member of a group that sessions have in common (`shares.py`).
-- A message with QoS 2 is published once: its packet id is remembered until PUBREL. That, and QoS 2 messages on
-  their way to the client, outlive the broker's process (`exchanges.py`).
-- A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are written down
-  together. Of the user properties of a SUBSCRIBE it keeps the content filter; a broker ignores the others.
-- An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given back until
-  it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both are logged.
+- A message with QoS 2 is published once: its packet id is remembered until PUBREL. That, and QoS 2 messages
+  on their way to the client, outlive the broker's process (`exchanges.py`).
+- A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are written
+  down together. Of the user properties of a SUBSCRIBE it keeps the content filter; a broker ignores the
+  others.
+- An event that no packet can carry ends neither the connection nor the delivery of later ones: it is given
+  back until it is a dead letter of its subscription. Of QoS 0 without a queue of its own it is dropped. Both
+  are logged.
 """
 
 from __future__ import annotations
@@ -173,8 +175,8 @@ class MqttSession:
     # -- subscriptions -----------------------------------------------------------------------------
 
     async def subscribe(self, packet: SubscribePacket) -> list[int]:
-        """A reason for each filter; `serve` lets events come. Others are served between two of them, and one line of
-        the log is about all."""
+        """A reason for each filter; `serve` lets events come. Others are served between two of them, and one
+        line of the log is about all."""
         reasons, errors = [], []
         for wish in packet.wishes:
             try:
@@ -188,7 +190,8 @@ class MqttSession:
             total = len(reasons) + packet.beyond
             log.info(
                 "mqtt %s: %d of %d filters are refused: %s",
-                self.client_id, len(errors) + packet.beyond, total, errors[0] if errors else "too many in one packet",
+                self.client_id, len(errors) + packet.beyond, total,
+                errors[0] if errors else "too many in one packet",
             )  # fmt: skip
         return reasons + [Reason.QUOTA] * packet.beyond
 
@@ -224,8 +227,8 @@ class MqttSession:
             self._kept_bytes -= old.size
 
     def _stays(self, kept: StoredMqttSubscription) -> bool:
-        """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop the
-        events that wait for the session."""
+        """Does a SUBSCRIBE that is sent again leave the durable subscription as it is? To end it would drop
+        the events that wait for the session."""
         old = self.kept.get(kept.wish.filter)
         return self.durable and old is not None and old.user == kept.user
 
@@ -354,7 +357,8 @@ class MqttSession:
         return publish
 
     def borrow(self, name: str) -> None:
-        """Send again, when there is room, what this session has in flight and the broker delivered to another."""
+        """Send again, when there is room, what this session has in flight and the broker delivered to
+        another."""
         held = self._held.get(name)
         if held is not None and held.share is not None and self._outlet is not None:
             task = asyncio.create_task(self._send_lent(held, held.share), name=f"mqtt {self.client_id}")
@@ -486,8 +490,8 @@ class MqttSession:
     # -- from the client ---------------------------------------------------------------------------
 
     async def publish(self, packet: PublishPacket) -> int | None:
-        """Publish, and answer when the broker has it; the reason code. None: the outcome is unknown, and the client
-        is to send it again."""
+        """Publish, and answer when the broker has it; the reason code. None: the outcome is unknown, and the
+        client is to send it again."""
         known = self._undecided.id_of(self.key, packet)
         reason = await self._published(packet, known)
         if reason is not None:
@@ -538,7 +542,10 @@ class MqttSession:
             log.info("mqtt %s: %s", self.client_id, error)
 
     def is_new(self, packet_id: int, most: int) -> bool:
-        """Of QoS 2: False when it came before and waits for PUBREL. Raises `Malformed` above `most` exchanges."""
+        """Of QoS 2:
+
+        False when it came before and waits for PUBREL. Raises `Malformed` above `most` exchanges.
+        """
         if packet_id in self._received or self.exchanges.is_kept(packet_id):
             return False
         if max(len(self._received), self.exchanges.open) >= most:
@@ -571,8 +578,8 @@ class MqttSession:
 
 
 def _then(kept: asyncio.Future[None] | None, say: Callable[[], None]) -> None:
-    """Go on when it is kept. A journal that cannot be written stops no exchange: the client may receive it twice if the
-    broker is killed now, and the log says so."""
+    """Go on when it is kept. A journal that cannot be written stops no exchange: the client may receive it
+    twice if the broker is killed now, and the log says so."""
     if kept is None:
         say()
         return

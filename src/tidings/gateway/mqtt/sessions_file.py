@@ -33,7 +33,10 @@ def key_of(principal: Any, client_id: str) -> SessionKey:
 
 
 def read(file: Path) -> list[StoredSession]:
-    """The sessions of the file. Raises `StoreError`. Earlier versions wrote every user property of a SUBSCRIBE."""
+    """The sessions of the file.
+
+    Raises `StoreError`. Earlier versions wrote every user property of a SUBSCRIBE.
+    """
     try:
         listed = msgspec.json.decode(file.read_bytes(), type=list[StoredSession])
     except (OSError, *UNREADABLE) as error:
@@ -74,7 +77,8 @@ class SessionsFile:
             self._take_up(key_of(written.owner, written.client_id), written)
 
     def _take_up(self, key: SessionKey, written: StoredSession) -> None:
-        """Earlier versions wrote a session for each set of groups of one user: all that they held is one session."""
+        """Earlier versions wrote a session for each set of groups of one user: all that they held is one
+        session."""
         other = self.known.get(key)
         if other is not None:
             last = max(other, written, key=lambda each: each.left_at or 0.0)
@@ -84,8 +88,8 @@ class SessionsFile:
         self.known[key] = written
 
     async def is_written(self, shares: SharedSubscriptions) -> bool:
-        """Write the sessions, and the shares that only clean sessions have: the next start ends those. False: the file
-        could not be written."""
+        """Write the sessions, and the shares that only clean sessions have: the next start ends those. False:
+        the file could not be written."""
         if self._path is None:
             return True
         async with self._writing:

@@ -1,15 +1,16 @@
-"""Shared subscriptions of MQTT sessions (`$share/GROUP/FILTER`): the sessions that divide one, and how long it is kept.
+"""Shared subscriptions of MQTT sessions (`$share/GROUP/FILTER`): the sessions that divide one, and how long
+it is kept.
 
 Rules
-- A share is a consumer group of the broker, in the scope that the guard gives its name: that of a principal, or of
-  those that a rule lets share the group.
+- A share is a consumer group of the broker, in the scope that the guard gives its name: that of a principal,
+  or of those that a rule lets share the group.
 - The group is durable from the moment that a kept session subscribes to it, with all that waits for it. Clean
   sessions are members of the same group.
-- The group ends with its last session. After its last kept session it stays durable while clean sessions have it;
-  the file of sessions then holds it under an empty client id, so that a broker that was killed ends it.
-- QoS 2: a message that was sent to a kept session belongs to that session. The broker may deliver it to another
-  member (after a crash, say); that member lends it to the session, and it is settled when the session has it. It is
-  not sent to another session, also when its own has ended (MQTT-4.8.2-5).
+- The group ends with its last session. After its last kept session it stays durable while clean sessions have
+  it; the file of sessions then holds it under an empty client id, so that a broker that was killed ends it.
+- QoS 2: a message that was sent to a kept session belongs to that session. The broker may deliver it to
+  another member (after a crash, say); that member lends it to the session, and it is settled when the session
+  has it. It is not sent to another session, also when its own has ended (MQTT-4.8.2-5).
 - Messages of QoS 1 that a session had not acknowledged go to another member when the session ends.
 """
 
@@ -178,7 +179,10 @@ class SharedSubscription:
 
 
 class SharedSubscriptions:
-    """Those of all sessions of one listener. `scope` gives what the broker puts before the name of a group."""
+    """Those of all sessions of one listener.
+
+    `scope` gives what the broker puts before the name of a group.
+    """
 
     def __init__(self, scope: Callable[[Any, str], str]) -> None:
         self._scope = scope

@@ -33,7 +33,10 @@ class InFlightMessage(msgspec.Struct):
     )
 
     def settle(self) -> None:
-        """Acknowledge the event to the broker. The session that lent it may have ended: then it is delivered again."""
+        """Acknowledge the event to the broker.
+
+        The session that lent it may have ended: then it is delivered again.
+        """
         if self.lender is not None:
             with contextlib.suppress(TidingsError):
                 self.lender.settle(self.tag)

@@ -1,11 +1,11 @@
 """Publishes of MQTT clients with a still unknown outcome.
 
 Rules
-- A publish that waits for a full disk may be kept later, so it has no answer: the connection ends, and the client
-  sends the message again. The resend (DUP) is published under the identity of the first copy, also in a new session
-  of the client: the broker answers for both.
-- A message is known by its client, its packet id and its content. Bounded: of more than a client may have in flight
-  at once the oldest go, and a resend of those is answered like a message without a first copy.
+- A publish that waits for a full disk may be kept later, so it has no answer: the connection ends, and the
+  client sends the message again. The resend (DUP) is published under the identity of the first copy, also in
+  a new session of the client: the broker answers for both.
+- A message is known by its client, its packet id and its content. Bounded: of more than a client may have in
+  flight at once the oldest go, and a resend of those is answered like a message without a first copy.
 """
 
 from __future__ import annotations

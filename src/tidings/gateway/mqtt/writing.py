@@ -142,7 +142,9 @@ def _write_told(head: int) -> Any:
 
 
 _WRITERS: dict[type, Callable[[Any, int], tuple[int, bytes]]] = {
-    ConnectPacket: _write_connect, ConnackPacket: _write_connack, PublishPacket: _write_publish, AckPacket: _write_ack,
+    ConnectPacket: _write_connect, ConnackPacket: _write_connack, PublishPacket: _write_publish,
+    AckPacket: _write_ack,
     SubscribePacket: _write_subscribe, SubackPacket: _write_suback, UnsubscribePacket: _write_unsubscribe,
-    UnsubackPacket: _write_unsuback, PingPacket: _write_ping, DisconnectPacket: _write_told(0xE0), AuthPacket: _write_told(0xF0),
+    UnsubackPacket: _write_unsuback, PingPacket: _write_ping, DisconnectPacket: _write_told(0xE0),
+    AuthPacket: _write_told(0xF0),
 }  # fmt: skip

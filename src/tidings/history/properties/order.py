@@ -57,8 +57,9 @@ def _late(each: JudgedNotification, newer: JudgedNotification) -> Violation:
 def left_out(
     open_claims: Sequence[Unsettled], told: Sequence[JudgedNotification], *, t_sub: float = 0.0
 ) -> Iterator[Violation]:
-    """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it began),
-    every event that was published between two delivered ones is delivered too (or lost for a reason)."""
+    """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it
+    began), every event that was published between two delivered ones is delivered too (or lost for a reason).
+    """
     heard: dict[float, list[_Heard]] = {}
     for each in told:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):

@@ -27,7 +27,10 @@ def parasites(
         if any(accepts_event(text, dialect, content) for text, dialect in each.filters):
             continue
         reason = "which none of its filters accepts" if each.filters else "but was subscribed to nothing"
-        story = f"At {seconds(each.time)} {each.process} received {event_name(each.source, each.event)}, {reason}."
+        story = (
+            f"At {seconds(each.time)} {each.process} received {event_name(each.source, each.event)}, "
+            f"{reason}."
+        )
         yield violation(each, each.time, story, filters=len(each.filters))
 
 

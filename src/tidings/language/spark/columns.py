@@ -13,7 +13,8 @@ from tidings.model.event import LINEAGE
 
 # Types of Spark that are read as one of ours; smaller numbers are widened without loss.
 _TYPES = {
-    "boolean": BOOLEAN, "bigint": BIGINT, "long": BIGINT, "int": BIGINT, "integer": BIGINT, "smallint": BIGINT,
+    "boolean": BOOLEAN, "bigint": BIGINT, "long": BIGINT, "int": BIGINT, "integer": BIGINT,
+    "smallint": BIGINT,
     "tinyint": BIGINT, "double": DOUBLE, "float": DOUBLE, "string": STRING, "timestamp": TIMESTAMP,
     "array<string>": LINEAGE_TYPE,
 }  # fmt: skip

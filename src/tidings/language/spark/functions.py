@@ -295,9 +295,12 @@ def _coalesce(arguments: Arguments, _: Binder) -> Sql:
 
 _WRITERS: dict[str, Callable[[Arguments, Binder], Sql]] = {
     "LENGTH": _text_function("length", BIGINT), "CONCAT": _text_function("concat"), "CONCAT_WS": _concat_ws,
-    "LOWER": _cased("lower"), "UPPER": _cased("upper"), "TIMESTAMP": _timestamp, "TRIM": _trim, "LEFT": _end("left"),
+    "LOWER": _cased("lower"), "UPPER": _cased("upper"), "TIMESTAMP": _timestamp, "TRIM": _trim,
+    "LEFT": _end("left"),
     "RIGHT": _end("right"), "SUBSTRING": _substring, "ABS": _absolute, "INT": _int, "BOOL": _bool,
-    "STRING": _string, "FLOAT": _float, "FLOOR": _rounding("floor"), "CEIL": _rounding("ceil"), "ROUND": _round,
+    "STRING": _string, "FLOAT": _float, "FLOOR": _rounding("floor"), "CEIL": _rounding("ceil"),
+    "ROUND": _round,
     "IS_INT": _is(_int, (BOOLEAN, BIGINT)), "IS_BOOL": _is(_bool, (BOOLEAN, BIGINT, DOUBLE)), "MOD": _mod,
-    "LEAST": _extreme("LEAST", "array_min"), "GREATEST": _extreme("GREATEST", "array_max"), "COALESCE": _coalesce,
+    "LEAST": _extreme("LEAST", "array_min"), "GREATEST": _extreme("GREATEST", "array_max"),
+    "COALESCE": _coalesce,
 }  # fmt: skip

@@ -27,7 +27,8 @@ _POSIX: dict[str, Ranges] = {
     "alnum": [(48, 57), (65, 90), (97, 122)], "alpha": [(65, 90), (97, 122)], "ascii": [(0, 127)],
     "blank": [(9, 9), (32, 32)], "cntrl": [(0, 31), (127, 127)], "digit": _DIGITS, "graph": [(33, 126)],
     "lower": [(97, 122)], "print": [(32, 126)], "punct": [(33, 47), (58, 64), (91, 96), (123, 126)],
-    "space": [(9, 13), (32, 32)], "upper": [(65, 90)], "word": _WORD, "xdigit": [(48, 57), (65, 70), (97, 102)],
+    "space": [(9, 13), (32, 32)], "upper": [(65, 90)], "word": _WORD,
+    "xdigit": [(48, 57), (65, 70), (97, 102)],
 }  # fmt: skip
 _CONTROLS = {"a": 7, "f": 12, "t": 9, "n": 10, "r": 13, "v": 11}
 _ALSO = {"k": 0x212A, "s": 0x17F}  # letters that fold to an ASCII one: the Kelvin sign, the long s

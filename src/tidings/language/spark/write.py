@@ -55,7 +55,8 @@ class SqlWriter:
         """The condition; unknown where it would cost more than the budget (`language/work.py`)."""
         most = BUDGET + 1  # enough to be over, and no product of two such overflows
         costs = [
-            f"{min(weight, most)}L * least(coalesce(length({operand.text}), 0), {most})"  # least passes over NULL
+            # least passes over NULL
+            f"{min(weight, most)}L * least(coalesce(length({operand.text}), 0), {most})"
             for name, weight in work
             if (operand := self.attribute(e.Attribute(name))).type == STRING
         ]
@@ -155,7 +156,10 @@ class SqlWriter:
         low, high = self.sql(node.low), self.sql(node.high)
 
         def within(operand: Sql) -> str:
-            return f"({compare('>=', operand, low, self.binder)} AND {compare('<=', operand, high, self.binder)})"
+            return (
+                f"({compare('>=', operand, low, self.binder)} AND "
+                f"{compare('<=', operand, high, self.binder)})"
+            )
 
         return _denied(self.bound(node.operand, within), node.negated)
 
@@ -208,10 +212,13 @@ class SqlWriter:
 
 
 _NODES: dict[type, Callable[[SqlWriter, Any], Sql]] = {
-    e.Literal: SqlWriter.literal, e.Attribute: SqlWriter.attribute, e.Not: SqlWriter.negation, e.Negate: SqlWriter.negate,
+    e.Literal: SqlWriter.literal, e.Attribute: SqlWriter.attribute, e.Not: SqlWriter.negation,
+    e.Negate: SqlWriter.negate,
     e.And: SqlWriter.logic, e.Or: SqlWriter.logic, e.Xor: SqlWriter.logic, e.Compare: SqlWriter.compare,
-    e.Arithmetic: SqlWriter.arithmetic, e.In: SqlWriter.among, e.Between: SqlWriter.between, e.LikeTest: SqlWriter.like,
-    e.RegexpTest: SqlWriter.regexp, e.TopicTest: SqlWriter.topic, e.ExistsTest: SqlWriter.exists, e.NullTest: SqlWriter.null,
+    e.Arithmetic: SqlWriter.arithmetic, e.In: SqlWriter.among, e.Between: SqlWriter.between,
+    e.LikeTest: SqlWriter.like,
+    e.RegexpTest: SqlWriter.regexp, e.TopicTest: SqlWriter.topic, e.ExistsTest: SqlWriter.exists,
+    e.NullTest: SqlWriter.null,
     e.TypeTest: SqlWriter.type_test, e.Call: SqlWriter.call,
 }  # fmt: skip
 

@@ -238,7 +238,8 @@ def _layout(
     has_checks = any(len(s.checks) for s in sources)
     checks = np.full(count if has_checks else 0, -1, np.int32)
     made = FrozenRows(
-        starts, np.empty(int(starts[-1]), PART), np.empty(points), np.empty(points, np.int32), owners, checks, checks
+        starts, np.empty(int(starts[-1]), PART), np.empty(points), np.empty(points, np.int32), owners, checks,
+        checks
     )  # fmt: skip
     return made, places
 

@@ -438,7 +438,8 @@ def place(
     for r in range(r0, r1):
         n = file_row(
             r, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
-            access, lut_at, lut, first_at, first, sizes, pairs, singles, np.int64(firsts[r]), np.int64(seconds[r]),
+            access, lut_at, lut, first_at, first, sizes, pairs, singles, np.int64(firsts[r]),
+            np.int64(seconds[r]),
             cells_a, full_a, cells_b, full_b, where, words0, words1,
         )  # fmt: skip
         for i in range(n):

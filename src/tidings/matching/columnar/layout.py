@@ -5,8 +5,8 @@ one array of integers: addresses of the arrays, and a few sizes. These are its p
 
 Memory that is free goes back to the system.
 
-Each new table replaces one nearly as large, and the C library keeps what was freed: without asking, a broker of
-a hundred thousand subscriptions would hold half as much again as it uses.
+Each new table replaces one nearly as large, and the C library keeps what was freed: without asking, a broker
+of a hundred thousand subscriptions would hold half as much again as it uses.
 """
 
 from __future__ import annotations
@@ -52,7 +52,8 @@ NEEDS_REST = -1  # the walk's answer when such a number came without its rest
 
 # a part of a row: one record
 PART = np.dtype(
-    [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"), ("count", "<u2")]
+    [("lo", "<f8"), ("hi", "<f8"), ("lo_rest", "<i4"), ("hi_rest", "<i4"), ("at", "<i4"), ("slot", "<u2"),
+        ("count", "<u2")]
 )  # fmt: skip
 DELTA_PRICE = 3e-5
 MOST_CELLS_A_ROW = 256

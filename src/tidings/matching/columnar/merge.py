@@ -138,7 +138,8 @@ class Delta:
         wide = extended_geometry(edges, grid, slots)
         may_alone = (wide.singles >= 0).astype(np.uint8)
         arrays = (
-            rows.starts, rows.parts, rows.points, rows.rests, text, wide.edges_at, edges.edges, wide.shares_at,
+            rows.starts, rows.parts, rows.points, rows.rests, text, wide.edges_at, edges.edges,
+            wide.shares_at,
             wide.shares, wide.access, grid.lut_at, grid.lut, grid.first_at, grid.first, may_alone, grid.sizes,
             grid.pairs, wide.singles,
             self.blocks, self.heap, self.heap_used,
@@ -155,7 +156,8 @@ class Delta:
         rows, grid = self.rows, self.grid
         assert grid is not None
         return [
-            (layout.GROWING, 1), (layout.STARTS, rows.starts.ctypes.data), (layout.PARTS, rows.parts.ctypes.data),
+            (layout.GROWING, 1), (layout.STARTS, rows.starts.ctypes.data),
+            (layout.PARTS, rows.parts.ctypes.data),
             (layout.POINTS, rows.points.ctypes.data), (layout.RESTS, rows.rests.ctypes.data),
             (layout.OWNERS, rows.owners.ctypes.data), (layout.CHECKS, rows.checks.ctypes.data),
             (layout.LUT_AT, grid.lut_at.ctypes.data), (layout.LUT, grid.lut.ctypes.data),
@@ -344,7 +346,8 @@ def _choose(
     used, alone = np.zeros_like(allowed), np.zeros(len(singles), np.uint8)
     for at in range(0, more, ROWS_IN_STEP):
         choose(
-            at, min(more, at + ROWS_IN_STEP), rows.starts[count:], *common[1:], (singles >= 0).astype(np.uint8),
+            at, min(more, at + ROWS_IN_STEP), rows.starts[count:], *common[1:],
+            (singles >= 0).astype(np.uint8),
             allowed, PRICE, MOST_CELLS_A_ROW, firsts, seconds, used, alone,
         )  # fmt: skip
         yield

@@ -349,7 +349,8 @@ def passes(t, tier, check):
         if kind == questions.LIKE and size * length > MOST_WORK:
             answer = PYTHON
         elif not fits(
-            kind, items[base + questions.FLAGS], small(text_at[place]), size, small(blob + items[base + questions.ONE_AT]), length,
+            kind, items[base + questions.FLAGS], small(text_at[place]), size,
+            small(blob + items[base + questions.ONE_AT]), length,
             small(blob + items[base + questions.TWO_AT]), np.int64(items[base + questions.TWO_SIZE]),
         ):  # fmt: skip
             return NO
@@ -464,13 +465,15 @@ def insert(address, row):
     allowed = np.ones((count, count), np.uint8)
     choose(
         0, 1, starts[row:], parts, points, rests, text, edges_at, edges, shares_at, shares,
-        access, lut_at, lut, first_at, first, may_alone, allowed, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos, used, alone,
+        access, lut_at, lut, first_at, first, may_alone, allowed, DELTA_PRICE, MOST_CELLS_A_ROW, ones, twos,
+        used, alone,
     )  # fmt: skip
     where, words0, words1 = np.empty(4096, np.int64), np.empty(4096, np.int64), np.empty(4096, np.int64)
     n = file_row(
         row, starts, parts, points, rests, text, edges_at, edges, shares_at, shares,
         access, lut_at, lut, first_at, first, sizes, pairs, singles, np.int64(ones[0]), np.int64(twos[0]),
-        np.empty(4096, np.int64), np.empty(4096, np.bool_), np.empty(4096, np.int64), np.empty(4096, np.bool_),
+        np.empty(4096, np.int64), np.empty(4096, np.bool_), np.empty(4096, np.int64),
+        np.empty(4096, np.bool_),
         where, words0, words1,
     )  # fmt: skip
     needed = 0

@@ -201,7 +201,8 @@ def _place_boxes(
     boxes = _frames(table, one, two)
     for start in range(0, count, RUN):
         mark_boxes(
-            start, min(count, start + RUN), rows.starts, rows.parts, text, *boxes.slots, boxes.cuts, boxes.sizes,
+            start, min(count, start + RUN), rows.starts, rows.parts, text, *boxes.slots, boxes.cuts,
+            boxes.sizes,
             MOST_CELLS_A_ROW, firsts,
         )  # fmt: skip
         yield
@@ -315,7 +316,8 @@ def save(
         offset = _aligned(offset + array.nbytes)
     header = msgspec.msgpack.encode(
         Header(
-            places, [(s.attribute, s.kind) for s in table.slots], {s: t.ordered for s, t in table.strings.items()},
+            places, [(s.attribute, s.kind) for s in table.slots],
+            {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
             table.grid.cells if table.grid is not None else 0, table.expected, table.sampled,
             None if table.boxes is None else table.boxes.slots, table.plain and not table.removed, version,
@@ -420,7 +422,8 @@ def _table(header: Header, whole: Any, start: int, path: Path) -> FrozenTable:
     table = FrozenTable(
         rows, [Slot(*s) for s in header.slots],
         {
-            slot: Strings(SortedTexts(found[f"text.{slot}.blob"], found[f"text.{slot}.offsets"]), ordered=ordered)
+            slot: Strings(SortedTexts(found[f"text.{slot}.blob"], found[f"text.{slot}.offsets"]),
+                ordered=ordered)
             for slot, ordered in header.texts.items()
         },
         Checks(_decoded(check) for check in header.checks),

@@ -97,9 +97,11 @@ class Archiver:
         if held.is_new and place and self._policy is not None and self._reading.on_trimmed != GO_ON:
             line.ask(lambda bus: bus.end_hold(self._reading.reader))
             raise InputError(
-                f"nobody held the log {held.log} at {where.address} for the archive any more: what the policy names "
+                f"nobody held the log {held.log} at {where.address} for the archive any more: what "
+                "the policy names "
                 f"and came after offset {place} may be gone",
-                hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold longer",
+                hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold "
+                "longer",
             )
         while place < held.end:
             upto = min(held.end, place + self._step)

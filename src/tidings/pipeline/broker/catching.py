@@ -1,4 +1,5 @@
-"""`catch_up`: an archive against many new subscriptions in one pass on Spark, up to an exact place in each log.
+"""`catch_up`: an archive against many new subscriptions in one pass on Spark, up to an exact place in each
+log.
 
 Rules
 - Only the files and row groups that may hold an event for one of the filters are read (`archive/pruning.py`).
@@ -37,8 +38,8 @@ _decode = msgspec.msgpack.Decoder(Event).decode
 
 
 class CaughtUp(NamedTuple):
-    """What `catch_up` gives. `result`: `_log`, `_offset`, `id`, `source`, `subscriptions`, and `_event` (the whole
-    event in MessagePack); `places`: the seam, by log; the rest says what was read."""
+    """What `catch_up` gives. `result`: `_log`, `_offset`, `id`, `source`, `subscriptions`, and `_event` (the
+    whole event in MessagePack); `places`: the seam, by log; the rest says what was read."""
 
     result: Any
     places: dict[str, int]
@@ -60,8 +61,8 @@ def catch_up(
 ) -> CaughtUp:
     """Match an archive with a table of subscriptions (`id`, `filter`, …: see `match`).
 
-    `after` leaves out what lies at or before a place of a log. `prune` False reads everything, for comparison.
-    `whole` False leaves out `_event`.
+    `after` leaves out what lies at or before a place of a log. `prune` False reads everything, for
+    comparison. `whole` False leaves out `_event`.
     """
     from tidings.pipeline.matching import subscription_rows
 
@@ -167,7 +168,8 @@ def _column(batch: Any, name: str, log: str, kinds: Mapping[str, str]) -> Any:
 
 
 def _wanted(answers: Iterator[Any], lists: int) -> Iterator[Any]:
-    """Of the answers those with a subscription, or with a problem; `lists` is the place of the subscriptions."""
+    """Of the answers those with a subscription, or with a problem; `lists` is the place of the
+    subscriptions."""
     import pyarrow.compute as compute
 
     for answer in answers:

@@ -10,9 +10,11 @@
 | any other | the attribute of that name; a struct holds nested ones |
 
 Rules
-- A declared schema is a choice: attributes without a column are left out, unless `_rest` is among the columns.
-- A value that does not fit its column is an error that names the event and the attribute; with `_rest` it goes
-  there, and its column is NULL. A number fits a wider column of numbers; no other value fits another kind.
+- A declared schema is a choice: attributes without a column are left out, unless `_rest` is among the
+  columns.
+- A value that does not fit its column is an error that names the event and the attribute; with `_rest` it
+  goes there, and its column is NULL. A number fits a wider column of numbers; no other value fits another
+  kind.
 - An inferred schema has what a sample of the events has, and always `_rest`: what comes later is not lost.
 """
 
@@ -178,7 +180,8 @@ class Quick:
             rename={place: name for name, place in self._places.items()},
             gc=False,
         )
-        own = {"id": str, "source": str, "topic": str | None, "time": datetime | None, "type": tuple[str, ...],
+        own = {"id": str, "source": str, "topic": str | None, "time": datetime | None,
+            "type": tuple[str, ...],
                "payload": bytes | None, "content_type": str | None, "lifetime": float, "key": str | None,
                "expires": float | None}  # fmt: skip
         wanted = {
@@ -245,7 +248,8 @@ _DEFAULTS: dict[str, Any] = {"id": "", "source": "", "type": (), "lifetime": 0.0
 
 @contextmanager
 def _no_collecting() -> Iterator[None]:
-    """Of the many small objects of a page none is part of a circle: looking for circles is a third of the time."""
+    """Of the many small objects of a page none is part of a circle: looking for circles is a third of the
+    time."""
     was = gc.isenabled()
     gc.disable()
     try:

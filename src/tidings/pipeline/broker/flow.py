@@ -5,8 +5,9 @@
     [sinks.alerts]          kind = "broker"   each row is published, under the topic of its subscriber
 
 A subscription is stated by publishing an event: `{"filter": "price > 100", "name": "dear"}` with a key and a
-lifetime of forever, under a topic that the flow names. Its identity is (source, name), so a principal states only
-its own. The same key again replaces it; without a `filter` it is withdrawn. They are read before each batch.
+lifetime of forever, under a topic that the flow names. Its identity is (source, name), so a principal states
+only its own. The same key again replaces it; without a `filter` it is withdrawn. They are read before each
+batch.
 """
 
 from __future__ import annotations
@@ -151,7 +152,8 @@ class BrokerDelivery:
         register(spark)
         self._settings = settings
         self._given = {
-            "broker": settings.broker, "lifetime": settings.lifetime, "writer": checkpoint, **settings.identity(),
+            "broker": settings.broker, "lifetime": settings.lifetime, "writer": checkpoint,
+            **settings.identity(),
         }  # fmt: skip
         self._writing = options.writing(self._given)
         self._checkpoint = Checkpoint(Files(spark), checkpoint)

@@ -174,16 +174,19 @@ def register_query(
     if known < 0 and batch > 0 and line.ask(lambda bus: bus.committed(committed_as)) < 0:
         _refuse(
             writing,
-            f"the broker at {writing.broker.address} knows nothing of the writer {writing.writer!r}, whose batches "
+            f"the broker at {writing.broker.address} knows nothing of the writer "
+            f"{writing.writer!r}, whose batches "
             f"up to {batch - 1} it should have: its disk was lost, or it is another broker",
-            "go back to that broker; or set onLostCheckpoint to 'go on', if batches that were published elsewhere "
+            "go back to that broker; or set onLostCheckpoint to 'go on', if batches that were "
+            "published elsewhere "
             "may come again",
         )
     if known >= 0:
         _refuse(
             writing,
             f"the writer {writing.writer!r} was another query before: its checkpoint was lost, or replaced",
-            "restore the checkpoint, or give a new one together with another writer; onLostCheckpoint = 'go on' "
+            "restore the checkpoint, or give a new one together with another writer; "
+            "onLostCheckpoint = 'go on' "
             "publishes all the same whatever is read again",
         )
     taken = (known // _TURN + 1 if known >= 0 else 0) * _TURN + mine

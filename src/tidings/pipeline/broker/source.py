@@ -6,8 +6,8 @@ Rules
 - A stream holds the logs under its name (`Bus.hold_log`): events that its filter accepts are kept until a
   batch that read them is done. So no event is missed between two batches, with any lifetime.
 - A batch is a span of each log between two offsets, so a batch that is repeated reads the same events.
-- No event is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one of its
-  name has been are errors, and an option says how to go on.
+- No event is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one
+  of its name has been are errors, and an option says how to go on.
 """
 
 from __future__ import annotations
@@ -93,9 +93,11 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         known = [where for where, one in held.items() if not one.is_new and _was_begun(reading, where)]
         if known and reading.on_lost_checkpoint == "fail":
             raise InputError(
-                f"the reader {reading.reader!r} has read from {known[0].address} before, and this query has no "
+                f"the reader {reading.reader!r} has read from {known[0].address} before, and this "
+                "query has no "
                 "checkpoint: it was lost, or the name is another query's",
-                hint="restore the checkpoint; or set onLostCheckpoint to resume (from what was committed last: the "
+                hint="restore the checkpoint; or set onLostCheckpoint to resume (from what was "
+                "committed last: the "
                 "batch after it comes again) or restart (from startingOffsets); or choose another reader",
             )
         if known and reading.on_lost_checkpoint == "resume":
@@ -150,16 +152,19 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             f"what came after offset {read} may be gone"
         )  # fmt: skip
         raise InputError(
-            f"nobody held the log {held.log} at {where.address} for the reader {self._reading.reader!r} any more: "
+            f"nobody held the log {held.log} at {where.address} for the reader "
+            f"{self._reading.reader!r} any more: "
             f"{gone}, as far as lifetimes were over",
-            hint="set onTrimmed to 'go on' to read on with what is there; keepSeconds makes brokers hold longer",
+            hint="set onTrimmed to 'go on' to read on with what is there; keepSeconds makes brokers "
+            "hold longer",
         )
 
     def _refuse_missing(self, missing: set[str]) -> None:
         if missing and self._reading.on_missing_log != GO_ON:
             raise InputError(
                 f"no broker that was named has the log {min(missing)}, which this query has read from",
-                hint="name its broker again; if its disk is lost for good, so is what was not read of it: set "
+                hint="name its broker again; if its disk is lost for good, so is what was not read of "
+                "it: set "
                 "onMissingLog to 'go on'",
             )
 
@@ -256,7 +261,8 @@ def _chosen(text: str, option: str, states: Mapping[BrokerTarget, LogExtent]) ->
 def _refuse_trimmed(reading: ReadOptions, where: BrokerTarget, log: str, after: int, begin: int) -> None:
     if begin > after + 1 and reading.on_trimmed != GO_ON:
         raise InputError(
-            f"the log {log} at {where.address} begins at {begin} now: offsets {after + 1} to {begin - 1} are gone",
+            f"the log {log} at {where.address} begins at {begin} now: offsets {after + 1} to "
+            f"{begin - 1} are gone",
             hint=f"start from {shown({log: begin - 1})}, or set onTrimmed to 'go on'",
         )
 

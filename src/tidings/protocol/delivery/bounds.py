@@ -1,11 +1,11 @@
 """A durable subscription's own bounds: how many events it wants kept, and for how long.
 
-The events it waits for may be in its queue, in our log, or in the log of another broker; the oldest of all goes
-first. A dropped event is counted and reported under the name of the bound.
+The events it waits for may be in its queue, in our log, or in the log of another broker; the oldest of all
+goes first. A dropped event is counted and reported under the name of the bound.
 
-The owner has a bound too, its quota of stored bytes: beyond it the oldest events of our log that wait for any of its
-durable subscriptions are given up, from the subscription that is furthest behind. An event that is with a member is not
-given up; how much that is has bounds of its own.
+The owner has a bound too, its quota of stored bytes: beyond it the oldest events of our log that wait for any
+of its durable subscriptions are given up, from the subscription that is furthest behind. An event that is
+with a member is not given up; how much that is has bounds of its own.
 """
 
 from __future__ import annotations
@@ -61,7 +61,8 @@ class SubscriptionBounds:
             self._keep_quota(held, now)
 
     def _keep_quota(self, held: SubscriptionState, now: float) -> None:
-        """Give up the oldest that wait for the subscriptions of its owner, as far as they are over its quota."""
+        """Give up the oldest that wait for the subscriptions of its owner, as far as they are
+        over its quota."""
         owner = held.owner
         if not held.stored.is_ranked:
             self._rank(held, now)
@@ -85,7 +86,8 @@ class SubscriptionBounds:
         if ON_QUOTA not in held.lost:
             self._ports.emit(
                 Warn(
-                    f"more waits for durable subscriptions of {held.owner} than its quota of stored bytes allows: "
+                    f"more waits for durable subscriptions of {held.owner} than its quota of "
+                    "stored bytes allows: "
                     f"{held.id.own} gives up its oldest events; read it, end it, or raise `stored_bytes`"
                 )
             )
@@ -137,8 +139,8 @@ class SubscriptionBounds:
     def _oldest(
         self, held: SubscriptionState, now: float, *, own_log: bool = False
     ) -> tuple[float, str] | None:
-        """Time of the oldest waiting event, and where it waits: in the queue, or in the log of that name. `own_log`:
-        of events in the own log alone."""
+        """Time of the oldest waiting event, and where it waits: in the queue, or in the log of that name.
+        `own_log`: of events in the own log alone."""
         found: list[tuple[float, str]] = []
         if held.queue and (item := self._first_queued(held, own_log=own_log)) is not None:
             found.append((item.accepted, QUEUE))

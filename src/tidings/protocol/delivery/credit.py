@@ -1,7 +1,8 @@
 """Credit of members: how many events a member may be sent, and how many bytes ahead of its acknowledgements.
 
-At the bound on bytes a member's credit is withheld until it has acknowledged some: so few large events wait in its
-connection as many small ones do. The bound is lower when the memory of the member's principal is used up.
+At the bound on bytes a member's credit is withheld until it has acknowledged some: so few large events wait
+in its connection as many small ones do. The bound is lower when the memory of the member's principal is used
+up.
 """
 
 from __future__ import annotations

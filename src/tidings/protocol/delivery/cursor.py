@@ -2,18 +2,22 @@
 
 Rules
 - Offsets are half-open everywhere. `next` is the first offset that was not read, and a range is [start, end).
-- The class is the same for the broker's own log, a neighbour's and a group's; a `LogSource` holds the difference.
-- REPLAYING: the log is read from `next` on, page by page. Live events of the log stay in it or wait in `pending`.
+- The class is the same for the broker's own log, a neighbour's and a group's; a `LogSource` holds the
+  difference.
+- REPLAYING: the log is read from `next` on, page by page. Live events of the log stay in it or wait in
+  `pending`.
 - LIVE: every offset below the log's end was read or dispatched, and events are queued as they arrive.
 - The seam between the two is an offset, and each offset crosses it once:
   - a page and the pending events are merged by offset, so an event that arrived both ways is one item;
-  - the cursor goes LIVE only after the page that reaches the log's end, and no event was left out before that end
-    (`missed`), so no offset lies between the last page and the first live event;
-  - an item below `next` was read, an offset below `progress.heard` was handed out or is silent: both are dropped.
-- `progress` holds the offsets that were handed out and not settled. Settled means acknowledged, dropped by a named
-  policy or bound, or moved to the dead letters. A restart reads again from the lowest of them (`unread`).
-- `later` holds offsets that a durable subscription is owed and has not read: each of them in the own log, and only
-  those of a subscription with bounds in other logs, since an origin keeps what was not acknowledged.
+  - the cursor goes LIVE only after the page that reaches the log's end, and no event was left out before that
+    end (`missed`), so no offset lies between the last page and the first live event;
+  - an item below `next` was read, an offset below `progress.heard` was handed out or is silent: both are
+    dropped.
+- `progress` holds the offsets that were handed out and not settled. Settled means acknowledged, dropped by a
+  named policy or bound, or moved to the dead letters. A restart reads again from the lowest of them
+  (`unread`).
+- `later` holds offsets that a durable subscription is owed and has not read: each of them in the own log, and
+  only those of a subscription with bounds in other logs, since an origin keeps what was not acknowledged.
 - `rights` are ranges that earlier filters of a durable subscription leave owed; the low-water mark ends them.
 """
 
@@ -57,7 +61,8 @@ TRANSITIONS: dict[tuple[CursorState, str], CursorState] = {
 
 class EarlierRange(msgspec.Struct, array_like=True, frozen=True):
     """Range of a log that a subscription is owed under an earlier filter: events that were available when it
-    took that filter, and events in [start, stop). Each filter that it took since then has to accept them too."""
+    took that filter, and events in [start, stop). Each filter that it took since then has to accept them too.
+    """
 
     filters: tuple[Filter, ...]
     since: float  # when it took the first of them; infinite: it has no right to older events
@@ -74,7 +79,8 @@ class EarlierRange(msgspec.Struct, array_like=True, frozen=True):
 
 
 class PendingLiveEvent(NamedTuple):
-    """Live event of another broker's log that its cursor has still to read; without an id: every older event."""
+    """Live event of another broker's log that its cursor has still to read; without an id: every
+    older event."""
 
     accepted: float
     source: str = ""
@@ -107,8 +113,8 @@ class LogSource(Protocol):
         then: Callable[[ReadPage, float], None],
         now: float,
     ) -> int:
-        """Read from `next` on; the number of the reading, or 0 when the log cannot be reached now. `then` runs
-        once after this call has returned, unless the reading is stopped."""
+        """Read from `next` on; the number of the reading, or 0 when the log cannot be reached now. `then`
+        runs once after this call has returned, unless the reading is stopped."""
 
     def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
         """The replay is over: cancel its reading, and let go of the entries that were kept for it."""

@@ -1,8 +1,9 @@
 """Dead letters: events that a subscription gave back too often.
 
 Rules
-- A letter is kept until a subscriber to dead letters commits it. A box is bounded by count and bytes, and the letters
-  of a principal by its quota: at a bound its oldest letters are dropped and counted, never an event that is owed.
+- A letter is kept until a subscriber to dead letters commits it. A box is bounded by count and bytes, and the
+  letters of a principal by its quota: at a bound its oldest letters are dropped and counted, never an event
+  that is owed.
 - The box of a subscription that has ended is kept for a stated time, for a subscriber that comes back.
 - A subscriber to dead letters hears those that are there, oldest first, then new ones.
 """
@@ -72,7 +73,8 @@ class DeadLetters:
         return letter, [*records, rows.put(rows.DEAD, _key(letter), letter)]
 
     def _make_room(self, letter: DeadRow) -> list[Record]:
-        """Drop the oldest letters of its box, or of its principal, that are in its way; the records to persist."""
+        """Drop the oldest letters of its box, or of its principal, that are in its way; the records to
+        persist."""
         records: list[Record] = []
         id, size, box = letter.subscription, _size(letter), self._box(letter.subscription)
         while box.letters and (len(box.letters) >= self._most or box.size + size > self._most_bytes):

@@ -1,9 +1,10 @@
-"""Records of deliveries to subscriptions that have ended, for a bounded time and in bounded bytes of each principal.
+"""Records of deliveries to subscriptions that have ended, for a bounded time and in bounded bytes of each
+principal.
 
 Rules
-- The records of one principal have the bound of its quota (`RetainedBytes.records_fit`). At the bound its oldest records go,
-  and are counted; never those of another principal. A subscription that returns without its record receives again
-  what is still available to newcomers: no event is lost.
+- The records of one principal have the bound of its quota (`RetainedBytes.records_fit`). At the bound its
+  oldest records go, and are counted; never those of another principal. A subscription that returns without
+  its record receives again what is still available to newcomers: no event is lost.
 """
 
 from __future__ import annotations

@@ -16,8 +16,8 @@ AT_ONCE = 10_000  # subscriptions that one question looks at, some milliseconds;
 
 
 class Sweep:
-    """Totals over all subscriptions: waiting events, and subscriptions that read. Of many subscriptions the sum takes
-    several calls; until it is done the previous sum counts."""
+    """Totals over all subscriptions: waiting events, and subscriptions that read. Of many subscriptions the
+    sum takes several calls; until it is done the previous sum counts."""
 
     def __init__(self) -> None:
         self._unseen: list[SubscriptionState] = []
@@ -51,8 +51,8 @@ def _counted(helds: Iterable[SubscriptionState]) -> tuple[int, int]:
 def busiest(
     helds: Mapping[Any, SubscriptionState], limit: int, sees: Sees | None = None
 ) -> list[SubscriptionState]:
-    """The subscriptions with most waiting events, first; of many, among the first of them. `sees`: which may be
-    shown."""
+    """The subscriptions with most waiting events, first; of many, among the first of them. `sees`: which may
+    be shown."""
     some: Iterable[SubscriptionState] = helds.values()
     if sees is not None:
         some = (held for held in islice(some, LOOKED_THROUGH) if sees(held.id))

@@ -4,8 +4,8 @@ Rules
 - A queue is bounded. When it is full, a durable subscription spills to the log (`StoreReader`), and
   a transient one follows its policy; each lost event is counted under the policy's name.
 - An item goes to one member that has credit; members of a group take turns.
-- Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in order. After
-  `max_deliveries` attempts it goes to dead letters instead.
+- Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in order.
+  After `max_deliveries` attempts it goes to dead letters instead.
 - Policy `block`: the item waits outside the queue, and its publisher waits with it.
 """
 
@@ -84,9 +84,9 @@ class Dispatcher:
     def dispatch(
         self, helds: Sequence[SubscriptionState], batch: Sequence[PendingPublish], now: float
     ) -> None:
-        """Deliver events that follow one another, and that all of these subscriptions accept. A subscription that is
-        live, with one member and an empty queue gets as many as it has credit for at once, in one message; the rest
-        joins its queue together. Any other subscription is offered them one by one, as are events beyond the queue."""
+        """Deliver events that follow one another, and that all of these subscriptions accept. A subscription
+        that is live, with one member and an empty queue gets as many as it has credit for at once, in one
+        message; the rest joins its queue together. Any other subscription is offered them one by one."""
         after, count, size = self._ledger.end, len(batch), 0
         is_plain, is_kept = True, False
         items: list[Item] = []
@@ -136,8 +136,8 @@ class Dispatcher:
         size: int,
         events: tuple[Event, ...] = (),
     ) -> tuple[Event, ...]:
-        """Send a member events for the first time that no log holds, in one message. `events`: theirs, if another
-        member was sent them before; the same object is encoded once."""
+        """Send a member events for the first time that no log holds, in one message. `events`: theirs, if
+        another member was sent them before; the same object is encoded once."""
         count, tag = len(items), held.last_tag + 1
         if not held.unacked:
             held.unacked = {}
@@ -170,8 +170,8 @@ class Dispatcher:
             self._send(held, member, item)
 
     def _wait(self, held: SubscriptionState, items: list[Item], begin: int, count: int, size: int) -> int:
-        """Add events that no log holds, from this place on, to the queue of a live subscription whose members have no
-        credit; the place up to which there was room and no more to do than that."""
+        """Add events that no log holds, from this place on, to the queue of a live subscription whose members
+        have no credit; the place up to which there was room and no more to do than that."""
         queue, memory = held.queue, held.memory
         if not queue:
             for member in held.members:
@@ -348,8 +348,8 @@ class Dispatcher:
             self._hooks.read(held, now)
 
     def _send_waiting(self, held: SubscriptionState, member: Member, now: float) -> None:
-        """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours that no
-        log holds, sent for the first time, share a message."""
+        """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours
+        that no log holds, sent for the first time, share a message."""
         queue, most, size = held.queue, member.credit if len(held.members) == 1 else 1, 0
         room = 1 << 62  # in bytes
         if member.open_bytes + held.queued_bytes >= self._few_bytes:

@@ -1,20 +1,22 @@
 """The publish flow: accept, deduplicate, match once, persist if owed, dispatch, forward, acknowledge.
 
 A batch of publishes of one client goes through the steps together, and one publish is a batch of one. Rules
-- An event is written to the log when it has a lifetime, when a durable subscription is owed it, when its publisher asks
-  for it, when a hold keeps it, or when recovery may have to bring it to another broker. Any other event needs no disk.
-- An event that is written is dispatched, and acknowledged, only after it is on the disk: otherwise a crash and a publish
-  that is tried again could deliver it twice. Mode `best effort` is acknowledged at once.
+- An event is written to the log when it has a lifetime, when a durable subscription is owed it, when its
+  publisher asks for it, when a hold keeps it, or when recovery may have to bring it to another broker.
+- An event that is written is dispatched, and acknowledged, only after it is on the disk: otherwise a crash
+  and a publish that is tried again could deliver it twice. Mode `best effort` is acknowledged at once.
 - An event that needs no disk follows the earlier ones of its source that do: the order of a source holds.
-- The match of the first step serves the whole flow as long as no filter came or went meanwhile (`InterestTable.version`).
+- The match of the first step serves the whole flow as long as no filter came or went meanwhile
+  (`InterestTable.version`).
 - Neighbouring events of a batch that the same subscriptions accept are dispatched as one stretch.
-- While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once (`full`).
-  One that was handed in before may still be kept: it is answered as `unknown`, and dispatched when it is kept.
+- While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once
+  (`full`). One that was handed in before may still be kept: it is answered as `unknown`, and dispatched when
+  it is kept.
 - After a start, an event that is kept is dispatched when each neighbour has said how far it knows our log, or
-  `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that neighbours
-  know under other events, and they would pass over ours.
-- Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the log
-  holds the event, and for the deduplication window after that.
+  `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that
+  neighbours know under other events, and they would pass over ours.
+- Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the
+  log holds the event, and for the deduplication window after that.
 """
 
 from __future__ import annotations
@@ -47,16 +49,16 @@ from tidings.protocol.messages import AckMode, Envelope, Publish, Published, Pub
 from tidings.protocol.slots import Ports
 
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
-NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); here 'kept' is on this broker's disk"
-MANY_IDS = "as many ids of other publishers as may be are remembered here, and yours are more than a fair share; leave the id out, or publish later"
+NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); 'kept' is on this disk"
+MANY_IDS = "this broker remembers no more ids of yours: leave the id out, or publish later"
 STALE = "this number was passed long ago; nobody can tell whether it was published"
 UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 
 class PublishFlow:
     def __init__(
-        self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays, registry: Registry,
-        dispatcher: Dispatcher, holding: RetentionHolds,
+        self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays,
+        registry: Registry, dispatcher: Dispatcher, holding: RetentionHolds,
     ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
@@ -148,8 +150,8 @@ class PublishFlow:
     def _accept(
         self, session: Session, messages: Sequence[Publish], place: int, now: float
     ) -> tuple[list[PendingPublish], int]:
-        """The publishes from this place on that follow one another in the numbers of their sources, or else the one
-        in this place, if it is new and not refused; and the place after them."""
+        """The publishes from this place on that follow one another in the numbers of their sources, or else
+        the one in this place, if it is new and not refused; and the place after them."""
         disk, incarnation, address = self._ports.disk, session.incarnation, session.address
         under_way, take_next = self._under_way, self.identities.take_next
         most_bytes, is_stable = self._ports.event_bytes, disk.stable
@@ -213,8 +215,9 @@ class PublishFlow:
         return pending
 
     def _answer_again(self, session: Session, message: Publish, is_own: bool, now: float) -> bool:
-        """True when this was published before, or that cannot be told. A client numbers all that it publishes, so what
-        it sends again is known by its number; an id that is not the client's own is known besides, by any sender."""
+        """True when this was published before, or that cannot be told. A client numbers all that it
+        publishes, so what it sends again is known by its number; an id that is not the client's own is known
+        besides, by any sender."""
         address, event = session.address, message.event
         identity = event.identity
         pending = self._under_way.get(identity)
@@ -247,7 +250,7 @@ class PublishFlow:
         return seen
 
     def _is_kept_out(self, session: Session, message: Publish, now: float) -> bool:
-        """Refuse a publish that needs the full disk. A known identity, and an event that needs no disk, pass."""
+        """Refuse a publish that needs the full disk, unless its identity is known."""
         event, reason = message.event, self._ports.disk.full
         pending = self._under_way.get(event.identity)
         if pending is not None:
@@ -335,8 +338,8 @@ class PublishFlow:
         stalled: Callable[[str], None],
         now: float,
     ) -> None:
-        """Keep all of these at once, with these records; then dispatch them in order. A known identity is left out:
-        publishing it again changes nothing."""
+        """Keep all of these at once, with these records; then dispatch them in order. A known identity is
+        left out: publishing it again changes nothing."""
         pendings: list[PendingPublish] = []
         kept_first: list[DiskRecord] = []
         for event in events:
@@ -434,7 +437,7 @@ class PublishFlow:
         self._acknowledge(batch)
 
     def _pass_on(self, pending: PendingPublish, now: float) -> None:
-        """Dispatch and forward one event that the log holds, that supersedes another, or that leaves this broker."""
+        """Dispatch and forward an event that the log holds, that supersedes another, or that leaves here."""
         ports, event, position = self._ports, pending.event, pending.position
         offset = None if position is None else position.offset
         if ports.recording:
@@ -542,8 +545,8 @@ class PublishFlow:
             self._release(pending, now)
 
     def skip_to(self, upto: int) -> None:
-        """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that have some
-        of them and were not dispatched get others, in the same order."""
+        """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that
+        have some of them and were not dispatched get others, in the same order."""
         ledger = self._ledger
         self._warn(upto + 1 - ledger.end, ledger.end - self._begun)
         self._begun = upto + 1

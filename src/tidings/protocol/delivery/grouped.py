@@ -1,11 +1,11 @@
-"""Delivery at a member of a group whose log is one (`recovery`): publishes get their place from the group, and a
-subscription's token counts at every member.
+"""Delivery at a member of a group whose log is one (`recovery`): publishes get their place from the group,
+and a subscription's token counts at every member.
 
 Rules
-- A publish is acknowledged when its event is committed, which is when a majority has it on stable storage, and
-  told by every member to its own subscriptions, in the order of the log.
-- The log has the group's name. A client that comes from another member says up to where it has handled the log, and
-  hears what comes after that: no gap and no duplicate, and members exchange no subscriptions.
+- A publish is acknowledged when its event is committed, which is when a majority has it on stable storage,
+  and told by every member to its own subscriptions, in the order of the log.
+- The log has the group's name. A client that comes from another member says up to where it has handled the
+  log, and hears what comes after that: no gap and no duplicate, and members exchange no subscriptions.
 - A durable subscription that moved is ended where it was before. One that comes without a token is asked for
   (`subscription_lookup.py`).
 """

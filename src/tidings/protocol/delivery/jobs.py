@@ -1,7 +1,7 @@
 """Services of a broker for external jobs, such as queries of a cluster: read, hold, stage, commit.
 
-Three parts behind one face: `scanning` reads the log by filter, `holding` keeps it for readers that have not read it
-yet, `staging` publishes in two steps.
+Three parts behind one face: `scanning` reads the log by filter, `holding` keeps it for readers that have not
+read it yet, `staging` publishes in two steps.
 """
 
 from __future__ import annotations

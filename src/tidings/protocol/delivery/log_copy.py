@@ -1,8 +1,8 @@
 """Copies of a group's log: pages of what this member holds, for members that lack it.
 
 Rules
-- A page ends at its bytes or at its count, where the log is committed, or where our disk ends: an entry that is on its
-  way to the disk would be left out for good.
+- A page ends at its bytes or at its count, where the log is committed, or where our disk ends: an entry that
+  is on its way to the disk would be left out for good.
 - With the last page come the identities of what was published before, in pages too (`more`).
 """
 

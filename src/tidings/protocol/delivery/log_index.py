@@ -96,7 +96,10 @@ class LogIndex:
         self.end = offset + 1
 
     def skip_to(self, upto: int) -> None:
-        """Give no offset up to there any more. Entries that are on their way to the disk were taken out before."""
+        """Give no offset up to there any more.
+
+        Entries that are on their way to the disk were taken out before.
+        """
         self.next_offset = self.end = max(self.next_offset, upto + 1)
 
     def withdraw(self, offset: int) -> list[Record]:
@@ -160,8 +163,8 @@ class LogIndex:
             self._lapse(offset)
 
     def let_go(self, upto: int) -> None:
-        """Events that live forever are archived up to there: the log keeps them only for subscriptions that are owed
-        them."""
+        """Events that live forever are archived up to there: the log keeps them only for subscriptions that
+        are owed them."""
         due = []
         for offset, entry in self.entries.items():
             if offset > upto:
@@ -192,7 +195,8 @@ class LogIndex:
             self._free.append(offset)
 
     def _count(self, entry: Entry, size: int) -> None:
-        """More or fewer bytes of its source live: it came, its lifetime is over, or a newer event has its key."""
+        """More or fewer bytes of its source live: it came, its lifetime is over, or a newer event has its
+        key."""
         if self._ports is not None and entry.ends_at > entry.accepted:
             self._ports.kept.stored(entry.source, size)
 

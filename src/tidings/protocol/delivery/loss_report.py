@@ -2,7 +2,8 @@
 
 Rules
 - A loss has a name: a queue policy, a bound, an expiry. It is counted, recorded in the history and told.
-- Members are told at once, but not oftener than progress is flushed. A member that opens the subscription is told then.
+- Members are told at once, but not oftener than progress is flushed. A member that opens the subscription is
+  told then.
 """
 
 from __future__ import annotations

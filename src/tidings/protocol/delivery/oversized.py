@@ -1,11 +1,11 @@
 """Events that one peer cannot take, since no frame of it holds them: dead letters that are still owed.
 
 Rules
-- A subscriber says how large a frame it reads. An event that is larger becomes a dead letter of its subscription, so
-  that the events behind it pass. It is sent once more whenever a listener opens the subscription: one with a larger
-  limit receives it, and its acknowledgement ends the letter.
-- A neighbour of an earlier version may take less than other brokers do. Such an event is a dead letter of the link, at
-  the broker that could not send it.
+- A subscriber says how large a frame it reads. An event that is larger becomes a dead letter of its
+  subscription, so that the events behind it pass. It is sent once more whenever a listener opens the
+  subscription: one with a larger limit receives it, and its acknowledgement ends the letter.
+- A neighbour of an earlier version may take less than other brokers do. Such an event is a dead letter of the
+  link, at the broker that could not send it.
 """
 
 from __future__ import annotations

@@ -2,10 +2,11 @@
 
 Rules
 - Each event counts for each subscription that it waits for, though the broker holds it once.
-- At the bound a subscription whose queue is not empty is full, and follows its policy or spills to the log; and a
-  member gets few bytes ahead of its acknowledgements. So one event at a time still gets through to each of them.
-- A queue's bytes are counted when an event comes and when it goes to a member; an event that leaves a queue in
-  another way counts until the queue is empty.
+- At the bound a subscription whose queue is not empty is full, and follows its policy or spills to the log;
+  and a member gets few bytes ahead of its acknowledgements. So one event at a time still gets through to each
+  of them.
+- A queue's bytes are counted when an event comes and when it goes to a member; an event that leaves a queue
+  in another way counts until the queue is empty.
 """
 
 from __future__ import annotations

@@ -12,7 +12,8 @@ from tidings.protocol.messages import AckMode
 
 
 class PendingPublish(msgspec.Struct, eq=False, gc=False):
-    """Acknowledged when it is on the disk (if the log has to hold it), dispatched, and no subscription blocks it."""
+    """Acknowledged when it is on the disk (if the log has to hold it), dispatched, and no subscription blocks
+    it."""
 
     event: Event
     number: int  # orders publishes and subscribes of this node

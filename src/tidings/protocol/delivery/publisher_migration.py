@@ -2,8 +2,9 @@
 
 Rules
 - A publisher that comes to another broker says where the last events of its sources are that were
-  acknowledged (`ClientJoined`): by log, an offset. Everything that it publishes there comes after those places, and says
-  so (`MigrationHeader`, a header between brokers), as long as it stays; the log remembers it (`PublisherStays`).
+  acknowledged (`ClientJoined`): by log, an offset. Everything that it publishes there comes after those
+  places, and says so (`MigrationHeader`, a header between brokers), as long as it stays; the log remembers it
+  (`PublisherStays`).
 - A subscription is told such an event when it has passed those places: all that it is to hear of
   those logs up to there is in its queue. Until then the event is *barred*, and so is what comes
   after it in its log, since a client's token counts on the order of a log.
@@ -158,8 +159,8 @@ class PublisherMigration:
         return (cursor.end if cursor.state is LIVE else cursor.next) > offset
 
     def _lines(self, item: Item) -> set[str]:
-        """The sequences that an item keeps its place in: its log, and its source for an event of a client of this
-        broker, since of one source some events are in the log and others in no log."""
+        """The sequences that an item keeps its place in: its log, and its source for an event of a client of
+        this broker, since of one source some events are in the log and others in no log."""
         position = item.position
         source = f"/{item.event.source}"
         if position is None:

@@ -1,10 +1,11 @@
 """Counting what durable subscriptions are owed in a part of the log that they have not read.
 
-A durable subscription that begins with a replay, or goes on after a restart, is owed entries that are known only by
-reading the log with its filter. Until it reads them all entries of that part are pinned, also those that it does not
-accept, and none counts for its owner. Rules
-- When the lifetime of a pinned entry is over, the log is read once for all subscriptions with such a part, without
-  delivering anything: the entries that they accept are owed to them from then on, and the others are let go.
+A durable subscription that begins with a replay, or goes on after a restart, is owed entries that are known
+only by reading the log with its filter. Until it reads them all entries of that part are pinned, also those
+that it does not accept, and none counts for its owner. Rules
+- When the lifetime of a pinned entry is over, the log is read once for all subscriptions with such a part,
+  without delivering anything: the entries that they accept are owed to them from then on, and the others are
+  let go.
 - Subscriptions without an owner that has a quota are left alone.
 - A subscription that read, ended or changed its filter meanwhile knows better: it keeps what it found itself.
 """

@@ -20,7 +20,8 @@ def unsure(reason: str | None, full: str = DISK) -> tuple[str, str]:
 
 
 def not_known(reason: str) -> tuple[str, str]:
-    """The answer to an identity that is known in memory, when the disk has failed: it may be on the disk or not."""
+    """The answer to an identity that is known in memory, when the disk has failed: it may be on the disk or
+    not."""
     return ("unknown", f"the broker's disk has failed ({reason}); the event is kept, or it is not")
 
 

@@ -3,11 +3,12 @@
 Rules
 - Identity is (subscriber, name). Subscribing again under a name resumes: with the same filter
   where it stood, with another one so that only the difference is told.
-- A group is one subscription with many members, under the group's name and no subscriber's. It becomes durable when a
-  member asks for that, with all that waits for it; members that do not ask for it join all the same, and end it not.
+- A group is one subscription with many members, under the group's name and no subscriber's. It becomes
+  durable when a member asks for that, with all that waits for it; members that do not ask for it join all the
+  same, and end it not.
 - A durable subscription stays when its members leave.
-- A transient one ends when its last member leaves. The deliveries of a named one are remembered for a bounded time;
-  those of an unnamed one after a broken link for a short while.
+- A transient one ends when its last member leaves. The deliveries of a named one are remembered for a bounded
+  time; those of an unnamed one after a broken link for a short while.
 - One name has one listener. A new link of the same client takes over from its old one; a second
   listener on one link is refused.
 """
@@ -243,7 +244,8 @@ class Registry:
         return None
 
     def _make_durable(self, held: SubscriptionState, message: Subscribe) -> Refusal | None:
-        """A group of transient members gets a durable one: it is owed what waits and a log holds, and all that comes."""
+        """A group of transient members gets a durable one: it is owed what waits and a log holds, and all
+        that comes."""
         if held.is_behind:
             return Refusal(
                 "refused", f"group {unscoped(held.id.name)!r} replays; subscribe again when it has"
@@ -262,8 +264,8 @@ class Registry:
             self._dispatcher.take_back(member, now)
 
     def _acknowledge_handled(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
-        """The client's token is ahead of what we know: settle what it handled. One member's token does not show what
-        the others of its group handled."""
+        """The client's token is ahead of what we know: settle what it handled. One member's token does not
+        show what the others of its group handled."""
         if message.options.group is not None and held.durable:
             return
         after = message.after
@@ -291,8 +293,9 @@ class Registry:
             self._dispatcher.enqueue(held, item)
 
     def _count_unwanted(self, held: SubscriptionState, filter: Filter, now: float) -> None:
-        """Count the events that wait for a durable subscription and that its new filter does not accept. Events of our
-        own log are counted when they are read again; unread ones of other logs are not known here."""
+        """Count the events that wait for a durable subscription and that its new filter does not accept.
+        Events of our own log are counted when they are read again; unread ones of other logs are not known
+        here."""
         if not held.durable:
             return
         own = self._ledger.log
@@ -374,8 +377,8 @@ class Registry:
         return records
 
     def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
-        """End a subscription that was ended at another broker, where it was a guest; the records to persist. A client
-        that subscribed here since then has another one."""
+        """End a subscription that was ended at another broker, where it was a guest; the records to persist.
+        A client that subscribed here since then has another one."""
         held = self.helds.get(id)
         if held is None or not held.durable or held.stored.is_guest or held.stored.attended > ended:
             return []

@@ -2,12 +2,12 @@
 
 Rules
 - The guest's broker keeps on its disk that the subscription was ended, before the client is told. It says
-  so toward its home (`RemoteUnsubscribe`) until that has answered, with pauses that grow, and at once when a link
-  is up again; after as long as ended subscriptions are remembered it gives up, and counts it.
+  so toward its home (`RemoteUnsubscribe`) until that has answered, with pauses that grow, and at once when a
+  link is up again; after as long as ended subscriptions are remembered it gives up, and counts it.
 - A farewell goes toward the log of the home, from broker to broker, and its answer back along its path.
   Brokers in between keep no state.
-- It carries its age: a client that subscribed at home again after the end has another subscription under the same
-  name, and that one stays. Clocks need not agree.
+- It carries its age: a client that subscribed at home again after the end has another subscription under the
+  same name, and that one stays. Clocks need not agree.
 """
 
 from __future__ import annotations

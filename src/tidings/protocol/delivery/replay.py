@@ -1,15 +1,18 @@
 """Replay of logs for subscriptions: reading pages, and the step from replay to live.
 
 Rules
-- A subscription has a cursor in the own log and in each log that is known here. A new one reads what is available
-  first, unless it wants no replay; a log that is found later is read then.
+- A subscription has a cursor in the own log and in each log that is known here. A new one reads what is
+  available first, unless it wants no replay; a log that is found later is read then.
 - A cursor reads in pages, only while a listener is there and the queue is at most half full.
 - An event of a page is queued when it was not delivered before: neither settled, nor in the ranges that the
   subscription was delivered under earlier filters or in earlier lives, nor below the cursor's `next`.
-- The cursor goes LIVE at the page that reaches the log's end; `cursor.py` states why no offset is lost or repeated.
-- A durable subscription whose queue is full goes back to REPLAYING: it spills to the log, which keeps its events. A
-  transient one has its live events wait behind the replay, and loses by its policy those for which there is no room.
-- A log that replaces one which a durable subscription heard began after the subscription: it is owed all of it.
+- The cursor goes LIVE at the page that reaches the log's end; `cursor.py` states why no offset is lost or
+  repeated.
+- A durable subscription whose queue is full goes back to REPLAYING: it spills to the log, which keeps its
+  events. A transient one has its live events wait behind the replay, and loses by its policy those for which
+  there is no room.
+- A log that replaces one which a durable subscription heard began after the subscription: it is owed all of
+  it.
 - A log that cannot be read ends the listening with an error; no entry is skipped.
 """
 
@@ -99,8 +102,8 @@ class LogReplay:
         if is_found and held.durable and self._has_outlived(held, log):
             self.other_cursor(held, log, 1, start=1)
         elif held.stored.is_from_disk or (is_found and held.durable):
-            # It began before a restart that did not record where in this log, or the log began on an empty disk and
-            # accepted events before this broker knew of it: the origin has to keep all of it.
+            # It began before a restart that did not record where in this log, or the log began on an empty
+            # disk and accepted events before this broker knew of it: the origin has to keep all of it.
             self.other_cursor(held, log, 1, start=None)
         elif held.options.replay:
             # A durable one is owed by offset: its age may be judged after a restart, by another clock.
@@ -110,14 +113,14 @@ class LogReplay:
             self.other_cursor(held, log, end, start=end, keep_from=end).state = LIVE
 
     def _has_outlived(self, held: SubscriptionState, log: str) -> bool:
-        """Did the subscription hear an earlier log of this broker? Then it is older than all that this log holds, and
-        no clock is asked: either broker's may have been set back between two of its lives."""
+        """Did the subscription hear an earlier log of this broker? Then it is older than all that this log
+        holds, and no clock is asked: either broker's may have been set back between two of its lives."""
         broker = broker_of(log)
         return broker in held.stored.outlived or any(broker_of(other) == broker for other in held.others)
 
     def resume_from(self, held: SubscriptionState, after: Mapping[str, int]) -> None:
-        """A durable subscription of another broker continues here, in each log from its token on. A log that is not
-        known yet is read when it is."""
+        """A durable subscription of another broker continues here, in each log from its token on. A log that
+        is not known yet is read when it is."""
         for log, offset in after.items():
             if log != held.own.log:
                 self.other_cursor(held, log, offset + 1, start=offset + 1, keep_from=offset + 1)
@@ -131,9 +134,9 @@ class LogReplay:
         return owed
 
     def restart(self, held: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
-        """The subscription has another filter: read in the own log what it may want now, and what it was owed before.
-        The replay begins first, so that its entries are pinned when what was owed under the old filter is
-        released."""
+        """The subscription has another filter: read in the own log what it may want now, and what it was owed
+        before. The replay begins first, so that its entries are pinned when what was owed under the old
+        filter is released."""
         cursor = held.own
         cursor.start = cursor.keep_from = cursor.end
         cursor.next = cursor.first = self._ledger.first_offset
@@ -185,9 +188,9 @@ class LogReplay:
             self._dispatcher.offer_read(held, item, now)
 
     def _hold_back(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
-        """A durable subscription has few events wait, and only while a page is on its way: the log keeps the rest. An
-        event from before the subscription, which an origin sends again after a restart, is for a page to bring: the
-        origin knows whether it is still available."""
+        """A durable subscription has few events wait, and only while a page is on its way: the log keeps the
+        rest. An event from before the subscription, which an origin sends again after a restart, is for a
+        page to bring: the origin knows whether it is still available."""
         if cursor.start is not None and item.after < cursor.start:
             return
         has_room = len(cursor.pending) < max(0 if held.durable else held.options.queue, self._settings.chunk)
@@ -206,8 +209,8 @@ class LogReplay:
             self._dispatcher.bounds.keep(held, now)
 
     def found(self, held: SubscriptionState, log: str, now: float) -> None:
-        """A log is known here from now on. After a restart a subscription with bounds has to read again what was
-        handed out of it; how much it is owed beyond that is unknown, only that it is no younger."""
+        """A log is known here from now on. After a restart a subscription with bounds has to read again what
+        was handed out of it; how much it is owed beyond that is unknown, only that it is no younger."""
         self.open_one(held, log, is_found=True)
         cursor = held.others.get(log)
         if cursor is None or cursor.state is LIVE or not held.has_bounds or cursor.later:
@@ -295,8 +298,8 @@ class LogReplay:
                 self._offer(held, cursor, item, now)
 
     def skip_older(self, held: SubscriptionState, now: float) -> float | None:
-        """Pass over entries of the own log that are older than a durable subscription wants, so that the log need
-        not keep them; when the oldest that is left was accepted, if any may be left."""
+        """Pass over entries of the own log that are older than a durable subscription wants, so that the log
+        need not keep them; when the oldest that is left was accepted, if any may be left."""
         keep, cursor = held.options.keep_seconds, held.own
         if keep is None or cursor.state is LIVE or cursor.reading:
             return None
@@ -314,7 +317,7 @@ def settled(log: str, helds: Iterable[SubscriptionState]) -> int | None:
 
 
 def heard_of(log: str, helds: Iterable[SubscriptionState]) -> int:
-    """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from its
-    client's token, which proves no offset."""
+    """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from
+    its client's token, which proves no offset."""
     cursors = [held.others[log] for held in helds if log in held.others and not held.stored.is_guest]
     return max((max(cursor.next, cursor.progress.heard) - 1 for cursor in cursors), default=0)

@@ -3,15 +3,18 @@
 A reader of a log (`scanning.py`) has no subscription; without a hold, an event that has no lifetime left
 goes between two reads. Rules
 - A hold has a name, a filter and a place. From now on every event that the filter accepts is kept in
-  this broker's log beyond its lifetime; and no entry beyond the place that the filter accepts is forgotten, until
-  the place moves on. An event that ends for all readers (`expires`, a newer one of its key) ends here too.
+  this broker's log beyond its lifetime; and no entry beyond the place that the filter accepts is forgotten,
+  until the place moves on. An event that ends for all readers (`expires`, a newer one of its key) ends here
+  too.
 - Entries that were in the log before the hold are looked at in steps; until then they stay.
-- It lasts as long as it is asked for again within its seconds, and as long as it keeps no more than its bytes. After
-  that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a gap that it knows of.
-- A hold that releases says that events that live forever are archived up to its place: the log may then forget those
-  too, unless a subscription has a right to them.
-- Filters of holds are in one matcher, with the work budget of subscriptions, so an event is matched once for all of
-  them. The number of holds is bounded for each principal (`holds` of its quota, `client.holds` for each scope).
+- It lasts as long as it is asked for again within its seconds, and as long as it keeps no more than its
+  bytes. After that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a
+  gap that it knows of.
+- A hold that releases says that events that live forever are archived up to its place: the log may then
+  forget those too, unless a subscription has a right to them.
+- Filters of holds are in one matcher, with the work budget of subscriptions, so an event is matched once for
+  all of them. The number of holds is bounded for each principal (`holds` of its quota, `client.holds` for
+  each scope).
 """
 
 from __future__ import annotations
@@ -118,8 +121,8 @@ class RetentionHolds:
         return bool(self.rows) and bool(self._match(event))
 
     def _match(self, event: Event) -> Sequence[int]:
-        """Handles of the holds that accept the event; the last answer is kept, since an event that a hold wants is
-        matched before it is kept and again when it is appended."""
+        """Handles of the holds that accept the event; the last answer is kept, since an event that a hold
+        wants is matched before it is kept and again when it is appended."""
         if self._last_match is None or self._last_match[0] is not event:
             self._last_match = (event, self.matcher.match(event))
         return self._last_match[1]
@@ -144,7 +147,8 @@ class RetentionHolds:
     # -- the table of holds ----------------------------------------------------------------------
 
     def _begin(self, row: RetentionHoldRow) -> None:
-        """Put a hold into the table, or one with another filter in its stead: all that it keeps is looked for anew."""
+        """Put a hold into the table, or one with another filter in its stead: all that it keeps is looked for
+        anew."""
         if row.name in self.rows:
             self._forget(row.name)
         self.rows[row.name] = row

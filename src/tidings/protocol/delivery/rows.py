@@ -103,7 +103,10 @@ def delete_for(table: str, id: SubscriptionId) -> Delete:
 
 
 def lane_row(cursor: Cursor) -> CursorRow:
-    """A cursor in the log of another broker. Rows of lanes hold the last offset of a range, and one filter."""
+    """A cursor in the log of another broker.
+
+    Rows of lanes hold the last offset of a range, and one filter.
+    """
     rights = [right for right in cursor.rights if right.stop > cursor.low_water]
     spans = [DeliveredRange(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
     return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)

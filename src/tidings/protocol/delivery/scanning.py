@@ -1,10 +1,10 @@
 """Reading pages of this broker's log from an offset, for external jobs and for other brokers.
 
 Rules
-- An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no reader. The
-  reader says where to go on.
-- A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins now: a job that
-  stands before it has missed what was forgotten, and is told so rather than served a gap.
+- An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no
+  reader. The reader says where to go on.
+- A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
+  now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
 """
 
 from __future__ import annotations

@@ -1,9 +1,9 @@
 """Delivery at a distributor: clients are served while it is in the majority of its group, and not otherwise.
 
-A distributor that is not sends its clients away, and takes in none; they go to another one. The log that clients see
-has the group's name, so that a publisher sends again to the next distributor what the last one did not acknowledge
-(Mathur et al. 1995, 4.1: publishers fail over as subscribers do). Streams are numbered by their publishers: what
-comes twice that way is recognised.
+A distributor that is not sends its clients away, and takes in none; they go to another one. The log that
+clients see has the group's name, so that a publisher sends again to the next distributor what the last one
+did not acknowledge (Mathur et al. 1995, 4.1: publishers fail over as subscribers do). Streams are numbered by
+their publishers: what comes twice that way is recognised.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Silences: positions up to which a durable subscription has no event to receive, so that its token advances too."""
+"""Silences: positions up to which a durable subscription has no event to receive, so that its token advances
+too."""
 
 from __future__ import annotations
 

@@ -1,14 +1,16 @@
 """Sources of cursors: this broker's own log on its disk, and the logs of other brokers through recovery.
 
 Rules
-- Own log: every entry that a replay has still to read is pinned, so the ledger does not forget it. A transient
-  subscription pins to the end of the log. A durable one pins up to its seam, since it is owed later entries by offset.
+- Own log: every entry that a replay has still to read is pinned, so the ledger does not forget it. A
+  transient subscription pins to the end of the log. A durable one pins up to its seam, since it is owed later
+  entries by offset.
 - Own log: what is read beyond `log_index.end` is not dispatched yet; it arrives live.
-- Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a right:
-  it was available when the subscription began, or it was published later.
-- Own log: an entry that a durable subscription was owed under an earlier filter, and that its present one does not
-  accept, is lost: it is counted, and told, under `FILTER_CHANGED`.
-- Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened the range.
+- Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a
+  right: it was available when the subscription began, or it was published later.
+- Own log: an entry that a durable subscription was owed under an earlier filter, and that its present one
+  does not accept, is lost: it is counted, and told, under `FILTER_CHANGED`.
+- Other logs: the origin applies filter and age. The answer is judged again only where earlier filters widened
+  the range.
 """
 
 from __future__ import annotations
@@ -81,7 +83,8 @@ class OwnLog:
         self._ledger.unpin()
 
     def uncounted(self) -> list[SubscriptionState]:
-        """Durable subscriptions with a part of the log that they have not read, so that all of it is pinned."""
+        """Durable subscriptions with a part of the log that they have not read, so that all of it
+        is pinned."""
         return [held for held in self._replaying if held.durable and held.own.next < held.own.seam]
 
     # -- `LogSource` -----------------------------------------------------------------------
@@ -159,8 +162,8 @@ class OwnLog:
         return item
 
     def is_for(self, held: SubscriptionState, record: Append, now: float, *, counts: bool = False) -> bool:
-        """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its filter
-        cannot accept it, or accepts it no longer."""
+        """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its
+        filter cannot accept it, or accepts it no longer."""
         event, offset, cursor = record.event, record.offset, held.own
         if self._has_ended(offset, now):
             return False
@@ -180,7 +183,8 @@ class OwnLog:
         return entry is None or expired(entry, now)
 
     def older_than(self, seconds: float, now: float) -> tuple[int, float | None]:
-        """The end of the entries that were accepted so long ago; and when the oldest of the others was, if any."""
+        """The end of the entries that were accepted so long ago; and when the oldest of the others was, if
+        any."""
         end = 0
         for offset, entry in self._ledger.entries.items():
             if entry.accepted + seconds > now or offset >= self._ledger.end:

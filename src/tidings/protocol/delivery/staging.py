@@ -7,9 +7,10 @@ driver commits). Rules
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
 - A commit names how many parts there are, or which ones. When one is missing, no part is published.
-- A writer that was at other brokers before says so by these events, as by any others (`publisher_migration.py`).
-- Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some times
-  as many, so that one principal does not keep the others out.
+- A writer that was at other brokers before says so by these events, as by any others
+  (`publisher_migration.py`).
+- Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some
+  times as many, so that one principal does not keep the others out.
 - All of it is bound to this broker's log. A writer that staged at another broker is told so.
 """
 
@@ -133,7 +134,10 @@ class Staging:
         if own + more > self._most_bytes:
             return f"{own} bytes are staged, and {self._most_bytes} may be; commit in smaller batches"
         if self.staged_bytes + more > self._most_in_all:
-            return f"all principals together have staged {self.staged_bytes} bytes; try again when some have committed"
+            return (
+                f"all principals together have staged {self.staged_bytes} bytes; try again when some "
+                "have committed"
+            )
         return None
 
     def _count(self, key: str, query: str, size: int) -> None:

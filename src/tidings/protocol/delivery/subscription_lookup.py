@@ -1,9 +1,10 @@
-"""Search in a group for the cursor of a durable subscription that this member does not know and that has no token.
+"""Search in a group for the cursor of a durable subscription that this member does not know and that has no
+token.
 
-Its subscriber may have been at another member of the group, and have lost its token with its process. So the other
-members are asked; the one that holds the subscription says up to where it was handled, and it goes on from there.
-Further messages of its client wait meanwhile, in order. No client waits longer than `ASK_SECONDS`: a member that is
-down takes its knowledge with it, and then the subscription begins anew.
+Its subscriber may have been at another member of the group, and have lost its token with its process. So the
+other members are asked; the one that holds the subscription says up to where it was handled, and it goes on
+from there. Further messages of its client wait meanwhile, in order. No client waits longer than
+`ASK_SECONDS`: a member that is down takes its knowledge with it, and then the subscription begins anew.
 """
 
 from __future__ import annotations
@@ -38,7 +39,10 @@ class SubscriptionLookup:
         self.later: list[Message] = []  # what the client said meanwhile
 
     def answered(self, member: str, upto: int | None) -> bool:
-        """True when all have answered. A subscriber only ever goes forward: the highest answer is the last."""
+        """True when all have answered.
+
+        A subscriber only ever goes forward: the highest answer is the last.
+        """
         self.waiting.discard(member)
         if upto is not None:
             self.upto = upto if self.upto is None else max(self.upto, upto)

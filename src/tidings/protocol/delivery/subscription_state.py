@@ -1,10 +1,13 @@
-"""A subscription as its broker holds it: its cursors, its queue, its members, and what they have not acknowledged.
+"""A subscription as its broker holds it: its cursors, its queue, its members, and what they have not
+acknowledged.
 
 Rules
-- It has a cursor in this broker's own log (`own`) and one in the log of each other broker (`others`). A broker has a
-  million subscriptions and most hear one log, so the own cursor is an attribute and no table is made for it.
-- Events of logs go from cursors to `queue`. Events that no log holds wait in the own cursor's `pending` during its
-  replay, each behind the offset that was the log's end when it arrived, so that the events of one source keep their order.
+- It has a cursor in this broker's own log (`own`) and one in the log of each other broker (`others`). A
+  broker has a million subscriptions and most hear one log, so the own cursor is an attribute and no table is
+  made for it.
+- Events of logs go from cursors to `queue`. Events that no log holds wait in the own cursor's `pending`
+  during its replay, each behind the offset that was the log's end when it arrived, so that the events of one
+  source keep their order.
 - A full queue: a durable subscription spills to the log, a transient one follows its policy.
 """
 
@@ -82,8 +85,8 @@ TRANSIENT = DurableState()  # of every subscription that is not durable
 
 
 class SubscriptionState:
-    """The state of one subscription. Rare state is an attribute of the class until it is set, all empty queues are
-    one object, and the filter is packed while no log is read."""
+    """The state of one subscription. Rare state is an attribute of the class until it is set, all empty
+    queues are one object, and the filter is packed while no log is read."""
 
     __slots__ = (
         "__dict__", "_filter", "durable", "handle", "id", "joining", "last_tag", "members", "named", "number",

@@ -1,13 +1,13 @@
 """Resume tokens that are ahead of this broker's log.
 
-Such a token is genuine when the disk was put back to an older copy of itself: the client of a durable subscription knows
-entries that the disk lacks, and would pass over the events that get their offsets. Rules
-- A token is believed only for a subscription that the disk held when the broker started: the offsets of a later
-  subscription are all from this life. The log then gives no offset up to the token (`skip_to`).
-- All tokens of one life together move the log by `client.ahead` offsets at most, counted from its end at the start. The
-  bound is absolute, so a forged token uses up no room of a genuine one.
-- Every other token ahead of the log is refused, since its client would pass over events. A guest's token is not judged:
-  its home knows the subscription.
+Such a token is genuine when the disk was put back to an older copy of itself: the client of a durable
+subscription knows entries that the disk lacks, and would pass over the events that get their offsets. Rules
+- A token is believed only for a subscription that the disk held when the broker started: the offsets of a
+  later subscription are all from this life. The log then gives no offset up to the token (`skip_to`).
+- All tokens of one life together move the log by `client.ahead` offsets at most, counted from its end at the
+  start. The bound is absolute, so a forged token uses up no room of a genuine one.
+- Every other token ahead of the log is refused, since its client would pass over events. A guest's token is
+  not judged: its home knows the subscription.
 """
 
 from __future__ import annotations
@@ -34,8 +34,8 @@ class TokensAhead:
     def heed(
         self, session: Session, message: Subscribe, held: SubscriptionState | None
     ) -> tuple[str, str] | None:
-        """Move the log behind a token that is believed; the refusal of one that is not. `held`: the subscription that
-        goes on, if there is one."""
+        """Move the log behind a token that is believed; the refusal of one that is not. `held`: the
+        subscription that goes on, if there is one."""
         log, told_upto = self._ledger.log, self._ledger.end - 1
         upto = message.after.get(log, 0)
         if upto <= told_upto or not message.options.durable or message.ref in session.homes:

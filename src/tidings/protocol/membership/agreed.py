@@ -1,14 +1,14 @@
 """Strong membership: a group that agrees on one sequence of views (Mathur et al. 1995, 3.1 and 4.1.2).
 
 Rules
-- Each view is decided by a majority of the voters of the view before it, so there is one sequence of views, and
-  a minority never makes one.
+- Each view is decided by a majority of the voters of the view before it, so there is one sequence of views,
+  and a minority never makes one.
 - While the coordinator lives two phases do: propose and acknowledge, install. A member that takes over first
   interrogates (`voting.py`): three phases. Words of a coordinator that was taken over are refused.
 - Failure detection (`failure_detector.py`) only says when to try. The most senior trusted member tries.
 - A newcomer knows no view. It is let in by the next one, and the other slots hand it what it needs.
-- A process whose disk was put back to an older copy learns so from a view that names a later life of that disk. It
-  has forgotten promises, so it goes on under a new disk id, as with an empty disk.
+- A process whose disk was put back to an older copy learns so from a view that names a later life of that
+  disk. It has forgotten promises, so it goes on under a new disk id, as with an empty disk.
 - The first view of all needs every member that was named when the group was founded.
 - A process serves while it is in the view that it knows and trusts a majority of the voters, itself included.
 """
@@ -65,7 +65,8 @@ class _LocalMember(msgspec.Struct, array_like=True):
 
 
 def member_of(tables: Mapping[str, Mapping[str, bytes]]) -> str:
-    """The member of a group whose disk it is; empty: no group's, or no name was written by the last version."""
+    """The member of a group whose disk it is; empty: no group's, or no name was written by the
+    last version."""
     row = tables.get(TABLE, {}).get("self")
     return msgspec.msgpack.decode(row, type=_LocalMember).name if row is not None else ""
 

@@ -1,11 +1,12 @@
-"""Failure detection: which members we hear, and which hear us. It is live and not accurate, and decides no view.
+"""Failure detection: which members we hear, and which hear us. It is live and not accurate, and decides no
+view.
 
 Rules
-- A member is trusted while its link is up, it was heard within `suspect_seconds`, and its last beat says that it
-  hears us: where a network lets words through one way only, both ends suspect (reciprocity, Mathur et al. 1995,
-  3.1).
-- Suspicion is immediate. A member that comes back is steady after `steady_seconds`, so that a flapping link does not
-  make a view each time.
+- A member is trusted while its link is up, it was heard within `suspect_seconds`, and its last beat says that
+  it hears us: where a network lets words through one way only, both ends suspect (reciprocity, Mathur et al.
+  1995, 3.1).
+- Suspicion is immediate. A member that comes back is steady after `steady_seconds`, so that a flapping link
+  does not make a view each time.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
-"""Bootstrapping: looking for members of a topic, and of ever wider ones (Baehni et al. 2004, 4.2.2, Figure 3).
+"""Bootstrapping: looking for members of a topic, and of ever wider ones (Baehni et al. 2004, 4.2.2, Figure
+3).
 
 Rules
-- A search names topics and lives for some steps (TTL). A peer that belongs to one of them, or knows a member, answers
-  the seeker; any other peer passes the search on to a few others, once.
+- A search names topics and lives for some steps (TTL). A peer that belongs to one of them, or knows a member,
+  answers the seeker; any other peer passes the search on to a few others, once.
 - When no member was found in time, the next supertopic is added, up to the root; then the search is repeated,
   more and more slowly.
 - A seeker that has found only further supertopics goes on looking for the nearest one, slowly.

@@ -1,21 +1,21 @@
 """Failure detection in the manner of SWIM, with timeouts that follow our own health (Lifeguard).
 
 Rules
-- A probe is a `Ping`; when no `KeepaliveAck` comes in time, some others are asked to ping for us; when no answer comes that
-  way either, the member is *suspected*, and after a while without a refutation, *gone*.
+- A probe is a `Ping`; when no `KeepaliveAck` comes in time, some others are asked to ping for us; when no
+  answer comes that way either, the member is *suspected*, and after a while without a refutation, *gone*.
 - A member that hears that it is suspected answers with a higher incarnation.
-- Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. A peer that hears
-  of a suspicion against a member of its own tables probes it too and believes only itself: with partial views a
-  refutation may not reach every peer that heard the suspicion.
-- Only so many probes may be open for news of a doubt to make another, and so many for others; more are left out.
-  Without a bound, news of doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
+- Suspicion, death and refutation travel as *news* on every message, each a bounded number of times. A peer
+  that hears of a suspicion against a member of its own tables probes it too and believes only itself: with
+  partial views a refutation may not reach every peer that heard the suspicion.
+- Only so many probes may be open for news of a doubt to make another, and so many for others; more are left
+  out. Without a bound, news of doubts makes probes, probes in a crowd make doubts, and the load feeds itself.
 - A suspected member is probed again in every period, so that a few lost messages condemn no member.
 - Missed answers may be our own fault: each one lowers our health, each answer raises it, and all timeouts
   are multiplied by (1 + missed health).
-- Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us, for
-  the network or for others. Then rounds slow down (`pace`), since more probes and shuffles would make it worse.
-  Loss and deaths do not: they make no answer late. And a late answer was not lost: a crowd that took itself for a
-  lossy network would send more copies of everything.
+- Answers that come late, even when they are waited for no more, tell of crowding: of too much work for us,
+  for the network or for others. Then rounds slow down (`pace`), since more probes and shuffles would make it
+  worse. Loss and deaths do not: they make no answer late. And a late answer was not lost: a crowd that took
+  itself for a lossy network would send more copies of everything.
 """
 
 from __future__ import annotations
@@ -71,7 +71,8 @@ class Prober:
     """The state of failure detection of one peer; it says what to send through `ping` and `ask`."""
 
     def __init__(
-        self, settings: ProbeSettings, *, ping: Callable[[str, int], None], ask: Callable[[str, int, str], None],
+        self, settings: ProbeSettings, *, ping: Callable[[str, int], None],
+        ask: Callable[[str, int, str], None],
         pong: Callable[[str, int], None], helpers: Callable[[int, str], tuple[str, ...]],
         incarnation_of: Callable[[str], int], is_known: Callable[[str], bool], lost: Callable[[str], None],
     ) -> None:  # fmt: skip
@@ -135,9 +136,9 @@ class Prober:
             del self._outcomes[next(iter(self._outcomes))]
 
     def loss(self) -> float:
-        """A probe is two messages; those to the dead count as lost, as they do for gossip. Few probes show little:
-        four more are added, two of them answered (Agresti and Coull), so that no peer trusts an unmeasured
-        network."""
+        """A probe is two messages; those to the dead count as lost, as they do for gossip. Few probes show
+        little: four more are added, two of them answered (Agresti and Coull), so that no peer trusts an
+        unmeasured network."""
         share = (sum(self._outcomes.values()) + 2) / (len(self._outcomes) + 4)
         return float(1.0 - share**0.5)
 

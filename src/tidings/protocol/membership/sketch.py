@@ -1,9 +1,9 @@
 """Estimate of a group's size without counting: the smallest of many random numbers.
 
-Each member of a group draws some numbers from the exponential distribution; the group's minimum of each spreads
-with the shuffles, and the minimum of S such numbers has mean 1/S. Members that left would count for ever, so an
-*epoch* ends after some seconds: every member draws again, and the estimate of the last whole epoch stands.
-With 32 numbers the estimate is off by some 18%, which moves ln S by 0.2.
+Each member of a group draws some numbers from the exponential distribution; the group's minimum of each
+spreads with the shuffles, and the minimum of S such numbers has mean 1/S. Members that left would count for
+ever, so an *epoch* ends after some seconds: every member draws again, and the estimate of the last whole
+epoch stands. With 32 numbers the estimate is off by some 18%, which moves ln S by 0.2.
 """
 
 from __future__ import annotations

@@ -3,9 +3,9 @@
 Rules
 - A member is told as (name, topics, incarnation, age): the age is the time since any peer heard from it, so
   clocks need not agree.
-- A view holds at most `limit` members and never ourselves. Shuffles *swap*: what comes takes the places of what was
-  sent, and of the partner, who now knows us. So no member is known to many more than others (Cyclon's rule), and
-  views stay random samples. Members learned from other messages only fill free places.
+- A view holds at most `limit` members and never ourselves. Shuffles *swap*: what comes takes the places of
+  what was sent, and of the partner, who now knows us. So no member is known to many more than others
+  (Cyclon's rule), and views stay random samples. Members learned from other messages only fill free places.
 - A supertopic table prefers members of the nearest supertopic: with one of these in it, all further ones go.
 """
 

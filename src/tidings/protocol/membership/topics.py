@@ -1,14 +1,14 @@
 """Topic tables and supertopic tables over an underlying gossip membership (Baehni et al. 2004, 4.2).
 
 Rules
-- A peer has a partial view of all peers (scope `""`), one of each group it belongs to (its topic table, ln S + c
-  entries), and for each direct supertopic of each group a supertopic table of z entries.
+- A peer has a partial view of all peers (scope `""`), one of each group it belongs to (its topic table, ln S
+  + c entries), and for each direct supertopic of each group a supertopic table of z entries.
 - In each period a peer shuffles a part of each view with one member of it. A shuffle in a group carries some
   entries of the supertopic tables too, so what one has found all get, and numbers from which the group's
   size is estimated (`sketch.py`).
-- In each period it probes one member (`probing.py`), and with chance p_sel = g/S all of its supertopic tables.
-  When fewer than `tau` of a table live it asks these for z - tau others. When all do, it sometimes swaps one
-  for another, for balance.
+- In each period it probes one member (`probing.py`), and with chance p_sel = g/S all of its supertopic
+  tables. When fewer than `tau` of a table live it asks these for z - tau others. When all do, it sometimes
+  swaps one for another, for balance.
 - Groups and supertopics without a known member are searched for (`peer_discovery.py`).
 - A topic without supertopics has no supertopic table and searches for none: plain membership is left.
 """

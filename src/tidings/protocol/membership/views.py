@@ -5,8 +5,8 @@ Rules
   and the voters: the members that decide on the next view, and the disk of each.
 - A process that comes back is another process (Mathur et al. 1995, 3.1): its life is new. A voter that comes
   back without its disk has forgotten what it promised, so its word counts again only in a later view.
-- A life is `disk.number.chance`. The number is on the disk and grows with each start, so a disk that was put back to
-  an older copy is found out: a view names a life of the same number or a later one.
+- A life is `disk.number.chance`. The number is on the disk and grows with each start, so a disk that was put
+  back to an older copy is found out: a view names a life of the same number or a later one.
 - A ballot orders the tries to agree on one number: `(try, who)`. The coordinator of a view has the try 0 to
   itself, and needs no interrogation for it.
 """

@@ -1,9 +1,10 @@
 """A voter: what it promised and accepted for the view after the one it knows. A pure value with its rows.
 
 For each number the voters agree as on one value in Paxos: an interrogation is answered with what was accepted
-under the highest ballot, and binds the voter to refuse lower ballots; a proposal is accepted unless a higher ballot
-was promised. So a takeover finds every view that may have been decided (the third phase, which Mathur et al.
-1995, 4.1.2 leave out), and a coordinator that was taken over is refused. A voter answers after its promise is kept.
+under the highest ballot, and binds the voter to refuse lower ballots; a proposal is accepted unless a higher
+ballot was promised. So a takeover finds every view that may have been decided (the third phase, which Mathur
+et al. 1995, 4.1.2 leave out), and a coordinator that was taken over is refused. A voter answers after its
+promise is kept.
 """
 
 from __future__ import annotations

@@ -1,15 +1,16 @@
 """A link that is lost while both its ends are well: one end is linked with a neighbour of the other instead.
 
-An end asks the far end's neighbours, as if that were lost (`healing.py`). One that has a link to it knows better. Rules
-- It first takes the one that asks for a neighbour, so that everything is kept for it from then on, and then asks the
-  far end (`BypassRequest`), which agrees only if its link is down too, and has been for as long.
-- When the far end agrees (`BypassReply`), the one that asked is told so, and gives the link up. The far end keeps
-  everything for it until it and all behind it have what they missed (`CaughtUpNotice`), and gives the link up then: only the
-  far end keeps what the brokers in between have acknowledged already. When it does not agree, everything stays as it
-  was.
+An end asks the far end's neighbours, as if that were lost (`healing.py`). One that has a link to it knows
+better. Rules
+- It first takes the one that asks for a neighbour, so that everything is kept for it from then on, and then
+  asks the far end (`BypassRequest`), which agrees only if its link is down too, and has been for as long.
+- When the far end agrees (`BypassReply`), the one that asked is told so, and gives the link up. The far end
+  keeps everything for it until it and all behind it have what they missed (`CaughtUpNotice`), and gives the
+  link up then: only the far end keeps what the brokers in between have acknowledged already. When it does not
+  agree, everything stays as it was.
 - Until then logs are heard from two sides, which does not count as a cycle.
-- Both ends may look for a detour at once: of two that ask, the one whose name is less goes on. Two detours would close
-  a cycle, of which the youngest link is undone (`cycle_repair.py`).
+- Both ends may look for a detour at once: of two that ask, the one whose name is less goes on. Two detours
+  would close a cycle, of which the youngest link is undone (`cycle_repair.py`).
 """
 
 from __future__ import annotations
@@ -37,14 +38,20 @@ class BypassRequest(Message, frozen=True, tag="Detour"):
 
 
 class BypassReply(Message, frozen=True, tag="DetourAnswer"):
-    """The link to this broker may be given up, or not. To the one that asked: and you are linked with us instead."""
+    """The link to this broker may be given up, or not.
+
+    To the one that asked: and you are linked with us instead.
+    """
 
     peer: str
     agrees: bool
 
 
 class CaughtUpNotice(Message, frozen=True, tag="Caught"):
-    """A broker that came round has all that it missed: who kept that for it may let go. Passed on to the far end."""
+    """A broker that came round has all that it missed: who kept that for it may let go.
+
+    Passed on to the far end.
+    """
 
     peer: str
     far: str
@@ -118,7 +125,8 @@ class BypassLinks:
         self._here.ports.events.parted(Parted(peer, AROUND, is_elsewhere=True), now)
 
     def parted(self, peer: str) -> None:
-        """The broker is no neighbour any more: not after a restart either, even if the configuration names it."""
+        """The broker is no neighbour any more: not after a restart either, even if the configuration names
+        it."""
         if peer in self._agreed:
             del self._agreed[peer]
             self._gave_way[peer] = None

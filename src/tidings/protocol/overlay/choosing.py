@@ -9,7 +9,8 @@ Rules
 - Associativity: N times the system's is the sum of all links' weights. So a swap that raises the weight
   raises it by exactly that much, and the best tree is the spanning tree of maximum weight.
 - Expected hops: seen from the path, the brokers hang on it in clusters. A link carries what is published on
-  one side of it and wanted on the other. Cutting the path at another link only changes the order of the clusters.
+  one side of it and wanted on the other. Cutting the path at another link only changes the order of the
+  clusters.
 """
 
 from __future__ import annotations
@@ -56,8 +57,8 @@ class LinkOffer(msgspec.Struct, frozen=True, array_like=True):
 
 
 def really_changed(measure: Measure, old: Z, new: Z) -> bool:
-    """Is the zone another one? Brokers that weigh hops ask over every link then: what the activation predicate
-    looks at, associativity, is not what they are after."""
+    """Is the zone another one? Brokers that weigh hops ask over every link then: what the activation
+    predicate looks at, associativity, is not what they are after."""
     return not measure.size(old) == measure.size(new) == measure.common(old, new)
 
 
@@ -181,9 +182,9 @@ def slows_diffusion(hops: Sequence[Hop], new_seconds: float, cut: int) -> bool:
 
     The speed of diffusion, alpha, is what chapter 3 of the thesis says decides how much is lost; 6.1 wants it
     computed for a tree, and no swap to lower it. A swap only changes the order of what hangs on the path, so
-    the sum of all ways changes by what the links of the path are passed: by all pairs of which one broker hangs
-    on each side. To count the brokers of the path alone would not do: most ways lead farther. Unmeasured links count
-    as zero."""
+    the sum of all ways changes by what the links of the path are passed: by all pairs of which one broker
+    hangs on each side. To count the brokers of the path alone would not do: most ways lead farther.
+    Unmeasured links count as zero."""
     links = [hop.seconds or 0.0 for hop in hops[1:]]
     subtree_sizes = [max(1.0, hop.rate) for hop in hops]
     after = _ways([*links[cut:], new_seconds, *links[: cut - 1]], subtree_sizes[cut:] + subtree_sizes[:cut])

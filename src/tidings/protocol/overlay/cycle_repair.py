@@ -1,19 +1,20 @@
 """Finding the cycle that two joins closed together, and the link in it that has to go.
 
 Each join alone is checked (`joined.py`); two at the same moment, far apart, are not seen by either. Then
-the logs in the cycle are heard from two sides, and the broker that notices sends a question up both ways (`CycleQuery`).
-The two questions meet where the ways do, and with them all links of the cycle. Rules
+the logs in the cycle are heard from two sides, and the broker that notices sends a question up both ways
+(`CycleQuery`). The two questions meet where the ways do, and with them all links of the cycle. Rules
 - The youngest link of the cycle goes, and no other. Both ends of a link date it, the later date counts;
   so the answer is the same for every asking broker and every log, and of several cycles that share links
   what remains hangs together (it is the spanning tree of the oldest links).
 - An end of that link is told along the way that the question took (`CutLink`); it tells the other end
   (`LinkUndone`), and both forget one another. What came over the link comes by the other way then.
 - When a question reaches a broker that does not hear the log, that broker says so to the sender.
-- A question may reach a broker whose link toward the log is down: the far end may have undone that link, and its
-  word (`LinkUndone`) is lost. The broker then says that it hears no log over this link any more, and takes the logs
-  from the link that tells of them first: another one, and then the old link is undone here too, or the same one
-  when it is up again.
-- A question is remembered for a while only, and few are; a broker that hears a log from two sides again asks again.
+- A question may reach a broker whose link toward the log is down: the far end may have undone that link, and
+  its word (`LinkUndone`) is lost. The broker then says that it hears no log over this link any more, and
+  takes the logs from the link that tells of them first: another one, and then the old link is undone here
+  too, or the same one when it is up again.
+- A question is remembered for a while only, and few are; a broker that hears a log from two sides again asks
+  again.
 """
 
 from __future__ import annotations

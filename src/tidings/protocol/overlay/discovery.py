@@ -1,12 +1,12 @@
 """Looking for a broker that is worth a link: tear-up discovery (Virgillito 2003, 4.3.3 and 4.4.2).
 
-A request goes from broker to broker along links behind which there may be a better neighbour; each keeps, for this
-request alone, the brokers it waits for and the best offer so far, and answers once. The printed pseudo-code never
-ends and mixes up what it has heard (E-V9); the differences here: a request does not go back where it came from, an
-offer is kept whole with its own path, the state is kept by request, and a broker that waits too long answers with
-what it has, and says that it is not all. With a bound on the distance a broker measures how far it is from the one
-that asks, and one that is too far away (farther than the bound; at the bound is near enough) passes the request on
-but does not offer itself.
+A request goes from broker to broker along links behind which there may be a better neighbour; each keeps, for
+this request alone, the brokers it waits for and the best offer so far, and answers once. The printed
+pseudo-code never ends and mixes up what it has heard (E-V9); the differences here: a request does not go back
+where it came from, an offer is kept whole with its own path, the state is kept by request, and a broker that
+waits too long answers with what it has, and says that it is not all. With a bound on the distance a broker
+measures how far it is from the one that asks, and one that is too far away (farther than the bound; at the
+bound is near enough) passes the request on but does not offer itself.
 """
 
 from __future__ import annotations

@@ -2,23 +2,25 @@
 
 Each broker tells its neighbours its other links, with addresses. All neighbours of a broker
 therefore know the same list when it is gone, and need no election. Rules
-- A neighbour that is away for `heal_seconds` counts as lost. That is a guess: choose it longer than any restart.
-- Its neighbours, in the order of their names, make a tree of two branches each: number k asks number (k-1)//2,
-  and goes on to the others before it when that one does not answer. A neighbour that finds none of them leads. When
-  no neighbour asks the leader either, it asks the others.
-- The asked broker agrees only if the lost one is away there too, and only as the first of the list, or when it has
-  found its own place: so the brokers that have given the lost one up always hang together. Is the lost one well as
-  seen from there, only the link is lost, and there is a way round (`bypass.py`).
-- The new neighbours, also those who have yet to ask, are written down before the old one is given up. Events are
-  kept for a neighbour until it has spoken, so no event that a surviving broker has acknowledged is lost in between;
-  the logs that came by the lost broker are heard over the new link, from where they are known (`recovery`).
-- One of the new neighbours may be lost too: two that were adjacent. The broker that waits for it stands in for the
-  first one among the neighbours of the second (`two_hop.py`), after five times as long, which a restart does not
-  reach. No broker knows enough to heal three losses in a row: an operator has to `join`.
+- A neighbour that is away for `heal_seconds` counts as lost. That is a guess: choose it longer than any
+  restart.
+- Its neighbours, in the order of their names, make a tree of two branches each: number k asks number
+  (k-1)//2, and goes on to the others before it when that one does not answer. A neighbour that finds none of
+  them leads. When no neighbour asks the leader either, it asks the others.
+- The asked broker agrees only if the lost one is away there too, and only as the first of the list, or when
+  it has found its own place: so the brokers that have given the lost one up always hang together. Is the lost
+  one well as seen from there, only the link is lost, and there is a way round (`bypass.py`).
+- The new neighbours, also those who have yet to ask, are written down before the old one is given up. Events
+  are kept for a neighbour until it has spoken, so no event that a surviving broker has acknowledged is lost
+  in between; the logs that came by the lost broker are heard over the new link, from where they are known
+  (`recovery`).
+- One of the new neighbours may be lost too: two that were adjacent. The broker that waits for it stands in
+  for the first one among the neighbours of the second (`two_hop.py`), after five times as long, which a
+  restart does not reach. No broker knows enough to heal three losses in a row: an operator has to `join`.
 - A lost broker that was linked with one other only is given up too, after ten times as long.
-- Events that only the lost broker had are lost with it. If it comes back after all it joins anew, asking those who
-  were linked with its neighbours; when it, or a
-  guess that was wrong, closes a cycle, the youngest link of that goes (`cycle_repair.py`).
+- Events that only the lost broker had are lost with it. If it comes back after all it joins anew, asking
+  those who were linked with its neighbours; when it, or a guess that was wrong, closes a cycle, the youngest
+  link of that goes (`cycle_repair.py`).
 """
 
 from __future__ import annotations
@@ -87,7 +89,8 @@ _NOBODY: list[tuple[str, _PendingHeal] | None] = [None] * STAND_IN_ROUNDS
 
 
 def places_to_ask(rank: int) -> list[int]:
-    """Brokers that number `rank` of a list asks, in order: the branch that it belongs to, then all before it."""
+    """Brokers that number `rank` of a list asks, in order: the branch that it belongs to, then
+    all before it."""
     order: list[int] = []
     place = rank
     while place > 0:
@@ -99,7 +102,8 @@ def places_to_ask(rank: int) -> list[int]:
 class HealingOverlay(JoinedOverlay):
     name = "joined, healing"
     messages: ClassVar[tuple[type[Message], ...]] = (
-        *MESSAGES, NeighbourList, HealRequest, HealReply, TwoHopNeighbours, StandInRequest, BypassRequest, BypassReply, CaughtUpNotice,
+        *MESSAGES, NeighbourList, HealRequest, HealReply, TwoHopNeighbours, StandInRequest, BypassRequest,
+        BypassReply, CaughtUpNotice,
     )  # fmt: skip
 
     def __init__(
@@ -286,7 +290,8 @@ class HealingOverlay(JoinedOverlay):
         self.ports.events.parted(Parted(lost, LOST_ALONE, is_elsewhere=True), now)
 
     def _remember(self, lost: str) -> list[Record]:
-        """The broker was given up; the records to persist for it, and for the brokers that we forget with it."""
+        """The broker was given up; the records to persist for it, and for the brokers that we
+        forget with it."""
         kin = self.replaced[lost] = self._places_of(lost)
         rows: list[Record] = [Put(REPLACED, lost, msgspec.msgpack.encode(kin))]
         while len(self.replaced) > KEPT_REPLACED:
@@ -337,8 +342,8 @@ class HealingOverlay(JoinedOverlay):
         return peer in self._away and self._tries.get(peer, -1) >= 0
 
     def _is_kin(self, peer: str) -> bool:
-        """Do we and this broker, no neighbour of ours, stand at the same lost one, or at the same lost two? Or is
-        it linked with a neighbour of ours, and could not join us anyway?"""
+        """Do we and this broker, no neighbour of ours, stand at the same lost one, or at the same lost two?
+        Or is it linked with a neighbour of ours, and could not join us anyway?"""
         if peer in self.neighbours:
             return False
         if peer in self._asking or self._is_beyond(peer):
@@ -380,8 +385,8 @@ class HealingOverlay(JoinedOverlay):
             self.ports.send(sender, HealReply(lost, False))
 
     def _answer_for_one_that_is_well(self, sender: str, lost: str, now: float) -> None:
-        """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the sender up, which
-        was away for too long and comes back: it is let in like any other."""
+        """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the
+        sender up, which was away for too long and comes back: it is let in like any other."""
         if sender in self.kin[lost]:
             self.bypass.ask(sender, lost, now)
         elif self._problem(sender, now) is not None:
@@ -463,8 +468,8 @@ class HealingOverlay(JoinedOverlay):
         """The new neighbours first, then the lost one goes: no event is unkept in between.
 
         Those who are to ask us are neighbours from now on, though they have not asked yet: until they have
-        spoken, everything that they may want is kept for them. So are those who were `silent` when we asked them.
-        `without` is lost too, and another broker stands in for it."""
+        spoken, everything that they may want is kept for them. So are those who were `silent` when we asked
+        them. `without` is lost too, and another broker stands in for it."""
         self.healed += 1
         heirs = [heir]
         rows: list[Record] = []

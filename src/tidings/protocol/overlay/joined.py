@@ -4,10 +4,10 @@ Rules
 - A neighbour is kept on the disk before its link is used. From then on events are kept for it, also by
   a next life that begins while it is away.
 - A broker that is already reached on another way may not join: the overlay would have a cycle, and
-  events of one log would come from two sides. A cycle that two joins at the same moment close is found afterwards,
-  and the younger join is undone (`cycle_repair.py`); for a while it is not tried again.
-- A neighbour stays one until it is `Parted`. After a lost disk one more counts as missing, until those that are back
-  have said which brokers were behind this one (`recovery/recall.py`).
+  events of one log would come from two sides. A cycle that two joins at the same moment close is found
+  afterwards, and the younger join is undone (`cycle_repair.py`); for a while it is not tried again.
+- A neighbour stays one until it is `Parted`. After a lost disk one more counts as missing, until those that
+  are back have said which brokers were behind this one (`recovery/recall.py`).
 """
 
 from __future__ import annotations

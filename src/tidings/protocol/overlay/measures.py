@@ -3,9 +3,9 @@
 Two measures with one shape; everything above them compares numbers and knows neither.
 - `ExactMeasure`: unions of boxes and their exact volume (`algebra.zones`). The cost grows with the boxes.
 - `SampledMeasure`: the same points for every broker, drawn once from a seed; a zone is the set of points
-  that it holds, as the bits of one integer. A comparison costs one operation on some hundred bytes, however many
-  subscriptions there are. A share that is measured on n points is off by more than sqrt(ln(2/d) / 2n) with
-  probability d at most (Hoeffding): 0.051 for 1,024 points and d = 1%.
+  that it holds, as the bits of one integer. A comparison costs one operation on some hundred bytes, however
+  many subscriptions there are. A share that is measured on n points is off by more than sqrt(ln(2/d) / 2n)
+  with probability d at most (Hoeffding): 0.051 for 1,024 points and d = 1%.
 
 A size is a share of the space. The associativity of an empty zone is 0 (Virgillito 2003, 4.2.2, has no
 value there). NumPy is imported at the first measurement, so that the systems are listed without it.

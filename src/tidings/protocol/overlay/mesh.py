@@ -1,5 +1,5 @@
-"""Full mesh of a group: a link between every two members. Any broker that knows the group may join; a broken link is
-dialled again."""
+"""Full mesh of a group: a link between every two members. Any broker that knows the group may join; a broken
+link is dialled again."""
 
 from __future__ import annotations
 

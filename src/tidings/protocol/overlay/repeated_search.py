@@ -1,13 +1,14 @@
 """Looking again, some time after a change: for what was on its way when a broker looked.
 
-The thesis (Virgillito 2003, 4.3.2) looks once, when a subscription arrives, at what is known behind each link then.
-Two brokers that come to want the same at the same moment have not heard of each other, so neither looks; and
-neither ever would, since a zone that other brokers already want in full stays so when it grows. Rules
-- Each look remembers the interest behind each link. Some time after a change of ours there is one look more; a
-  link is asked if what is wanted behind it has grown, as seen from our zone. A link that is new since then is
-  compared with all that was known. When there is no news it costs no message.
-- When a discovery got no answer, or a swap was refused or given up, its link is asked again, after a longer pause
-  each time. So many looks follow a change and no more; another change begins them anew.
+The thesis (Virgillito 2003, 4.3.2) looks once, when a subscription arrives, at what is known behind each link
+then. Two brokers that come to want the same at the same moment have not heard of each other, so neither
+looks; and neither ever would, since a zone that other brokers already want in full stays so when it grows.
+Rules
+- Each look remembers the interest behind each link. Some time after a change of ours there is one look more;
+  a link is asked if what is wanted behind it has grown, as seen from our zone. A link that is new since then
+  is compared with all that was known. When there is no news it costs no message.
+- When a discovery got no answer, or a swap was refused or given up, its link is asked again, after a longer
+  pause each time. So many looks follow a change and no more; another change begins them anew.
 - The pause is drawn: two brokers that looked at the same moment would lock the same path from both ends.
 """
 

@@ -1,16 +1,17 @@
 """A tree that rearranges itself: brokers with like interests become neighbours.
 
 SOCBR, pbSOCBR (Virgillito 2003, chapter 4) and a variant that counts hops are settings of one strategy:
-- `weigh="associativity"` links the broker that wants most of what we want; the lightest link of the path goes.
+- `weigh="associativity"` links the broker that wants most of what we want; the lightest link of the path
+  goes.
 - `bound_seconds` is pbSOCBR: only brokers so near are linked, and of the lighter links the farthest goes.
 - `weigh="hops"` links and cuts what saves most hops per event, by the zones and by the events that were seen.
-The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is found by
-`discovery.py`, and links are changed by `swaps.py`. A broker looks again for changes that were on their way at its
-first look (`repeated_search.py`). Here: what triggers it, and which links there are.
+The rules are functions (`choosing.py`), zones are behind a measure (`measures.py`), who is worth a link is
+found by `discovery.py`, and links are changed by `swaps.py`. A broker looks again for changes that were on
+their way at its first look (`repeated_search.py`). Here: what triggers it, and which links there are.
 
-A neighbour is kept on the disk before it is used, with whether a swap is still making it. A broker forgets a link
-when the far end says that it is gone (`LinkUnknown`). Needs links that keep their order, and routing that drops what it has
-seen.
+A neighbour is kept on the disk before it is used, with whether a swap is still making it. A broker forgets a
+link when the far end says that it is gone (`LinkUnknown`). Needs links that keep their order, and routing
+that drops what it has seen.
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """Number of brokers behind each link, for overlays that weigh the effect of a swap on all of them.
 
 Rules
-- A broker tells each neighbour how many brokers there are on its own side of their link (`SubtreeSize`): itself, and
-  what its other neighbours told. Links that a swap is still making do not count, so the numbers go along a tree.
+- A broker tells each neighbour how many brokers there are on its own side of their link (`SubtreeSize`):
+  itself, and what its other neighbours told. Links that a swap is still making do not count, so the numbers
+  go along a tree.
 - They are sent some time after a change: a swap is over by then, and only the links of its path have other
   numbers than before. No neighbour is sent the same number twice.
 - A neighbour that has not reported yet counts as one broker.

@@ -2,10 +2,10 @@
 
 Discovery: `DiscoveryRequest` (DREQ) away from the broker that asks, `DiscoveryReply` (DREP) back, after a
 `DiscoveryPartial` when some answers are missing.
-Reconfiguration: `LockPath` from one end of the path to the other, `LockReply` (ACK, NACK) back, `InterestComplete` over
-the new link, `CloseOldLink` toward the link that goes, `LinkClosing` and `LinkClosed` over it, `UnlockPath` away from it.
-After a failure: `SwapVerdictRequest` and `SwapVerdict`; `LinkUnknown` to a broker that believes in a link that is no more.
-For brokers that keep alpha: `SubtreeSize`.
+Reconfiguration: `LockPath` from one end of the path to the other, `LockReply` (ACK, NACK) back,
+`InterestComplete` over the new link, `CloseOldLink` toward the link that goes, `LinkClosing` and `LinkClosed`
+over it, `UnlockPath` away from it. After a failure: `SwapVerdictRequest` and `SwapVerdict`; `LinkUnknown` to
+a broker that believes in a link that is no more. For brokers that keep alpha: `SubtreeSize`.
 """
 
 from __future__ import annotations

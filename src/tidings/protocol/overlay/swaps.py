@@ -1,20 +1,21 @@
 """Changing one link for another, so that the overlay stays a tree and no event is lost.
 
-The path v0 … vk joins two brokers that are to be linked; the link between v(c-1) and v(c) is to go. The thesis
-(Virgillito 2003, 4.3.5) cuts first. Here the new link is made before the old one goes:
+The path v0 … vk joins two brokers that are to be linked; the link between v(c-1) and v(c) is to go. The
+thesis (Virgillito 2003, 4.3.5) cuts first. Here the new link is made before the old one goes:
 
-1. `LockPath` goes along the path. Each broker checks that it is still a path, that neither of its links there is
-   part of another swap, and keeps the lock on its disk. `LockReply` comes back: ACK, or NACK, which frees.
-2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event may take
-both ways, and a broker that has seen it drops it. 3. Each end sends `CloseOldLink` along the path behind its tables:
-messages of a link keep their order, so an event that could take one way only is before it. The two ends of the old
-link then stop using it (`LinkClosing`). 4. The nearer end, v(c-1), decides. It writes down that the link is gone, says
-`LinkClosed`, and the locks are undone
+1. `LockPath` goes along the path. Each broker checks that it is still a path, that neither of its links there
+   is part of another swap, and keeps the lock on its disk. `LockReply` comes back: ACK, or NACK, which frees.
+2. The ends link up, and tell each other what is wanted behind them. For a moment there is a cycle: an event
+   may take
+both ways, and a broker that has seen it drops it. 3. Each end sends `CloseOldLink` along the path behind its
+tables: messages of a link keep their order, so an event that could take one way only is before it. The two
+ends of the old link then stop using it (`LinkClosing`). 4. The nearer end, v(c-1), decides. It writes down
+that the link is gone, says `LinkClosed`, and the locks are undone
    (`UnlockPath`) on the way to both ends.
 
-A broker that crashed, or waits too long, asks the one that decides (`SwapVerdictRequest`). A swap that the decider has not
-written down as done is given up, and never done later; so all brokers come to the same answer, and no lock outlives
-it. While a swap lasts a broker may have one link more than its bound.
+A broker that crashed, or waits too long, asks the one that decides (`SwapVerdictRequest`). A swap that the
+decider has not written down as done is given up, and never done later; so all brokers come to the same
+answer, and no lock outlives it. While a swap lasts a broker may have one link more than its bound.
 """
 
 from __future__ import annotations
@@ -36,7 +37,8 @@ SWAPS = "overlay.swaps"  # table: by swap, its path and what is cut
 DONE = "overlay.done"  # table: the swaps that this broker decided
 KEPT_DONE = 256  # of these; a question about an older one would be answered as given up
 MESSAGES: tuple[type[Message], ...] = (
-    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing, words.LinkClosed, words.UnlockPath,
+    words.LockPath, words.LockReply, words.InterestComplete, words.CloseOldLink, words.LinkClosing,
+    words.LinkClosed, words.UnlockPath,
     words.SwapVerdictRequest, words.SwapVerdict,
 )  # fmt: skip
 

@@ -1,11 +1,11 @@
 """Neighbours of neighbours: knowledge for the loss of two adjacent brokers at once.
 
-Each broker passes on what a neighbour told it of its links (`TwoHopNeighbours`). So when two adjacent brokers are lost, the
-brokers on either side know those on the other. Rules
-- On each side the neighbours of the lost one find one another first (`healing.py`); one of them keeps a place for the
-  other lost broker, with everything that those behind it may want.
-- When that one does not come either, the broker that keeps the place stands in for the lost broker between them
-  (`StandInRequest`): it asks the neighbours that the lost broker would have asked.
+Each broker passes on what a neighbour told it of its links (`TwoHopNeighbours`). So when two adjacent brokers
+are lost, the brokers on either side know those on the other. Rules
+- On each side the neighbours of the lost one find one another first (`healing.py`); one of them keeps a place
+  for the other lost broker, with everything that those behind it may want.
+- When that one does not come either, the broker that keeps the place stands in for the lost broker between
+  them (`StandInRequest`): it asks the neighbours that the lost broker would have asked.
 - The asked broker handles the request on behalf of the lost one, and releases the place that it kept for it.
 """
 

@@ -7,16 +7,18 @@ log, until every link that wants it has acknowledged it. Rules
   it is filled. Events of one log pass each broker in order, and once.
 - Where events are lost often (`resends`), a broker holds what it sent last, and answers its neighbours itself
   (`resend.py`).
-- The last event of all may be lost too: a range that a link does not confirm soon is announced again (`Knowledge`).
+- The last event of all may be lost too: a range that a link does not confirm soon is announced again
+  (`Knowledge`).
 - A broker in the middle keeps numbers only: how far each log is known here, and what each
   link has. It asks and answers for itself alone; requests of others pass through it.
 - A request goes up a link only when the far end knows all that is wanted here (`LinkInterest.agreed`), so
   that what is sent from then on is complete for the asking broker.
 - A broker that begins takes each log from where its neighbour answers for it; what its durable
   subscriptions miss they read (`delivery`).
-- A broker that lost its disk begins another log. Names and clocks do not say which of two logs is the present one:
-  a broker that hears of a second log asks the log's broker whether the first one is gone (an `RangeRequest` for an empty
-  range), and takes the second one, which is told again until it is confirmed, when the answer says so.
+- A broker that lost its disk begins another log. Names and clocks do not say which of two logs is the present
+  one: a broker that hears of a second log asks the log's broker whether the first one is gone (an
+  `RangeRequest` for an empty range), and takes the second one, which is told again until it is confirmed,
+  when the answer says so.
 """
 
 from __future__ import annotations
@@ -404,8 +406,8 @@ class AcknowledgedRecovery(Recovery):
         return log in self._gone
 
     def forget(self, log: str, now: float) -> None:
-        """Drop a log and every reading of it. A subscription may read a log that this broker never knew: a token
-        from another broker names it."""
+        """Drop a log and every reading of it. A subscription may read a log that this broker never knew: a
+        token from another broker names it."""
         self.views.pop(log, None)
         self.timers.clear(("ask", log))
         self.timers.clear(("orphan", log))

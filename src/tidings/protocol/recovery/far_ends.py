@@ -26,9 +26,9 @@ class FarEnds:
         return bool(self._features.get(link, 0) & feature)
 
     def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
-        """Is this an event that the far end of a link does not take (brokers of an earlier version take only frames
-        of their own limit)? Then it is passed over on this link and kept as a dead letter of the link: sent, it would
-        end the link again and again."""
+        """Is this an event that the far end of a link does not take (brokers of an earlier version take only
+        frames of their own limit)? Then it is passed over on this link and kept as a dead letter of the link:
+        sent, it would end the link again and again."""
         limits = self._ports.limits
         most = (self._frames.get(link) or limits.taken_bytes) - limits.envelope_bytes
         if event_size(envelope.event) <= most:

@@ -2,8 +2,9 @@
 
 Rules
 - Acknowledgements count in one epoch. An offset that a majority of the voters has acknowledged is committed.
-- An offset that is committed and acknowledged by a member is on the disk of that member for good. The coordinator
-  remembers the highest one over epochs, by member and disk: a log of that disk that ends before it is an older copy.
+- An offset that is committed and acknowledged by a member is on the disk of that member for good. The
+  coordinator remembers the highest one over epochs, by member and disk: a log of that disk that ends before
+  it is an older copy.
 """
 
 from __future__ import annotations

@@ -1,10 +1,12 @@
-"""Room on the disks of a group: while too few members can keep events, publishers are refused with the reason.
+"""Room on the disks of a group: while too few members can keep events, publishers are refused with the
+reason.
 
 Rules
-- A member with a full disk says so with each `Replicated`, again at each tick, and a few times more when there is room.
-- The coordinator counts. While fewer than a majority of the voters have room, each `Replicate` names the full disks.
-  A member that knows of it refuses new publishes at once, and answers `unknown` to those under way: they are
-  committed when there is room, or never.
+- A member with a full disk says so with each `Replicated`, again at each tick, and a few times more when
+  there is room.
+- The coordinator counts. While fewer than a majority of the voters have room, each `Replicate` names the full
+  disks. A member that knows of it refuses new publishes at once, and answers `unknown` to those under way:
+  they are committed when there is room, or never.
 - A new view knows of no full disk until its members have spoken again.
 """
 

@@ -1,13 +1,13 @@
 """State transfer in a group: a member that lacks committed events copies them from another one, page by page.
 
 Rules
-- The receiver asks for each page, and says behind which offset it goes on. A page says how far it goes (`upto`) and
-  how far the sender's log is committed (`end`). A page that ends at its bytes or at its count is no end: the log is
-  here when `upto` reaches `end`.
+- The receiver asks for each page, and says behind which offset it goes on. A page says how far it goes
+  (`upto`) and how far the sender's log is committed (`end`). A page that ends at its bytes or at its count is
+  no end: the log is here when `upto` reaches `end`.
 - With the last page come the identities of what was published before, in pages too (`more`).
 - The receiver asks again for a page that is lost on the way.
-- A copy is of one epoch. A source that began another life has another epoch, and its log may end before the place that
-  is asked for: the receiver goes on with a source of the next view.
+- A copy is of one epoch. A source that began another life has another epoch, and its log may end before the
+  place that is asked for: the receiver goes on with a source of the next view.
 """
 
 from __future__ import annotations
@@ -89,8 +89,8 @@ class StateTransfer:
 
 
 class TransferPieces:
-    """The tail of another member that comes in parts. At one offset the tails of two members may differ, so parts of
-    one are never joined with parts of another."""
+    """The tail of another member that comes in parts. At one offset the tails of two members may differ, so
+    parts of one are never joined with parts of another."""
 
     def __init__(self, ports: Ports) -> None:
         self._ports = ports

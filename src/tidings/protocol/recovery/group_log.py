@@ -1,21 +1,21 @@
 """The log of a group: one order of events, each on stable storage at a majority before it is told.
 
 Rules
-- The coordinator of the view gives places. Every member keeps what it is sent in a table of its own (the tail),
-  says so, and moves it into its log when it is committed: a majority of the voters has it. So the log of a member
-  holds committed events only, and none is ever taken back.
-- A new view is a new epoch. Its coordinator asks a majority for their logs, takes the one of the latest epoch and of
-  those the longest (every committed event is in it), gets from its owner what it lacks, and hands the tail to all.
-  Until that is kept at a majority no new event is committed. Messages of another epoch are ignored.
+- The coordinator of the view gives places. Every member keeps what it is sent in a table of its own (the
+  tail), says so, and moves it into its log when it is committed: a majority of the voters has it. So the log
+  of a member holds committed events only, and none is ever taken back.
+- A new view is a new epoch. Its coordinator asks a majority for their logs, takes the one of the latest epoch
+  and of those the longest (every committed event is in it), gets from its owner what it lacks, and hands the
+  tail to all. No new event is committed until a majority keeps it. Messages of another epoch are ignored.
 - A member that was away, or has an empty disk, copies what was committed before it takes the tail.
-- Logs and tails pass from member to member in pages that the receiver asks for (`group_copy.py`), live entries and
-  proposals within a window (`window.py`): no message is larger than a batch, and no link is filled.
-- A log counts as that of an epoch when all of its tail is here. A part of a tail does not count: else a shorter
-  log of a later epoch would win over a longer one that holds what was committed.
-- A member sends its proposals again to each new coordinator, in order, until they are committed; an event published
-  again at another member is recognised by the publisher's number. So no event is delivered twice.
-- No event is forgotten while a durable subscription at any member needs it (each says one number, not which), nor for
-  `keep_seconds`, so that subscribers of a failed distributor find what they missed at another one.
+- Logs and tails pass from member to member in pages that the receiver asks for (`group_copy.py`), live
+  entries and proposals within a window (`window.py`): no message is larger than a batch.
+- A log counts as that of an epoch when all of its tail is here. A part of a tail does not count: else a
+  shorter log of a later epoch would win over a longer one that holds what was committed.
+- A member sends its proposals again to each new coordinator, in order, until they are committed; an event
+  published again at another member is recognised by the publisher's number. So no event is delivered twice.
+- No event is forgotten while a durable subscription at any member needs it (each says one number, not which),
+  nor for `keep_seconds`, so that subscribers of a failed distributor find what they missed at another one.
 """
 
 from __future__ import annotations
@@ -216,8 +216,8 @@ class GroupLog(Recovery, GroupCommit):
             self._adopt_everywhere(now)
 
     def _have_enough(self) -> bool:
-        """Is every committed entry in one of the logs that were shown? An entry is on a majority of disks, and a
-        disk that replaces one of them is empty: it counts toward a majority of members, and proves no commit."""
+        """Is every committed entry in one of the logs that were shown? An entry is on a majority of disks,
+        and a disk that replaces one of them is empty: it counts as a member, and proves no commit."""
         voters = self._acks.voters()
         shown = [state for name, state in self._states.items() if voters.get(name) is not None]
         written = sum(state.log_epoch > 0 for state in shown)
@@ -282,7 +282,7 @@ class GroupLog(Recovery, GroupCommit):
         if self._again_at is not None and self._again_at > now + self._settings.again_seconds:
             self._again_at = now  # our clock was set back
         if message.epoch != self.epoch:  # type: ignore[attr-defined]
-            return  # of a coordinator that was taken over, of a view that we do not know yet, or to an earlier life
+            return  # of an earlier coordinator, of a view not yet known, or to an earlier life
         if isinstance(message, LogCopyPage):
             self._copying.on_copy(sender, message, now)
         elif isinstance(message, LogCopyRequest):
@@ -445,7 +445,7 @@ class GroupLog(Recovery, GroupCommit):
         self._count(now)
 
     def _send_on(self, member: str, window: SendWindow) -> None:
-        """Send a member its missing entries: from the tail, or from the log when the group went on without it."""
+        """Send a member its missing entries: from the tail, or from the log when they are committed."""
         if window.sent < self.committed and not window.is_waiting:
             self.ports.send(member, self._adoption())
         else:
@@ -537,7 +537,7 @@ class GroupLog(Recovery, GroupCommit):
 
     @property
     def has_caught_up(self) -> bool:
-        """Does this member's log hold, on its disk, all that the group has committed as far as is known here?"""
+        """Whether this member's disk holds all that the group has committed, as far as is known here."""
         is_here = self.committed >= self._known_committed and not self.ports.group_entries.entering()
         return self._is_active and self._is_kept and is_here
 

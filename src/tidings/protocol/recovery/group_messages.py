@@ -19,7 +19,8 @@ class Propose(Message, frozen=True, tag="Propose"):
 
 
 class ProposalsSettled(Message, frozen=True, tag="Settled"):
-    """To a member: of these that it proposed, the first were committed long ago, and the others never will be."""
+    """To a member: of these that it proposed, the first were committed long ago, and the others never will
+    be."""
 
     epoch: int
     cut_field: ClassVar[str] = "identities"
@@ -40,7 +41,8 @@ class Replicate(Message, frozen=True, tag="Replicate"):
 
 
 class Replicated(Message, frozen=True, tag="Stored"):
-    """To the coordinator: all of this epoch up to here is on our disk; with `lacks`: is here, on disk or not."""
+    """To the coordinator: all of this epoch up to here is on our disk; with `lacks`: is here, on
+    disk or not."""
 
     epoch: int
     upto: int
@@ -113,8 +115,8 @@ class LogCopyRequest(Message, frozen=True, tag="CopyAsk"):
 
 
 class LogCopyPage(Message, frozen=True, tag="Copy"):
-    """Page of the log: all entries up to `upto` that were not forgotten. The log goes on behind it when `upto` is
-    below `end`."""
+    """Page of the log: all entries up to `upto` that were not forgotten. The log goes on behind it when
+    `upto` is below `end`."""
 
     epoch: int
     after: int
@@ -128,5 +130,6 @@ class LogCopyPage(Message, frozen=True, tag="Copy"):
 
 
 MESSAGES: tuple[type[Message], ...] = (
-    Propose, ProposalsSettled, Replicate, Replicated, LogStateRequest, LogState, AdoptLog, LogCopyRequest, LogCopyPage, AdoptLogPages, TailRequest, TailReply,
+    Propose, ProposalsSettled, Replicate, Replicated, LogStateRequest, LogState, AdoptLog, LogCopyRequest,
+    LogCopyPage, AdoptLogPages, TailRequest, TailReply,
 )  # fmt: skip

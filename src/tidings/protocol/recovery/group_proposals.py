@@ -1,14 +1,15 @@
-"""Proposals of one member of a group: events of its clients that are not committed yet, in the order of publishing.
+"""Proposals of one member of a group: events of its clients that are not committed yet, in the order of
+publishing.
 
 Rules
-- Each proposal has a number, counted from 1 in each epoch. The coordinator gives places in the order of the numbers and
-  drops a message behind a gap, so that a lost one never changes the order.
-- An event that is committed is not proposed again, even when no message with its number arrived (its publisher went
-  to another member). Each message therefore says up to which number everything is committed (`Propose.done`): the
-  coordinator never waits for those.
-- The order of a publisher holds across members. A publisher that went to another member and was refused there goes on
-  with later events; its earlier one may still be proposed by the first member. A proposal behind a later event of the
-  same publisher gets no place, and its member is told so (`ProposalsSettled.passed`).
+- Each proposal has a number, counted from 1 in each epoch. The coordinator gives places in the order of the
+  numbers and drops a message behind a gap, so that a lost one never changes the order.
+- An event that is committed is not proposed again, even when no message with its number arrived (its
+  publisher went to another member). Each message therefore says up to which number everything is committed
+  (`Propose.done`): the coordinator never waits for those.
+- The order of a publisher holds across members. A publisher that went to another member and was refused there
+  goes on with later events; its earlier one may still be proposed by the first member. A proposal behind a
+  later event of the same publisher gets no place, and its member is told so (`ProposalsSettled.passed`).
 - Messages are sent within a window (`window.py`).
 """
 

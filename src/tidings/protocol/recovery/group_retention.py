@@ -1,8 +1,8 @@
 """Retention of a group's log: the floor, below which no member needs an event.
 
 Rules
-- Each voter says the lowest offset that a durable subscription there still needs. A voter that is away is waited
-  for `orphan_seconds` after its last statement.
+- Each voter says the lowest offset that a durable subscription there still needs. A voter that is away is
+  waited for `orphan_seconds` after its last statement.
 - An event is kept for `keep_seconds` besides, for subscribers whose broker failed.
 - The coordinator computes the floor and sends it with the log; it never goes down.
 """

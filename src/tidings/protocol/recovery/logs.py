@@ -4,8 +4,8 @@ Rules
 - `known`: every event up to this offset that is wanted at this broker has been here, in order.
 - An event that comes with an earlier one missing waits in `waiting`, which is bounded: what
   does not fit is dropped and asked for later.
-- A trail is what one link was told since it is up: from `base` on we answer for every event. The far end knows what
-  was sent before, or by an earlier life of ours, or asks for it.
+- A trail is what one link was told since it is up: from `base` on we answer for every event. The far end
+  knows what was sent before, or by an earlier life of ours, or asks for it.
 - `due` and `acked` outlive the link: what the far end wants, sent or not, up to `due`, is kept at the
   log until it is acknowledged. A link that is silent in this life has acknowledged no event.
 """

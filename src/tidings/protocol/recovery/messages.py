@@ -1,9 +1,9 @@
 """Messages between brokers so that no event is lost between them.
 
-Downstream, away from a log: `Knowledge` (what was sent, and that there is nothing else), `LogsUnreachable`, `RangeReply`,
-`ReplayReply`. Upstream, toward it: `AckProgress` (what arrived, and what is needed no more), `RangeRequest`,
-`ReplayRequest`. An upstream message is passed from broker to broker and carries the `path` that it took; the answer goes
-back along it, so that brokers in between keep no state.
+Downstream, away from a log: `Knowledge` (what was sent, and that there is nothing else), `LogsUnreachable`,
+`RangeReply`, `ReplayReply`. Upstream, toward it: `AckProgress` (what arrived, and what is needed no more),
+`RangeRequest`, `ReplayRequest`. An upstream message is passed from broker to broker and carries the `path`
+that it took; the answer goes back along it, so that brokers in between keep no state.
 """
 
 from __future__ import annotations

@@ -1,20 +1,20 @@
 """Recall: a broker on an empty disk learns from its neighbours which brokers were behind its earlier life.
 
-A broker keeps its neighbours on its disk. One whose disk was replaced knows none of them, so it would take the first
-neighbour that is back for the only one: it would acknowledge events that the others have not received, and withdraw
-their interest. Rules
-- Such a broker asks each neighbour, over the new link, which logs came from it: an `RangeRequest` for its own log. The neighbour
-  answers with `LogsUnreachable`, which names them, and with an empty `RangeReply`.
-- Until every neighbour that joined has answered, and until a log of each broker that was named is announced, the
-  broker is *unsure*: the overlay counts one more, silent neighbour (`UNKNOWN`). So events are kept, no event is
-  acknowledged and no interest is withdrawn.
-- A broker that was told to join another one is unsure from its start, until a neighbour has answered that it dialled
-  itself, or that names a log of an earlier life. Any other neighbour may be as new as the broker: its answer is waited
-  for, and ends the search only after `recall_seconds`.
-- A neighbour of the last version does not answer, and a broker that was named may be gone for good: both are waited
-  for at most `recall_seconds`.
-- A broker keeps on its disk which brokers it hears over each link (`recovery.behind`), so that it can answer after a
-  restart of its own. A row goes when the log is forgotten or the neighbour parts.
+A broker keeps its neighbours on its disk. One whose disk was replaced knows none of them, so it would take
+the first neighbour that is back for the only one: it would acknowledge events that the others have not
+received, and withdraw their interest. Rules
+- Such a broker asks each neighbour, over the new link, which logs came from it: an `RangeRequest` for its own
+  log. The neighbour answers with `LogsUnreachable`, which names them, and with an empty `RangeReply`.
+- Until every neighbour that joined has answered, and until a log of each broker that was named is announced,
+  the broker is *unsure*: the overlay counts one more, silent neighbour (`UNKNOWN`). So events are kept, no
+  event is acknowledged and no interest is withdrawn.
+- A broker that was told to join another one is unsure from its start, until a neighbour has answered that it
+  dialled itself, or that names a log of an earlier life. Any other neighbour may be as new as the broker: its
+  answer is waited for, and ends the search only after `recall_seconds`.
+- A neighbour of the last version does not answer, and a broker that was named may be gone for good: both are
+  waited for at most `recall_seconds`.
+- A broker keeps on its disk which brokers it hears over each link (`recovery.behind`), so that it can answer
+  after a restart of its own. A row goes when the log is forgotten or the neighbour parts.
 - A row on the disk says that the recall is over. A next life that does not find it asks again.
 """
 
@@ -63,7 +63,8 @@ class Recall:
             self._behind[broker] = msgspec.msgpack.decode(row, type=tuple[str, str])
 
     def heard(self, log: str, link: str) -> None:
-        """Remember over restarts behind which neighbour a broker is: its disk may be lost while we restart."""
+        """Remember over restarts behind which neighbour a broker is: its disk may be lost while
+        we restart."""
         broker = broker_of(log)
         if self._behind.get(broker) != (log, link):
             self._behind[broker] = (log, link)

@@ -2,8 +2,8 @@
 
 Rules
 - A request goes to the upstream link of its log, and its `path` grows by one broker at each step. An
-  answer goes back along the path and loses one. Brokers in between keep no state; the asking broker asks again when
-  no answer comes.
+  answer goes back along the path and loses one. Brokers in between keep no state; the asking broker asks
+  again when no answer comes.
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
 - A neighbour's own request for what it was sent is answered from what was sent last, where that is held.

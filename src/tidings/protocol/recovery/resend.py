@@ -1,8 +1,8 @@
 """Buffer of the last events of each link, to be sent again: for links that often lose events (datagrams).
 
 Rules
-- A neighbour that asks for what it missed is answered from here when all of it was sent over its link since the
-  link is up, and is held. Then it gets exactly what it would have had without a loss.
+- A neighbour that asks for what it missed is answered from here when all of it was sent over its link since
+  the link is up, and is held. Then it gets exactly what it would have had without a loss.
 - Else the request goes on to the log. A log is many links away, and each of them may lose the request or the
   answer again.
 - The newest events of each link are held, so many of all logs together.

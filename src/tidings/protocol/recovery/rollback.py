@@ -1,13 +1,13 @@
 """Rollback: a lone broker whose disk was put back to an older copy finds out from its neighbours.
 
-Such a disk keeps the name of its log and lacks its last entries. Given again, their offsets would name other events, and
-neighbours, subscriptions and clients that know the first ones would pass over the second. Rules
-- Each `AckProgress` says the highest offset of a log that the sender has heard of: itself, by a durable subscription (which
-  remembers over restarts), or from a broker behind it.
+Such a disk keeps the name of its log and lacks its last entries. Given again, their offsets would name other
+events, and neighbours, subscriptions and clients that know the first ones would pass over the second. Rules
+- Each `AckProgress` says the highest offset of a log that the sender has heard of: itself, by a durable
+  subscription (which remembers over restarts), or from a broker behind it.
 - A broker that hears of a higher offset of its own log than it has gives no offset up to it any more
   (`LogOwner.skip_to`, which counts and warns). The events that had them are lost with the disk.
-- After a start on a disk that holds a log, events are told and acknowledged when each neighbour has spoken, or after
-  `first_word_seconds`.
+- After a start on a disk that holds a log, events are told and acknowledged when each neighbour has spoken,
+  or after `first_word_seconds`.
 """
 
 from __future__ import annotations

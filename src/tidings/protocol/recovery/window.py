@@ -1,10 +1,10 @@
 """Window: batches that were sent to one receiver and are not acknowledged, bounded by count and by bytes.
 
 Rules
-- Entries are numbered without a hole. The receiver acknowledges a number and with it everything before. - While no
-  acknowledgement comes, entries are sent again from the last acknowledged one, one batch at a time and with pauses
-  that double: on a stream only a broken link or a receiver that was not ready loses anything, and a full window twice
-  as often would fill a slow link.
+- Entries are numbered without a hole. The receiver acknowledges a number and with it everything before. -
+  While no acknowledgement comes, entries are sent again from the last acknowledged one, one batch at a time
+  and with pauses that double: on a stream only a broken link or a receiver that was not ready loses anything,
+  and a full window twice as often would fill a slow link.
 """
 
 from __future__ import annotations

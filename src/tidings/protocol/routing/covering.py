@@ -8,9 +8,9 @@ protocol: filters and events go up to the parent, events come down where they ar
 Needs an overlay without cycles.
 
 With `advertisements` and `remember_links` advertising is optional. An event that a link has not settled (see
-`settled.py`) counts as wanted there; and a broker advertises everything after a publish that none of its clients
-advertised, until no such publish comes for a while. An advertisement that is withdrawn, or whose client has gone,
-lingers, since the client may be back soon.
+`settled.py`) counts as wanted there; and a broker advertises everything after a publish that none of its
+clients advertised, until no such publish comes for a while. An advertisement that is withdrawn, or whose
+client has gone, lingers, since the client may be back soon.
 """
 
 from __future__ import annotations
@@ -367,8 +367,8 @@ class SubscriptionRouting(Routing, PatternInterest):
         return [True] * len(events)
 
     def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
-        """The links over which the event is wanted; whether the link `but` is among them is not asked. Asked several
-        times for an event that passes, and computed once as long as no table changes."""
+        """The links over which the event is wanted; whether the link `but` is among them is not asked. Asked
+        several times for an event that passes, and computed once as long as no table changes."""
         ports = self.ports
         last, state = (
             self._links_of,

@@ -1,15 +1,16 @@
 """Propagation of filters over a tree: the interest behind each link.
 
 Each broker holds the filters that it heard over each link and those of its own clients. Over a
-link it tells what concerns the far end: the filters that came from other links and clients, reduced by the link's
-outlet. One `Diffusion` carries subscriptions and another carries advertisements.
+link it tells what concerns the far end: the filters that came from other links and clients, reduced by the
+link's outlet. One `Diffusion` carries subscriptions and another carries advertisements.
 
 With `acknowledged`, changes are numbered per session of a link and repeated whole until the far
 end has seen them, so that a lossy link cannot leave two brokers with different tables.
 
-With `remembers`, a link that breaks keeps what was heard over it, and no interest is forgotten because a broker in
-the middle restarted: a broker that has not yet heard all of its other links in this life says so (`whole` False), and
-then its words only add to what it wanted before. A link that was never heard whole wants everything (`is_unknown`).
+With `remembers`, a link that breaks keeps what was heard over it, and no interest is forgotten because a
+broker in the middle restarted: a broker that has not yet heard all of its other links in this life says so
+(`whole` False), and then its words only add to what it wanted before. A link that was never heard whole wants
+everything (`is_unknown`).
 """
 
 from __future__ import annotations

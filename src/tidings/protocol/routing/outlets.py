@@ -3,7 +3,8 @@
 An outlet is given every filter that concerns its link and decides which of them the far end has to
 know. `IdenticalOutlet` tells each once (subscription forwarding). `CoveringOutlet` tells only filters that no
 other one covers, and brings the covered ones out again when their cover goes. `MergingOutlet` tells
-perfect unions of them. `UnionOutlet` leaves out what all the others together cover. Changes add up until `changes()` takes them: what came and went is not sent.
+perfect unions of them. `UnionOutlet` leaves out what all the others together cover. Changes add up until
+`changes()` takes them: what came and went is not sent.
 """
 
 from __future__ import annotations
@@ -227,8 +228,8 @@ def _merged(filters: list[Filter]) -> list[Filter]:
 class UnionOutlet(IdenticalOutlet):
     """Only filters that the told ones do not cover, alone or together.
 
-    A hidden filter is noted with all told filters that it overlaps; it is looked at again when one of those goes. The
-    search draws no random number: a filter that it does not decide within its budget is told."""
+    A hidden filter is noted with all told filters that it overlaps; it is looked at again when one of those
+    goes. The search draws no random number: a filter that it does not decide within its budget is told."""
 
     def __init__(self) -> None:
         super().__init__()

@@ -3,20 +3,21 @@
 Rules
 - An event is gossiped in each of our groups whose topic includes the event's, once, when we first hear it
   (infect and die): to floor(ln S + c) members of the topic table.
-- We elect ourselves as a link with chance g/S; a link sends to each entry of its supertopic tables with chance
-  a/z. The root only gossips.
-- `named`: the peer that brings the event into a group names links for g turns, in an order: itself for the first
-  `own`, then others of its table. In its turn a link sends to exactly a entries, the n-th turn n `stagger` later, so
-  that most of the later ones find the group above reached, and no second naming follows. A link with several turns
-  takes other entries.
-- `lazy`: inside a group the event itself goes only to those who ask; see `GossipOffer`. The first steps from the
-  publisher push it at once. Turns are three times as far apart, as the steps of a lazy group are; and only
-  the first sends the event, later ones say that they have it.
-- An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest one
-  above that has any. As long as no such member is known it waits, and membership looks for one.
-- No event is sent to a peer whose topics do not include the event's; one that comes to us so all the same is counted
-  (`parasites`) and goes no further. After we left a group, or began again after a crash, those who have not heard of
-  it yet may still send (`late`): each is told that we do not belong there, and has to believe it.
+- We elect ourselves as a link with chance g/S; a link sends to each entry of its supertopic tables with
+  chance a/z. The root only gossips.
+- `named`: the peer that brings the event into a group names links for g turns, in an order: itself for the
+  first `own`, then others of its table. In its turn a link sends to exactly a entries, the n-th turn n
+  `stagger` later, so that most of the later ones find the group above reached, and no second naming follows.
+  A link with several turns takes other entries.
+- `lazy`: inside a group the event itself goes only to those who ask; see `GossipOffer`. The first steps from
+  the publisher push it at once. Turns are three times as far apart, as the steps of a lazy group are; and
+  only the first sends the event, later ones say that they have it.
+- An event that we publish for a topic that is not ours is handed to members of its group, or of the nearest
+  one above that has any. As long as no such member is known it waits, and membership looks for one.
+- No event is sent to a peer whose topics do not include the event's; one that comes to us so all the same is
+  counted (`parasites`) and goes no further. After we left a group, or began again after a crash, those who
+  have not heard of it yet may still send (`late`): each is told that we do not belong there, and has to
+  believe it.
 - In a history a peer that belongs to a group is subscribed to its topic and all below.
 """
 
@@ -90,7 +91,10 @@ class GossipSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class GossipEvents(Message, frozen=True, tag="Rumour"):
-    """The event itself. `links` are those that the peer which brought it into this group has named, in order."""
+    """The event itself.
+
+    `links` are those that the peer which brought it into this group has named, in order.
+    """
 
     envelope: Envelope
     step: int = 0  # from the peer that brought it into this group
@@ -137,7 +141,8 @@ class TopicGossip(Routing):
     across = 0  # members of any group that events are handed to
 
     def __init__(
-        self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None, settings: GossipSettings | None = None
+        self, topics: tuple[str, ...] = (), *, graph: TopicGraph | None = None,
+        settings: GossipSettings | None = None
     ) -> None:  # fmt: skip
         self.settings = settings or GossipSettings()
         self.graph = graph or TopicGraph()
@@ -343,7 +348,8 @@ class TopicGossip(Routing):
                 self._turns.append(_Turn(number, at, at + self.settings.wait, envelope))
 
     def _act_as_links(self, now: float) -> None:
-        """Send as the links whose turn has come; a link that knows no member above yet tries again for a while."""
+        """Send as the links whose turn has come; a link that knows no member above yet tries again for a
+        while."""
         due = [turn for turn in self._turns if turn.at <= now]
         self._turns = [turn for turn in self._turns if turn.at > now]
         for turn in due:

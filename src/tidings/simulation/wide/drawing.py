@@ -113,7 +113,8 @@ def draw(seed: int, *, system: str | None = None) -> DrawnRun:
 
 
 def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
-    """A group keeps events for clients that fail over; so short a time only where no disk with a cursor is replaced."""
+    """A group keeps events for clients that fail over; so short a time only where no disk with a cursor is
+    replaced."""
     keep = rng.choice((1.0, 3.0, 60.0))
     return {"log": {"keep_seconds": keep}} if system == GROUP and not replaced else {}
 
@@ -164,7 +165,8 @@ def _subscriptions(overlay: OverlayGraph, rng: Random) -> tuple[DrawnSubscribe, 
 
 
 def _with_rights(overlay: OverlayGraph, system: str, rng: Random) -> list[DrawnSubscribe]:
-    """Subscribers with principals that may read a part only, or lose their rights, and a consumer of a group."""
+    """Subscribers with principals that may read a part only, or lose their rights, and a consumer
+    of a group."""
     found = []
     if rng.random() < 0.6:
         few = _subscribing("few", overlay, rng, durable=rng.random() < 0.7, at=rng.uniform(0.6, 1.2))
@@ -255,8 +257,8 @@ def _shifted(incident: Incident, rng: Random) -> Incident:
     if incident.kind == fault.DISK_LOSS:
         changes["amount"] = _set_by(rng)
     elif incident.kind == fault.CLOCK_JUMP:
-        # A clock that is set forward over a restart looks like an hour of downtime: what was accepted before seems
-        # older than subscriptions that are younger than an hour, and no broker can tell the two apart.
+        # A clock that is set forward over a restart looks like an hour of downtime: what was accepted before
+        # seems older than subscriptions that are younger than an hour, and no broker can tell the two apart.
         changes["amount"] = -abs(incident.amount)
     return msgspec.structs.replace(incident, **changes)
 

@@ -1,8 +1,8 @@
 """A broker behind the gates of its clients: principals with rights, in the simulator.
 
-`GuardedNode` is a machine like the node that it holds. Messages of clients pass the gate of their session, inward and
-outward, as in the runtime; the gate itself is the runtime's and is handed in, because drivers do not import one
-another. Messages of brokers pass untouched.
+`GuardedNode` is a machine like the node that it holds. Messages of clients pass the gate of their session,
+inward and outward, as in the runtime; the gate itself is the runtime's and is handed in, because drivers do
+not import one another. Messages of brokers pass untouched.
 """
 
 from __future__ import annotations

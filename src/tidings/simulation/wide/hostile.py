@@ -1,7 +1,7 @@
 """A hostile client: sends well-formed messages with extreme values and foreign names, and never reads.
 
-Every message that a client may send is built field by field from its declared type. Only the observer looks at the
-answers: a hostile client never acknowledges and gives credit without end.
+Every message that a client may send is built field by field from its declared type. Only the observer looks
+at the answers: a hostile client never acknowledges and gives credit without end.
 """
 
 from __future__ import annotations

@@ -1,4 +1,5 @@
-"""Counts of how often a run meets each limit: taken on frames, pages and clients, for the figures of a campaign."""
+"""Counts of how often a run meets each limit: taken on frames, pages and clients, for the figures of a
+campaign."""
 
 from __future__ import annotations
 

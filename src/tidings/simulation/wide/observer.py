@@ -1,14 +1,16 @@
-"""The omniscient observer: sees every disk, every delivery and every acknowledgement, and checks after each step.
+"""The omniscient observer: sees every disk, every delivery and every acknowledgement, and checks after each
+step.
 
 Rules
 - An acknowledged event that is owed to a subscription is in some log on some disk. If a lone broker's disk is
   replaced, only the events (and the subscriptions) that had their only copy on it are forgiven.
-- A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the same
-  event at every member.
+- A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the
+  same event at every member.
 - No honest machine makes a frame over the limit, or asks its disk for more than a page.
 - A broker sends no more events to a user that was disabled while connected, and accepts no more from it.
-- Every byte that waits for a subscription, or is unacknowledged, is counted for its principal, and no principal holds
-  more than its quota and one event for each of its subscriptions. Looked at every `LOOK_EVERY` steps.
+- Every byte that waits for a subscription, or is unacknowledged, is counted for its principal, and no
+  principal holds more than its quota and one event for each of its subscriptions. Looked at every
+  `LOOK_EVERY` steps.
 - The work for each step depends on what changed in it, never on the size of the world.
 """
 

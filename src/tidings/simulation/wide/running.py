@@ -1,8 +1,9 @@
 """Run what was drawn, and judge it: invariants after every step, progress once the faults are over.
 
-The run has three parts. *Settle*: brokers, clients and subscriptions, without faults. *Trouble*: events and faults.
-*Calm*: the faults are over; after `recovery_seconds` further events are published, and everything that is owed,
-of before and of now, is delivered within `progress_seconds`. Both bounds are computed from the settings.
+The run has three parts. *Settle*: brokers, clients and subscriptions, without faults. *Trouble*: events and
+faults. *Calm*: the faults are over; after `recovery_seconds` further events are published, and everything
+that is owed, of before and of now, is delivered within `progress_seconds`. Both bounds are computed from the
+settings.
 """
 
 from __future__ import annotations
@@ -179,7 +180,8 @@ class WideRun:
         waiting = [identity for identity in observer.published if identity not in observer.acked]
         owed = {identity: sorted(ids) for identity, ids in list(observer.owed.items())[:3]}
         return (
-            f"{progress_seconds(self.drawn):.0f} s after the last fault {observer.pending} deliveries are owed ({owed}), "
+            f"{progress_seconds(self.drawn):.0f} s after the last fault {observer.pending} "
+            f"deliveries are owed ({owed}), "
             f"{len(waiting) - self.refused} publishes are not answered ({waiting[:3]}), "
             f"missing forever: {self._missing_forever()[:3]}"
         )
@@ -243,7 +245,8 @@ class WideRun:
         self._is_revoked = True
 
     def _disable(self) -> None:
-        """The hostile users are disabled while they are connected: their sessions end, and no other begins."""
+        """The hostile users are disabled while they are connected: their sessions end, and no
+        other begins."""
         without = LEAVER if self._is_revoked else ""
         self.rules.replace(users_of(self.drawn, without=without, is_disabled=True))
         self.observer.disabled(self.drawn.hostile)
@@ -253,7 +256,8 @@ class WideRun:
             self.simulation.call_at(again, partial(self.simulation.connect, client, home))
 
     def _sent(self, principal: Principal, message: msg.Message) -> None:
-        """A message leaves a broker for a client: may its principal read the events in it, by the rules of now?"""
+        """A message leaves a broker for a client: may its principal read the events in it, by the rules of
+        now?"""
         if principal.name == LEAVER and self._is_revoked:
             for event in events_in(message):
                 raise BrokenPromise(f"{LEAVER} was sent {event.identity} after its rights had ended")
@@ -409,8 +413,8 @@ class WideRun:
 
 
 def users_of(drawn: DrawnRun, *, without: str = "", is_disabled: bool = False) -> Users:
-    """The users file of a run: publishers and subscribers may do everything, `LEAVER` by a rule of its own, others
-    a part. `without`: the rules of one principal are gone; `is_disabled`: the hostile users are."""
+    """The users file of a run: publishers and subscribers may do everything, `LEAVER` by a rule of its own,
+    others a part. `without`: the rules of one principal are gone; `is_disabled`: the hostile users are."""
     subscribers = [each.client for each in drawn.subscriptions]
     readers = [f"reader-{broker}" for broker in drawn.overlay.brokers]
     rights = {each.client: each.right for each in drawn.subscriptions if each.right}
@@ -436,8 +440,8 @@ def events_in(message: msg.Message) -> list[Event]:
 
 
 def recovery_seconds(drawn: DrawnRun) -> float:
-    """Until every link stands again and every subscription is known, once the faults are over: each broker on the
-    way tries again after the longest pause; a group agrees on a view, and clients find a member."""
+    """Until every link stands again and every subscription is known, once the faults are over: each broker on
+    the way tries again after the longest pause; a group agrees on a view, and clients find a member."""
     detect = 2 * SimulationSettings().detect_seconds
     size = len(drawn.overlay.brokers)
     if drawn.system == GROUP:
@@ -450,8 +454,9 @@ def recovery_seconds(drawn: DrawnRun) -> float:
 
 
 def progress_seconds(drawn: DrawnRun) -> float:
-    """Until everything that is owed is delivered: page by page, one event each at worst, behind the longest pause
-    between two requests and, where a publisher's broker lost its log, the wait for its earlier events."""
+    """Until everything that is owed is delivered: page by page, one event each at worst, behind the longest
+    pause between two requests and, where a publisher's broker lost its log, the wait for its earlier events.
+    """
     pages = (len(drawn.events) + 10) * (PAGE_SECONDS + 2 * drawn.disk_seconds)
     if drawn.system == GROUP:
         return recovery_seconds(drawn) + pages

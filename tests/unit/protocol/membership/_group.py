@@ -1,7 +1,7 @@
 """A group of processes that agree on views, on a network where a process can be killed between two sends.
 
-The simulator performs the effects of a step as one; here each send is a step of its own, so that a coordinator
-can die when it has told one member and not the others (E-U3).
+The simulator performs the effects of a step as one; here each send is a step of its own, so that a
+coordinator can die when it has told one member and not the others (E-U3).
 """
 
 from __future__ import annotations

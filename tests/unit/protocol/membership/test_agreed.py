@@ -1,4 +1,5 @@
-"""Agreed views: partitions, silence, stale coordinators, disks that are lost (reliability cases of membership)."""
+"""Agreed views: partitions, silence, stale coordinators, disks that are lost (reliability cases of
+membership)."""
 
 from __future__ import annotations
 
@@ -126,7 +127,8 @@ def put_back(group: Group, name: str, copy: MemoryStore) -> None:
 
 
 def test_a_voter_whose_disk_was_put_back_to_an_older_copy_counts_as_one_without_its_disk() -> None:
-    """Found from outside: it came back under the life that the view names, and voted as if nothing were lost."""
+    """Found from outside: it came back under the life that the view names, and voted as if
+    nothing were lost."""
     group = founded(3)
     group.crash("d3")
     group.run(5)

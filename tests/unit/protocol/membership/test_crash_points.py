@@ -1,8 +1,9 @@
 """UAR-7: every process killed at each message of a view change, for 3, 4 and 5 distributors.
 
 A view change is run once undisturbed and its sends are counted; then once for each process and each of its
-sends, killed just before it, and once more killed just behind its last. Whoever dies, all installed views are in one order,
-a majority that is left makes progress, and when the dead are back everybody is in one view again.
+sends, killed just before it, and once more killed just behind its last. Whoever dies, all installed views are
+in one order, a majority that is left makes progress, and when the dead are back everybody is in one view
+again.
 """
 
 from __future__ import annotations
@@ -126,7 +127,8 @@ def test_uar_7_whoever_was_told_last_dies_too() -> None:
 
 
 def test_e_u3_without_what_the_interrogation_finds_the_order_breaks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The third phase is needed: leave out what it is for, and some crash point gives two views of one number."""
+    """The third phase is needed: leave out what it is for, and some crash point gives two views of one
+    number."""
     monkeypatch.setattr(VotingRound, "found", lambda self: None)
     said = undisturbed(5, "join")
     with pytest.raises(AssertionError, match="view"):

@@ -209,7 +209,8 @@ def test_a_member_has_caught_up_when_all_that_is_committed_is_on_its_disk() -> N
 
 
 def test_an_empty_disk_says_nothing_of_committed_entries() -> None:
-    """An entry was committed by b0, whose disk was then replaced, and b2; the coordinator b1 never received it."""
+    """An entry was committed by b0, whose disk was then replaced, and b2; the coordinator b1 never received
+    it."""
     one = One("b1", "b1")
     one.view(1)
     one.view(5)
@@ -220,7 +221,8 @@ def test_an_empty_disk_says_nothing_of_committed_entries() -> None:
 
 
 def test_a_group_goes_on_when_all_have_shown_their_logs() -> None:
-    """The disks of two of three were replaced at once: more than a group promises to survive, and no reason to stop."""
+    """The disks of two of three were replaced at once: more than a group promises to survive, and no reason
+    to stop."""
     one = One("b1", "b1")
     one.view(5)
     one.receive("b0", LogState(5, 0, 0, (), 0, 0))
@@ -260,7 +262,8 @@ def test_a_copy_goes_on_from_the_coordinator_of_the_new_view() -> None:
 
 
 def test_a_member_in_a_later_life_gives_no_copy_of_its_earlier_one() -> None:
-    """Its log may end before the place that is asked for: the receiver would take back what it has committed."""
+    """Its log may end before the place that is asked for: the receiver would take back what it
+    has committed."""
     one = One("b0", "b0")
     one.view(4, is_member=False)
     one.receive("b1", LogCopyRequest(4, 5, pages=True))
@@ -280,7 +283,8 @@ def test_a_copy_of_an_earlier_epoch_is_not_taken() -> None:
 
 
 def test_a_copy_ends_where_the_disk_of_its_source_does() -> None:
-    """An entry is committed, and on its way to the disk: a page that reached beyond it would leave it out for good."""
+    """An entry is committed, and on its way to the disk: a page that reached beyond it would leave it out for
+    good."""
     one = leading()
     one.receive("b1", Propose(1, 1, (proposal(1),)))
     one.receive("b1", Replicated(1, 1, 0))
@@ -321,7 +325,8 @@ def test_a_member_says_which_numbers_are_committed() -> None:
 
 
 def test_an_event_behind_a_later_one_of_its_publisher_gets_no_place() -> None:
-    """A publisher was refused at another member, and went on there; the first member proposes the earlier one late."""
+    """A publisher was refused at another member, and went on there; the first member proposes the earlier one
+    late."""
     one = leading()
     one.receive("b1", Propose(1, 1, (proposal(13),)))
     one.receive("b2", Propose(1, 1, (proposal(6), proposal(14))))

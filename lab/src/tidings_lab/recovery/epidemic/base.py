@@ -3,8 +3,8 @@
 A style (`push.py`, `pull.py`, `lazy.py`) adds what a round sends and what is done with gossip. Rules
 - Events pass as they would without recovery; it only marks, notes and keeps them.
 - Requests and replies go straight from broker to broker, by datagram; gossip takes the links.
-- A recovered event is delivered here and not sent on. If it comes over a link after all, it is sent on then, and not
-  delivered again. - Only requested events are accepted.
+- A recovered event is delivered here and not sent on. If it comes over a link after all, it is sent on then,
+  and not delivered again. - Only requested events are accepted.
 """
 
 from __future__ import annotations
@@ -159,7 +159,10 @@ class Epidemic(Recovery):
         return marked
 
     def _routed(self, envelope: Envelope, source: SourceNumbers) -> Envelope:
-        """Mark the event as passed here. Envelopes shared by brokers of one process are copied, not changed."""
+        """Mark the event as passed here.
+
+        Envelopes shared by brokers of one process are copied, not changed.
+        """
         source.mark = mark = (*envelope.headers[MARK], self._name)
         return _with_headers(envelope, {**envelope.headers, MARK: mark})
 

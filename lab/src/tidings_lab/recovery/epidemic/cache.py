@@ -2,8 +2,8 @@
 
 Found by identity, by any of their (source, pattern, counter) triples, or by pattern. Full, it lets go of
 the oldest, of the oldest that is foreign (neither published nor wanted here), or of any, so that
-copies do not vanish everywhere at once. New events are only put by, and are indexed at the next request: without
-losses, keeping an event is nearly free.
+copies do not vanish everywhere at once. New events are only put by, and are indexed at the next request:
+without losses, keeping an event is nearly free.
 """
 
 from __future__ import annotations

@@ -1,12 +1,12 @@
 """Lazy push: ids first, payload on demand, link by link.
 
-Beside the events themselves a broker announces, a few times each, what went over a link. A broker that was reached by
-the announcement and not by the event asks for it, and sends it on as if it had come over the link: so a loss near the
-publisher is repaired once for all that are behind it, and no pattern has to wait for its turn. Not in the paper; in
-the manner of Plumtree's lazy links.
+Beside the events themselves a broker announces, a few times each, what went over a link. A broker that was
+reached by the announcement and not by the event asks for it, and sends it on as if it had come over the link:
+so a loss near the publisher is repaired once for all that are behind it, and no pattern has to wait for its
+turn. Not in the paper; in the manner of Plumtree's lazy links.
 
-One announcement is enough: a broker that was reached by it asks until the event is there, or until it has asked often
-enough. The request and the reply can be lost too, and by then the announcements may be over.
+One announcement is enough: a broker that was reached by it asks until the event is there, or until it has
+asked often enough. The request and the reply can be lost too, and by then the announcements may be over.
 """
 
 from __future__ import annotations
@@ -99,8 +99,8 @@ class LazyPush(Epidemic):
             self._tries = {id: tries for id, tries in self._tries.items() if id in self.requests}
 
     def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
-        """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost. An
-        unsent request is no try: an honest peer may be ignored for longer than all tries take."""
+        """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost.
+        An unsent request is no try: an honest peer may be ignored for longer than all tries take."""
         wanted: list[Id] = []
         is_sent = not self.standing.is_ignored(peer, OFFER, now)
         for id in ids[:MOST_AT_ONCE]:

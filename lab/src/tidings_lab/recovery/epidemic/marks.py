@@ -184,8 +184,8 @@ class LostBuffer:
     def ask(
         self, now: float, patience: float, most: int, *, source: str | None = None, pattern: int | None = None
     ) -> dict[tuple[str, int], tuple[int, ...]]:
-        """Losses to ask for now of a source, or of a pattern: the newest first. A loss that was asked for often
-        enough is given up."""
+        """Losses to ask for now of a source, or of a pattern: the newest first. A loss that was asked for
+        often enough is given up."""
         asked: dict[tuple[str, int], tuple[int, ...]] = {}
         for key in [k for k in self._lost if (source is None or k[0] == source) and pattern in (None, k[1])]:
             due = [(c, lost) for c, lost in self._lost[key].items() if now - lost.asked_at >= patience]
@@ -210,7 +210,8 @@ class LostBuffer:
 
 
 class SourceNumbers(set[int]):
-    """A source as a broker knows it: the numbers that were here, and what else is asked for with every event."""
+    """A source as a broker knows it: the numbers that were here, and what else is asked for with
+    every event."""
 
     __slots__ = ("expected", "floor", "mark")
 

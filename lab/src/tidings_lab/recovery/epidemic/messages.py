@@ -13,8 +13,8 @@ import msgspec
 
 from tidings.protocol.messages import Envelope, Message
 
-# The header: source, its number for the event, how many tags, the tags, the route; see `Mark`. One flat array, since
-# every event carries it over every link.
+# The header: source, its number for the event, how many tags, the tags, the route; see `Mark`. One flat
+# array, since every event carries it over every link.
 MARK = "recovery.mark"
 TAGS_AT = 3  # where the tags begin
 HEADERS = frozenset({MARK})

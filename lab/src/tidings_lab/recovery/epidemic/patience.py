@@ -1,10 +1,10 @@
 """Timeout of requests: how long to wait before a request is repeated.
 
-A broker cannot tell a lost answer from one that is still on its way. A copy tells afterwards: it was asked for again
-too early, so the next wait is longer. Every answer that comes in time makes it a little shorter, down to the
-setting. So a few answers in a hundred are copies where answers are slow, and hardly any where they are not. A digest
-that is sent too early brings as many copies as it names events: with 0.98 as `SHORTER` a copy came with every
-eighth of a hundred thousand events over UDP.
+A broker cannot tell a lost answer from one that is still on its way. A copy tells afterwards: it was asked
+for again too early, so the next wait is longer. Every answer that comes in time makes it a little shorter,
+down to the setting. So a few answers in a hundred are copies where answers are slow, and hardly any where
+they are not. A digest that is sent too early brings as many copies as it names events: with 0.98 as `SHORTER`
+a copy came with every eighth of a hundred thousand events over UDP.
 """
 
 from __future__ import annotations

@@ -2,7 +2,8 @@
 
 A gap in the counters of a pattern is a loss. While there are losses, every round asks for those of one
 pattern toward its other subscribers, or for those of one source back along the way that its events
-came. A broker that holds some sends them, and takes them off the digest (E-C2). Without losses no message is sent.
+came. A broker that holds some sends them, and takes them off the digest (E-C2). Without losses no message is
+sent.
 """
 
 from __future__ import annotations
@@ -258,7 +259,8 @@ class CombinedPull(_Pull):
     uses_routes = True
 
     def pull(self, now: float) -> None:
-        """Pull by source or by pattern, by chance; by source where no other broker wants any of the lost patterns."""
+        """Pull by source or by pattern, by chance; by source where no other broker wants any of the lost
+        patterns."""
         shared = any(self.links_for(pattern) for pattern in self.losses.patterns())
         if not shared or self.ports.rng.random() < self.settings.by_source:
             self.pull_by_source(now)

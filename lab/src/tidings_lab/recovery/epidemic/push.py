@@ -70,7 +70,8 @@ class Push(Epidemic):
             self.gossip(self.links_wanting(offer.pattern), offer, sender)
 
     def missing(self, held: dict[str, tuple[tuple[int, int], ...]], youth: float) -> list[Id]:
-        """Events of an offer that were not here, are younger than the interest in them, and were not asked for."""
+        """Events of an offer that were not here, are younger than the interest in them, and were not asked
+        for."""
         most = 1000 * youth
         found = [
             (source, number)

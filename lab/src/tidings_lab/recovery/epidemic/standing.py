@@ -4,13 +4,14 @@ Rules
 - A strike is: a peer offered what it does not give when asked; asked again for what it was given often
   enough already; asked only for events that no broker can have lost; sent a digest that is over
   the bound. So many strikes and the peer is ignored for a while; then it may try again. Each time
-  the while is twice as long: honest peers have bad luck where messages are lost, so the first is short. Strikes
-  while a peer is ignored do not count: several requests are open at once, and they are of one bad moment.
-- A peer with disbelieved offers may still ask, and the other way round. Else two honest peers of which one had bad
-  luck would not answer one another, each find the other's offers empty, and never come out of it.
-- An offer that was kept, late or not, clears what is held against the peer's offers, so that a slow peer is heard
-  again; only time clears what is held against its requests, or a helpful liar would go on. One unanswered request is
-  one strike however many events it named.
+  the while is twice as long: honest peers have bad luck where messages are lost, so the first is short.
+  Strikes while a peer is ignored do not count: several requests are open at once, and they are of one bad
+  moment.
+- A peer with disbelieved offers may still ask, and the other way round. Else two honest peers of which one
+  had bad luck would not answer one another, each find the other's offers empty, and never come out of it.
+- An offer that was kept, late or not, clears what is held against the peer's offers, so that a slow peer is
+  heard again; only time clears what is held against its requests, or a helpful liar would go on. One
+  unanswered request is one strike however many events it named.
 """
 
 from __future__ import annotations

@@ -1,0 +1,310 @@
+"""Defects of ours that were found from outside or by the wide world: sizes, limits, clocks, disks, rights."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import (
+    BATCHES,
+    CLOCKS,
+    DOOR,
+    FULL_DISK,
+    FULL_GROUP,
+    GAPS,
+    GROUP_LOG,
+    GUARD,
+    KEEPING,
+    LIFETIMES,
+    OLD_DISK,
+    OWNERS,
+    WIDE,
+    Defect,
+)
+
+FOUND = (
+    # -- found from outside, or by the wide world, and put back: sizes, limits, clocks, disks, rights
+    # lacks counted
+    Defect("protocol/recovery/group_log.py",
+        "        if not message.lacks:  # else it says what it holds, which is not what is on its "
+        "disk\n", "        if True:\n", by=WIDE),
+    # copy short page
+    Defect("protocol/delivery/log_copy.py",
+        "page, upto, more = PageBuilder[PlacedEvent](self._ports.limits), read_upto(found, end), \"\"",
+        "page, upto, more = PageBuilder[PlacedEvent](self._ports.limits), (found[-1].offset if "
+        "len(found) >= self._ports.limits.page_count else end), \"\"", by=WIDE),
+    # copy skips the one that did not fit
+    Defect("protocol/delivery/log_copy.py",
+        "                    upto = append.offset - 1\n                    break",
+        "                    upto = append.offset\n                    break", by=WIDE),
+    # no majority
+    Defect("protocol/recovery/group_acks.py", "        needed = len(voters) // 2\n", "        needed = 0\n",
+        by=WIDE),
+    # tail taken for stored
+    Defect("protocol/recovery/group_log.py", "        self._stored = self.committed\n        epoch, last",
+        "        self._stored = self._last\n        epoch, last", by=WIDE),
+    # worst log
+    Defect("protocol/recovery/group_log.py", "best, state = max(sorted(", "best, state = min(sorted(",
+        by=WIDE),
+    # placed twice
+    Defect("protocol/recovery/group_log.py",
+        "            if proposal in self._placed or self._knows(proposal) is not False:\n",
+        "            if self._knows(proposal) is not False:\n", by=WIDE),
+    # knows not asked
+    Defect("protocol/recovery/group_log.py",
+        "            if proposal in self._placed or self._knows(proposal) is not False:\n",
+        "            if proposal in self._placed:\n", by=WIDE),
+    # hole in replicate
+    Defect("protocol/recovery/group_log.py", "        if message.after > self._last:\n",
+        "        if False:\n", by=WIDE),
+    # copy goes on in the next view
+    Defect("protocol/recovery/group_log.py", "        self._copying.stop()\n        self._wanted = None\n",
+        "        self._wanted = None\n", by=GROUP_LOG),
+    # a member gives a copy after its restart
+    Defect("protocol/recovery/group_log.py", "        if message.epoch != self.epoch:  # type",
+        "        if message.epoch != self.epoch and type(message) is not LogCopyRequest:  # type",
+        by=GROUP_LOG),
+    # propose with a hole
+    Defect("protocol/recovery/group_log.py", "        if message.first > due:\n", "        if False:\n",
+        by=GROUP_LOG),
+    # lost answer
+    Defect("protocol/recovery/group_log.py",
+        "        if (settled := self._settled(message.proposals)) is not None:\n            "
+        "self.ports.send(sender",
+        "        if (settled := self._settled(new)) is not None:\n            self.ports.send(sender",
+        by=WIDE),
+    # overtaken by an event in no log
+    Defect("protocol/delivery/publisher_migration.py",
+        "        return {position.log, source} if position.log == self._ledger.log else "
+        "{position.log}\n", "        return {position.log}\n",
+        by=("tests/simulation/test_tidings_order.py",)),
+    # cursor of a lost log
+    Defect("protocol/delivery/replay.py",
+        "        if source.is_gone(cursor.log):\n            self.drop(held, cursor.log, "
+        "broker_of(cursor.log) != self._ports.name)\n            return\n", "",
+        by=("tests/simulation/test_tidings_moving.py",)),
+    # replicate unbounded
+    Defect("protocol/recovery/group_log.py",
+        "            if page.is_full or not page.add(placed):\n                break\n        return "
+        "page", "            page.items.append(placed)\n        return page", by=WIDE),
+    # proposals of ours unbounded
+    Defect("protocol/recovery/group_proposals.py",
+        "                if page.is_full or not page.add(line[number]):\n                    break\n",
+        "                page.items.append(line[number])\n", by=WIDE),
+    # committed before its rows
+    Defect("protocol/recovery/group_log.py", "            self._commit(min(upto, self._last), now)",
+        "            self._commit(self._last, now)", by=WIDE),
+    # caught up too early
+    Defect("protocol/recovery/group_log.py", "        return self._is_active and self._is_kept and is_here\n",
+        "        return self._is_active and self._is_kept\n", by=GROUP_LOG),
+    # caught up before the disk says so
+    Defect("protocol/recovery/group_log.py", "        return self._is_active and self._is_kept and is_here\n",
+        "        return self._is_active and is_here\n", by=GROUP_LOG),
+    # a coordinator in two lives
+    Defect("protocol/recovery/group_log.py", "        number = change.number if change.is_member else 0\n",
+        "        number = change.number\n", by=GROUP_LOG),
+    # an empty disk counted
+    Defect("protocol/recovery/group_log.py", "(2 * len(shown) > count and 2 * written >= count)",
+        "2 * len(shown) > count", by=GROUP_LOG),
+    # waits for a number that never comes
+    Defect("protocol/recovery/group_log.py",
+        "        due = max(self._next_of.get(sender, 1), message.done + 1)\n",
+        "        due = self._next_of.get(sender, 1)\n", by=GROUP_LOG),
+    # late proposal out of order
+    Defect("protocol/recovery/group_log.py",
+        "            if proposal.sequence < self._placed.last_number(proposal):\n", "            if False:\n",
+        by=GROUP_LOG),
+    # refused while others commit it
+    Defect("protocol/delivery/grouped.py",
+        "            if under_way is not None or self._ledger.offset_of(identity) is not None:\n",
+        "            if False:\n", by=("tests/simulation/test_group.py",)),
+    # a link that is never used again
+    Defect("protocol/client_failover.py",
+        "            if (\n                input.peer != self.broker or self._link is "
+        "BrokerLinkState.DOWN\n            ):  # a link that stays up never comes up\n",
+        "            if input.peer != self.broker:  # a link that stays up never comes up\n",
+        by=("tests/unit/protocol/test_client_failover.py",)),
+    # the same member again, after its restart
+    Defect("protocol/publishing.py", "None if is_group else broker)", "broker)",
+        by=("tests/unit/protocol/test_publishing.py",)),
+    # the older copy starts as the life that the view names
+    Defect("protocol/membership/views.py", "int(number) <= int(known_number)",
+        "int(number) < int(known_number)", by=OLD_DISK),
+    # the log of an older copy proves something
+    Defect("protocol/recovery/group_log.py", "        if change.went_back:\n", "        if False:\n",
+        by=OLD_DISK),
+    # a snapshot of a running member counts
+    Defect("protocol/recovery/group_log.py", "            if message.stored > self._last:\n",
+        "            if False:\n", by=OLD_DISK),
+    # an entry that was dropped rightly
+    Defect("protocol/recovery/group_acks.py",
+        "            if disk and min(upto, committed) > self._proved.get((name, disk), 0):\n           "
+        "     self._proved[name, disk] = min(upto, committed)\n",
+        "            self._proved[name, disk] = upto\n", by=OLD_DISK),
+    # the store of another member
+    Defect("runtime/broker.py", "    return member_of(state.tables)\n", "    return \"\"\n",
+        by=("tests/unit/runtime/test_group.py",)),
+    # publishers wait for room at a majority
+    Defect("protocol/recovery/group_capacity.py", "        if full and 2 * len(able) <= len(voters):\n",
+        "        if False:\n", by=FULL_GROUP),
+    # those under way wait for room
+    Defect("protocol/recovery/group_proposals.py", "            self._settle(identity, full=reason)\n",
+        "            pass\n", by=FULL_GROUP),
+    # a member with a full disk says nothing
+    Defect("protocol/recovery/group_log.py", "None, lambda reason: self._no_room())", "None, None)",
+        by=FULL_GROUP),
+    # replay short page
+    Defect("protocol/delivery/scanning.py", "        elif read_upto(records, upto) >= upto:",
+        "        elif len(records) < self._ports.limits.page_count:", by=WIDE),
+    # replay skips one
+    Defect("protocol/delivery/scanning.py",
+        "            if item is not None and not page.add(item):\n                break\n            "
+        "read = record.offset\n",
+        "            read = record.offset\n            if item is not None and not page.add(item):\n   "
+        "             break\n", by=WIDE),
+    # replay always last
+    Defect("protocol/delivery/scanning.py", "walk.then(found, read, read >= upto, now)",
+        "walk.then(found, read, True, now)", by=WIDE),
+    # a full page says that it goes to the end
+    Defect("protocol/delivery/scanning.py", "            walk.then(found, read, read >= upto, now)\n",
+        "            walk.then(found, upto, read >= upto, now)\n", by=GAPS),
+    # batch bytes ignored
+    Defect("protocol/batches.py",
+        "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count",
+        "is_over = place - begin >= limits.batch_count", by=BATCHES),
+    # page bytes ignored
+    Defect("protocol/batches.py",
+        "        if self.items and (self.is_full or self.size + size > self._bytes):",
+        "        if self.items and self.is_full:", by=WIDE),
+    # cut measures nothing
+    Defect("protocol/batches.py", "        if total <= limits.batch_bytes or len(items) <= 1:",
+        "        if True:", by=BATCHES),
+    # no publish limit
+    Defect("protocol/batches.py", "    if size <= most:\n        return None\n",
+        "    if True:\n        return None\n", by=WIDE),
+    # short read is the end
+    Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end",
+        "    return end", by=WIDE),
+    # empty read is no end
+    Defect("protocol/batches.py", "    return min(records[-1].offset, end) if records else end",
+        "    return min(records[-1].offset, end) if records else 0", by=WIDE),
+    # log names in order
+    Defect("protocol/recovery/acknowledged.py",
+        "        for other in others:\n            self._inquire(other, link, now)\n        if "
+        "others:\n            return None  # told again, and taken as soon as the other one is known "
+        "to be gone\n",
+        "        if any(other > news.log for other in others):\n            return None\n        for "
+        "other in others:\n            self.forget(other, now)\n", by=WIDE),
+    # nothing pinned
+    Defect("protocol/recovery/acknowledged.py",
+        "        return any(link not in trails or trails[link].wants(offset) for link in self.peers())",
+        "        return False", by=WIDE),
+    # acked without durables
+    Defect("protocol/recovery/acknowledged.py", "            upto = min(upto, settled)\n        for link",
+        "            pass\n        for link", by=WIDE),
+    # unheard neighbours ignored
+    Defect("protocol/recovery/acknowledged.py",
+        "            if trail is None or not trail.heard:\n                return 0\n",
+        "            if trail is None or not trail.heard:\n                continue\n", by=WIDE),
+    # last event unnoticed
+    Defect("protocol/recovery/acknowledged.py",
+        "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known",
+        by=GAPS),
+    # acks of links ignored
+    Defect("protocol/recovery/acknowledged.py",
+        "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "",
+        by=WIDE),
+    # reader short page
+    Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else",
+        "        read = end if len(records) < 256 else", by=WIDE),
+    # a transient end releases rights of others
+    Defect("protocol/delivery/dispatcher.py", "            for offset in handed_out if held.durable else ():",
+        "            for offset in handed_out:", by=LIFETIMES),
+    # rights to superseded events stay
+    Defect("protocol/delivery/replay.py",
+        "            if cursor.source.release(held, offset, now):\n                "
+        "self._dispatcher.losses.count_gone",
+        "            if offset:\n                self._dispatcher.losses.count_gone", by=LIFETIMES),
+    # clock floor gone
+    Defect("simulation/simulator.py", "            clock.not_before(item.state.latest, self.now)\n",
+        "            pass\n", by=CLOCKS),
+    # log read unfiltered
+    Defect("runtime/client_ingress.py",
+        "            event = self._guard.deliver(self._principal, entry.event)\n            if event "
+        "is not None:\n                entries.append",
+        "            event = entry.event\n            if event is not None:\n                "
+        "entries.append", by=DOOR),
+    # filter not narrowed
+    Defect("security/authorization.py",
+        "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            "
+        "if whole", "            allowed = filter\n            if whole", by=GUARD),
+    # delivery not checked
+    Defect("security/authorization.py",
+        "        if right.allows(event):\n            return event if event.key",
+        "        if True:\n            return event if event.key", by=WIDE),
+    # rights kept over a reload
+    Defect("security/authorization.py",
+        "        for rights in self._rights.values():\n            rights.clear()\n        "
+        "self.version += 1", "        self.version += 1", by=WIDE),
+    # version stays
+    Defect("security/authorization.py", "            rights.clear()\n        self.version += 1",
+        "            rights.clear()", by=WIDE),
+    # any source
+    Defect("security/authorization.py", "            self._check_name(principal, event.source, \"source\", "
+        "self._users.speaker_of(event.source))\n", "", by=WIDE),
+    # publishes unbounded
+    Defect("protocol/client_publishing.py", "        most = self._limits.publishes_in_flight\n",
+        "        most = 1 << 40\n", by=WIDE),
+    # page bytes of disk
+    Defect("protocol/disk.py", "self._emit(Fetch(self._request, from_offset, min(limit, limits.page_count), "
+        "limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),
+    # empty disk forgotten
+    Defect("protocol/delivery/replay.py",
+        "        elif held.stored.is_from_disk or (is_found and held.durable):",
+        "        elif held.stored.is_from_disk:", by=GAPS),
+    # token dropped
+    Defect("protocol/client.py",
+        "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "",
+        by=WIDE),
+    # young log taken for old
+    Defect("protocol/recovery/group_retention.py",
+        "        self._kept_from = [(now, first_offset)]  # how old they are is not known: none is too "
+        "old\n", "        pass\n", by=KEEPING),
+    # failed disk answers by number
+    Defect("protocol/delivery/flow.py",
+        "        if failed is not None and (offset is None or offset >= self._ledger.end):",
+        "        if False:", by=WIDE),
+    # copy of what is not on the disk
+    Defect("protocol/delivery/log_copy.py", "        end = min(committed, self._ledger.end - 1)\n",
+        "        end = committed\n", by=GROUP_LOG),
+    # persist on a failed disk
+    Defect("protocol/disk.py",
+        "        if self.failed is not None:\n            if otherwise is not None:\n                "
+        "otherwise(self.failed, self._failed_at)\n            return\n        self._token += 1",
+        "        self._token += 1", by=WIDE),
+    # queue spill lost
+    Defect("protocol/delivery/dispatcher.py",
+        "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n              "
+        "  self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),
+    # full disk keeps in flight waiting
+    Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n",
+        "            None,\n", by=FULL_DISK),
+    # full disk takes publishes
+    Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n",
+        "        if False:\n", by=FULL_DISK),
+    # groups common
+    Defect("security/authorization.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"",
+        "        return tenant", by=(*OWNERS, *WIDE)),
+    # ended with a refused listener
+    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.stored.is_kept  #",
+        "        is_new = True  #", by=WIDE),
+    # age of a subscription by clocks of two lives
+    Defect("protocol/delivery/replay.py",
+        "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n",
+        by=WIDE),
+    # one member's token for all
+    Defect("protocol/delivery/registry.py",
+        "        if message.options.group is not None and held.durable:\n            return\n", "",
+        by=("tests/unit/protocol/test_groups.py",)),
+    # commits of a member forgotten
+    Defect("protocol/resume_tokens.py",
+        "self._committed.setdefault(group, CommittedPositions(self._most_positions))",
+        "CommittedPositions(self._most_positions)", by=WIDE),
+)  # fmt: skip

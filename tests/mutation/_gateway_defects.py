@@ -1,0 +1,494 @@
+"""Defects in promises of gateways, sessions, quotas and disks, each with the tests that have to notice."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import (
+    BOUNDS,
+    BYTES,
+    CIRCLES,
+    CONFIRMING,
+    ENDING,
+    EXCHANGES,
+    FAIRNESS,
+    FLOODS,
+    GUESSING,
+    LIFETIMES,
+    OBSERVING,
+    ORIGINS,
+    OWNERS,
+    PARSING,
+    POISON,
+    RECALL,
+    RESTARTS,
+    ROLLBACK,
+    SHARED,
+    SLOW,
+    UNDECIDED,
+    UNFINISHED,
+    WIDE,
+    WORK,
+    Defect,
+)
+
+GATEWAYS = (
+    # -- promises of gateways, sessions, quotas and disks, each with the tests that have to notice
+    # any Host
+    Defect("gateway/origins.py", "        if not self._is_called(_name(host)):\n", "        if False:\n",
+        by=ORIGINS),
+    # any Origin
+    Defect("gateway/origins.py",
+        "        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() "
+        "!= \"\":\n", "        if True:\n", by=ORIGINS),
+    # a name that begins like loopback
+    Defect("gateway/origins.py", "        return name == \"localhost\" or ip_address(name).is_loopback\n",
+        "        return name == \"localhost\" or name.startswith(\"127.\")\n", by=ORIGINS),
+    # WebSocket from any page
+    Defect("gateway/origins.py", "        if scope[\"type\"] in (\"http\", \"websocket\"):\n",
+        "        if scope[\"type\"] == \"http\":\n", by=ORIGINS),
+    # QoS 2 in: published before it is on the disk
+    Defect("gateway/mqtt/exchanges.py", "            await self._keep(IN, packet_id, event)\n",
+        "            self._note(IN, packet_id, event)\n", by=EXCHANGES),
+    # QoS 2 in: another identity when it comes again
+    Defect("gateway/mqtt/exchanges.py",
+        "        event = self._events.get(packet_id)\n        if event is None:",
+        "        event = None\n        if event is None:", by=EXCHANGES),
+    # QoS 2 in: a free packet id is taken for the old message
+    Defect("gateway/mqtt/exchanges.py", "            await self._keep(RELEASED, packet_id)\n",
+        "            pass\n", by=EXCHANGES),
+    # QoS 2 out: sent, and not in the journal
+    Defect("gateway/mqtt/exchanges.py",
+        "        return self._append(OUT, packet_id, name, position.log, position.offset)\n",
+        "        return None\n", by=EXCHANGES),
+    # QoS 2 out: PUBREL leaves before PUBREC is on the disk
+    Defect("gateway/mqtt/exchanges.py",
+        "        self._handle(out)\n        return self._append(RECEIVED, packet_id)\n",
+        "        self._handle(out)\n        return None\n", by=EXCHANGES),
+    # QoS 2 out: sent again though the client has it
+    Defect("gateway/mqtt/exchanges.py", "        return (name, position) in self._handled\n",
+        "        return False\n", by=EXCHANGES),
+    # changed rights end no session
+    Defect("runtime/sessions.py",
+        "                reason = \"\" if self._standing(session.principal) == session.standing else "
+        "CHANGED\n", "                self._standing(session.principal)\n                reason = \"\"\n",
+        by=ENDING),
+    # a disabled user's sessions go on
+    Defect("runtime/sessions.py", "                reason = error.message\n",
+        "                reason = \"\"\n", by=ENDING),
+    # an expired token's sessions go on
+    Defect("runtime/sessions.py",
+        "            if until is not None and until <= now:\n                self._end(session, "
+        "EXPIRED)", "            if False:\n                self._end(session, EXPIRED)", by=ENDING),
+    # an expired proof opens a session
+    Defect("runtime/sessions.py", "            if until <= self._clock.now():\n", "            if False:\n",
+        by=ENDING),
+    # one failing listener keeps the others open
+    Defect("runtime/sessions.py", "            log.exception(\"a session of",
+        "            raise\n            log.exception(\"a session of", by=ENDING),
+    # no back-off
+    Defect("security/attempts.py", "                        raise TooManyAttempts(left)\n",
+        "                        pass\n", by=GUESSING),
+    # a name is guessed from many addresses
+    Defect("security/attempts.py", "(bound is not PAIR and (name, net) in self._known)", "bound is NAME",
+        by=GUESSING),
+    # table of failures unbounded
+    Defect("security/attempts.py", "            while len(self._failures) > MOST_ENTRIES:\n",
+        "            while False:\n", by=GUESSING),
+    # made-up names lock their address out
+    Defect("security/attempts.py", "                    if bound is not ADDRESS:\n",
+        "                    if True:\n", by=GUESSING),
+    # an address in its pause guesses on
+    Defect("security/authenticator.py", "        if not is_spared:\n", "        if False:\n",
+        by=("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")),
+    # each IPv6 address of one network has free tries
+    Defect("security/attempts.py", "        return str(ipaddress.ip_network((address, 64), strict=False))\n",
+        "        return str(address)\n", by=GUESSING),
+    # no cap per address
+    Defect("runtime/admission.py", "        if self._open.get(address, 0) >= self.most_per_address:\n",
+        "        if False:\n", by=SLOW),
+    # no reserved descriptors
+    Defect("runtime/admission.py",
+        "        most = max(limit - settings.reserved_descriptors, limit // 2, 1)\n",
+        "        most = limit\n", by=SLOW),
+    # silent clients per address unbounded
+    Defect("runtime/admission.py",
+        "        if own is not None and len(own) >= self.most_waiting_per_address:\n", "        if False:\n",
+        by=SLOW),
+    # silent clients keep others out
+    Defect("runtime/admission.py",
+        "            return self._crowd_out(max(self._waiting.values(), key=len, default=None))\n",
+        "            return False\n", by=SLOW),
+    # durable stream: committed when the next one is taken
+    Defect("gateway/streams.py",
+        "                notification, tag = await listener.take()\n        except TimeoutError:",
+        "                notification, tag = await listener._take(), 0\n        except TimeoutError:",
+        by=CONFIRMING),
+    # durable socket: committed by being sent
+    Defect("gateway/streams.py", "wanted.pop(\"ack\", \"manual\" if is_durable else \"auto\")",
+        "wanted.pop(\"ack\", \"auto\")", by=CONFIRMING),
+    # one ack commits all that was sent
+    Defect("gateway/streams.py", "        for _ in range(count):\n",
+        "        for _ in range(len(self.unacked)):\n", by=CONFIRMING),
+    # the id of an event confirms its own log alone
+    Defect("gateway/tokens.py", "        self._upto.pop(position.log, None)  # the log",
+        "        self._upto.clear()  # the log", by=CONFIRMING),
+    # PUBACK before the event is kept here
+    Defect("gateway/bridges/mqtt.py", "        self._client._client.manual_ack_set(True)",
+        "        self._client._client.manual_ack_set(False)", by=("tests/gateway/test_bridges.py",)),
+    # a resend is refused for room though its first copy may be kept
+    Defect("gateway/mqtt/session.py", "            if packet.dup and known is None:\n",
+        "            if False:\n", by=UNDECIDED),
+    # a resend has another identity than its first copy
+    Defect("gateway/mqtt/session.py", "            self._undecided.note(self.key, packet, error.id)\n", "",
+        by=UNDECIDED),
+    # an event is new again when the log forgot it
+    Defect("availability/identity.py",
+        "            return known  # an id of ours that its publisher gives again\n", "            pass\n",
+        by=UNDECIDED),
+    # a slow head is waited for
+    Defect("gateway/serving.py",
+        "        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)\n",
+        "        self._timer = None\n", by=SLOW),
+    # a WebSocket's visit never ends
+    Defect("gateway/serving.py", "                visit.leave()\n                lost(exc)\n",
+        "                lost(exc)\n", by=SLOW),
+    # a topic that MQTT cannot carry ends the delivery
+    Defect("gateway/mqtt/events.py", "    if not name or not _fits(name):\n", "    if False:\n", by=POISON),
+    # a long user property ends the delivery
+    Defect("gateway/mqtt/events.py",
+        "    user = [(name, value) for name, value in user if _fits(name) and _fits(value)]\n", "",
+        by=POISON),
+    # SUBACK shorter than its SUBSCRIBE
+    Defect("gateway/mqtt/session.py", "        return reasons + [Reason.QUOTA] * packet.beyond\n",
+        "        return reasons\n", by=FLOODS),
+    # open QoS 2 exchanges unbounded
+    Defect("gateway/mqtt/session.py", "        if max(len(self._received), self.exchanges.open) >= most:\n",
+        "        if False:\n", by=FLOODS),
+    # an unsendable request is tried for ever
+    Defect("gateway/webhooks.py", "            if status == UNSENDABLE or (", "            if (", by=POISON),
+    # an endless answer is read
+    Defect("gateway/webhooks.py", "                    if size > self._answer_bytes:\n",
+        "                    if False:\n", by=POISON),
+    # unread pongs fill the memory
+    Defect("gateway/serving.py", "                if not protocol.writable.is_set():",
+        "                if False:", by=FLOODS),
+    # the same over MQTT's WebSocket
+    Defect("gateway/mqtt/websocket.py", "        if self.paused:  #", "        if False:  #", by=FLOODS),
+    # two lengths in one request
+    Defect("gateway/serving.py", "            _UnambiguousRequest(self._app),\n", "            self._app,\n",
+        by=POISON),
+    # attributes are counted when all are built
+    Defect("model/event.py", "        check_number(len(seen))\n", "", by=POISON),
+    # a client forges lines of the log
+    Defect("runtime/logs.py", "        return super().formatMessage(record).translate(_ESCAPED)\n",
+        "        return super().formatMessage(record)\n", by=("tests/unit/runtime/test_logs.py",)),
+    # numbers of clients unbounded
+    Defect("protocol/client_bounds.py",
+        "        if not self.low <= value <= self.most(limits) or isnan(value):\n",
+        "        if isnan(value):\n", by=BOUNDS),
+    # names of clients unbounded
+    Defect("protocol/client_bounds.py",
+        "        if value is not None and len(value) > self.most(limits):\n            raise "
+        "self._refuse(f\"has {len(value)} characters\", limits)\n", "        pass\n", by=BOUNDS),
+    # lists of clients unbounded
+    Defect("protocol/client_bounds.py",
+        "            raise self._refuse(f\"has {len(value)} entries\", limits)\n        if "
+        "type(self.item)", "            pass\n        if type(self.item)", by=BOUNDS),
+    # values of an inquiry unbounded
+    Defect("protocol/client_bounds.py", "            if seen > limits.about:\n", "            if False:\n",
+        by=BOUNDS),
+    # stored bytes unbounded
+    Defect("security/quotas.py", "        self._check(\"stored_bytes\", self.kept + size)\n", "",
+        by=("tests/unit/security/test_quotas.py", *BYTES)),
+    # forgotten bytes are not given back
+    Defect("security/quotas.py", "        self.stored += size\n", "        self.stored += max(0, size)\n",
+        by=("tests/unit/security", *BYTES)),
+    # queued bytes in no quota
+    Defect("protocol/delivery/subscription_state.py",
+        "        self.queued_bytes += size\n        self.memory.used += size\n",
+        "        self.queued_bytes += size\n", by=WIDE),
+    # unacknowledged bytes in no quota
+    Defect("protocol/delivery/dispatcher.py", "        held.memory.used += size\n", "        pass\n",
+        by=WIDE),
+    # a hold pins without bound
+    Defect("protocol/delivery/retention_holds.py",
+        "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n",
+        "        if False:\n", by=("tests/unit/protocol/test_retention_holds.py", *BYTES)),
+    # holds are bounded for all principals together
+    Defect("protocol/delivery/retention_holds.py", "self._scopes[scope_of(message.name)] >= self._most:",
+        "len(self._rows) >= self._most:", by=("tests/unit/protocol/test_retention_holds.py",)),
+    # holds are matched twice for each event
+    Defect("protocol/delivery/retention_holds.py",
+        "        if self._last_match is None or self._last_match[0] is not event:\n", "        if True:\n",
+        by=("tests/unit/protocol/test_retention_holds.py",)),
+    # one principal uses up the staging of all
+    Defect("protocol/delivery/staging.py", "        own = self._bytes[scope_of(query)]\n",
+        "        own = self.staged_bytes\n", by=("tests/unit/protocol/test_staging.py",)),
+    # staged bytes of all principals unbounded
+    Defect("protocol/delivery/staging.py", "        if self.staged_bytes + more > self._most_in_all:\n",
+        "        if False:\n", by=("tests/unit/protocol/test_staging.py",)),
+    # records of ended subscriptions unbounded
+    Defect("protocol/delivery/delivery_memory.py",
+        "        records = [*self._drop(id), *self._make_room(row)]\n        if not "
+        "self._ports.kept.records_fit(self._owner(id), _size(row)):\n",
+        "        records = self._drop(id)\n        if False:\n", by=BYTES),
+    # holds of one principal unbounded
+    Defect("security/quotas.py", "            self._check(\"holds\", self.holds + _is_hold(durable))\n", "",
+        by=BYTES),
+    # a hold pins what its holder may not read
+    Defect("security/authorization.py",
+        "            allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)\n            "
+        "account = self._accounts.of(principal.name, self._clock())\n            self._keep(account, "
+        "(HOLDS", "            allowed = filter\n            account = self._accounts.of(principal.name, "
+        "self._clock())\n            self._keep(account, (HOLDS",
+        by=("tests/unit/security/test_authorization.py", "tests/unit/runtime/test_client_ingress.py",
+            *BYTES)),
+    # no budget in the evaluator
+    Defect("language/work.py", "    return cost(work, event.view) > BUDGET\n", "    return False\n", by=WORK),
+    # no budget in the tables
+    Defect("language/work.py",
+        "    return lambda value: not (type(value) is str and weight * len(value) > BUDGET) and "
+        "accepts(value)\n", "    return accepts\n", by=(*WORK, "tests/unit/matching")),
+    # no budget in derived columns
+    Defect("matching/columnar/programs.py",
+        "    return lambda view: run(view) if cost(work, view) <= BUDGET else None\n", "    return run\n",
+        by=(*WORK, "tests/unit/matching")),
+    # over budget is no match in routing
+    Defect("matching/engine.py", "        over = self._routed.may_accept(event)\n", "        over = ()\n",
+        by=(*WORK, "tests/unit/matching")),
+    # every observer sees all tenants
+    Defect("runtime/observing.py", "    if guard is None or guard.observes_all(principal):\n",
+        "    if True:\n", by=OBSERVING),
+    # events of others in a trace
+    Defect("security/authorization.py",
+        "        return self.right(principal, Action.OBSERVE).allows(event)\n", "        return True\n",
+        by=(*OBSERVING, "tests/unit/security")),
+    # subscriptions of other tenants are shown
+    Defect("security/authorization.py",
+        "        if not principal.tenant or self._tenant_of(id) != principal.tenant:\n            "
+        "return False\n", "", by=(*OBSERVING, "tests/unit/security")),
+    # an event that a neighbour does not take cuts its link for ever
+    Defect("protocol/recovery/far_ends.py",
+        "        if event_size(envelope.event) <= most:\n            return False\n",
+        "        return False\n", by=("tests/unit/runtime/test_sizes.py",)),
+    # a broker with a smaller limit does not pass on what others accepted
+    Defect("protocol/recovery/far_ends.py", "(self._frames.get(link) or limits.taken_bytes)",
+        "limits.frame_bytes", by=WIDE),
+    # a broker with a smaller limit ends its links
+    Defect("runtime/server.py", "self._codec.limited(self.resources.taken_bytes)", "self._codec",
+        by=("tests/unit/runtime/test_sizes.py",)),
+    # a lowered limit skips what was accepted
+    Defect("runtime/server.py",
+        "        connection.send_by(self._codec.limited(sendable(open.takes, own)))\n", "",
+        by=("tests/unit/runtime/test_sizes.py",)),
+    # a larger limit of a client comes too late
+    Defect("protocol/delivery/oversized.py", "if letter.is_large]", "if False]",
+        by=("tests/unit/runtime/test_sizes.py",)),
+    # a log is waited for on a link that its far end undid
+    Defect("protocol/recovery/acknowledged.py", "            self.elsewhere(upstream, now)\n",
+        "            pass\n", by=CIRCLES),
+    # such a link stays a neighbour, for which events are kept
+    Defect("protocol/recovery/acknowledged.py",
+        "            return view.upstream == link\n        if broker_of(news.log) != link and",
+        "        elif broker_of(news.log) != link and", by=CIRCLES),
+    # a restored disk gives offsets again
+    Defect("protocol/recovery/rollback.py", "        if view.upstream is None and upto > view.known:\n",
+        "        if False:\n", by=ROLLBACK),
+    # it acknowledges before neighbours have spoken
+    Defect("protocol/recovery/rollback.py",
+        "        return any(link not in trails or not trails[link].heard for",
+        "        return False and any(link not in trails or not trails[link].heard for", by=ROLLBACK),
+    # a neighbour that restarted forgets how far its subscriptions are
+    Defect("protocol/recovery/rollback.py",
+        "        return max(view.known, behind, self._ports.log_readers.heard_of(view.name))\n",
+        "        return max(view.known, behind)\n", by=ROLLBACK),
+    # what waits for the disk keeps a repeated offset
+    Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under",
+        "        if False:\n            return  # under", by=ROLLBACK),
+    # clients pass over what a restored disk acknowledges
+    Defect("protocol/delivery/tokens_ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),
+    # a token moves the log though no disk was put back
+    Defect("protocol/delivery/tokens_ahead.py", "held.stored.is_from_disk and upto <= self._most",
+        "upto <= self._most", by=ROLLBACK),
+    # a token moves the log without bound
+    Defect("protocol/delivery/tokens_ahead.py", "self._most = self._ledger.end - 1 + self._ahead",
+        "self._most = 1 << 62", by=ROLLBACK),
+    # no datagram limit at publish
+    Defect("systems/system.py",
+        "        return site.limits.datagram_event_bytes if by_datagram else site.limits.event_bytes\n",
+        "        return site.limits.event_bytes\n", by=("tests/simulation/test_sizes.py",)),
+    # no deduplication window after the log forgot
+    Defect("availability/identity.py", "        return self._foreign.add(_key(*entry.identity), now)\n",
+        "        return []\n",
+        by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),
+    # an empty disk forgets neighbours
+    Defect("protocol/recovery/recall.py",
+        "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n",
+        "        return False\n", by=RECALL),
+    # events before the first neighbour are not kept
+    Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)",
+        "bool(self._asked or self._named)", by=RECALL),
+    # the named ones are not waited for
+    Defect("protocol/recovery/recall.py",
+        "    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n "
+        "           self._is_new = False\n",
+        "    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n    "
+        "        self._is_new = False\n", by=RECALL),
+    # keys common to all
+    Defect("security/authorization.py", "        return f\"{tenant}{'' if principal.is_anonymous else "
+        "principal.name}{OWNER_MARK}{key}\"", "        return tenant + key", by=OWNERS),
+    # any retained message is wiped
+    Defect("security/authorization.py", "            if event.topic != key.removeprefix(MQTT_RETAINED):\n",
+        "            if False:\n", by=OWNERS),
+    # dead letters count nowhere
+    Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending",
+        by=BYTES),
+    # a backlog counts in no quota
+    Defect("protocol/delivery/bounds.py", "        if held.owner:\n            self._keep_quota(held, now)\n",
+        "", by=BYTES),
+    # superseded events stay in the backlog
+    Defect("protocol/delivery/log_index.py",
+        "            for owner in self._owners.pop(offset):\n                "
+        "self._count_backlog(owner, offset, -1)\n", "            pass\n", by=BYTES),
+    # a backlog of an earlier life counts in no quota
+    Defect("protocol/delivery/log_index.py", "            self.on_pinned()\n", "", by=BYTES),
+    # a frame for each subscription of a client
+    Defect("runtime/connection.py",
+        "        if self._encoded >= self.limits.encoded_bytes and type(message) in (Deliver, "
+        "DeliverAll):\n", "        if False:\n", by=("tests/unit/runtime/test_write_buffer.py",)),
+    # the same on a WebSocket
+    Defect("gateway/streams.py", "        async with self._sending:\n", "        if True:\n",
+        by=("tests/gateway/test_floods.py",)),
+    # all attributes are decoded before they are counted
+    Defect("gateway/bodies.py", "    if is_crowded(body, ATTRIBUTE_TOKENS):\n", "    if False:\n",
+        by=("tests/gateway/test_sizes.py",)),
+    # old letters keep new ones out
+    Defect("protocol/delivery/dead_letters.py",
+        "        while (own := self._by_owner.get(box.owner)) and not "
+        "self._ports.kept.letters_fit(box.owner, size):", "        while False:", by=BYTES),
+    # tenants share identities
+    Defect("model/event.py",
+        "    return (f\"{tenant}{TENANT_MARK}{source}\" if tenant and type(tenant) is str else source, "
+        "id)", "    return (source, id)", by=("tests/unit/availability/test_identity.py", *OWNERS)),
+    # one fills the table for all
+    Defect("availability/window.py", "        return self._owned[owner] >= self._most // (others + 1)",
+        "        return True", by=("tests/unit/availability/test_identity.py", *OWNERS)),
+    # a list of values is one constraint
+    Defect("security/authorization.py",
+        "    return max(1, len(constraint.values)) if isinstance(constraint, OneOf | NotOneOf) else 1",
+        "    return 1", by=("tests/unit/security/test_authorization.py",)),
+    # ghosts have other salts elsewhere
+    Defect("security/authenticator.py", "users.decoy or pepper", "pepper",
+        by=("tests/unit/security/test_authorization.py",)),
+    # sessions of one principal push out others'
+    Defect("console/sessions.py", "        if owned[owner] >= MOST_OF_ONE:\n", "        if False:\n",
+        by=("tests/unit/console/test_app.py",)),
+    # a disabled user is let in
+    Defect("security/users.py", "        if user.disabled:\n", "        if False:\n", by=WIDE),
+    # owed under an earlier filter, forgotten when live
+    Defect("protocol/delivery/cursor.py",
+        "            self.rights = [right for right in self.rights if right.stop > self.low_water]\n",
+        "            self.rights = ()\n",
+        by=("tests/unit/protocol/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),
+    # first page judged by age
+    Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n",
+        "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),
+    # an overloaded broker reads publishers as before
+    Defect("runtime/server.py", "            self._intake.hold(connection)\n", "            pass\n",
+        by=("tests/unit/runtime/test_intake.py",)),
+    # messages in a row are copied for each of them
+    Defect("runtime/driver.py", "                                if type(last[1]) is Received:\n",
+        "                                if type(last[1]) is Received or run[2:]:\n",
+        by=("tests/unit/runtime/test_turns.py",)),
+    # publishers wait though all is quiet
+    Defect("runtime/intake.py", "        if inputs != self._inputs and self._turns < ",
+        "        if self._turns < ", by=("tests/unit/runtime/test_intake.py",)),
+    # a batch fills a queue beyond its bound
+    Defect("protocol/delivery/dispatcher.py",
+        "        end = begin + room if room < count - begin else count\n", "        end = count\n",
+        by=("tests/unit/runtime/test_intake.py",)),
+    # a closed connection keeps half a frame
+    Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),
+    # half frames without a bound
+    Defect("runtime/unfinished.py",
+        "        elif self.bytes > self._most and connection is not self._turn:\n", "        elif False:\n",
+        by=UNFINISHED),
+    # expressions are compiled without a budget
+    Defect("language/parser.py", "        check_patterns(sum(self.patterns.values()), self.limits)\n", "",
+        by=PARSING),
+    # a normal form of any size
+    Defect("language/normalise.py", "        check_steps(self.steps, self.limits)\n", "", by=PARSING),
+    # a text is folded again for each filter
+    Defect("language/functions.py", "        if known[0] is not text:\n", "        if True:\n",
+        by=("tests/unit/language/test_functions.py",)),
+    # filters are parsed before rights are asked
+    Defect("runtime/client_ingress.py", "guard is not None and guard.hears_nothing(self._principal)", "False",
+        by=("tests/unit/runtime/test_client_ingress.py",)),
+    # an owner takes the loop for as long as it likes
+    Defect("runtime/fairness.py", "            share.is_held = True\n", "            share.is_held = False\n",
+        by=FAIRNESS),
+    # scans of the log at once
+    Defect("runtime/fairness.py", "            waiting.append(perform)\n", "            perform()\n",
+        by=FAIRNESS),
+    # a flood is handled in one go
+    Defect("runtime/connection.py", "        self._handle(data, self._slice)\n",
+        "        self._handle(data)\n", by=FAIRNESS),
+    # SUBSCRIBE again drops what waits
+    Defect("gateway/mqtt/session.py", "        return self.durable and old is not None and",
+        "        return False and old is not None and", by=("tests/gateway/test_mqtt.py",)),
+    # refused as too large after another member accepted it
+    Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n",
+        "        if True:\n", by=("tests/unit/protocol/test_door.py", *WIDE)),
+    # one name in two tenants
+    Defect("security/users.py", "    _check_shared_names(users, where)\n", "",
+        by=("tests/unit/security/test_users.py",)),
+    # losses told with the answer are dropped
+    Defect("runtime/listener.py", "        self._count_losses()\n        return self\n",
+        "        return self\n", by=("tests/unit/runtime/test_losses.py",)),
+    # a neighbour that restarted names nothing behind the asker
+    Defect("protocol/recovery/recall.py",
+        "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),
+    # lost, and not counted
+    Defect("protocol/delivery/replay.py",
+        "            if cursor.source.release(held, offset, now):\n                "
+        "self._dispatcher.losses.count_gone(held, now)\n",
+        "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),
+    # opened twice after a full disk
+    Defect("protocol/delivery/grouped.py", "        if not is_opening:\n", "        if not member.is_open:\n",
+        by=("tests/simulation/test_wide_findings.py",)),
+    # sources of tokens' principals are anybody's
+    Defect("security/authorization.py", "\"source\", self._users.speaker_of(event.source))\n",
+        "\"source\", self._users.named_in(event.source))\n", by=("tests/unit/security/test_scopes.py",)),
+    # a kept session's share is not durable
+    Defect("gateway/mqtt/shares.py", "await self._opened(session, filter, durable=session.durable)",
+        "await self._opened(session, filter, durable=False)", by=SHARED),
+    # QoS 2 in a share: sent to another member though one has it
+    Defect("gateway/mqtt/shares.py",
+        "        if any(member.exchanges.is_handled(self.name, position) for member in "
+        "self.kept.values()):\n", "        if False:\n", by=SHARED),
+    # QoS 2 in a share: sent to another member while it is in flight to one
+    Defect("gateway/mqtt/shares.py", "        if position not in self._sent:\n", "        if True:\n",
+        by=SHARED),
+    # the first session that leaves ends the share of all
+    Defect("gateway/mqtt/shares.py", "        if self.members or self.kept or not self.is_durable:\n",
+        "        if not self.is_durable:\n", by=SHARED),
+    # a share without a kept session outlives a kill
+    Defect("gateway/mqtt/shares.py",
+        "            if share.is_durable and not share.kept and share.last is not None\n",
+        "            if False\n", by=SHARED),
+    # what waited for a group that becomes durable is forgotten
+    Defect("protocol/delivery/registry.py",
+        "            self._ledger.owe(offset, held.owner)\n        return None\n",
+        "            pass\n        return None\n", by=("tests/unit/protocol/test_groups.py",)),
+    # a transient member ends a durable group
+    Defect("protocol/delivery/registry.py", "(held.durable and not (end and member.ends))",
+        "(held.durable and not end)", by=("tests/unit/protocol/test_groups.py",)),
+    # a copy of an event for each subscription that reads it
+    Defect("protocol/delivery/sources.py", "        event = self._events.setdefault(offset, record.event)  #",
+        "        event = record.event  #", by=("tests/chaos/test_mqtt_memory.py",)),
+    # QoS 0 is written whether the client reads or not
+    Defect("gateway/mqtt/pushes.py", "        if self._flowing and outlet.is_full():\n",
+        "        if False:\n", by=("tests/chaos/test_mqtt_memory.py",)),
+    # user properties that mean nothing are kept
+    Defect("gateway/mqtt/reading.py", "            if user != ANY and value[0] != user:\n",
+        "            if False:\n", by=FLOODS),
+)  # fmt: skip

@@ -1,0 +1,80 @@
+"""Types of seeded defects, and the tests that look after each package or promise."""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+
+class Defect(NamedTuple):
+    file: str  # below src/tidings
+    old: str
+    new: str
+    by: tuple[str, ...] = ()  # the tests that have to find it; none: those of its package
+
+    @property
+    def name(self) -> str:
+        words = "".join(c if c.isalnum() else "-" for c in f"{self.file.removesuffix('.py')} {self.new}")
+        return "-".join(part for part in words.split("-") if part)[:90]
+
+
+# Seeds of the wide world: those that found a defect once, then the 200 of the default suite.
+WIDE = ("tests/simulation/test_wide_findings.py", "tests/simulation/test_wide_seeds.py")
+
+# Named tests of what processes, disks and gateways promise.
+ORIGINS = ("tests/gateway/test_origins.py",)
+EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")
+SHARED = ("tests/gateway/test_shares.py", "tests/chaos/test_mqtt_share_kill.py")
+ENDING = (
+    "tests/unit/runtime/test_sessions.py",
+    "tests/gateway/test_ending.py",
+    "tests/unit/runtime/test_revocation.py",
+)
+GUESSING = ("tests/unit/security/test_attempts.py", "tests/gateway/test_guessing.py")
+CONFIRMING = ("tests/gateway/test_confirming.py",)
+UNDECIDED = ("tests/gateway/test_undecided.py",)
+SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
+POISON = ("tests/gateway/test_poison.py",)
+FLOODS = ("tests/gateway/test_floods.py",)
+BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
+UNFINISHED = ("tests/unit/runtime/test_unfinished.py",)
+FAIRNESS = ("tests/unit/runtime/test_fairness.py",)
+PARSING = ("tests/unit/language/test_limits.py",)
+OWNERS = ("tests/unit/runtime/test_owners.py",)
+BYTES = ("tests/unit/runtime/test_byte_quotas.py",)
+WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget.py")
+OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
+ROLLBACK = ("tests/simulation/test_tidings_rollback.py",)
+CIRCLES = ("tests/simulation/test_tidings_circles.py",)
+RECALL = ("tests/simulation/test_tidings_recall.py",)
+RESTARTS = ("tests/simulation/test_tidings_recall_restarts.py",)
+OLD_DISK = (
+    "tests/unit/protocol/membership/test_agreed.py",
+    "tests/unit/protocol/recovery/test_group_log.py",
+    "tests/simulation/test_group.py",
+)
+FULL_GROUP = ("tests/unit/protocol/recovery/test_group_log.py", "tests/simulation/test_full_disks.py")
+GROUP_LOG = ("tests/unit/protocol/recovery/test_group_log.py", *WIDE)
+GAPS = ("tests/simulation/test_tidings_gaps.py", *WIDE)
+BATCHES = ("tests/unit/protocol/test_batches.py", *WIDE)
+CLOCKS = ("tests/simulation/test_tidings_clocks.py", *WIDE)
+FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)
+GUARD = ("tests/unit/security/test_authorization.py", *WIDE)
+DOOR = ("tests/unit/runtime/test_client_ingress.py", *WIDE)
+LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
+KEEPING = ("tests/simulation/test_group.py", *WIDE)
+
+PACKAGES: dict[str, tuple[str, ...]] = {
+    "language": ("tests/unit/language", "tests/properties/test_normal_form.py",
+        "tests/properties/test_language_*.py", "tests/conformance/test_cesql.py"),
+    "algebra": ("tests/unit/algebra", "tests/properties/test_algebra_*.py"),
+    "matching": ("tests/unit/matching", "tests/properties/test_matching_*.py"),
+    "availability": ("tests/unit/availability", "tests/unit/protocol", "tests/properties/test_embedded_*.py",
+        "tests/simulation/test_tidings_*.py"),
+    "store": ("tests/unit/store", "tests/chaos/test_store_kill.py", "tests/chaos/test_store_rot.py"),
+    "security": ("tests/unit/security", "tests/properties/test_security_*.py",
+        "tests/unit/runtime/test_attacks.py", "tests/unit/runtime/test_client_ingress.py"),
+    "wire": ("tests/unit/wire", "tests/properties/test_wire_*.py"),
+    "protocol": ("tests/unit/protocol", "tests/simulation/test_tidings_*.py",
+        "tests/properties/test_embedded_*.py", "tests/scenarios", "tests/simulation/test_seeds.py"),
+    "model": ("tests/unit/model", "tests/unit/language"),
+}  # fmt: skip
