@@ -192,8 +192,7 @@ def _schemas() -> Json:
                            "time": {"type": "string", "format": "date-time"}, "subject": text, "data": {}},
         },
         "Receipts": {
-            "type": "object",
-            "required": ["events"],
+            "type": "object", "required": ["events"],
             "properties": {"events": {"type": "array", "items": {"oneOf": [_ref("Receipt"), _ref("Told")]}}},
         },
         "Receipt": {
@@ -204,8 +203,7 @@ def _schemas() -> Json:
             "type": "object", "required": ["code", "detail"], "properties": {"code": text, "detail": text},
         },
         "Problem": {
-            "type": "object",
-            "required": ["status", "detail"],
+            "type": "object", "required": ["status", "detail"],
             "properties": {"title": text, "status": {"type": "integer"}, "detail": text, "hint": text,
                 "code": text, "id": text},
         },
