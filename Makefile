@@ -17,7 +17,7 @@ RUN     := . $(VENV)/environment && $(VENV)/bin/python
 INTACT  := $(shell sh scripts/intact.sh $(VENV) || echo stale)
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo test nightly repeat lint format bench soak studies docs site clean stale
+.PHONY: help setup demo test nightly repeat lint format bench soak studies docs site release clean stale
 
 help: ## list the targets
 	@sed -n 's/^\([a-z]*\):.*## \(.*\)/  make \1	\2/p' Makefile | expand -t 18
@@ -74,6 +74,9 @@ site: $(READY) ## build the documentation site (site/VERSION; VERSION=<name> for
 	@$(RUN) scripts/docs.py --check
 	@VERSION="$(VERSION)"; NO_MKDOCS_2_WARNING=1; export VERSION NO_MKDOCS_2_WARNING; $(RUN) -m mkdocs build --strict --site-dir "site/$(VERSION)" $(ARGS)
 	@echo "site/index.html leads to site/$(VERSION)"
+
+release: $(READY) ## build wheels and source distributions of all packages into dist/, and check them
+	@$(RUN) scripts/release.py $(ARGS)
 
 clean: ## remove the environment, caches and build output
 	rm -rf $(VENV) build dist site .mypy_cache .ruff_cache .pytest_cache .hypothesis

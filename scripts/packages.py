@@ -59,13 +59,14 @@ def run(*command: str | Path, cwd: Path = ROOT) -> str:
 
 def build(to: Path) -> dict[str, tuple[Path, Path]]:
     """The source distribution and the wheel of each package."""
-    built = {}
-    for key, folder in FOLDERS.items():
-        run(sys.executable, "-m", "hatchling", "build", "-d", to, cwd=ROOT / folder)
-        stem = NAMES[key].replace("-", "_")
-        (source,), (wheel,) = to.glob(f"{stem}-[0-9]*.tar.gz"), to.glob(f"{stem}-[0-9]*.whl")
-        built[key] = source, wheel
-    return built
+    return {key: build_one(key, to) for key in FOLDERS}
+
+
+def build_one(key: str, to: Path) -> tuple[Path, Path]:
+    run(sys.executable, "-m", "hatchling", "build", "-d", to, cwd=ROOT / FOLDERS[key])
+    stem = NAMES[key].replace("-", "_")
+    (source,), (wheel,) = to.glob(f"{stem}-[0-9]*.tar.gz"), to.glob(f"{stem}-[0-9]*.whl")
+    return source, wheel
 
 
 def install(what: list[str], dist: Path, into: Path) -> Path:

@@ -58,6 +58,9 @@ PARTS = (
         "five broker processes, with sizes, replaced and full disks and clock jumps, until a million "
         "publishes are acknowledged", ("tests/chaos/test_network.py",), 40,
         (("TIDINGS_CHAOS_ACKNOWLEDGED", 1_000_000),)),
+    Part("upgrade",
+        "trees and groups of the last release, upgraded and downgraded under load, by drain and by kill",
+        ("tests/upgrade",), 60, (("TIDINGS_UPGRADE_ROUNDS", 20),)),
     Part("power", "power cuts: 200 kills in the middle of commits",
         ("tests/chaos/test_store_kill.py", "tests/chaos/test_embedded_kill.py"), 20),
     Part("rot", "every byte of a segment flipped", ("tests/chaos/test_store_rot.py",), 10),

@@ -1,3 +1,3 @@
 """The version, the same for all packages of the repository."""
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"

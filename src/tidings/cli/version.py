@@ -1,4 +1,4 @@
-"""`tidings version`: which Tidings, on which Python, with which optional packages."""
+"""`tidings version`: versions of Tidings, its formats, Python, its other distributions and optional packages."""
 
 from __future__ import annotations
 
@@ -12,6 +12,7 @@ from tidings._version import __version__
 from tidings.cli.output import print_json
 from tidings.cli.usage import JSON_HELP, examples
 
+DISTRIBUTIONS = ("tidings-lab", "tidings-quality", "tidings-bench")  # one version with the product
 PACKAGES = ("msgspec", "numpy", "rocksdict", "google-re2", "numba", "pyarrow", "pyspark")
 
 
@@ -20,17 +21,27 @@ def register(app: typer.Typer) -> None:
 
 
 def version(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
-    """Print the versions of Tidings and its environment."""
+    """Print the versions of Tidings, its formats and its environment.
+
+    Two brokers work together when their wire formats differ by at most one; a broker opens a store whose
+    format it names (docs/compatibility.md).
+    """
+    from tidings.history.schema import VERSION as HISTORY
+    from tidings.protocol.messages import VERSION as WIRE
+    from tidings.store.audit import FORMAT as STORE
+
+    python = platform.python_version()
+    formats = {"wire": WIRE, "store": STORE, "history": HISTORY}
+    ours = {name: _version_of(name) for name in DISTRIBUTIONS}
     found = {name: _version_of(name) for name in PACKAGES}
     if as_json:
-        print_json({"tidings": __version__, "python": platform.python_version(), "packages": found})
+        line = {"tidings": __version__, "python": python, "formats": formats}
+        print_json({**line, "distributions": ours, "packages": found})
         return
-    print(
-        f"tidings {__version__} on Python {platform.python_version()} ({platform.system()} "
-        f"{platform.machine()})"
-    )
-    for name, installed in found.items():
-        print(f"  {name:<12} {installed or 'not installed'}")
+    print(f"tidings {__version__} on Python {python} ({platform.system()} {platform.machine()})")
+    print("  formats: " + ", ".join(f"{name} {number}" for name, number in formats.items()))
+    for name, installed in (ours | found).items():
+        print(f"  {name:<15} {installed or 'not installed'}")
 
 
 def _version_of(package: str) -> str | None:

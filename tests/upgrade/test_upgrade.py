@@ -1,0 +1,107 @@
+"""Networks of the last release and this one: mixed, upgraded and downgraded one broker at a time, under load.
+
+The policy is docs/compatibility.md. Short runs are part of the default suite; the long ones are soak
+(`TIDINGS_UPGRADE_ROUNDS` changes of all brokers).
+"""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import signal
+from pathlib import Path
+from random import Random
+
+import pytest
+from conftest import Figures
+from tests.upgrade._release import PRESENT, Release, build, why_not
+from tests.upgrade._rig import Rig
+
+pytestmark = [pytest.mark.xdist_group("upgrade"), pytest.mark.skipif(bool(why_not()), reason=why_not())]
+
+LINE = {"b0": [], "b1": ["b0"], "b2": ["b1"]}
+FEW = 30  # events of each publisher between two changes
+
+
+@pytest.fixture(scope="module")
+def last(tmp_path_factory: pytest.TempPathFactory) -> Release:
+    return build(tmp_path_factory.mktemp("release"))
+
+
+async def end(rig: Rig, publishers: tuple[str, ...]) -> None:
+    for name in publishers:
+        await rig.stop(name)
+    await rig.arrive()
+    rig.judge()
+    print(json.dumps(rig.figures()))
+
+
+async def clients(rig: Rig, last: Release, first: str, final: str) -> tuple[str, ...]:
+    """Clients of both versions at both ends."""
+    await rig.subscriber("old-at-end", last, final)
+    await rig.subscriber("new-at-start", PRESENT, first)
+    await rig.subscriber("new-at-end", PRESENT, final)
+    await rig.publisher("old-publisher", last, first)
+    await rig.publisher("new-publisher", PRESENT, final)
+    return ("old-publisher", "new-publisher")
+
+
+async def change(rig: Rig, releases: list[Release], events: int, number: int = signal.SIGTERM) -> None:
+    """Change all brokers to each version in turn, one at a time; the last version reaches one broker alone when there
+    are several: a network that stays mixed."""
+    for release in releases:
+        for name in list(rig.brokers)[: 1 if release is releases[-1] is not releases[0] else None]:
+            await rig.flow(events)
+            await rig.replace(name, release, number)
+    await rig.flow(events)
+
+
+async def roll_tree(folder: Path, last: Release, steps: list[Release], events: int, number: int) -> Rig:
+    async with Rig(folder) as rig:
+        await rig.tree(LINE, dict.fromkeys(LINE, last))
+        publishers = await clients(rig, last, "b0", "b2")
+        await change(rig, steps, events, number)
+        await end(rig, publishers)
+    return rig
+
+
+async def roll_group(folder: Path, last: Release, steps: list[Release], events: int, number: int) -> Rig:
+    async with Rig(folder) as rig:
+        names = ["d1", "d2", "d3"]
+        await rig.group(names, last)
+        await rig.subscriber("old", last, "d3", "d1", "d2")
+        await rig.subscriber("new", PRESENT, "d1", "d2", "d3")
+        await rig.publisher("old-publisher", last, "d1", "d2", "d3")
+        await rig.publisher("new-publisher", PRESENT, "d2", "d3", "d1")
+        await change(rig, steps, events, number)
+        await end(rig, ("old-publisher", "new-publisher"))
+    return rig
+
+
+def test_a_tree_is_upgraded_and_downgraded_one_broker_at_a_time(last: Release, tmp_path: Path) -> None:
+    asyncio.run(roll_tree(tmp_path, last, [PRESENT, last], FEW, signal.SIGTERM))
+
+
+def test_a_group_is_upgraded_one_member_at_a_time(last: Release, tmp_path: Path) -> None:
+    asyncio.run(roll_group(tmp_path, last, [PRESENT], FEW, signal.SIGTERM))
+
+
+@pytest.mark.soak
+@pytest.mark.timeout(0)
+@pytest.mark.parametrize("roll", [roll_tree, roll_group])
+def test_versions_change_many_times_by_kill_and_by_drain(
+    roll: object, last: Release, tmp_path: Path, figures: Figures
+) -> None:
+    assert callable(roll)
+    rounds = int(os.environ.get("TIDINGS_UPGRADE_ROUNDS", "20"))
+    rng = Random(rounds)
+    kept = 0
+    for number in range(rounds):
+        folder = tmp_path / str(number)
+        folder.mkdir()
+        steps = [PRESENT, last, PRESENT]
+        sign = rng.choice([signal.SIGTERM, signal.SIGKILL])
+        rig = asyncio.run(roll(folder, last, steps, rng.randrange(10, 300), sign))
+        kept += sum(map(len, rig.kept.values()))
+    figures(acknowledged=kept, changes=rounds * 7, lost=0, doubled=0)
