@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 
 def version(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False) -> None:
-    """Print the versions of Tidings, its formats and its environment.
+    """Print the versions of Tidings and its environment.
 
     Two brokers work together when their wire formats differ by at most one; a broker opens a store whose
     format it names (docs/compatibility.md).
