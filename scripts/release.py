@@ -2,16 +2,17 @@
 
     python scripts/release.py                  # `make release`
     python scripts/release.py --folder out     # into another folder
-    python scripts/release.py --no-install     # without the environment, which needs pip's index for dependencies
+    python scripts/release.py --no-install     # without the environment, which needs pip's index
 
 Rules
-- All packages have one version, and CHANGELOG.md has a section for it. The version control's state is printed, not
-  judged: a release is tagged after it was built and checked.
-- Metadata is validated by `packaging`, which enforces the standard more strictly than an upload does; every file of a
-  wheel has the hash that its RECORD gives.
-- Every wheel is installed together with the others into an empty environment, whose `tidings version --json` has to
-  name one version for all. pip's own index serves the dependencies: no address is named here.
-- Builds are reproducible: times come from the last commit (`SOURCE_DATE_EPOCH`), hashes stand in `SHA256SUMS`.
+- All packages have one version, and CHANGELOG.md has a section for it. The version control's state is
+  printed, not judged: a release is tagged after it was built and checked.
+- Metadata is validated by `packaging`, which enforces the standard more strictly than an upload does; every
+  file of a wheel has the hash that its RECORD gives.
+- Every wheel is installed together with the others into an empty environment, whose `tidings version --json`
+  has to name one version for all. pip's own index serves the dependencies: no address is named here.
+- Builds are reproducible: times come from the last commit (`SOURCE_DATE_EPOCH`), hashes stand in
+  `SHA256SUMS`.
 """
 
 from __future__ import annotations

@@ -1,7 +1,7 @@
 """A client of either version, as a process: it is started with the interpreter of its release.
 
-python _client.py publish NAME ADDRESS     publish numbers until standard input ends; a line for each that is kept
-python _client.py listen NAME ADDRESS      a durable subscription; a line for each event, until standard input ends
+python _client.py publish NAME ADDRESS     publish numbers until input ends; a line for each kept one
+python _client.py listen NAME ADDRESS      a durable subscription; a line for each event
 """
 
 from __future__ import annotations

@@ -1,8 +1,9 @@
 """The last release, built from the repository's history into an environment of its own.
 
-`last_release.txt` names its version and commit. The wheel is built from `git archive` of that commit and installed
-without its dependencies; those come from the present environment through a `.pth` file, so nothing is downloaded. The
-present package is not importable there: path files of the present environment are not read.
+`last_release.txt` names its version and commit. The wheel is built from `git archive` of that commit and
+installed without its dependencies; those come from the present environment through a `.pth` file, so nothing
+is downloaded. The present package is not importable there: path files of the present environment are not
+read.
 """
 
 from __future__ import annotations

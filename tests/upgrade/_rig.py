@@ -1,7 +1,8 @@
-"""Brokers and clients of two versions in one network: processes that are stopped and started with the other version.
+"""Brokers and clients of two versions in one network: processes that are stopped and started with the other
+version.
 
-Every event is numbered by its publisher. A publisher reports each number that was acknowledged as kept, a durable
-subscriber each number that it received; `judge` compares: nothing lost, nothing doubled, in order.
+Every event is numbered by its publisher. A publisher reports each number that was acknowledged as kept, a
+durable subscriber each number that it received; `judge` compares: nothing lost, nothing doubled, in order.
 """
 
 from __future__ import annotations
@@ -111,7 +112,8 @@ class Rig:
         with (self._folder / f"{name}.err").open("a") as errors:
             client = self._clients[name] = await asyncio.create_subprocess_exec(
                 release.python, str(CLIENT), what, name, f"tidings://{places}", env=release.environment(),
-                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors, cwd=self._folder,
+                stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
+                cwd=self._folder,
             )  # fmt: skip
         ready = asyncio.Event()
         self._reading.append(asyncio.create_task(self._read(name, client, ready)))

@@ -48,8 +48,8 @@ async def clients(rig: Rig, last: Release, first: str, final: str) -> tuple[str,
 
 
 async def change(rig: Rig, releases: list[Release], events: int, number: int = signal.SIGTERM) -> None:
-    """Change all brokers to each version in turn, one at a time; the last version reaches one broker alone when there
-    are several: a network that stays mixed."""
+    """Change all brokers to each version in turn, one at a time; the last version reaches one broker alone
+    when there are several: a network that stays mixed."""
     for release in releases:
         for name in list(rig.brokers)[: 1 if release is releases[-1] is not releases[0] else None]:
             await rig.flow(events)

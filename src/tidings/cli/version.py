@@ -1,4 +1,4 @@
-"""`tidings version`: versions of Tidings, its formats, Python, its other distributions and optional packages."""
+"""`tidings version`: versions of Tidings, its formats, Python, distributions and optional packages."""
 
 from __future__ import annotations
 
