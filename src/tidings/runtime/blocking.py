@@ -11,76 +11,41 @@ already. Callbacks are called in that thread.
 
 from __future__ import annotations
 
-import asyncio
-import os
-import threading
-from collections.abc import Callable, Coroutine, Iterable, Iterator, Mapping
-from pathlib import Path
+from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
-from typing import Any, Generic, TypeVar, overload
+from typing import Any, Generic, TypeVar, Unpack, overload
 
-from tidings.errors import ClosedError, DeadlockError
-from tidings.history.recorder import Recorder
+from tidings.errors import ClosedError
 from tidings.model.event import Event
+from tidings.model.filter import TIDINGS
 from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
-from tidings.protocol.messages import LogHeld, LogRead
+from tidings.protocol.messages import AckMode
 from tidings.runtime import connect as way_in
+from tidings.runtime.blocking_log import BlockingLogCalls
 from tidings.runtime.broker import ConnectionState, Timeout
-from tidings.runtime.bus import Bus, OnState
+from tidings.runtime.bus import Bus
 from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
-from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.listener import Listener
-from tidings.runtime.readers import calling_thread
+from tidings.runtime.loop_thread import LoopThread
+from tidings.runtime.options import (
+    EmbeddedOptions,
+    EventOptions,
+    Mode,
+    OnState,
+    PublishOptions,
+    RemoteOptions,
+    SubscribeOptions,
+    Wanted,
+)
 
 T = TypeVar("T")
-
-
-class _LoopThread:
-    """An event loop in a thread."""
-
-    def __init__(self) -> None:
-        self._loop = asyncio.new_event_loop()
-        self._thread = threading.Thread(target=self._run, name="tidings-bus", daemon=True)
-        self._thread.start()
-
-    def _run(self) -> None:
-        asyncio.set_event_loop(self._loop)
-        self._loop.run_forever()
-        self._loop.run_until_complete(self._loop.shutdown_default_executor())
-        self._loop.close()
-
-    def call(self, make: Callable[[], Coroutine[Any, Any, T]]) -> T:
-        """Run it there and wait for it here."""
-        if self._loop.is_closed():
-            raise ClosedError("the bus is closed")
-        if threading.current_thread() is self._thread:
-            raise DeadlockError(
-                "a callback called the bus that waits for it",
-                hint="a callback runs in the thread of the bus: hand the event to a thread of yours, and "
-                "publish there; or await tidings.connect() instead",
-            )
-        token = calling_thread.set(threading.current_thread())
-        try:
-            future = asyncio.run_coroutine_threadsafe(make(), self._loop)
-        finally:
-            calling_thread.reset(token)
-        try:
-            return future.result()
-        except BaseException:  # an interrupt, say: the caller waits no longer
-            future.cancel()
-            raise
-
-    def stop(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
 
 
 class BlockingListener(Generic[T]):
     """A subscription; iterate, or `get`. Leaving the `with` block ends or detaches it."""
 
-    def __init__(self, loop: _LoopThread, listener: Listener[T]) -> None:
+    def __init__(self, loop: LoopThread, listener: Listener[T]) -> None:
         self._loop = loop
         self._listener = listener
 
@@ -150,7 +115,7 @@ class BlockingListener(Generic[T]):
 class BlockingCalling(Generic[T]):
     """A callback at work, in the bus's own thread."""
 
-    def __init__(self, loop: _LoopThread, calling: Calling[T]) -> None:
+    def __init__(self, loop: LoopThread, calling: Calling[T]) -> None:
         self._loop = loop
         self._calling = calling
 
@@ -171,13 +136,13 @@ class BlockingCalling(Generic[T]):
         return self._calling.error
 
 
-class BlockingBus:
+class BlockingBus(BlockingLogCalls):
     """The bus, with methods that wait."""
 
-    def __init__(self, bus: Bus, loop: _LoopThread | None = None) -> None:
+    def __init__(self, bus: Bus, loop: LoopThread | None = None) -> None:
         self._bus = bus
         self._owns_loop = loop is None
-        self._loop = loop or _LoopThread()
+        self._loop = loop or LoopThread()
         try:
             self._loop.call(bus.open)
         except BaseException:
@@ -212,71 +177,79 @@ class BlockingBus:
     def is_closed(self) -> bool:
         return self._bus.is_closed
 
-    def publish(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> Receipt:
+    def publish(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        mode: Mode = AckMode.AUTO,
+        timeout: Timeout = ...,
+        **options: Unpack[PublishOptions],
+    ) -> Receipt:
         """As `Bus.publish`; returns when it is acknowledged."""
-        return self._loop.call(lambda: self._bus.publish(what, **options))
+        return self._loop.call(lambda: self._bus.publish(what, mode=mode, timeout=timeout, **options))
 
     def publish_many(
-        self, what: Iterable[Mapping[str, Any] | Event | Any], /, **options: Any
+        self,
+        what: Iterable[Mapping[str, Any] | Event | Any],
+        /,
+        *,
+        mode: Mode = AckMode.AUTO,
+        timeout: Timeout = ...,
+        **options: Unpack[EventOptions],
     ) -> list[Receipt]:
         """As `Bus.publish_many`; returns when all are acknowledged."""
-        return self._loop.call(lambda: self._bus.publish_many(what, **options))
+        return self._loop.call(lambda: self._bus.publish_many(what, mode=mode, timeout=timeout, **options))
 
     @overload
-    def subscribe(self, wanted: type[T], /, *more: Any, **options: Any) -> BlockingListener[T]: ...
+    def subscribe(
+        self, wanted: type[T], /, *more: Wanted | None, **options: Unpack[SubscribeOptions]
+    ) -> BlockingListener[T]: ...
     @overload
-    def subscribe(self, *wanted: Any, **options: Any) -> BlockingListener[Event]: ...
+    def subscribe(
+        self, first: Wanted | None, wanted: type[T], /, *more: Wanted, **options: Unpack[SubscribeOptions]
+    ) -> BlockingListener[T]: ...
+    @overload
+    def subscribe(
+        self, *wanted: Wanted | None, **options: Unpack[SubscribeOptions]
+    ) -> BlockingListener[Event]: ...
 
-    def subscribe(self, *wanted: Any, **options: Any) -> BlockingListener[Any]:
+    def subscribe(self, *wanted: Any, **options: Unpack[SubscribeOptions]) -> BlockingListener[Any]:
         """As `Bus.subscribe`; the subscription has begun when this returns."""
         listener = self._bus.subscribe(*wanted, **options)
         self._loop.call(listener.open)
         return BlockingListener(self._loop, listener)
 
-    def on(self, wanted: Any, callback: Callback[Any], /, **options: Any) -> BlockingCalling[Any]:
+    @overload
+    def on(
+        self, wanted: type[T], callback: Callback[T], /, **options: Unpack[SubscribeOptions]
+    ) -> BlockingCalling[T]: ...
+    @overload
+    def on(
+        self, wanted: Wanted | None, callback: Callback[Event], /, **options: Unpack[SubscribeOptions]
+    ) -> BlockingCalling[Event]: ...
+
+    def on(
+        self, wanted: Any, callback: Callback[Any], /, **options: Unpack[SubscribeOptions]
+    ) -> BlockingCalling[Any]:
         """Have a function called with each event, in the bus's own thread."""
         calling = self._bus.on(wanted, callback, **options)
         self._loop.call(calling.start)
         return BlockingCalling(self._loop, calling)
 
-    def advertise(self, name: str, *wanted: Any, **options: Any) -> None:
+    def advertise(
+        self, name: str, *wanted: Wanted | type[Any] | None, dialect: str = TIDINGS, timeout: Timeout = ...
+    ) -> None:
         """As `Bus.advertise`."""
-        self._loop.call(lambda: self._bus.advertise(name, *wanted, **options))
+        self._loop.call(lambda: self._bus.advertise(name, *wanted, dialect=dialect, timeout=timeout))
 
     def unadvertise(self, name: str, *, timeout: Timeout = ...) -> None:
+        """As `Bus.unadvertise`."""
         self._loop.call(lambda: self._bus.unadvertise(name, timeout=timeout))
 
-    def read_log(self, wanted: Any = None, /, **options: Any) -> LogRead:
-        """As `Bus.read_log`."""
-        return self._loop.call(lambda: self._bus.read_log(wanted, **options))
-
-    def stage(self, query: str, batch: int, part: int, events: Iterable[Event], **options: Any) -> None:
-        """As `Bus.stage`."""
-        self._loop.call(lambda: self._bus.stage(query, batch, part, events, **options))
-
-    def commit_staged(self, query: str, batch: int, parts: int, **options: Any) -> bool:
-        """As `Bus.commit_staged`."""
-        return self._loop.call(lambda: self._bus.commit_staged(query, batch, parts, **options))
-
-    def committed(self, query: str, *, timeout: Timeout = ...) -> int:
-        """As `Bus.committed`."""
-        return self._loop.call(lambda: self._bus.committed(query, timeout=timeout))
-
-    def commit_parts(self, query: str, batch: int, numbers: Iterable[int], **options: Any) -> bool:
-        """As `Bus.commit_parts`."""
-        return self._loop.call(lambda: self._bus.commit_parts(query, batch, numbers, **options))
-
-    def hold_log(self, name: str, wanted: Any = None, /, **options: Any) -> LogHeld:
-        """As `Bus.hold_log`."""
-        return self._loop.call(lambda: self._bus.hold_log(name, wanted, **options))
-
-    def end_hold(self, name: str, *, timeout: Timeout = ...) -> None:
-        """As `Bus.end_hold`."""
-        self._loop.call(lambda: self._bus.end_hold(name, timeout=timeout))
-
-    def inquire(self, what: str = "figures", /, **about: Any) -> Any:
+    def inquire(self, what: str = "figures", /, *, timeout: Timeout = ..., **about: Any) -> Any:
         """As `Bus.inquire`."""
-        return self._loop.call(lambda: self._bus.inquire(what, **about))
+        return self._loop.call(lambda: self._bus.inquire(what, timeout=timeout, **about))
 
     @property
     def state(self) -> ConnectionState:
@@ -308,29 +281,12 @@ class BlockingBus:
         return self._loop.call(figures)
 
 
-def connect(
-    address: str | None = None,
-    /,
-    *,
-    path: str | os.PathLike[str] | None = None,
-    name: str = way_in.NAME,
-    record: Recorder | Path | str | None = None,
-    seed: int | None = None,
-    clock: RuntimeClock | None = None,
-    on_connected: OnState | None = None,
-    on_disconnected: OnState | None = None,
-    **settings: Any,
-) -> BlockingBus:
+@overload
+def connect(address: None = None, /, **settings: Unpack[EmbeddedOptions]) -> BlockingBus: ...
+@overload
+def connect(address: str, /, **settings: Unpack[RemoteOptions]) -> BlockingBus: ...
+
+
+def connect(address: str | None = None, /, **settings: Any) -> BlockingBus:
     """As `tidings.connect`, for code that does not await. Also called `tidings.open`."""
-    bus = way_in.connect(
-        address,
-        path=path,
-        name=name,
-        record=record,
-        seed=seed,
-        clock=clock,
-        on_connected=on_connected,
-        on_disconnected=on_disconnected,
-        **settings,
-    )
-    return BlockingBus(bus)
+    return BlockingBus(way_in.connect(address, **settings))

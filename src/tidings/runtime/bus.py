@@ -9,13 +9,13 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
-from collections.abc import Awaitable, Callable, Generator, Iterable, Mapping
+from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
-from typing import Any, NoReturn, TypeVar, overload
+from typing import Any, NoReturn, TypeVar, Unpack, overload
 from weakref import WeakSet
 
-from tidings.errors import ClosedError, DeadlockError, SettingsError, TidingsError, TimedOutError
+from tidings.errors import ClosedError, SettingsError, TidingsError, TimedOutError
 from tidings.model.event import Event
 from tidings.model.filter import TIDINGS, Filter
 from tidings.model.subscription import DeliveryOptions, Notification, Policy, Position, SubscriptionId
@@ -29,7 +29,8 @@ from tidings.protocol.inputs import (
     Input,
 )
 from tidings.protocol.messages import AckMode
-from tidings.runtime.broker import BrokerInterface, ConnectionState, Full, Timeout
+from tidings.runtime.blocked_publishes import BlockedPublishes
+from tidings.runtime.broker import BrokerInterface, ConnectionState, Timeout
 from tidings.runtime.callbacks import Callback, Calling, is_cut_off
 from tidings.runtime.coercion import event_from, filter_from
 from tidings.runtime.deadlines import Deadlines
@@ -37,31 +38,24 @@ from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.listener import LATER, Listener
 from tidings.runtime.log_calls import LogCalls
 from tidings.runtime.losses import tell_gap
-from tidings.runtime.readers import (
-    CHECK_SECONDS,
-    Reader,
-    current_reader,
-    deadlocked,
-    has_others,
-    may_be_read,
-    own_queue_error,
+from tidings.runtime.options import (
+    PUBLISH,
+    PUBLISH_MANY,
+    SUBSCRIBE,
+    EventOptions,
+    Mode,
+    OnState,
+    PublishOptions,
+    SubscribeOptions,
+    Wanted,
 )
 
 log = logging.getLogger("tidings.client")
 
 T = TypeVar("T")
 Pushed = Callable[[Notification], None]
-OnState = Callable[[ConnectionState], Awaitable[None] | None]
 
-_PUBLISH = ("topic", "type", "id", "source", "time", "payload", "content_type", "lifetime", "key", "expires")
-_SUBSCRIBE = (
-    "name", "topic", "type", "since", "dialect", "strict", "timeout", *DeliveryOptions.__struct_fields__,
-)  # fmt: skip
 CLOSED = "the bus is closed"
-WAY_OUT = (
-    "read it in another task or thread, or subscribe with a larger queue= or with policy='drop oldest'; "
-    "the event is delivered when there is room"
-)
 TURN = 16  # publishes that are answered at once before other tasks run, when none of them was woken
 
 
@@ -100,10 +94,7 @@ class Bus(LogCalls):
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
         self._telling: set[asyncio.Future[None]] = set()  # watchers that await
-        self._held_up: dict[int, Reader | None] = {}  # by call: who publishes, and may wait for a full queue
-        self._spans: dict[int, int] = {}  # by the same call: for how many calls it stands
-        self._checking: asyncio.TimerHandle | None = None  # the next look at them
-        self._warned: set[str] = set()  # subscriptions whose missing reader was logged
+        self._blocked = BlockedPublishes(self)
 
     # -- beginning and ending ----------------------------------------------------------------
 
@@ -208,9 +199,9 @@ class Bus(LogCalls):
         what: Mapping[str, Any] | Event | Any = None,
         /,
         *,
-        mode: AckMode | str = AckMode.AUTO,
+        mode: Mode = AckMode.AUTO,
         timeout: Timeout = ...,
-        **options: Any,
+        **options: Unpack[PublishOptions],
     ) -> fx.Receipt:
         """Publish attributes (a mapping), a typed instance or an Event; returns when it is acknowledged.
 
@@ -221,9 +212,9 @@ class Bus(LogCalls):
         `UnansweredError` (it was sent; it may be delivered or not). Both are `TimeoutError` too.
         """
         if options:
-            known = (*_PUBLISH, "mode", "timeout")
-            refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, known, "publish")
-        event, is_numbered = event_from(what, options, self.name)
+            known = (*PUBLISH, "mode", "timeout")
+            refuse_unknown({name: 1 for name in options if name not in PUBLISH}, known, "publish")
+        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
         if type(mode) is not AckMode:
             mode = _chosen(AckMode, mode, "mode")
         family, call = self._family, self._last_call + 1
@@ -245,17 +236,18 @@ class Bus(LogCalls):
         what: Iterable[Mapping[str, Any] | Event | Any],
         /,
         *,
-        mode: AckMode | str = AckMode.AUTO,
+        mode: Mode = AckMode.AUTO,
         timeout: Timeout = ...,
-        **options: Any,
+        **options: Unpack[EventOptions],
     ) -> list[fx.Receipt]:
         """Publish events in this order and wait for all acknowledgements together: cheaper than one by one.
 
         Options as for `publish`, without `id`; they hold for each event. When the broker refused some of
         them, the error of the first one is raised after all were answered; the others are published.
         """
-        known = [name for name in _PUBLISH if name != "id"]
-        refuse_unknown({name: 1 for name in options if name not in known}, known, "publish_many")
+        refuse_unknown(
+            {name: 1 for name in options if name not in PUBLISH_MANY}, PUBLISH_MANY, "publish_many"
+        )
         made = [event_from(each, dict(options), self.name) for each in what]
         if not made:
             return []
@@ -276,7 +268,7 @@ class Bus(LogCalls):
         return list(results)
 
     async def advertise(
-        self, name: str, *wanted: Any, dialect: str = TIDINGS, timeout: Timeout = ...
+        self, name: str, *wanted: Wanted | type[Any] | None, dialect: str = TIDINGS, timeout: Timeout = ...
     ) -> None:
         """Advertise what this client may publish, under a name; the same name again replaces it. Advertising
         is optional: it spares distant brokers the filters that no event here can meet. It ends with the
@@ -288,22 +280,30 @@ class Bus(LogCalls):
         """Take it back."""
         await self._ask(lambda call: ClientUnadvertise(call, name), timeout=timeout)
 
-    def publish_soon(self, what: Mapping[str, Any] | Event | Any = None, /, **options: Any) -> None:
+    def publish_soon(
+        self, what: Mapping[str, Any] | Event | Any = None, /, **options: Unpack[PublishOptions]
+    ) -> None:
         """Publish as best effort without waiting: no answer tells whether the broker accepted it. Options as
         above."""
-        refuse_unknown({name: 1 for name in options if name not in _PUBLISH}, _PUBLISH, "publish_soon")
-        event, is_numbered = event_from(what, options, self.name)
+        refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_soon")
+        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
         self._last_call += 1
         self._hand(ClientPublish(self._last_call, event, is_numbered, AckMode.BEST_EFFORT))
 
     # -- subscribing -------------------------------------------------------------------------
 
     @overload
-    def subscribe(self, wanted: type[T], /, *more: Any, **options: Any) -> Listener[T]: ...
+    def subscribe(
+        self, wanted: type[T], /, *more: Wanted | None, **options: Unpack[SubscribeOptions]
+    ) -> Listener[T]: ...
     @overload
-    def subscribe(self, *wanted: Any, **options: Any) -> Listener[Event]: ...
+    def subscribe(
+        self, first: Wanted | None, wanted: type[T], /, *more: Wanted, **options: Unpack[SubscribeOptions]
+    ) -> Listener[T]: ...
+    @overload
+    def subscribe(self, *wanted: Wanted | None, **options: Unpack[SubscribeOptions]) -> Listener[Event]: ...
 
-    def subscribe(self, *wanted: Any, **options: Any) -> Listener[Any]:
+    def subscribe(self, *wanted: Any, **given: Unpack[SubscribeOptions]) -> Listener[Any]:
         """Subscribe to all that is wanted at once: a filter text, a condition, a Filter, an EventBridge
         pattern (a mapping), a class whose instances are events.
 
@@ -313,7 +313,8 @@ class Bus(LogCalls):
         to answer); strict (refuse a filter that can never be true or was surely not meant so; without it, a
         warning is logged).
         """
-        refuse_unknown({name: 1 for name in options if name not in _SUBSCRIBE}, _SUBSCRIBE, "subscribe")
+        options: dict[str, Any] = {**given}
+        refuse_unknown({name: 1 for name in options if name not in SUBSCRIBE}, SUBSCRIBE, "subscribe")
         filter, read = filter_from(
             wanted,
             topic_pattern=options.pop("topic", None),
@@ -328,32 +329,39 @@ class Bus(LogCalls):
             from tidings.runtime.archive_subscription import ArchiveListener
 
             kind, since = ArchiveListener, None
-        if "policy" in options:
+        if options.get("policy") is not None:
             options["policy"] = _chosen(Policy, options["policy"], "policy")
-        given = {field: value for field, value in options.items() if value is not None}
-        if not given.get("durable"):
-            given.setdefault("policy", self._broker.policy)
-        delivery = DeliveryOptions(**given)
+        named = {field: value for field, value in options.items() if value is not None}
+        if not named.get("durable"):
+            named.setdefault("policy", self._broker.policy)
+        delivery = DeliveryOptions(**named)
         fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
         if timeout is not ...:
             fields["timeout"] = timeout  # until it is open
         return kind(self, fields, read, delivery.durable)
 
     @overload
-    def on(self, wanted: type[T], callback: Callback[T], /, **options: Any) -> Calling[T]: ...
+    def on(
+        self, wanted: type[T], callback: Callback[T], /, **options: Unpack[SubscribeOptions]
+    ) -> Calling[T]: ...
     @overload
-    def on(self, wanted: Any, callback: Callback[Event], /, **options: Any) -> Calling[Event]: ...
+    def on(
+        self, wanted: Wanted | None, callback: Callback[Event], /, **options: Unpack[SubscribeOptions]
+    ) -> Calling[Event]: ...
 
-    def on(self, wanted: Any, callback: Callback[Any], /, **options: Any) -> Calling[Any]:
+    def on(
+        self, wanted: Any, callback: Callback[Any], /, **options: Unpack[SubscribeOptions]
+    ) -> Calling[Any]:
         """Have a function (or a coroutine function) called with each event. Options as for `subscribe`."""
         calling = Calling(self.subscribe(wanted, **options), callback)
         self._callings.append(calling)
         return calling
 
-    async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
+    async def hear(
+        self, filter: Filter, push: Pushed, /, *, is_paused: bool = False, **options: Unpack[SubscribeOptions]
+    ) -> Listener[Event]:
         """Have a function called with each notification, at once and committed: it must not wait.
         `Listener.allow` holds events back, from the start with `is_paused`. For gateways; others use `on`."""
-        is_paused = options.pop("is_paused", False)
         listener: Listener[Event] = self.subscribe(filter, **options)
         assert listener._wanted is not None
         listener._wanted |= {"auto": True, "is_paused": is_paused}
@@ -423,12 +431,7 @@ class Bus(LogCalls):
         if seconds is not None:
             self._deadlines.add(call, seconds)
         if blocks:
-            self._held_up[call] = current_reader()
-            self._spans[call] = calls
-            if self._checking is None:
-                self._checking = loop.call_later(
-                    CHECK_SECONDS, self._check_readers, frozenset(), CHECK_SECONDS
-                )
+            self._blocked.add(call, calls)
         try:
             return await future
         except asyncio.CancelledError:
@@ -438,8 +441,7 @@ class Bus(LogCalls):
         finally:
             self._waiting.pop(call, None)
             if blocks:
-                self._held_up.pop(call, None)
-                self._spans.pop(call, None)
+                self._blocked.remove(call)
             if seconds is not None:
                 self._deadlines.remove(call)
 
@@ -463,59 +465,6 @@ class Bus(LogCalls):
             late.hint = "timeout= gives it more time, None any time"
             return late
         return TimedOutError(message, hint="timeout= gives it more time, None any time")
-
-    def _check_readers(self, before: frozenset[int], pause: float) -> None:
-        """Look at publishes that wait since the last look: fail those that only their own task could free."""
-        waiting = frozenset(self._held_up)
-        self._checking = None
-        if not waiting or self._state != "open":
-            return
-        queues = self._broker.full_queues()
-        self._fail_callbacks(queues)
-        for full in queues if waiting & before else ():
-            self._judge(full, waiting & before)
-        pause = (
-            pause * 2 if waiting <= before else CHECK_SECONDS
-        )  # the longer it lasts, the less news there is
-        loop = asyncio.get_running_loop()
-        self._checking = loop.call_later(pause, self._check_readers, waiting, pause)
-
-    def _fail_callbacks(self, queues: Full) -> None:
-        """Fail publishes of callbacks that wait for their own queue, or for one another's."""
-        callbacks = {calling._task for bus in self._family for calling in bus._callings}
-        readers: dict[str, set[Reader | None]] = {full: set() for full in queues}
-        waits: dict[Reader, set[str]] = {}
-        for bus in self._family:
-            for listener in bus._listeners.values():
-                readers.get(str(listener.id), set()).add(listener._reader)
-            for call, publisher in bus._held_up.items():
-                meant = {(bus._address, call + place) for place in range(bus._spans[call])}
-                for full in queues if publisher in callbacks else ():
-                    if publisher is not None and meant & queues[full]:
-                        waits.setdefault(publisher, set()).add(full)
-        stuck = deadlocked(waits, readers)
-        for call, publisher in self._held_up.items():
-            future = self._waiting.get(call)
-            if publisher in stuck and future is not None and not future.done():
-                future.set_exception(own_queue_error(min(waits[publisher])))
-
-    def _judge(self, full: str, calls: Iterable[int]) -> None:
-        """Find out whether anything reads a subscription whose full queue these publishes wait for."""
-        listeners = [each for bus in self._family for each in bus._listeners.values() if str(each.id) == full]
-        if not listeners:
-            return
-        what = f"publish waits for room in the full queue of subscription {full}, which no other task reads"
-        is_read = any(listener._taken for listener in listeners)
-        for call in calls:
-            publisher, future = self._held_up.get(call), self._waiting.get(call)
-            if future is None or future.done():
-                continue
-            is_own = not may_be_read(listeners, publisher)
-            if is_own and not has_others(publisher):
-                future.set_exception(DeadlockError(what, hint=WAY_OUT))
-            elif (is_own or not is_read) and full not in self._warned:
-                self._warned.add(full)
-                log.warning("%s (%s)", what, WAY_OUT)
 
     def _note(self, subscription: SubscriptionId, event: Event, position: Position) -> None:
         """Record what came from an archive, as the client machine records what came from the broker."""

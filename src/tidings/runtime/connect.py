@@ -4,21 +4,28 @@ from __future__ import annotations
 
 import os
 from pathlib import Path
-from typing import Any
+from typing import Any, Unpack, overload
 
 from tidings.errors import SettingsError
 from tidings.history.recorder import Recorder
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.runtime.broker import BrokerInterface, EmbeddedBroker
-from tidings.runtime.bus import Bus, OnState
+from tidings.runtime.bus import Bus
 from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.failures import refuse_unknown
+from tidings.runtime.options import EmbeddedOptions, OnState, RemoteOptions
 
 NAME = "local"  # of a client that was given none
 _COMMON = ("name", "record", "seed", "on_connected", "on_disconnected", "call_timeout")
 _REMOTE = (*_COMMON, "timeout", "patience", "tenant", "credentials", "tls", "network")
 _KNOWN = (*_COMMON, "path", "clock", *DeliverySettings.__struct_fields__)
 _EMBEDDED = ("call_timeout", *DeliverySettings.__struct_fields__)  # options that are no parameters
+
+
+@overload
+def connect(address: None = None, /, **settings: Unpack[EmbeddedOptions]) -> Bus: ...
+@overload
+def connect(address: str, /, **settings: Unpack[RemoteOptions]) -> Bus: ...
 
 
 def connect(

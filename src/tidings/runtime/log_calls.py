@@ -12,6 +12,7 @@ from tidings.protocol import messages as msg
 from tidings.protocol.inputs import ClientAsk, Input
 from tidings.runtime.broker import Timeout
 from tidings.runtime.coercion import filter_from
+from tidings.runtime.options import Wanted
 
 HOLD_SECONDS = 7 * 86_400.0
 
@@ -25,7 +26,7 @@ class LogCalls(ABC):
 
     async def read_log(
         self,
-        wanted: Any = None,
+        wanted: Wanted | type[Any] | None = None,
         /,
         *,
         after: int = 0,
@@ -84,7 +85,7 @@ class LogCalls(ABC):
     async def hold_log(
         self,
         name: str,
-        wanted: Any = None,
+        wanted: Wanted | type[Any] | None = None,
         /,
         *,
         upto: int = 0,

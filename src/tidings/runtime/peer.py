@@ -19,7 +19,7 @@ import socket
 from collections.abc import Callable, Iterable
 from functools import lru_cache
 from ipaddress import ip_address
-from typing import Any
+from typing import Any, Unpack
 
 from tidings.errors import SettingsError, UnreachableError
 from tidings.history.recorder import Recorder
@@ -35,6 +35,7 @@ from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.datagrams import Datagrams, Place
 from tidings.runtime.dialling import parse_addresses, port_of
 from tidings.runtime.driver import Driver
+from tidings.runtime.options import PeerOptions
 from tidings.store.memory import MemoryStore
 from tidings.systems import PEERS, Site, find_system
 from tidings.wire.codec import Codec
@@ -192,6 +193,6 @@ def _nothing(row: Any) -> None:
     """No recorder is set."""
 
 
-def peer(*, name: str = "local", **options: Any) -> Bus:
+def peer(*, name: str = "local", **options: Unpack[PeerOptions]) -> Bus:
     """A bus beside a peer of its own; options are those of `PeerBroker`."""
     return Bus(PeerBroker(**options), name)

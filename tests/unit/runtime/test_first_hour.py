@@ -253,7 +253,7 @@ def test_a_plain_client_at_a_tls_port_and_an_untrusted_certificate_are_said_at_o
 
 @pytest.fixture
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.runtime.bus.CHECK_SECONDS", 0.02)
+    monkeypatch.setattr("tidings.runtime.blocked_publishes.CHECK_SECONDS", 0.02)
 
 
 @pytest.mark.usefixtures("_soon")
@@ -300,13 +300,13 @@ def test_no_alarm_while_another_task_reads_slowly(caplog: pytest.LogCaptureFixtu
     async def play() -> None:
         looked = asyncio.Event()
         async with tidings.connect() as bus, bus.subscribe(queue=QUEUE) as news:
-            judged = bus._judge
+            judged = bus._blocked.judge
 
             def judge(*args: Any) -> None:
                 judged(*args)
                 looked.set()
 
-            bus._judge = judge  # type: ignore[method-assign]
+            bus._blocked.judge = judge  # type: ignore[method-assign]
 
             async def read() -> None:
                 await news.get()

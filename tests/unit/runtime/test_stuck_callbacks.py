@@ -20,7 +20,7 @@ from tidings.testing.network import played, until
 
 @pytest.fixture(autouse=True)
 def _soon(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tidings.runtime.bus.CHECK_SECONDS", 0.02)
+    monkeypatch.setattr("tidings.runtime.blocked_publishes.CHECK_SECONDS", 0.02)
 
 
 def told() -> list[Any]:
