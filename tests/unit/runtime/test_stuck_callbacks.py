@@ -86,14 +86,14 @@ async def test_a_callback_that_waits_for_a_slow_reader_elsewhere_is_left_alone()
     errors = told()
     looks = 0
     async with tidings.connect() as bus:
-        judged = bus._fail_callbacks
+        judged = bus._blocked._fail_callbacks
 
         def judge(queues: Any) -> None:
             nonlocal looks
             judged(queues)
             looks += 1
 
-        bus._fail_callbacks = judge  # type: ignore[method-assign]
+        bus._blocked._fail_callbacks = judge  # type: ignore[method-assign]
 
         async def pass_on(event: tidings.Event) -> None:
             await bus.publish({"out": event["n"]})
@@ -181,7 +181,7 @@ def test_the_first_interrupt_ends_the_program(tmp_path: Path) -> None:
 
 def test_a_slow_callback_without_await_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that began the callback is not its reader."""
-    monkeypatch.setattr("tidings.runtime.bus.has_others", lambda publisher: False)
+    monkeypatch.setattr("tidings.runtime.blocked_publishes.has_others", lambda publisher: False)
     heard: list[Any] = []
     looked = threading.Event()
     judge = Bus._judge
