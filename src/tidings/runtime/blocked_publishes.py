@@ -1,7 +1,7 @@
 """Publishes of a bus that wait for room in a full queue, and the search for those that wait for themselves.
 
-`readers.py` has the rules. A look at them costs the broker a walk over its full queues, so the pause between two
-looks doubles while the same publishes wait.
+`readers.py` has the rules. A look at them costs the broker a walk over its full queues, so the pause between
+two looks doubles while the same publishes wait.
 """
 
 from __future__ import annotations

@@ -1,8 +1,8 @@
 """Keyword options of the public calls, one type for each call.
 
-A type checker and an editor read the names from here (`**options: Unpack[SubscribeOptions]`), so that a misspelt
-option is found before the program runs. A program that is not checked gets `SettingsError`, which names the nearest
-option: the same types are the list that it is compared with.
+A type checker and an editor read the names from here (`**options: Unpack[SubscribeOptions]`), so that a
+misspelt option is found before the program runs. A program that is not checked gets `SettingsError`, which
+names the nearest option: the same types are the list that it is compared with.
 """
 
 from __future__ import annotations

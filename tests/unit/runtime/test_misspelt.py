@@ -1,4 +1,4 @@
-"""A type checker finds misspelt options, wrong values and wrong fields; at run time the error names the nearest.
+"""A type checker finds misspelt options, wrong values and wrong fields; at run time the error names one.
 
 One mypy process checks a program with ten mistakes; each must be found on its own line, in these words.
 """
@@ -60,7 +60,8 @@ ANSWERS = (
     ('id="7"', 'Unexpected keyword argument "id" for "publish_many" of "Bus"'),
     (
         "durabel=True",
-        'Unexpected keyword argument "durabel" for overloaded function "subscribe" of "Bus"; did you mean "durable"?',
+        'Unexpected keyword argument "durabel" for overloaded function "subscribe" of "Bus"; '
+        'did you mean "durable"?',
     ),
     ('policy="drop"', 'No overload variant of "subscribe" of "Bus" matches'),
     ("timout=1", 'Unexpected keyword argument "timout" for "get" of "Listener"; did you mean "timeout"?'),
