@@ -14,7 +14,7 @@ import pytest
 
 import tidings
 from tidings.errors import DeadlockError
-from tidings.runtime.bus import Bus
+from tidings.runtime.blocked_publishes import BlockedPublishes
 from tidings.testing.network import played, until
 
 
@@ -184,13 +184,13 @@ def test_a_slow_callback_without_await_is_no_deadlock(monkeypatch: pytest.Monkey
     monkeypatch.setattr("tidings.runtime.blocked_publishes.has_others", lambda publisher: False)
     heard: list[Any] = []
     looked = threading.Event()
-    judge = Bus._judge
+    judge = BlockedPublishes.judge
 
     def judged(*given: Any) -> None:
         judge(*given)
         looked.set()
 
-    monkeypatch.setattr(Bus, "_judge", judged)
+    monkeypatch.setattr(BlockedPublishes, "judge", judged)
 
     async def slowly(event: tidings.Event) -> None:
         await asyncio.to_thread(looked.wait, 120)
