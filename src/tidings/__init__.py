@@ -26,7 +26,10 @@ if TYPE_CHECKING:
         FilterSyntaxError,
         HistoryError,
         ImpossibleFilterError,
+        PublishBufferFullError,
         RefusedError,
+        Reject,
+        ReplyError,
         SettingsError,
         SlowConsumerError,
         StoreError,
@@ -47,18 +50,21 @@ if TYPE_CHECKING:
     from tidings.model.subscription import Notification, Policy, Position, SubscriptionId
     from tidings.model.typed import derived
     from tidings.protocol.effects import Receipt
-    from tidings.runtime import blocking
+    from tidings.runtime import blocking, middleware
     from tidings.runtime.blocking import BlockingBus, BlockingListener
     from tidings.runtime.blocking import connect as open
     from tidings.runtime.broker import ConnectionState
     from tidings.runtime.bus import Bus
     from tidings.runtime.connect import connect
+    from tidings.runtime.handlers import Backoff, Handler
     from tidings.runtime.listener import Listener
+    from tidings.runtime.middleware import Delivery
 
 _PLACES = {
     "errors": "tidings.errors",
     "testing": "tidings.testing",
     "blocking": "tidings.runtime.blocking",
+    "middleware": "tidings.runtime.middleware",
     "ClosedError": "tidings.errors:ClosedError",
     "DeadlockError": "tidings.errors:DeadlockError",
     "EventError": "tidings.errors:EventError",
@@ -68,6 +74,9 @@ _PLACES = {
     "HistoryError": "tidings.errors:HistoryError",
     "ImpossibleFilterError": "tidings.errors:ImpossibleFilterError",
     "RefusedError": "tidings.errors:RefusedError",
+    "ReplyError": "tidings.errors:ReplyError",
+    "Reject": "tidings.errors:Reject",
+    "PublishBufferFullError": "tidings.errors:PublishBufferFullError",
     "SettingsError": "tidings.errors:SettingsError",
     "SlowConsumerError": "tidings.errors:SlowConsumerError",
     "StoreError": "tidings.errors:StoreError",
@@ -101,16 +110,20 @@ _PLACES = {
     "ConnectionState": "tidings.runtime.broker:ConnectionState",
     "connect": "tidings.runtime.connect:connect",
     "Listener": "tidings.runtime.listener:Listener",
+    "Backoff": "tidings.runtime.handlers:Backoff",
+    "Handler": "tidings.runtime.handlers:Handler",
+    "Delivery": "tidings.runtime.middleware:Delivery",
 }
 
 __all__ = [
-    "FOREVER", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState", "DeadlockError",
-    "Event", "EventError", "Filter", "FilterError", "FilterLimitError", "FilterSyntaxError", "HistoryError",
-    "ImpossibleFilterError", "Listener", "Notification", "Policy", "Position", "Receipt", "RefusedError",
-    "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId", "TidingsError",
-    "TimedOutError", "TlsError", "TooLargeError", "UnansweredError", "UnknownOutcomeError",
-    "UnreachableError", "__version__", "attr", "blocking", "connect", "derived", "errors", "explain",
-    "is_a", "make_event", "open", "parse_filter", "testing", "topic",
+    "FOREVER", "Backoff", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState",
+    "DeadlockError", "Delivery", "Event", "EventError", "Filter", "FilterError", "FilterLimitError",
+    "FilterSyntaxError", "Handler", "HistoryError", "ImpossibleFilterError", "Listener", "Notification",
+    "Policy", "Position", "PublishBufferFullError", "Receipt", "RefusedError", "Reject", "ReplyError",
+    "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId",
+    "TidingsError", "TimedOutError", "TlsError", "TooLargeError", "UnansweredError",
+    "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "derived",
+    "errors", "explain", "is_a", "make_event", "middleware", "open", "parse_filter", "testing", "topic",
 ]  # fmt: skip
 
 

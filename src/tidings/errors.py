@@ -178,6 +178,24 @@ class ClosedError(TidingsError):
     code = "closed"
 
 
+class PublishBufferFullError(TidingsError):
+    """Too many publishes of `publish_nowait` wait for their acknowledgements. Flush, then go on."""
+
+    code = "publish buffer"
+
+
+class ReplyError(TidingsError):
+    """The replier of a request failed; the message has its words."""
+
+    code = "reply"
+
+
+class Reject(TidingsError):
+    """Raised by a handler or its middleware: the event becomes a dead letter at once, without another attempt."""
+
+    code = "reject"
+
+
 class SlowConsumerError(TidingsError):
     """The subscription was ended because its queue was full (policy `disconnect`)."""
 

@@ -78,6 +78,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     window_tries: int = 16  # pauses between two tries at most; more finds a lost batch later
     delivery_bytes: int = 4 << 20  # sent to a subscriber, unacknowledged; at most half its buffer
     publishes_in_flight: int = 1024  # of one client, unacknowledged; more costs memory
+    pending_publishes: int = 65_536  # of `publish_nowait` before a flush; more costs memory
     unconfirmed_count: int = 1000  # of one HTTP subscription; each is in memory and looked at by each ack
     token_logs: int = 64  # that the id of an event in an HTTP stream names; a header has to hold it
     notifications_ahead: int = 256  # sent before they are taken; the queue's policy misses them

@@ -74,6 +74,7 @@ class BlockedPublishes:
         """Fail publishes of callbacks that wait for their own queue, or for one another's."""
         family = self._bus._family
         callbacks = {calling._task for bus in family for calling in bus._callings}
+        callbacks |= {handler.reader for bus in family for handler in bus.handlers}
         readers: dict[str, set[Reader | None]] = {full: set() for full in queues}
         waits: dict[Reader, set[str]] = {}
         for bus in family:

@@ -11,6 +11,7 @@ already. Callbacks are called in that thread.
 
 from __future__ import annotations
 
+import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -22,10 +23,10 @@ from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Receipt
 from tidings.protocol.messages import AckMode
 from tidings.runtime import connect as way_in
+from tidings.runtime.blocking_handlers import BlockingHandlerCalls
 from tidings.runtime.blocking_log import BlockingLogCalls
 from tidings.runtime.broker import ConnectionState, Timeout
 from tidings.runtime.bus import Bus
-from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
 from tidings.runtime.listener import Listener
 from tidings.runtime.loop_thread import LoopThread
 from tidings.runtime.options import (
@@ -73,6 +74,14 @@ class BlockingListener(Generic[T]):
         """The next events, at most so many and at least one; commits those before."""
         return self._loop.call(lambda: self._listener.get_many(most, timeout))
 
+    def batches(self, most: int = 100, *, linger: float = 0.0) -> Iterator[list[T]]:
+        """As `Listener.batches`."""
+        while True:
+            try:
+                yield self._loop.call(lambda: self._listener._batched(most, linger))
+            except ClosedError:
+                return
+
     def __iter__(self) -> Iterator[T]:
         while True:
             try:
@@ -112,36 +121,13 @@ class BlockingListener(Generic[T]):
         return repr(self._listener)
 
 
-class BlockingCalling(Generic[T]):
-    """A callback at work, in the bus's own thread."""
-
-    def __init__(self, loop: LoopThread, calling: Calling[T]) -> None:
-        self._loop = loop
-        self._calling = calling
-
-    def __enter__(self) -> BlockingCalling[T]:
-        return self
-
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
-    ) -> None:
-        self.stop(timeout=0 if is_cut_off(error) else STOP_SECONDS)
-
-    def stop(self, *, end: bool = False, timeout: float | None = STOP_SECONDS) -> None:
-        """Let the callback that runs finish, then leave; after `timeout` seconds it is cancelled."""
-        self._loop.call(lambda: self._calling.stop(end=end, timeout=timeout))
-
-    @property
-    def error(self) -> BaseException | None:
-        return self._calling.error
-
-
-class BlockingBus(BlockingLogCalls):
+class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
     """The bus, with methods that wait."""
 
     def __init__(self, bus: Bus, loop: LoopThread | None = None) -> None:
         self._bus = bus
         self._owns_loop = loop is None
+        self._end = threading.Event()  # of `run`
         self._loop = loop or LoopThread()
         try:
             self._loop.call(bus.open)
@@ -155,6 +141,8 @@ class BlockingBus(BlockingLogCalls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
+        if error is None and not self.is_closed:
+            self.flush()
         self.close(commit=error is None)
 
     def close(self, *, commit: bool = True) -> None:
@@ -201,6 +189,25 @@ class BlockingBus(BlockingLogCalls):
         """As `Bus.publish_many`; returns when all are acknowledged."""
         return self._loop.call(lambda: self._bus.publish_many(what, mode=mode, timeout=timeout, **options))
 
+    def publish_nowait(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        mode: Mode = AckMode.AUTO,
+        **options: Unpack[PublishOptions],
+    ) -> None:
+        """As `Bus.publish_nowait`: it returns when the bus has accepted the event."""
+
+        async def publish() -> None:
+            self._bus.publish_nowait(what, mode=mode, **options)
+
+        self._loop.call(publish)
+
+    def flush(self, *, timeout: Timeout = ...) -> None:
+        """As `Bus.flush`."""
+        self._loop.call(lambda: self._bus.flush(timeout=timeout))
+
     @overload
     def subscribe(
         self, wanted: type[T], /, *more: Wanted | None, **options: Unpack[SubscribeOptions]
@@ -219,23 +226,6 @@ class BlockingBus(BlockingLogCalls):
         listener = self._bus.subscribe(*wanted, **options)
         self._loop.call(listener.open)
         return BlockingListener(self._loop, listener)
-
-    @overload
-    def on(
-        self, wanted: type[T], callback: Callback[T], /, **options: Unpack[SubscribeOptions]
-    ) -> BlockingCalling[T]: ...
-    @overload
-    def on(
-        self, wanted: Wanted | None, callback: Callback[Event], /, **options: Unpack[SubscribeOptions]
-    ) -> BlockingCalling[Event]: ...
-
-    def on(
-        self, wanted: Any, callback: Callback[Any], /, **options: Unpack[SubscribeOptions]
-    ) -> BlockingCalling[Any]:
-        """Have a function called with each event, in the bus's own thread."""
-        calling = self._bus.on(wanted, callback, **options)
-        self._loop.call(calling.start)
-        return BlockingCalling(self._loop, calling)
 
     def advertise(
         self, name: str, *wanted: Wanted | type[Any] | None, dialect: str = TIDINGS, timeout: Timeout = ...

@@ -28,13 +28,15 @@ from tidings.protocol.inputs import (
     ClientUnadvertise,
     Input,
 )
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import AckMode
 from tidings.runtime.blocked_publishes import BlockedPublishes
 from tidings.runtime.broker import BrokerInterface, ConnectionState, Timeout
-from tidings.runtime.callbacks import Callback, Calling, is_cut_off
+from tidings.runtime.callbacks import is_cut_off
 from tidings.runtime.coercion import event_from, filter_from
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.failures import error_of, refuse_unknown
+from tidings.runtime.handler_calls import HandlerCalls
 from tidings.runtime.listener import LATER, Listener
 from tidings.runtime.log_calls import LogCalls
 from tidings.runtime.losses import tell_gap
@@ -49,6 +51,7 @@ from tidings.runtime.options import (
     SubscribeOptions,
     Wanted,
 )
+from tidings.runtime.pending_publishes import PendingPublishes
 
 log = logging.getLogger("tidings.client")
 
@@ -68,10 +71,11 @@ class Family(WeakSet["Bus"]):
         self.left = TURN  # publishes that are answered at once before others run, though none was woken
 
 
-class Bus(LogCalls):
+class Bus(LogCalls, HandlerCalls):
     """One application's connection. Enter it (or await it) to begin."""
 
     def __init__(self, broker: BrokerInterface, name: str, *, family: Family | None = None) -> None:
+        super().__init__()
         self.name = name
         self._broker = broker
         self._family = Family() if family is None else family
@@ -87,7 +91,6 @@ class Bus(LogCalls):
         self._early_losses: dict[int, Mapping[str, int]] = {}  # by ref: told and not counted
         self._opening: dict[int, Pushed] = {}  # by call of a subscribe: who is called with what comes
         self._pushed: dict[int, Pushed] = {}  # the same by ref, once it is open
-        self._callings: list[Calling[Any]] = []
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection = ConnectionState("new")
@@ -95,6 +98,7 @@ class Bus(LogCalls):
         self._watchers: list[OnState] = []
         self._telling: set[asyncio.Future[None]] = set()  # watchers that await
         self._blocked = BlockedPublishes(self)
+        self._pending = PendingPublishes(self, DEFAULT_LIMITS.pending_publishes)
 
     # -- beginning and ending ----------------------------------------------------------------
 
@@ -118,6 +122,8 @@ class Bus(LogCalls):
     ) -> None:
         for calling in self._callings if is_cut_off(error) else ():
             await calling.stop(timeout=0)
+        if error is None:
+            await self.flush()
         await self.close(commit=error is None)
 
     @property
@@ -136,6 +142,7 @@ class Bus(LogCalls):
                 with suppress(TimedOutError):  # the end of the connection ends it at the broker too
                     await listener.close(commit=commit)
         self._state = "closed"
+        self._pending.report()
         self._deadlines.close()
         await self._broker.part(self._address)
         for future in self._waiting.values():
@@ -169,6 +176,7 @@ class Bus(LogCalls):
         self._connection = state
         if error is not None:
             self._over = error
+            self._pending.fail(error)
             for future in self._waiting.values():
                 if not future.done():
                     future.set_exception(error)
@@ -280,6 +288,38 @@ class Bus(LogCalls):
         """Take it back."""
         await self._ask(lambda call: ClientUnadvertise(call, name), timeout=timeout)
 
+    def publish_nowait(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        mode: Mode = AckMode.AUTO,
+        **options: Unpack[PublishOptions],
+    ) -> None:
+        """Publish without waiting; `flush` waits for the acknowledgements and raises what was refused. Options as for
+        `publish`. With too many unanswered ones (65,536) it raises `PublishBufferFullError`. Events leave in order."""
+        refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_nowait")
+        self._pending.require_room()
+        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
+        call = self._last_call = self._last_call + 1
+        answer = self._submit(call, ClientPublish(call, event, is_numbered, _chosen(AckMode, mode, "mode")))
+        if answer is LATER:
+            self._pending.calls[call] = None
+        else:
+            self._pending.answer(call, answer)
+
+    async def flush(self, *, timeout: Timeout = ...) -> None:
+        """Wait until every event of `publish_nowait` is acknowledged. When some were refused, the error of the first
+        one is raised after all were answered. After `timeout` seconds it raises `TimedOutError`; the unanswered ones
+        stay pending, and the next flush waits for them."""
+        if self._state == "open":
+            await asyncio.sleep(0)
+        await self._pending.flush(timeout)
+
+    async def _publish_event(self, event: Event, is_numbered: bool) -> None:
+        """Publish a made event: a request, a reply or a dead letter."""
+        await self._ask(lambda call: ClientPublish(call, event, is_numbered, AckMode.AUTO), timeout=...)
+
     def publish_soon(
         self, what: Mapping[str, Any] | Event | Any = None, /, **options: Unpack[PublishOptions]
     ) -> None:
@@ -339,23 +379,6 @@ class Bus(LogCalls):
         if timeout is not ...:
             fields["timeout"] = timeout  # until it is open
         return kind(self, fields, read, delivery.durable)
-
-    @overload
-    def on(
-        self, wanted: type[T], callback: Callback[T], /, **options: Unpack[SubscribeOptions]
-    ) -> Calling[T]: ...
-    @overload
-    def on(
-        self, wanted: Wanted | None, callback: Callback[Event], /, **options: Unpack[SubscribeOptions]
-    ) -> Calling[Event]: ...
-
-    def on(
-        self, wanted: Any, callback: Callback[Any], /, **options: Unpack[SubscribeOptions]
-    ) -> Calling[Any]:
-        """Have a function (or a coroutine function) called with each event. Options as for `subscribe`."""
-        calling = Calling(self.subscribe(wanted, **options), callback)
-        self._callings.append(calling)
-        return calling
 
     async def hear(
         self, filter: Filter, push: Pushed, /, *, is_paused: bool = False, **options: Unpack[SubscribeOptions]
@@ -520,6 +543,8 @@ class Bus(LogCalls):
             if not future.done():
                 future.set_result(value)
                 self._family.has_woken = True
+        elif call in self._pending.calls:
+            self._pending.answer(call, value)
 
     def _count_lost(self, ref: int, lost: Mapping[str, int]) -> None:
         self._early_losses[ref] = lost  # its `subscribe` may not have returned yet

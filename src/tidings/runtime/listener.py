@@ -182,6 +182,38 @@ class Listener(Generic[T]):
                 raise
             raise StopAsyncIteration from None
 
+    async def batches(self, most: int = 100, *, linger: float = 0.0) -> AsyncIterator[list[T]]:
+        """Iterate over batches of at most so many events; taking the next batch commits the one before.
+
+        A batch waits for its first event and takes those with it that are there. With `linger` it waits so many
+        seconds more for others to fill it."""
+        while True:
+            try:
+                events = await self._batched(most, linger)
+            except ClosedError:
+                if self._ref is None:
+                    raise
+                return
+            yield events
+
+    async def _batched(self, most: int, linger: float) -> list[T]:
+        events = await self.get_many(most)
+        if linger > 0 and len(events) < most:
+            try:
+                async with asyncio.timeout(linger):
+                    while len(events) < most:
+                        batch, tags = self._batch, self._tags
+                        more = await self._take(most - len(events), None, commits=False)
+                        self._batch, self._tags = (*batch, *more), (*tags, *self._tags)
+                        events += [self._as_read(each) for each in more]
+            except TimeoutError:
+                return events
+        return events
+
+    def _as_read(self, notification: Notification) -> Any:
+        event: Any = notification.event.placed_at(notification.position)
+        return event if self._read is None else self._read(event)
+
     async def notifications(self) -> AsyncIterator[Notification]:
         """As iterating, with each event's position and attempt beside it."""
         while True:

@@ -1,0 +1,146 @@
+"""Calls of a blocking bus about handlers and requests, as those of `HandlerCalls`.
+
+Plain functions are called in worker threads, so a handler may call the bus. Coroutine functions run on the bus's
+own event loop.
+"""
+
+from __future__ import annotations
+
+import signal
+import threading
+from collections.abc import Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
+
+from tidings.model.event import Event
+from tidings.runtime.blocking_calling import BlockingCalling
+from tidings.runtime.broker import Timeout
+from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling
+from tidings.runtime.handler_calls import SIGNALS, HandlerDecorator, HandlerOptions
+from tidings.runtime.handlers import Handler
+from tidings.runtime.loop_thread import LoopThread
+from tidings.runtime.middleware import Middleware
+from tidings.runtime.options import PublishOptions, SubscribeOptions, Wanted
+
+if TYPE_CHECKING:
+    from tidings.runtime.bus import Bus
+
+T = TypeVar("T")
+
+
+class BlockingHandlerCalls:
+    """The calls of `BlockingBus` that concern handlers."""
+
+    _bus: Bus
+    _loop: LoopThread
+    _end: threading.Event
+
+    def close(self, *, commit: bool = True) -> None:
+        """Leave every subscription, and end."""
+        raise NotImplementedError
+
+    @overload
+    def on(
+        self, wanted: type[T], callback: Callback[T], /, **options: Unpack[SubscribeOptions]
+    ) -> BlockingCalling[T]: ...
+    @overload
+    def on(
+        self, wanted: Wanted | None, callback: Callback[Event], /, **options: Unpack[SubscribeOptions]
+    ) -> BlockingCalling[Event]: ...
+    @overload
+    def on(
+        self, wanted: type[T], /, *more: Wanted, batch: int, **options: Unpack[HandlerOptions]
+    ) -> HandlerDecorator[list[T]]: ...
+    @overload
+    def on(
+        self, wanted: type[T], /, *more: Wanted, **options: Unpack[HandlerOptions]
+    ) -> HandlerDecorator[T]: ...
+    @overload
+    def on(
+        self, *wanted: Wanted | None, batch: int, **options: Unpack[HandlerOptions]
+    ) -> HandlerDecorator[list[Event]]: ...
+    @overload
+    def on(self, *wanted: Wanted | None, **options: Unpack[HandlerOptions]) -> HandlerDecorator[Event]: ...
+
+    def on(self, *wanted: Any, **options: Any) -> Any:
+        """As `Bus.on`: a decorator for handlers, which `run` or `serving` starts; or, with a function as second
+        argument, a callback in the bus's own thread, from now on."""
+        made = self._bus.on(*wanted, **options)
+        if not isinstance(made, Calling):
+            return made
+        self._loop.call(made.start)
+        return BlockingCalling(self._loop, made)
+
+    @overload
+    def reply(
+        self, wanted: type[T], /, *more: Wanted, **options: Unpack[HandlerOptions]
+    ) -> HandlerDecorator[T]: ...
+    @overload
+    def reply(self, *wanted: Wanted | None, **options: Unpack[HandlerOptions]) -> HandlerDecorator[Event]: ...
+
+    def reply(self, *wanted: Any, **options: Any) -> Any:
+        """As `Bus.reply`."""
+        return self._bus.reply(*wanted, **options)
+
+    @property
+    def handlers(self) -> list[Handler]:
+        """The handlers that were registered."""
+        return self._bus.handlers
+
+    def use(self, *middleware: Middleware) -> None:
+        """As `Bus.use`."""
+        self._bus.use(*middleware)
+
+    @contextmanager
+    def serving(self, *, timeout: float | None = STOP_SECONDS) -> Iterator[None]:
+        """As `Bus.serving`: the handlers are called while the block runs."""
+        block = self._bus.serving(timeout=timeout)
+        self._loop.call(block.__aenter__)
+        try:
+            yield
+        finally:
+            self._loop.call(lambda: block.__aexit__(None, None, None))
+
+    def run(
+        self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
+    ) -> None:
+        """As `Bus.run`: call the handlers until a signal comes or `stop` is called, and close the bus. Outside the
+        main thread it ends by `stop` alone."""
+        caught = list(signals) if threading.current_thread() is threading.main_thread() else []
+        before = {number: signal.signal(number, lambda *_: self._end.set()) for number in caught}
+        try:
+            with self.serving(timeout=timeout):
+                self._end.wait()
+        finally:
+            for number, handler in before.items():
+                signal.signal(number, handler)
+            self._end.clear()
+            self.close()
+
+    def stop(self) -> None:
+        """End `run` from a thread or a handler, as a signal would."""
+        self._end.set()
+
+    @overload
+    def request(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        wants: type[T],
+        timeout: Timeout = ...,
+        **options: Unpack[PublishOptions],
+    ) -> T: ...
+    @overload
+    def request(
+        self,
+        what: Mapping[str, Any] | Event | Any = None,
+        /,
+        *,
+        timeout: Timeout = ...,
+        **options: Unpack[PublishOptions],
+    ) -> Event: ...
+
+    def request(self, what: Any = None, /, **options: Any) -> Any:
+        """As `Bus.request`."""
+        return self._loop.call(lambda: self._bus.request(what, **options))

@@ -1,0 +1,305 @@
+"""Handlers: functions that a bus calls with events, with retries, dead letters and concurrency.
+
+Rules
+- A handler stays the function that it is: a test calls it. The bus calls it through the middleware.
+- Coroutine functions run on the event loop. Plain functions run in worker threads, so that a slow one delays no
+  other handler.
+- `concurrency` workers take events from one subscription. Each event, or batch, is committed when its call has
+  returned; with more than one worker the order of calls is not the order of events.
+- A call that fails is repeated by `retry`; each attempt passes through the middleware. `Reject` ends the retries.
+- After the last attempt the events go to `dead_letter`: a topic, or a function of the event and the error. Without
+  one they are negative-acknowledged: the broker redelivers them, at most `max_deliveries` times, and then keeps them
+  as dead letters of the subscription. With `retry` that happens after one round (`max_deliveries` is 1 by default).
+- A call that is cancelled, or waits for its next attempt when the bus stops, commits nothing: its events are
+  delivered again to a durable subscription, or to another consumer of the group.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import inspect
+from collections.abc import Awaitable, Callable, Sequence
+from functools import partial
+from random import Random
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidings.errors import ClosedError, Reject, SettingsError, TidingsError
+from tidings.model.event import Event, make_event
+from tidings.runtime.callbacks import CANCEL_SECONDS, STOP_SECONDS
+from tidings.runtime.listener import Listener
+from tidings.runtime.middleware import CallNext, Delivery, Middleware
+from tidings.runtime.readers import calling_thread
+from tidings.runtime.requests import failed_reply, is_request, reply_event
+
+if TYPE_CHECKING:
+    from tidings.runtime.bus import Bus
+
+DeadLetter = Callable[[Event, BaseException], Awaitable[None] | None]
+DEAD_LETTER_SECONDS = (
+    7 * 86_400.0
+)  # that an event in a topic of dead letters is available to later subscribers
+
+
+class Backoff(msgspec.Struct, frozen=True):
+    """Attempts of a handler, and the growing pauses between them."""
+
+    attempts: int = 5  # calls in all, the first included
+    first: float = 0.1  # seconds before the second attempt; 0: no pauses
+    factor: float = 2.0  # each pause is so many times the one before ...
+    longest: float = 30.0  # ... up to so many seconds; a longer pause holds its worker longer
+    jitter: float = 0.1  # part of a pause that is drawn, so that many handlers do not try at one moment
+
+    def __post_init__(self) -> None:
+        if (
+            self.attempts < 1
+            or self.first < 0
+            or self.factor < 1
+            or self.longest < 0
+            or not 0 <= self.jitter <= 1
+        ):
+            raise SettingsError(
+                f"{self} has no meaning",
+                hint="attempts >= 1, first >= 0, factor >= 1, longest >= 0, jitter from 0 to 1",
+            )
+
+    def pause(self, attempt: int, rng: Random) -> float:
+        """Seconds to wait after this attempt failed."""
+        whole = min(self.first * self.factor ** min(attempt - 1, 64), self.longest)
+        return whole * (1 + self.jitter * (rng.random() - 0.5))
+
+
+ONCE = Backoff(attempts=1)
+
+
+class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """How a handler is called."""
+
+    concurrency: int = 1  # calls at one time; more than 1 gives up the order of events
+    retry: Backoff = ONCE
+    dead_letter: str | DeadLetter | None = None
+    batch: int | None = None  # call with lists of at most so many events
+    middleware: Sequence[Middleware] = ()  # of this handler, inside those of the bus
+    replies: bool = False
+
+    def __post_init__(self) -> None:
+        if self.concurrency < 1 or (self.batch is not None and self.batch < 1):
+            raise SettingsError("concurrency and batch count from 1", hint="leave them out for one at a time")
+
+
+class Handler:
+    """One handler of a bus: its function, its subscription and its workers."""
+
+    def __init__(
+        self,
+        bus: Bus,
+        function: Callable[[Any], Any],
+        make: Callable[[], Listener[Any]],
+        settings: HandlerSettings,
+    ) -> None:
+        self.function = function
+        self.name: str = getattr(function, "__qualname__", type(function).__name__)
+        self.settings = settings
+        self.handled = 0  # events that were committed
+        self.failed = 0  # events whose last attempt failed
+        self.error: BaseException | None = None  # the last failure
+        self.listener: Listener[Any] | None = None
+        self._bus = bus
+        self._make = make
+        self._rng = Random()
+        self._workers: list[asyncio.Task[None]] = []
+        self._busy: set[asyncio.Task[Any]] = set()  # workers that call the function
+        self._stopping = asyncio.Event()
+        self._is_async = _is_async(function)
+        self._call: CallNext = self._invoke
+
+    async def start(self) -> None:
+        """Open the subscription and let the workers begin."""
+        layers = (*self._bus.middleware, *self.settings.middleware)
+        self._call = self._invoke
+        for layer in reversed(layers):
+            self._call = partial(_through, layer, self._call)
+        self._stopping = asyncio.Event()
+        self.listener = await self._make().open()
+        self._workers = [
+            asyncio.create_task(self._work(self.listener), name=f"tidings handler {self.name}")
+            for _ in range(self.settings.concurrency)
+        ]
+        self._bus._family.has_woken = True
+
+    async def stop(self, *, timeout: float | None = STOP_SECONDS) -> None:
+        """Let the calls that run finish; after `timeout` seconds cancel them. Then leave the subscription."""
+        self._stopping.set()
+        own = asyncio.current_task()
+        for worker in self._workers:
+            if worker not in self._busy and worker is not own:
+                worker.cancel()
+        waiting = [worker for worker in self._workers if worker is not own]
+        if waiting:
+            try:
+                _, late = await asyncio.wait(waiting, timeout=timeout)
+            except asyncio.CancelledError:
+                for worker in waiting:
+                    worker.cancel()
+                raise
+            for worker in late:
+                worker.cancel()
+            if late:
+                await asyncio.wait(late, timeout=CANCEL_SECONDS)
+        if self.listener is not None:
+            await self.listener.close(commit=False)  # each call committed its own events
+            self.listener = None
+
+    @property
+    def reader(self) -> asyncio.Task[None] | None:
+        """The one task that reads the subscription; None when there are several, or none."""
+        return self._workers[0] if len(self._workers) == 1 else None
+
+    async def failure(self) -> TidingsError:
+        """Wait until the broker ends the subscription, and say why."""
+        for worker in self._workers:
+            await asyncio.wait([worker])
+            if not worker.cancelled() and isinstance(error := worker.exception(), TidingsError):
+                return error
+        await asyncio.Event().wait()
+        raise AssertionError
+
+    async def _work(self, listener: Listener[Any]) -> None:
+        calling_thread.set(None)
+        task = asyncio.current_task()
+        assert task is not None
+        most = self.settings.batch or 1
+        while not self._stopping.is_set():
+            try:
+                notifications = await listener._take(most, None, commits=False)
+            except ClosedError:
+                return  # the subscription was left
+            tags = listener._tags
+            self._busy.add(task)
+            try:
+                is_handled = await self._handle(
+                    [each.event.placed_at(each.position) for each in notifications]
+                )
+            finally:
+                self._busy.discard(task)
+            if is_handled is not None:
+                for tag in tags:
+                    listener.settle(tag, handled=is_handled)
+            elif not self._stopping.is_set():
+                return
+
+    async def _handle(self, events: list[Event]) -> bool | None:
+        """Call the function. True: commit, False: negative-acknowledge, None: neither, the bus stops."""
+        listener, settings = self.listener, self.settings
+        assert listener is not None
+        events = [event for event in events if not self._is_own_letter(event)]
+        if not events:
+            return True
+        read = listener._read
+        try:
+            values = events if read is None else [read(event) for event in events]
+            result = await self._attempts(events, values[0] if settings.batch is None else values)
+        except _Stopped:
+            return None
+        except Exception as error:
+            self.failed += len(events)
+            self._tell(error)
+            try:
+                return await self._give_up(events, error)
+            except Exception as again:  # the dead letter was refused: the broker keeps the event
+                self._tell(again)
+                return False
+        if settings.replies and is_request(events[0]):
+            try:
+                await self._bus._publish_event(reply_event(events[0], result, self._bus.name), True)
+            except TidingsError as error:  # what was returned is no event, or the broker refuses it
+                self._tell(error)
+                await self._bus._publish_event(failed_reply(events[0], error, self._bus.name), True)
+        self.handled += len(events)
+        return True
+
+    async def _attempts(self, events: list[Event], value: Any) -> Any:
+        retry = self.settings.retry
+        for attempt in range(1, retry.attempts + 1):
+            try:
+                return await self._call(Delivery(self.name, events, value, attempt))
+            except Exception as error:
+                if attempt == retry.attempts or isinstance(error, Reject):
+                    raise
+                await self._pause(retry.pause(attempt, self._rng))
+        raise AssertionError
+
+    async def _pause(self, seconds: float) -> None:
+        if seconds > 0:
+            try:
+                async with asyncio.timeout(seconds):
+                    await self._stopping.wait()
+            except TimeoutError:
+                return
+        if self._stopping.is_set():
+            raise _Stopped
+
+    async def _invoke(self, delivery: Delivery) -> Any:
+        if not self._is_async:
+            result = await asyncio.to_thread(self.function, delivery.value)
+        else:
+            result = self.function(delivery.value)
+        return await result if inspect.isawaitable(result) else result
+
+    async def _give_up(self, events: list[Event], error: Exception) -> bool:
+        """Events whose last attempt failed: answer the requester, or hand them to the dead letters."""
+        dead_letter = self.settings.dead_letter
+        if self.settings.replies and is_request(events[0]):
+            await self._bus._publish_event(failed_reply(events[0], error, self._bus.name), True)
+            return True
+        if dead_letter is None:
+            return False
+        for event in events:
+            if isinstance(dead_letter, str):
+                await self._bus._publish_event(self._dead(event, error, dead_letter), False)
+            else:
+                result = dead_letter(event, error)
+                if inspect.isawaitable(result):
+                    await result
+        return True
+
+    def _is_own_letter(self, event: Event) -> bool:
+        """Whether the filter of this handler accepts a dead letter of its own: that must not fail again."""
+        letter = event.attributes.get("dead_letter")
+        return isinstance(letter, dict) and letter.get("handler") == self.name
+
+    def _dead(self, event: Event, error: Exception, topic: str) -> Event:
+        """The dead letter of an event. Its id is that of the event, so that a repetition is the same letter."""
+        why = {
+            "reason": f"{type(error).__name__}: {error}", "handler": self.name, "source": event.source,
+            "id": event.id, "topic": event.topic,
+        }  # fmt: skip
+        return make_event(
+            {**event.attributes, "dead_letter": {name: value for name, value in why.items() if value is not None}},
+            source=self._bus.name, id=f"dead {self.name} {event.source} {event.id}", topic=topic, type=event.type,
+            time=event.time, payload=event.payload, content_type=event.content_type, lifetime=DEAD_LETTER_SECONDS,
+        )  # fmt: skip
+
+    def _tell(self, error: Exception) -> None:
+        self.error = error
+        context = {"message": f"handler {self.name} of {self.listener!r} failed", "exception": error}
+        asyncio.get_running_loop().call_exception_handler(context)
+
+    def __repr__(self) -> str:
+        return f"<handler {self.name}: {self.handled} handled, {self.failed} failed>"
+
+
+class _Stopped(Exception):
+    """The bus stops while a call waits for its next attempt."""
+
+
+def _is_async(function: Callable[..., Any]) -> bool:
+    while isinstance(function, partial):
+        function = function.func
+    call = type(function).__call__ if not inspect.isroutine(function) else function
+    return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+async def _through(layer: Middleware, call_next: CallNext, delivery: Delivery) -> Any:
+    return await layer(delivery, call_next)

@@ -1,0 +1,134 @@
+"""Requests and replies over publish/subscribe.
+
+Rules
+- A request is an event that carries the address of its requester (`response_topic`) and a number (`correlation`),
+  under the names that the MQTT gateway gives these properties: a client of MQTT 5 can ask and answer.
+- A bus has one inbox, a topic that no other client can guess. Its subscription is opened by the first request.
+- The first reply is the answer. Further ones, and those that come after the timeout or a cancellation, are dropped.
+- A request expires with its timeout: no broker delivers it to a replier when its requester waits no longer.
+- Replies are not kept. A reply that is sent while the requester's connection is down is lost, and its request times
+  out; ask again.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import secrets
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import msgspec
+
+from tidings.errors import EventError, ReplyError, TimedOutError
+from tidings.language.build import topic
+from tidings.model.event import Event
+from tidings.model.subscription import Notification
+from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.runtime.broker import Timeout
+from tidings.runtime.coercion import event_from
+from tidings.runtime.middleware import instance_of
+
+if TYPE_CHECKING:
+    from tidings.runtime.bus import Bus
+
+ADDRESS = "response_topic"
+NUMBER = "correlation"
+FAILURE = "reply_error"  # in place of an answer: the words of the replier's error
+INBOX = "_inbox"
+REQUEST_SECONDS = 30.0  # that a request waits when neither it nor the connection names a timeout
+
+
+def is_request(event: Event) -> bool:
+    """Whether the publisher of an event waits for a reply."""
+    return isinstance(event.attributes.get(ADDRESS), str) and NUMBER in event.attributes
+
+
+def reply_event(request: Event, answer: Any, source: str) -> Event:
+    """The event that carries an answer (a mapping, a typed instance, an Event or None) back to the requester."""
+    if isinstance(answer, Event):
+        answer = answer.attributes
+    elif answer is not None and isinstance(answer, str | int | float | bool):
+        raise EventError(
+            f"a handler replied with a {type(answer).__name__}",
+            hint="reply with a mapping, a dataclass, a msgspec Struct, a Pydantic model, an Event or None",
+        )
+    event, _ = event_from(answer, {"topic": request.attributes[ADDRESS]}, source)
+    return _marked(event, {NUMBER: request.attributes[NUMBER]})
+
+
+def failed_reply(request: Event, error: BaseException, source: str) -> Event:
+    """The event that tells the requester that the replier failed."""
+    return reply_event(request, {FAILURE: f"{type(error).__name__}: {error}"}, source)
+
+
+def body_of(reply: Event) -> Event:
+    """The reply without its correlation."""
+    attributes = {name: value for name, value in reply.attributes.items() if name != NUMBER}
+    return msgspec.structs.replace(reply, attributes=attributes)
+
+
+def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
+    for name in marks:
+        if name in event.attributes:
+            raise EventError(f"{name!r} is a name that requests use", hint="give the attribute another name")
+    return msgspec.structs.replace(event, attributes={**event.attributes, **marks})
+
+
+class Requests:
+    """The requests of one bus that wait for their replies."""
+
+    def __init__(self, bus: Bus) -> None:
+        self._bus = bus
+        self._address = f"{INBOX}/{secrets.token_hex(12)}"
+        self._waiting: dict[str, asyncio.Future[Event]] = {}  # by correlation
+        self._last = 0
+        self._opening: asyncio.Task[None] | None = None
+
+    async def ask(self, what: Any, wants: type[Any] | None, timeout: Timeout, options: dict[str, Any]) -> Any:
+        """Publish the request and wait for the first reply."""
+        bus = self._bus
+        seconds = bus._seconds(timeout)
+        if seconds is None and timeout is ...:
+            seconds = REQUEST_SECONDS
+        if seconds is not None:
+            options.setdefault("expires", seconds)
+        self._last += 1
+        number = f"{self._last:08x}"
+        event, is_numbered = event_from(what, options, bus.name)
+        event = _marked(event, {ADDRESS: self._address, NUMBER: number})
+        future = self._waiting[number] = asyncio.get_running_loop().create_future()
+        try:
+            async with asyncio.timeout(seconds):
+                await self._open()
+                await bus._publish_event(event, is_numbered)
+                reply = await future
+        except TimeoutError as error:
+            if isinstance(error, TimedOutError):
+                raise
+            raise TimedOutError(
+                f"no reply within {seconds:g} s to the request {event.topic or event.attributes}",
+                hint="does a replier's filter accept it? timeout= gives it more time",
+            ) from None
+        finally:
+            del self._waiting[number]
+        if FAILURE in reply.attributes:
+            raise ReplyError(f"the replier failed: {reply.attributes[FAILURE]}")
+        reply = body_of(reply)
+        return reply if wants is None else instance_of(wants, reply)
+
+    async def _open(self) -> None:
+        """Open the inbox once; requests that come meanwhile wait for the same subscription."""
+        if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
+            self._opening = asyncio.create_task(self._subscribe(), name="tidings inbox")
+        await asyncio.shield(self._opening)
+
+    async def _subscribe(self) -> None:
+        inbox = topic(self._address).filter()
+        listener = await self._bus.hear(inbox, self._receive, replay=False)
+        listener.allow(DEFAULT_LIMITS.notifications_ahead)
+
+    def _receive(self, notification: Notification) -> None:
+        future = self._waiting.get(str(notification.event.attributes.get(NUMBER)))
+        if future is not None and not future.done():
+            future.set_result(notification.event)
+            self._bus._family.has_woken = True
