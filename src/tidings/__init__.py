@@ -17,6 +17,7 @@ from tidings._version import __version__
 
 if TYPE_CHECKING:
     from tidings import errors, testing
+    from tidings.gateway import outbox
     from tidings.errors import (
         ClosedError,
         DeadlockError,
@@ -65,6 +66,7 @@ _PLACES = {
     "testing": "tidings.testing",
     "blocking": "tidings.runtime.blocking",
     "middleware": "tidings.runtime.middleware",
+    "outbox": "tidings.gateway.outbox",
     "ClosedError": "tidings.errors:ClosedError",
     "DeadlockError": "tidings.errors:DeadlockError",
     "EventError": "tidings.errors:EventError",
@@ -123,7 +125,7 @@ __all__ = [
     "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId",
     "TidingsError", "TimedOutError", "TlsError", "TooLargeError", "UnansweredError",
     "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "derived",
-    "errors", "explain", "is_a", "make_event", "middleware", "open", "parse_filter", "testing", "topic",
+    "errors", "explain", "is_a", "make_event", "middleware", "open", "outbox", "parse_filter", "testing", "topic",
 ]  # fmt: skip
 
 
