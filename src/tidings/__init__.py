@@ -17,7 +17,6 @@ from tidings._version import __version__
 
 if TYPE_CHECKING:
     from tidings import errors, testing
-    from tidings.gateway import outbox
     from tidings.errors import (
         ClosedError,
         DeadlockError,
@@ -43,6 +42,7 @@ if TYPE_CHECKING:
         UnknownOutcomeError,
         UnreachableError,
     )
+    from tidings.gateway import outbox
     from tidings.language import parse_filter
     from tidings.language.build import attr, is_a, topic
     from tidings.matching.explain import explain
@@ -125,7 +125,8 @@ __all__ = [
     "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId",
     "TidingsError", "TimedOutError", "TlsError", "TooLargeError", "UnansweredError",
     "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "derived",
-    "errors", "explain", "is_a", "make_event", "middleware", "open", "outbox", "parse_filter", "testing", "topic",
+    "errors", "explain", "is_a", "make_event", "middleware", "open", "outbox", "parse_filter", "testing",
+    "topic",
 ]  # fmt: skip
 
 

@@ -191,7 +191,8 @@ class ReplyError(TidingsError):
 
 
 class Reject(TidingsError):
-    """Raised by a handler or its middleware: the event becomes a dead letter at once, without another attempt."""
+    """Raised by a handler or its middleware: the event becomes a dead letter at once, without another
+    attempt."""
 
     code = "reject"
 

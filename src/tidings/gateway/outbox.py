@@ -11,13 +11,14 @@
 
 Rules
 - The row of an event is part of the application's transaction: both are there, or neither.
-- The identity of the event (source and id) is fixed in its row. A relay that was killed between publishing and
-  deleting publishes the same identity again, and the broker answers with the first receipt: each event is
+- The identity of the event (source and id) is fixed in its row. A relay that was killed between publishing
+  and deleting publishes the same identity again, and the broker answers with the first receipt: each event is
   accepted once. That holds for as long as the broker remembers identities (`dedup_seconds`, an hour after the
-  event has ended); a relay that was away for longer than this between the two steps may repeat its last batch.
+  event has ended); a relay that was away for longer than this between the two steps may repeat its last
+  batch.
 - Rows are published in the order of their numbers. Several relays take turns: each batch locks its rows.
-- A row that the broker refuses for good (too large, no right to publish) keeps its error and is passed over, so
-  that it holds no other back; `outbox.refused` reads them.
+- A row that the broker refuses for good (too large, no right to publish) keeps its error and is passed over,
+  so that it holds no other back; `outbox.refused` reads them.
 - No network call is made while the application's transaction is open.
 """
 
@@ -70,7 +71,9 @@ def _sqlalchemy() -> Any:
 class Outbox:
     """The table of events that wait to be published, as a part of the application's schema."""
 
-    def __init__(self, metadata: MetaData | None = None, *, name: str = TABLE, source: str = "outbox") -> None:
+    def __init__(
+        self, metadata: MetaData | None = None, *, name: str = TABLE, source: str = "outbox"
+    ) -> None:
         sa = _sqlalchemy()
         self.source = source  # of events that name no other
         number = sa.BigInteger().with_variant(sa.Integer(), "sqlite")  # SQLite counts in INTEGER alone
@@ -93,8 +96,8 @@ class Outbox:
     def insert(
         self, what: Mapping[str, Any] | Event | Any = None, /, **options: Unpack[PublishOptions]
     ) -> Insert:
-        """The statement that puts an event into the outbox; execute it in the transaction of the data that the
-        event is about. Options as for `Bus.publish`."""
+        """The statement that puts an event into the outbox; execute it in the transaction of the data that
+        the event is about. Options as for `Bus.publish`."""
         given: dict[str, Any] = {**options}
         if not isinstance(what, Event) and given.get("id") is None:
             given["id"] = uuid.uuid4().hex
@@ -130,7 +133,8 @@ class OutboxRelay:
         self._wake = threading.Event()
 
     def run(self, *, poll: float = POLL_SECONDS, retry: float = RETRY_SECONDS) -> None:
-        """Relay until `stop` is called. A broker or database that is away is tried again every `retry` seconds."""
+        """Relay until `stop` is called. A broker or database that is away is tried again every `retry`
+        seconds."""
         from sqlalchemy.exc import DBAPIError
 
         while not self._end.is_set():
@@ -157,7 +161,7 @@ class OutboxRelay:
         table = self._outbox.table
         with self._engine.begin() as connection:
             if connection.dialect.name == "sqlite":  # it has no row locks: the whole batch is one writer
-                connection.exec_driver_sql("UPDATE " + table.name + " SET number = number WHERE number < 0")
+                connection.execute(table.update().where(table.c.number < 0).values(refused=None))
             query = table.select().where(table.c.refused.is_(None)).order_by(table.c.number)
             rows = connection.execute(query.limit(self._batch).with_for_update()).all()
             if not rows:
@@ -182,7 +186,8 @@ class OutboxRelay:
         return {}
 
     def _one_by_one(self, rows: Iterable[tuple[int, Event]]) -> dict[int, str]:
-        """Find those that are refused; what was accepted before has its identity, and is not accepted again."""
+        """Find those that are refused; what was accepted before has its identity, and is not accepted
+        again."""
         refused: dict[int, str] = {}
         for row in rows:
             refused |= self._publish([row])

@@ -1,7 +1,7 @@
 """Calls of a blocking bus about handlers and requests, as those of `HandlerCalls`.
 
-Plain functions are called in worker threads, so a handler may call the bus. Coroutine functions run on the bus's
-own event loop.
+Plain functions are called in worker threads, so a handler may call the bus. Coroutine functions run on the
+bus's own event loop.
 """
 
 from __future__ import annotations
@@ -63,8 +63,8 @@ class BlockingHandlerCalls:
     def on(self, *wanted: Wanted | None, **options: Unpack[HandlerOptions]) -> HandlerDecorator[Event]: ...
 
     def on(self, *wanted: Any, **options: Any) -> Any:
-        """As `Bus.on`: a decorator for handlers, which `run` or `serving` starts; or, with a function as second
-        argument, a callback in the bus's own thread, from now on."""
+        """As `Bus.on`: a decorator for handlers, which `run` or `serving` starts; or, with a function as
+        second argument, a callback in the bus's own thread, from now on."""
         made = self._bus.on(*wanted, **options)
         if not isinstance(made, Calling):
             return made
@@ -104,8 +104,8 @@ class BlockingHandlerCalls:
     def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
     ) -> None:
-        """As `Bus.run`: call the handlers until a signal comes or `stop` is called, and close the bus. Outside the
-        main thread it ends by `stop` alone."""
+        """As `Bus.run`: call the handlers until a signal comes or `stop` is called, and close the bus.
+        Outside the main thread it ends by `stop` alone."""
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
         before = {number: signal.signal(number, lambda *_: self._end.set()) for number in caught}
         try:

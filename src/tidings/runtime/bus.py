@@ -296,8 +296,9 @@ class Bus(LogCalls, HandlerCalls):
         mode: Mode = AckMode.AUTO,
         **options: Unpack[PublishOptions],
     ) -> None:
-        """Publish without waiting; `flush` waits for the acknowledgements and raises what was refused. Options as for
-        `publish`. With too many unanswered ones (65,536) it raises `PublishBufferFullError`. Events leave in order."""
+        """Publish without waiting; `flush` waits for the acknowledgements and raises what was refused.
+        Options as for `publish`. With too many unanswered ones (65,536) it raises `PublishBufferFullError`.
+        Events leave in order."""
         refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_nowait")
         self._pending.require_room()
         event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
@@ -309,9 +310,9 @@ class Bus(LogCalls, HandlerCalls):
             self._pending.answer(call, answer)
 
     async def flush(self, *, timeout: Timeout = ...) -> None:
-        """Wait until every event of `publish_nowait` is acknowledged. When some were refused, the error of the first
-        one is raised after all were answered. After `timeout` seconds it raises `TimedOutError`; the unanswered ones
-        stay pending, and the next flush waits for them."""
+        """Wait until every event of `publish_nowait` is acknowledged. When some were refused, the error of
+        the first one is raised after all were answered. After `timeout` seconds it raises `TimedOutError`;
+        the unanswered ones stay pending, and the next flush waits for them."""
         if self._state == "open":
             await asyncio.sleep(0)
         await self._pending.flush(timeout)

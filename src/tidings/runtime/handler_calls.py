@@ -1,4 +1,5 @@
-"""Calls of a bus about handlers and requests: `on`, `reply`, `use`, `serving`, `run`, `stop` and `request`."""
+"""Calls of a bus about handlers and requests: `on`, `reply`, `use`, `serving`, `run`, `stop` and
+`request`."""
 
 from __future__ import annotations
 
@@ -25,7 +26,6 @@ if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
 T = TypeVar("T")
-T_contra = TypeVar("T_contra", contravariant=True)
 R = TypeVar("R")
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 
@@ -39,10 +39,10 @@ class HandlerOptions(SubscribeOptions, total=False):
     middleware: Sequence[Middleware]  # of this handler, inside those of the bus
 
 
-class HandlerDecorator(Protocol[T_contra]):
+class HandlerDecorator(Protocol[T]):
     """Decorator that registers a handler and returns it as it is."""
 
-    def __call__(self, handler: Callable[[T_contra], R], /) -> Callable[[T_contra], R]:
+    def __call__(self, handler: Callable[[T], R], /) -> Callable[[T], R]:
         """Register the handler."""
 
 
@@ -106,9 +106,10 @@ class HandlerCalls(ABC):
             @bus.on("change < -3", concurrency=8, retry=Backoff(attempts=3), dead_letter="falls/dead")
             async def fall(event: Event) -> None: ...
 
-        Options are those of `subscribe`, and `concurrency`, `retry`, `dead_letter`, `middleware`, `batch` (the handler
-        gets lists of at most so many events). With the function as second argument it returns a `Calling`, which
-        calls it one event after another from when it is entered or awaited; options as for `subscribe`.
+        Options are those of `subscribe`, and `concurrency`, `retry`, `dead_letter`, `middleware`, `batch`
+        (the handler gets lists of at most so many events). With the function as second argument it returns a
+        `Calling`, which calls it one event after another from when it is entered or awaited; options as for
+        `subscribe`.
         """
         if wanted and callable(wanted[-1]) and not isinstance(wanted[-1], type):
             *first, callback = wanted
@@ -125,10 +126,12 @@ class HandlerCalls(ABC):
     def reply(self, *wanted: Wanted | None, **options: Unpack[HandlerOptions]) -> HandlerDecorator[Event]: ...
 
     def reply(self, *wanted: Any, **options: Any) -> Any:
-        """Register a handler whose result is the reply to a request: a mapping, a typed instance, an Event or None.
+        """Register a handler whose result is the reply to a request: a mapping, a typed instance, an Event
+        or None.
 
-        Options as for `on`, without `batch`. An error of the handler is raised at the requester as `ReplyError`, after
-        its retries. With `group=` one of several repliers answers; else each does, and the first answer counts.
+        Options as for `on`, without `batch`. An error of the handler is raised at the requester as
+        `ReplyError`, after its retries. With `group=` one of several repliers answers; else each does, and
+        the first answer counts.
         """
         refuse_unknown({"batch": 1} if "batch" in options else {}, (*SUBSCRIBE, *_HANDLER[:-1]), "reply")
         return self._register(wanted, options, replies=True)
@@ -154,14 +157,16 @@ class HandlerCalls(ABC):
         return decorate
 
     def use(self, *middleware: Middleware) -> None:
-        """Add middleware around the calls of all handlers that start from now on; the first is the outermost."""
+        """Add middleware around the calls of all handlers that start from now on; the first is the
+        outermost."""
         self.middleware.extend(middleware)
 
     @asynccontextmanager
     async def serving(self, *, timeout: float | None = STOP_SECONDS) -> AsyncIterator[None]:
         """Start all handlers, for as long as the block runs: for the lifespan of another framework.
 
-        At the end calls that run have `timeout` seconds to finish; an exception that cancels the block cancels them."""
+        At the end calls that run have `timeout` seconds to finish; an exception that cancels the block
+        cancels them."""
         if self._serving is not None:
             raise SettingsError("the handlers have started already", hint="run() or serving() once at a time")
         self._serving = set()
@@ -183,10 +188,11 @@ class HandlerCalls(ABC):
     async def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
     ) -> None:
-        """Call the handlers until a signal comes, `stop` is called, or the broker ends a subscription; then end cleanly.
+        """Call the handlers until a signal comes, `stop` is called, or the broker ends a subscription; then
+        end cleanly.
 
-        It opens the bus if that is new, and closes it at the end. After the first signal calls that run have `timeout`
-        seconds to finish, and no new one begins; a second signal cancels them.
+        It opens the bus if that is new, and closes it at the end. After the first signal calls that run have
+        `timeout` seconds to finish, and no new one begins; a second signal cancels them.
         """
         bus = _bus(self)
         if bus._state == "new":
@@ -262,8 +268,9 @@ class HandlerCalls(ABC):
     ) -> Any:
         """Publish a request and wait for the first reply, at this broker or any other.
 
-        `wants` is a class to read the reply as. Options as for `publish`. After `timeout` seconds (30 by default) it
-        raises `TimedOutError`; the error of a replier is raised as `ReplyError`. A cancelled request drops its reply.
+        `wants` is a class to read the reply as. Options as for `publish`. After `timeout` seconds (30 by
+        default) it raises `TimedOutError`; the error of a replier is raised as `ReplyError`. A cancelled
+        request drops its reply.
         """
         refuse_unknown(
             {name: 1 for name in options if name not in PUBLISH}, (*PUBLISH, "wants", "timeout"), "request"

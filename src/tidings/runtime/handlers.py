@@ -2,14 +2,16 @@
 
 Rules
 - A handler stays the function that it is: a test calls it. The bus calls it through the middleware.
-- Coroutine functions run on the event loop. Plain functions run in worker threads, so that a slow one delays no
-  other handler.
-- `concurrency` workers take events from one subscription. Each event, or batch, is committed when its call has
-  returned; with more than one worker the order of calls is not the order of events.
-- A call that fails is repeated by `retry`; each attempt passes through the middleware. `Reject` ends the retries.
-- After the last attempt the events go to `dead_letter`: a topic, or a function of the event and the error. Without
-  one they are negative-acknowledged: the broker redelivers them, at most `max_deliveries` times, and then keeps them
-  as dead letters of the subscription. With `retry` that happens after one round (`max_deliveries` is 1 by default).
+- Coroutine functions run on the event loop. Plain functions run in worker threads, so that a slow one delays
+  no other handler.
+- `concurrency` workers take events from one subscription. Each event, or batch, is committed when its call
+  has returned; with more than one worker the order of calls is not the order of events.
+- A call that fails is repeated by `retry`; each attempt passes through the middleware. `Reject` ends the
+  retries.
+- After the last attempt the events go to `dead_letter`: a topic, or a function of the event and the error.
+  Without one they are negative-acknowledged: the broker redelivers them, at most `max_deliveries` times, and
+  then keeps them as dead letters of the subscription. With `retry` that happens after one round
+  (`max_deliveries` is 1 by default).
 - A call that is cancelled, or waits for its next attempt when the bus stops, commits nothing: its events are
   delivered again to a durable subscription, or to another consumer of the group.
 """
@@ -270,15 +272,17 @@ class Handler:
         return isinstance(letter, dict) and letter.get("handler") == self.name
 
     def _dead(self, event: Event, error: Exception, topic: str) -> Event:
-        """The dead letter of an event. Its id is that of the event, so that a repetition is the same letter."""
+        """The dead letter of an event. Its id is that of the event, so that a repetition is the same
+        letter."""
         why = {
             "reason": f"{type(error).__name__}: {error}", "handler": self.name, "source": event.source,
             "id": event.id, "topic": event.topic,
         }  # fmt: skip
         return make_event(
-            {**event.attributes, "dead_letter": {name: value for name, value in why.items() if value is not None}},
-            source=self._bus.name, id=f"dead {self.name} {event.source} {event.id}", topic=topic, type=event.type,
-            time=event.time, payload=event.payload, content_type=event.content_type, lifetime=DEAD_LETTER_SECONDS,
+            {**event.attributes, "dead_letter": {name: why[name] for name in why if why[name] is not None}},
+            source=self._bus.name, id=f"dead {self.name} {event.source} {event.id}", topic=topic,
+            type=event.type, time=event.time, payload=event.payload, content_type=event.content_type,
+            lifetime=DEAD_LETTER_SECONDS,
         )  # fmt: skip
 
     def _tell(self, error: Exception) -> None:

@@ -185,8 +185,8 @@ class Listener(Generic[T]):
     async def batches(self, most: int = 100, *, linger: float = 0.0) -> AsyncIterator[list[T]]:
         """Iterate over batches of at most so many events; taking the next batch commits the one before.
 
-        A batch waits for its first event and takes those with it that are there. With `linger` it waits so many
-        seconds more for others to fill it."""
+        A batch waits for its first event and takes those with it that are there. With `linger` it waits so
+        many seconds more for others to fill it."""
         while True:
             try:
                 events = await self._batched(most, linger)

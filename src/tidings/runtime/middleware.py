@@ -9,8 +9,9 @@
 
     bus.use(timed)
 
-The first one that was added is the outermost. It may change the value that the handler gets (`delivery.value`), end
-the call by raising, or return another result. Each attempt of a retry passes through all of them.
+The first one that was added is the outermost. It may change the value that the handler gets
+(`delivery.value`), end the call by raising, or return another result. Each attempt of a retry passes through
+all of them.
 """
 
 from __future__ import annotations
@@ -50,7 +51,9 @@ class Delivery:
 
 def instance_of(kind: type[Any], event: Event) -> Any:
     """The event as an instance of a class; an event without a type is read as this class."""
-    return build_instance(kind, event if event.type else msgspec.structs.replace(event, type=lineage_of(kind)))
+    return build_instance(
+        kind, event if event.type else msgspec.structs.replace(event, type=lineage_of(kind))
+    )
 
 
 CallNext = Callable[[Delivery], Awaitable[Any]]
@@ -58,8 +61,8 @@ Middleware = Callable[[Delivery, CallNext], Awaitable[Any]]
 
 
 def logged(logger: Any = None, *, level: int = logging.INFO) -> Middleware:
-    """Middleware that logs each call with its duration, and each failure as a warning. `logger`: one of `logging`, or
-    of structlog; it gets the handler, the event's identity and the attempt as fields."""
+    """Middleware that logs each call with its duration, and each failure as a warning. `logger`: one of
+    `logging`, or of structlog; it gets the handler, the event's identity and the attempt as fields."""
     to = logging.getLogger("tidings.handlers") if logger is None else logger
     is_standard = isinstance(to, logging.Logger | logging.LoggerAdapter)
 
@@ -72,7 +75,7 @@ def logged(logger: Any = None, *, level: int = logging.INFO) -> Middleware:
 
     async def log(delivery: Delivery, call_next: CallNext) -> Any:
         event = delivery.event
-        fields = {
+        fields: dict[str, Any] = {
             "handler": delivery.handler, "source": event.source, "id": event.id, "topic": event.topic,
             "events": len(delivery.events), "attempt": delivery.attempt,
         }  # fmt: skip
@@ -93,8 +96,8 @@ def logged(logger: Any = None, *, level: int = logging.INFO) -> Middleware:
 
 
 def traced(tracer: Any = None) -> Middleware:
-    """Middleware that opens an OpenTelemetry span for each call, in the trace of the span in which the event was
-    published. The other events of a batch are links."""
+    """Middleware that opens an OpenTelemetry span for each call, in the trace of the span in which the event
+    was published. The other events of a batch are links."""
     try:
         from opentelemetry import trace
     except ImportError:
@@ -107,9 +110,10 @@ def traced(tracer: Any = None) -> Middleware:
 
     async def span(delivery: Delivery, call_next: CallNext) -> Any:
         event = delivery.event
-        attributes = {
-            "messaging.system": "tidings", "messaging.operation.type": "process", "messaging.message.id": event.id,
-            "messaging.consumer.group.name": delivery.handler, "messaging.batch.message_count": len(delivery.events),
+        attributes: dict[str, Any] = {
+            "messaging.system": "tidings", "messaging.operation.type": "process", "messaging.message.id":
+            event.id, "messaging.consumer.group.name": delivery.handler, "messaging.batch.message_count":
+            len(delivery.events),
         }  # fmt: skip
         if event.topic is not None:
             attributes["messaging.destination.name"] = event.topic
@@ -127,8 +131,8 @@ def traced(tracer: Any = None) -> Middleware:
 
 
 def validated(kind: type[Any]) -> Middleware:
-    """Middleware that hands the handler instances of a class (a dataclass, a msgspec Struct, a Pydantic model). An
-    event that does not fit is rejected: it becomes a dead letter without a retry."""
+    """Middleware that hands the handler instances of a class (a dataclass, a msgspec Struct, a Pydantic
+    model). An event that does not fit is rejected: it becomes a dead letter without a retry."""
 
     def instance(event: Event) -> Any:
         try:

@@ -3,8 +3,8 @@
 Rules
 - They leave in the order of the calls, among those of `publish`.
 - At most `most` of them are unanswered; then `publish_nowait` raises `PublishBufferFullError` at once.
-- An event that the broker refuses is remembered until the next `flush`, which raises the error of the first one.
-  A bus that is closed without a flush logs it.
+- An event that the broker refuses is remembered until the next `flush`, which raises the error of the first
+  one. A bus that is closed without a flush logs it.
 """
 
 from __future__ import annotations
@@ -68,12 +68,12 @@ class PendingPublishes:
             raise TimedOutError(
                 f"{len(self.calls)} publishes are unanswered: {late}", hint=late.hint
             ) from None
-        error, self._error = self._error, None
+        first, self._error = self._error, None
         refused, self._refused = self._refused, 0
-        if error is not None:
+        if first is not None:
             if refused > 1:
-                error.add_note(f"{refused} publishes failed since the last flush; this is the first")
-            raise error
+                first.add_note(f"{refused} publishes failed since the last flush; this is the first")
+            raise first
 
     async def _wait_for_first(self, bus: Bus) -> None:
         """Wait for the oldest call; those behind it are mostly answered in the same turn."""

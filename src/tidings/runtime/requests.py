@@ -1,13 +1,16 @@
 """Requests and replies over publish/subscribe.
 
 Rules
-- A request is an event that carries the address of its requester (`response_topic`) and a number (`correlation`),
-  under the names that the MQTT gateway gives these properties: a client of MQTT 5 can ask and answer.
-- A bus has one inbox, a topic that no other client can guess. Its subscription is opened by the first request.
-- The first reply is the answer. Further ones, and those that come after the timeout or a cancellation, are dropped.
+- A request is an event that carries the address of its requester (`response_topic`) and a number
+  (`correlation`), under the names that the MQTT gateway gives these properties: a client of MQTT 5 can ask
+  and answer.
+- A bus has one inbox, a topic that no other client can guess. Its subscription is opened by the first
+  request.
+- The first reply is the answer. Further ones, and those that come after the timeout or a cancellation, are
+  dropped.
 - A request expires with its timeout: no broker delivers it to a replier when its requester waits no longer.
-- Replies are not kept. A reply that is sent while the requester's connection is down is lost, and its request times
-  out; ask again.
+- Replies are not kept. A reply that is sent while the requester's connection is down is lost, and its
+  request times out; ask again.
 """
 
 from __future__ import annotations
@@ -44,7 +47,8 @@ def is_request(event: Event) -> bool:
 
 
 def reply_event(request: Event, answer: Any, source: str) -> Event:
-    """The event that carries an answer (a mapping, a typed instance, an Event or None) back to the requester."""
+    """The event that carries an answer (a mapping, a typed instance, an Event or None) back to the
+    requester."""
     if isinstance(answer, Event):
         answer = answer.attributes
     elif answer is not None and isinstance(answer, str | int | float | bool):

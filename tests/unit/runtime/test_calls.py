@@ -1,4 +1,5 @@
-"""The calls of a bus beside publish and subscribe: publishing without waiting, batches, requests, handlers."""
+"""The calls of a bus beside publish and subscribe: publishing without waiting, batches, requests,
+handlers."""
 
 from __future__ import annotations
 
