@@ -51,21 +51,22 @@ if TYPE_CHECKING:
     from tidings.model.subscription import Notification, Policy, Position, SubscriptionId
     from tidings.model.typed import derived
     from tidings.protocol.effects import Receipt
-    from tidings.runtime import blocking, middleware
+    from tidings.runtime import blocking, middleware, notebook
     from tidings.runtime.blocking import BlockingBus, BlockingListener
     from tidings.runtime.blocking import connect as open
     from tidings.runtime.broker import ConnectionState
     from tidings.runtime.bus import Bus
     from tidings.runtime.connect import connect
-    from tidings.runtime.handlers import Backoff, Handler
+    from tidings.runtime.handlers import Backoff, EventHandler
     from tidings.runtime.listener import Listener
-    from tidings.runtime.middleware import Delivery
+    from tidings.runtime.middleware import HandlerCall
 
 _PLACES = {
     "errors": "tidings.errors",
     "testing": "tidings.testing",
     "blocking": "tidings.runtime.blocking",
     "middleware": "tidings.runtime.middleware",
+    "notebook": "tidings.runtime.notebook",
     "outbox": "tidings.gateway.outbox",
     "ClosedError": "tidings.errors:ClosedError",
     "DeadlockError": "tidings.errors:DeadlockError",
@@ -113,20 +114,20 @@ _PLACES = {
     "connect": "tidings.runtime.connect:connect",
     "Listener": "tidings.runtime.listener:Listener",
     "Backoff": "tidings.runtime.handlers:Backoff",
-    "Handler": "tidings.runtime.handlers:Handler",
-    "Delivery": "tidings.runtime.middleware:Delivery",
+    "EventHandler": "tidings.runtime.handlers:EventHandler",
+    "HandlerCall": "tidings.runtime.middleware:HandlerCall",
 }
 
 __all__ = [
     "FOREVER", "Backoff", "BlockingBus", "BlockingListener", "Bus", "ClosedError", "ConnectionState",
-    "DeadlockError", "Delivery", "Event", "EventError", "Filter", "FilterError", "FilterLimitError",
-    "FilterSyntaxError", "Handler", "HistoryError", "ImpossibleFilterError", "Listener", "Notification",
-    "Policy", "Position", "PublishBufferFullError", "Receipt", "RefusedError", "Reject", "ReplyError",
-    "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId",
+    "DeadlockError", "Event", "EventError", "EventHandler", "Filter", "FilterError", "FilterLimitError",
+    "FilterSyntaxError", "HandlerCall", "HistoryError", "ImpossibleFilterError", "Listener",
+    "Notification", "Policy", "Position", "PublishBufferFullError", "Receipt", "RefusedError", "Reject",
+    "ReplyError", "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError", "SubscriptionId",
     "TidingsError", "TimedOutError", "TlsError", "TooLargeError", "UnansweredError",
     "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "derived",
-    "errors", "explain", "is_a", "make_event", "middleware", "open", "outbox", "parse_filter", "testing",
-    "topic",
+    "errors", "explain", "is_a", "make_event", "middleware", "notebook", "open", "outbox", "parse_filter",
+    "testing", "topic",
 ]  # fmt: skip
 
 

@@ -13,6 +13,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from datetime import datetime
+from html import escape
 from typing import Any
 
 import msgspec
@@ -120,6 +121,13 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
         """The value of an attribute by its dotted name; None when absent."""
         value: Value | None = self.view.get(name)
         return value
+
+    def _repr_html_(self) -> str:
+        """The event as a table, in a notebook."""
+        envelope = (("source", self.source), ("id", self.id), ("topic", self.topic), *self.view.items())
+        rows = ((name, value) for name, value in envelope if value is not None)
+        cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
+        return f"<table>{''.join(cells)}</table>"
 
     def __getitem__(self, name: str) -> Value:
         value: Value = self.view[name]

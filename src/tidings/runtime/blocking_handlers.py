@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import signal
 import threading
+from abc import ABC, abstractmethod
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
@@ -17,7 +18,7 @@ from tidings.runtime.blocking_calling import BlockingCalling
 from tidings.runtime.broker import Timeout
 from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling
 from tidings.runtime.handler_calls import SIGNALS, HandlerDecorator, HandlerOptions
-from tidings.runtime.handlers import Handler
+from tidings.runtime.handlers import EventHandler
 from tidings.runtime.loop_thread import LoopThread
 from tidings.runtime.middleware import Middleware
 from tidings.runtime.options import PublishOptions, SubscribeOptions, Wanted
@@ -28,16 +29,16 @@ if TYPE_CHECKING:
 T = TypeVar("T")
 
 
-class BlockingHandlerCalls:
+class BlockingHandlerCalls(ABC):
     """The calls of `BlockingBus` that concern handlers."""
 
     _bus: Bus
     _loop: LoopThread
     _end: threading.Event
 
+    @abstractmethod
     def close(self, *, commit: bool = True) -> None:
         """Leave every subscription, and end."""
-        raise NotImplementedError
 
     @overload
     def on(
@@ -83,7 +84,7 @@ class BlockingHandlerCalls:
         return self._bus.reply(*wanted, **options)
 
     @property
-    def handlers(self) -> list[Handler]:
+    def handlers(self) -> list[EventHandler]:
         """The handlers that were registered."""
         return self._bus.handlers
 

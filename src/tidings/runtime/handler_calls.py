@@ -16,11 +16,11 @@ from tidings.model.event import Event
 from tidings.runtime.broker import Timeout
 from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
 from tidings.runtime.failures import refuse_unknown
-from tidings.runtime.handlers import Backoff, DeadLetter, Handler, HandlerSettings
+from tidings.runtime.handlers import Backoff, DeadLetter, EventHandler, HandlerSettings
 from tidings.runtime.listener import Listener
 from tidings.runtime.middleware import Middleware
 from tidings.runtime.options import PUBLISH, SUBSCRIBE, PublishOptions, SubscribeOptions, Wanted
-from tidings.runtime.requests import Requests
+from tidings.runtime.requests import PendingRequests
 
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
@@ -64,10 +64,10 @@ class HandlerCalls(ABC):
     """The calls of `Bus` that concern handlers."""
 
     def __init__(self) -> None:
-        self.handlers: list[Handler] = []
+        self.handlers: list[EventHandler] = []
         self.middleware: list[Middleware] = []
         self._callings: list[Calling[Any]] = []
-        self._requests: Requests | None = None
+        self._requests: PendingRequests | None = None
         self._serving: set[asyncio.Task[None]] | None = None  # starts of handlers that came later
         self._end: asyncio.Event | None = None  # of `run`
 
@@ -148,7 +148,7 @@ class HandlerCalls(ABC):
         def decorate(function: Callable[[Any], Any]) -> Callable[[Any], Any]:
             if not callable(function):
                 raise SettingsError(f"{function!r} is no function", hint="decorate a function: @bus.on(...)")
-            handler = Handler(bus, function, make, settings)
+            handler = EventHandler(bus, function, make, settings)
             self.handlers.append(handler)
             if self._serving is not None:
                 self._serving.add(asyncio.get_running_loop().create_task(handler.start()))
@@ -276,7 +276,7 @@ class HandlerCalls(ABC):
             {name: 1 for name in options if name not in PUBLISH}, (*PUBLISH, "wants", "timeout"), "request"
         )
         if self._requests is None:
-            self._requests = Requests(_bus(self))
+            self._requests = PendingRequests(_bus(self))
         return await self._requests.ask(what, wants, timeout, options)
 
 

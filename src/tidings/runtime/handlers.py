@@ -31,7 +31,7 @@ from tidings.errors import ClosedError, Reject, SettingsError, TidingsError
 from tidings.model.event import Event, make_event
 from tidings.runtime.callbacks import CANCEL_SECONDS, STOP_SECONDS
 from tidings.runtime.listener import Listener
-from tidings.runtime.middleware import CallNext, Delivery, Middleware
+from tidings.runtime.middleware import CallNext, HandlerCall, Middleware
 from tidings.runtime.readers import calling_thread
 from tidings.runtime.requests import failed_reply, is_request, reply_event
 
@@ -90,7 +90,7 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
             raise SettingsError("concurrency and batch count from 1", hint="leave them out for one at a time")
 
 
-class Handler:
+class EventHandler:
     """One handler of a bus: its function, its subscription and its workers."""
 
     def __init__(
@@ -225,7 +225,7 @@ class Handler:
         retry = self.settings.retry
         for attempt in range(1, retry.attempts + 1):
             try:
-                return await self._call(Delivery(self.name, events, value, attempt))
+                return await self._call(HandlerCall(self.name, events, value, attempt))
             except Exception as error:
                 if attempt == retry.attempts or isinstance(error, Reject):
                     raise
@@ -242,11 +242,11 @@ class Handler:
         if self._stopping.is_set():
             raise _Stopped
 
-    async def _invoke(self, delivery: Delivery) -> Any:
+    async def _invoke(self, call: HandlerCall) -> Any:
         if not self._is_async:
-            result = await asyncio.to_thread(self.function, delivery.value)
+            result = await asyncio.to_thread(self.function, call.value)
         else:
-            result = self.function(delivery.value)
+            result = self.function(call.value)
         return await result if inspect.isawaitable(result) else result
 
     async def _give_up(self, events: list[Event], error: Exception) -> bool:
@@ -305,5 +305,5 @@ def _is_async(function: Callable[..., Any]) -> bool:
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
 
 
-async def _through(layer: Middleware, call_next: CallNext, delivery: Delivery) -> Any:
-    return await layer(delivery, call_next)
+async def _through(layer: Middleware, call_next: CallNext, call: HandlerCall) -> Any:
+    return await layer(call, call_next)

@@ -1,16 +1,16 @@
 """Middleware: coroutine functions around the call of a handler.
 
-    async def timed(delivery: Delivery, call_next: CallNext) -> Any:
+    async def timed(call: HandlerCall, call_next: CallNext) -> Any:
         began = perf_counter()
         try:
-            return await call_next(delivery)
+            return await call_next(call)
         finally:
             histogram.record(perf_counter() - began)
 
     bus.use(timed)
 
 The first one that was added is the outermost. It may change the value that the handler gets
-(`delivery.value`), end the call by raising, or return another result. Each attempt of a retry passes through
+(`call.value`), end the call by raising, or return another result. Each attempt of a retry passes through
 all of them.
 """
 
@@ -28,7 +28,7 @@ from tidings.model.event import Event
 from tidings.model.typed import build_instance, lineage_of
 
 
-class Delivery:
+class HandlerCall:
     """One call of a handler: the events, the value that the handler gets, and the attempt."""
 
     __slots__ = ("attempt", "events", "handler", "value")
@@ -56,8 +56,8 @@ def instance_of(kind: type[Any], event: Event) -> Any:
     )
 
 
-CallNext = Callable[[Delivery], Awaitable[Any]]
-Middleware = Callable[[Delivery, CallNext], Awaitable[Any]]
+CallNext = Callable[[HandlerCall], Awaitable[Any]]
+Middleware = Callable[[HandlerCall, CallNext], Awaitable[Any]]
 
 
 def logged(logger: Any = None, *, level: int = logging.INFO) -> Middleware:
@@ -73,15 +73,15 @@ def logged(logger: Any = None, *, level: int = logging.INFO) -> Middleware:
         else:
             to.log(level, words, **fields)
 
-    async def log(delivery: Delivery, call_next: CallNext) -> Any:
-        event = delivery.event
+    async def log(call: HandlerCall, call_next: CallNext) -> Any:
+        event = call.event
         fields: dict[str, Any] = {
-            "handler": delivery.handler, "source": event.source, "id": event.id, "topic": event.topic,
-            "events": len(delivery.events), "attempt": delivery.attempt,
+            "handler": call.handler, "source": event.source, "id": event.id, "topic": event.topic,
+            "events": len(call.events), "attempt": call.attempt,
         }  # fmt: skip
         began = perf_counter()
         try:
-            result = await call_next(delivery)
+            result = await call_next(call)
         except Exception as error:
             fields |= {
                 "seconds": round(perf_counter() - began, 6),
@@ -108,24 +108,24 @@ def traced(tracer: Any = None) -> Middleware:
 
     used = trace.get_tracer("tidings") if tracer is None else tracer
 
-    async def span(delivery: Delivery, call_next: CallNext) -> Any:
-        event = delivery.event
+    async def span(call: HandlerCall, call_next: CallNext) -> Any:
+        event = call.event
         attributes: dict[str, Any] = {
             "messaging.system": "tidings", "messaging.operation.type": "process", "messaging.message.id":
-            event.id, "messaging.consumer.group.name": delivery.handler, "messaging.batch.message_count":
-            len(delivery.events),
+            event.id, "messaging.consumer.group.name": call.handler, "messaging.batch.message_count":
+            len(call.events),
         }  # fmt: skip
         if event.topic is not None:
             attributes["messaging.destination.name"] = event.topic
         links = [
             trace.Link(trace.get_current_span(context_of(other)).get_span_context())
-            for other in delivery.events[1:]
+            for other in call.events[1:]
         ]
         with used.start_as_current_span(
-            f"process {delivery.handler}", context=context_of(event), kind=trace.SpanKind.CONSUMER,
+            f"process {call.handler}", context=context_of(event), kind=trace.SpanKind.CONSUMER,
             attributes=attributes, links=links,
         ):  # fmt: skip
-            return await call_next(delivery)
+            return await call_next(call)
 
     return span
 
@@ -142,9 +142,9 @@ def validated(kind: type[Any]) -> Middleware:
         except (ValueError, TypeError) as error:
             raise Reject(f"not a {kind.__name__}: {error}") from error
 
-    async def validate(delivery: Delivery, call_next: CallNext) -> Any:
-        made = [instance(event) for event in delivery.events]
-        delivery.value = made if isinstance(delivery.value, list) else made[0]
-        return await call_next(delivery)
+    async def validate(call: HandlerCall, call_next: CallNext) -> Any:
+        made = [instance(event) for event in call.events]
+        call.value = made if isinstance(call.value, list) else made[0]
+        return await call_next(call)
 
     return validate

@@ -1,4 +1,4 @@
-"""Requests and replies over publish/subscribe.
+"""PendingRequests and replies over publish/subscribe.
 
 Rules
 - A request is an event that carries the address of its requester (`response_topic`) and a number
@@ -78,7 +78,7 @@ def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
     return msgspec.structs.replace(event, attributes={**event.attributes, **marks})
 
 
-class Requests:
+class PendingRequests:
     """The requests of one bus that wait for their replies."""
 
     def __init__(self, bus: Bus) -> None:

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 import tidings
-from tidings import Backoff, Delivery, Event, Reject, middleware
+from tidings import Backoff, Event, HandlerCall, Reject, middleware
 from tidings.testing.network import linked, played, serving, settled, until
 
 PATIENCE = 120.0
@@ -256,9 +256,9 @@ async def test_retries_then_a_dead_letter_in_a_topic() -> None:
     told, attempts = quiet(), []
     async with tidings.connect() as bus:
 
-        async def note(delivery: Delivery, call_next: middleware.CallNext) -> Any:
-            attempts.append(delivery.attempt)
-            return await call_next(delivery)
+        async def note(call: HandlerCall, call_next: middleware.CallNext) -> Any:
+            attempts.append(call.attempt)
+            return await call_next(call)
 
         bus.use(note)
 
