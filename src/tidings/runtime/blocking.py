@@ -49,6 +49,7 @@ class BlockingListener(Generic[T]):
     def __init__(self, loop: LoopThread, listener: Listener[T]) -> None:
         self._loop = loop
         self._listener = listener
+        self._is_plain = type(listener) is Listener  # one that begins with an archive needs a task
 
     def __enter__(self) -> BlockingListener[T]:
         return self
@@ -68,10 +69,14 @@ class BlockingListener(Generic[T]):
 
     def get(self, timeout: float | None = None) -> T:
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
+        if self._is_plain:
+            return self._loop.run(self._listener.get, timeout)
         return self._loop.call(lambda: self._listener.get(timeout))
 
     def get_many(self, most: int, timeout: float | None = None) -> list[T]:
         """The next events, at most so many and at least one; commits those before."""
+        if self._is_plain:
+            return self._loop.run(lambda: self._listener.get_many(most), timeout)
         return self._loop.call(lambda: self._listener.get_many(most, timeout))
 
     def batches(self, most: int = 100, *, linger: float = 0.0) -> Iterator[list[T]]:
@@ -91,11 +96,11 @@ class BlockingListener(Generic[T]):
 
     def ack(self) -> None:
         """Commit what was taken, without taking the next."""
-        self._loop.call(self._listener.ack)
+        self._loop.run(self._listener.ack)
 
     def nack(self) -> None:
         """Give back what was taken last."""
-        self._loop.call(self._listener.nack)
+        self._loop.run(self._listener.nack)
 
     @property
     def id(self) -> SubscriptionId:
@@ -175,7 +180,7 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
         **options: Unpack[PublishOptions],
     ) -> Receipt:
         """As `Bus.publish`; returns when it is acknowledged."""
-        return self._loop.call(lambda: self._bus.publish(what, mode=mode, timeout=timeout, **options))
+        return self._loop.run(lambda: self._bus.publish(what, mode=mode, timeout=timeout, **options))
 
     def publish_many(
         self,
@@ -187,7 +192,7 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
         **options: Unpack[EventOptions],
     ) -> list[Receipt]:
         """As `Bus.publish_many`; returns when all are acknowledged."""
-        return self._loop.call(lambda: self._bus.publish_many(what, mode=mode, timeout=timeout, **options))
+        return self._loop.run(lambda: self._bus.publish_many(what, mode=mode, timeout=timeout, **options))
 
     def publish_nowait(
         self,
@@ -202,7 +207,7 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
         async def publish() -> None:
             self._bus.publish_nowait(what, mode=mode, **options)
 
-        self._loop.call(publish)
+        self._loop.run(publish)
 
     def flush(self, *, timeout: Timeout = ...) -> None:
         """As `Bus.flush`."""
