@@ -69,6 +69,7 @@ class HandlerCalls(ABC):
         self._callings: list[Calling[Any]] = []
         self._requests: PendingRequests | None = None
         self._serving: set[asyncio.Task[None]] | None = None  # starts of handlers that came later
+        self._started = asyncio.Event()  # the handlers are being called
         self._end: asyncio.Event | None = None  # of `run`
 
     @property
@@ -174,16 +175,22 @@ class HandlerCalls(ABC):
         try:
             for handler in list(self.handlers):
                 await handler.start()
+            self._started.set()
             yield
         except BaseException as raised:
             error = raised
             raise
         finally:
+            self._started.clear()
             starting, self._serving = self._serving, None
             for task in starting:
                 await asyncio.wait([task])
             seconds = 0 if is_cut_off(error) else timeout
             await asyncio.gather(*(handler.stop(timeout=seconds) for handler in self.handlers))
+
+    async def started(self) -> None:
+        """Wait until `run` or `serving` has opened the subscriptions of all handlers."""
+        await self._started.wait()
 
     async def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS

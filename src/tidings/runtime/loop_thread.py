@@ -49,11 +49,11 @@ class _SharedLoop(asyncio.SelectorEventLoop):
         self.is_touched = False  # has a step scheduled something?
         super().__init__(selector)
 
-    def call_soon(self, *given: Any, **options: Any) -> asyncio.Handle:
+    def call_soon(self, *given: Any, **options: Any) -> asyncio.Handle:  # type: ignore[override]
         self.is_touched = True
         return super().call_soon(*given, **options)
 
-    def call_at(self, *given: Any, **options: Any) -> asyncio.TimerHandle:
+    def call_at(self, *given: Any, **options: Any) -> asyncio.TimerHandle:  # type: ignore[override]
         self.is_touched = True
         return super().call_at(*given, **options)
 

@@ -360,7 +360,7 @@ async def test_run_ends_when_it_is_stopped_and_closes_the_bus() -> None:
         bus.stop()
 
     running = asyncio.create_task(bus.run(signals=()))
-    await until(lambda: bus.handlers[0]._workers)
+    await bus.started()
     await bus.publish({"n": 1})
     await running
     assert bus.is_closed

@@ -164,23 +164,23 @@ def test_a_blocking_call_costs_less_than_twice_the_awaited_one(broker: str, way:
             return counted.of(repeat) / TIMES
 
     async def awaited() -> float:
-        async with tidings.connect(address) if address else tidings.connect() as bus:
-            async with bus.subscribe("n >= 0", queue=5000) as news:
+        made = tidings.connect(address) if address else tidings.connect()
+        async with made as bus, bus.subscribe("n >= 0", queue=5000) as news:
 
-                async def repeat() -> None:
-                    for n in range(TIMES):
-                        await bus.publish({"n": n})
-                    for _ in range(TIMES):
-                        await news.get(PATIENCE)
+            async def repeat() -> None:
+                for n in range(TIMES):
+                    await bus.publish({"n": n})
+                for _ in range(TIMES):
+                    await news.get(PATIENCE)
 
+            await repeat()
+            before = counted.count
+            sys.setprofile(counted._note)
+            try:
                 await repeat()
-                before = counted.count
-                sys.setprofile(counted._note)
-                try:
-                    await repeat()
-                finally:
-                    sys.setprofile(None)
-                return (counted.count - before) / TIMES
+            finally:
+                sys.setprofile(None)
+            return (counted.count - before) / TIMES
 
     plain = asyncio.run(awaited())
     waited = blocking()
