@@ -67,23 +67,27 @@ async def who_hears_what(stage: Stage, folder: Path) -> None:
 
 
 async def content(stage: Stage, bus: tidings.Bus) -> None:
-    stage.act("Who hears what", "Three subscribers state what they want; a market publishes quotes.")
+    stage.act(
+        "Content filters",
+        "Three subscribers state what they want; a market publishes quotes.",
+        gain="Subscribe by content: you receive the events that you want, and no others",
+    )
     stage.table(("subscriber", "filter"), [(person.name, person.filter) for person in PEOPLE])
     clients = [await bus.client(person.name) for person in PEOPLE]
     listeners = [await c.subscribe(p.filter, name="quotes") for c, p in zip(clients, PEOPLE, strict=True)]
     for quote in QUOTES:
         await bus.publish(quote)
-    told = await asyncio.gather(*(taken(listener) for listener in listeners))
-    heard = [[shown(event) for event in events] for events in told]
+    delivered = await asyncio.gather(*(taken(listener) for listener in listeners))
+    received = [[shown(event) for event in events] for events in delivered]
     stage.table(
         ("quote", *(person.name for person in PEOPLE)),
-        [(shown(q), *("heard" if shown(q) in h else "" for h in heard)) for q in QUOTES],
+        [(shown(q), *("received" if shown(q) in h else "" for h in received)) for q in QUOTES],
     )
     wanted = [[shown(quote) for quote in QUOTES if person.wants(quote)] for person in PEOPLE]
-    total = sum(map(len, heard))
+    total = sum(map(len, received))
     stage.claim(
         f"{total} notifications of {len(QUOTES)} quotes: every one that was asked for, in order, once",
-        heard == wanted,
+        received == wanted,
         short=f"{total} notifications, each asked for, none missing, none twice",
     )
     for client in clients:
@@ -104,9 +108,10 @@ async def late(stage: Stage, bus: tidings.Bus) -> None:
     stage.act(
         "A late subscriber catches up",
         "A publisher says for how long an event stays available to those who come later.",
+        gain="Come late and still get the news: events stay available for a lifetime",
     )
-    said = ((0, "0"), (60, "60 seconds"), (tidings.FOREVER, "forever"))
-    for lifetime, note in said:
+    stated = ((0, "0"), (60, "60 seconds"), (tidings.FOREVER, "forever"))
+    for lifetime, note in stated:
         await bus.publish({"StockName": "DEC", "change": 9.0, "note": note}, lifetime=lifetime)
     async with bus.client("carol") as carol:
         async with carol.subscribe("StockName = 'DEC'", name="history") as listener:
@@ -114,45 +119,54 @@ async def late(stage: Stage, bus: tidings.Bus) -> None:
         async with carol.subscribe("StockName = 'DEC'", name="history") as listener:
             again = await taken(listener)
     stage.table(
-        ("lifetime of an event that came before carol", "carol heard it"),
-        [(note, "yes" if note in first else "no") for _, note in said],
+        ("lifetime of an event that came before carol", "carol received it"),
+        [(note, "yes" if note in first else "no") for _, note in stated],
     )
     stage.claim(
-        f"a late subscriber hears the {len(first)} events that are still available, and no other",
+        f"a late subscriber receives the {len(first)} events that are still available, and no other",
         first == ["60 seconds", "forever"],
-        short=f"{len(first)} of {len(said)} earlier events caught up with",
+        short=f"{len(first)} of {len(stated)} earlier events caught up with",
     )
-    stage.claim("who comes back under the same name is not told twice", not again)
+    stage.claim("a subscriber that returns under the same name receives nothing twice", not again)
 
 
 async def why_not(stage: Stage, folder: Path) -> None:
     del folder
     bob = PEOPLE[1]
     event = tidings.make_event(QUOTES[2], source="market", id="quote-3")
-    stage.act("Why did bob not hear it?", f"bob wants {bob.filter}; the quote was {shown(QUOTES[2])}.")
+    stage.act(
+        "Why did bob not receive it?",
+        f"bob wants {bob.filter}; the quote was {shown(QUOTES[2])}.",
+        gain="Ask why an event did not match: the answer names the constraint",
+    )
     story = tidings.explain(event, tidings.parse_filter(bob.filter))
     stage.say(str(story), style="cyan")
     failing = [part.wanted for way in story.conjunctions for part in way.constraints if not part.held]
-    stage.claim("an explanation names the one constraint that failed", failing == ["change >= 1"])
+    stage.claim(
+        "an explanation names the one constraint that failed",
+        failing == ["change >= 1"],
+        short="bob: change >= 1 failed",
+    )
 
 
 async def killed_and_resumed(stage: Stage, folder: Path) -> None:
     stage.act(
         "A durable subscriber is killed and comes back",
         "A child process publishes into a store on disk and listens to it. It is killed without warning.",
+        gain="Survive kill -9: acknowledged events stay, and a durable subscriber resumes",
     )
     require("rocksdict", "a store on disk")  # said once, here, and not by the child too
-    acknowledged, heard, places = await child(folder / STORE)
-    stage.say(f"killed: {len(acknowledged)} events acknowledged, {len(heard)} heard before the end")
-    since = tidings.Position(*places[-1]) if places else None
-    owed = len(set(acknowledged) - set(heard))
+    acknowledged, received, positions = await child(folder / STORE)
+    stage.say(f"killed: {len(acknowledged)} events acknowledged, {len(received)} received before the end")
+    since = tidings.Position(*positions[-1]) if positions else None
+    owed = len(set(acknowledged) - set(received))
     async with (
         tidings.connect(path=folder / STORE, name="desk") as bus,
         bus.subscribe("n > 0", name="alerts", durable=True, since=since) as listener,
     ):
         after = [event.id for event in await taken(listener, least=owed)]
-    stage.say(f"resumed: {len(after)} more heard in a new process")
-    counts = Counter(heard + after)
+    stage.say(f"resumed: {len(after)} more received in a new process")
+    counts = Counter(received + after)
     missing = [id for id in acknowledged if id not in counts]
     repeated = [id for id, count in counts.items() if count > 1]
     stage.claim(
@@ -161,9 +175,9 @@ async def killed_and_resumed(stage: Stage, folder: Path) -> None:
         short=f"{len(acknowledged)} acknowledged events survived kill -9",
     )
     stage.claim(
-        f"the subscriber resumed at event {len(heard) + 1}, without a gap and without a repeat",
-        heard + after == sorted(counts, key=lambda id: int(id[1:])) and not missing and not repeated,
-        short=f"{len(after)} events heard after the restart, without gap or repeat",
+        f"the subscriber resumed at event {len(received) + 1}, without a gap and without a repeat",
+        received + after == sorted(counts, key=lambda id: int(id[1:])) and not missing and not repeated,
+        short=f"{len(after)} events received after the restart, without gap or repeat",
     )
 
 
@@ -174,25 +188,29 @@ async def child(store: Path) -> tuple[list[str], list[str], list[tuple[str, int]
     )
     assert process.stdout is not None
     acknowledged: list[str] = []
-    heard: list[str] = []
-    places: list[tuple[str, int]] = []
+    received: list[str] = []
+    positions: list[tuple[str, int]] = []
     async for line in process.stdout:
         what, *rest = line.decode().split()
         if what == "acknowledged":
             acknowledged.append(rest[0])
         else:
-            heard.append(rest[0])
-            places.append((rest[1], int(rest[2])))
+            received.append(rest[0])
+            positions.append((rest[1], int(rest[2])))
         if len(acknowledged) == KILL_AFTER:
             os.kill(process.pid, signal.SIGKILL)
     await process.wait()
-    return acknowledged, heard, places
+    return acknowledged, received, positions
 
 
 async def judged(stage: Stage, folder: Path) -> None:
     from tidings.history.check import check
 
-    stage.act("The history is judged", "All that happened in the first two acts was recorded, row by row.")
+    stage.act(
+        "The history is judged",
+        "All that happened in the first two acts was recorded, row by row.",
+        gain="Trust by checking: what happened is recorded and judged by formal properties",
+    )
     history = folder / HISTORY
     report = check(history, t_sub=T_SUB, t_diff=T_DIFF)
     stage.table(

@@ -23,8 +23,8 @@ STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 
 def _cluster(count: int, listen: str) -> Cluster:
-    said = {"trace.history_seconds": HISTORY_SECONDS, "console.refresh_seconds": 0.5}
-    return Cluster(count, log="error", program=PROGRAM, first={"console.listen": listen}, said=said)
+    fields = {"trace.history_seconds": HISTORY_SECONDS, "console.refresh_seconds": 0.5}
+    return Cluster(count, log="error", program=PROGRAM, first={"console.listen": listen}, said=fields)
 
 
 async def console(stage: Stage, folder: Path) -> None:
@@ -37,19 +37,20 @@ async def console(stage: Stage, folder: Path) -> None:
     stage.act(
         "A page that shows all of it",
         "Three brokers, one of them with the web console: tidings cluster up 3 --console",
+        gain="See it all in a browser: brokers, rates, slow consumers, losses",
     )
     async with _cluster(3, "127.0.0.1:0") as cluster:
         url = cluster.members[0].gateways["console"]
         near, far = cluster.members[1].address, cluster.members[2].address
         async with (
-            tidings.connect(near, name="desk") as desk,
+            tidings.connect(near, name="desk") as session,
             tidings.connect(far, name="market") as market,
-            desk.subscribe("change < 0", name="falls") as listener,
+            session.subscribe("change < 0", name="falls") as listener,
             httpx.AsyncClient(base_url=url, trust_env=False, timeout=PATIENCE) as client,
         ):
             for n in range(1, EVENTS + 1):
                 await market.publish({"change": n if n % 3 == 0 else -n}, lifetime=600)
-            heard = [await listener.get(timeout=PATIENCE) for _ in range(EVENTS - EVENTS // 3)]
+            received = [await listener.get(timeout=PATIENCE) for _ in range(EVENTS - EVENTS // 3)]
             tick = await _shown(client)
             verdict = (await client.get("/api/verdict")).json()
     levels = tick["total"]["levels"]
@@ -60,9 +61,10 @@ async def console(stage: Stage, folder: Path) -> None:
         f"{len(holding)} properties"
     )
     stage.claim(
-        f"the console shows 3 brokers, {EVENTS} events and {len(heard)} notifications: what was "
-        "published and heard",
-        tick["total"]["brokers"] == 3 and (levels["published"], levels["delivered"]) == (EVENTS, len(heard)),
+        f"the console shows 3 brokers, {EVENTS} events and {len(received)} notifications: what was "
+        "published and received",
+        tick["total"]["brokers"] == 3
+        and (levels["published"], levels["delivered"]) == (EVENTS, len(received)),
         short="a console that shows what happened",
     )
     stage.claim(

@@ -47,19 +47,23 @@ async def meeting(stage: Stage, folder: Path, spark: Any) -> None:
     stage.act(
         "Brokers and Spark together",
         f"{EVENTS} prices go from a broker into a stream of Spark, and doubled to another broker.",
+        gain="Join brokers and Spark: exactly once through a stream, and late from an archive",
     )
     async with Cluster(2, store=folder / "meeting", archive=folder / "archive", log="error") as cluster:
         first, second = (member.address for member in cluster.members)
-        async with tidings.connect(first, name="market") as market, tidings.connect(first, name="ear") as ear:
-            async with ear.subscribe("topic = 'doubled'", name="doubled", durable=True) as doubled:
+        async with (
+            tidings.connect(first, name="market") as market,
+            tidings.connect(first, name="ear") as listener,
+        ):
+            async with listener.subscribe("topic = 'doubled'", name="doubled", durable=True) as doubled:
                 for n in range(EVENTS):
                     await market.publish({"n": n, "price": n / 2}, topic="prices", lifetime=tidings.FOREVER)
                 for _ in range(2):  # the second run finds no new event
                     await asyncio.to_thread(_go_round, spark, first, second, folder)
-                heard = await _heard(doubled)
+                received = await _received(doubled)
             stage.claim(
                 f"{EVENTS} events went from a broker through Spark to a broker and its subscriber, each once",
-                sorted(heard) == list(range(EVENTS)),
+                sorted(received) == list(range(EVENTS)),
                 short=f"{EVENTS} events went round through Spark once",
             )
             await _late(stage, folder, first, market)
@@ -90,20 +94,20 @@ async def _late(stage: Stage, folder: Path, address: str, market: tidings.Bus) -
         tidings.connect(address, name="late") as late,
         late.subscribe("topic = 'prices'", since="forever") as news,
     ):
-        heard = await _heard(news)
+        received = await _received(news)
     stage.claim(
-        f"a late subscriber heard {len(heard)} events: the archive up to an exact place in the "
+        f"a late subscriber received {len(received)} events: the archive up to an exact offset of the "
         "log, then live",
-        heard == list(range(EVENTS + 1)),
-        short=f"a late subscriber caught up with {len(heard)} events",
+        received == list(range(EVENTS + 1)),
+        short=f"a late subscriber caught up with {len(received)} events",
     )
 
 
-async def _heard(listener: tidings.Listener[tidings.Event]) -> list[int]:
-    heard: list[int] = []
+async def _received(listener: tidings.Listener[tidings.Event]) -> list[int]:
+    received: list[int] = []
     while True:
         try:
-            event = await listener.get(timeout=PATIENCE if len(heard) < EVENTS else SILENCE)
+            event = await listener.get(timeout=PATIENCE if len(received) < EVENTS else SILENCE)
         except TimeoutError:
-            return heard
-        heard.append(int(str(event["n"])))
+            return received
+        received.append(int(str(event["n"])))

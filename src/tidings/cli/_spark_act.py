@@ -30,10 +30,11 @@ FILTER = "concat(\"symbol = '\", wanted, \"' AND price BETWEEN \", low, ' AND ',
 async def on_spark(stage: Stage, folder: Path) -> None:
     stage.act(
         "A table of events on Spark",
-        f"{EVENTS:,} trades in a table, {SUBSCRIPTIONS:,} price alerts in another: who is told what?",
+        f"{EVENTS:,} trades in a table, {SUBSCRIPTIONS:,} price alerts in another: who receives what?",
+        gain="Use the same filters on Spark: a table of events against a table of alerts",
     )
     if find_spec("pyspark") is None:
-        stage.say("Spark is not installed, so this act is left out; pip install 'tidings[spark]' brings it.")
+        stage.skip("Spark is not installed, so this act is left out; pip install 'tidings[spark]' brings it.")
         return
     from pyspark import SparkContext
 
@@ -78,7 +79,7 @@ def play(stage: Stage, spark: Any, folder: Path) -> None:
 def write_history(alerts: Any, trades: Any, notifications: Any, folder: Path) -> Path:
     """Subscriptions, publications and notifications as rows of one history."""
     empty = "CAST(NULL AS string)"
-    said = "CAST(n + 1 AS double)"
+    text = "CAST(n + 1 AS double)"
 
     def rows(frame: Any, **columns: str) -> Any:
         names = (
@@ -108,15 +109,15 @@ def write_history(alerts: Any, trades: Any, notifications: Any, folder: Path) ->
         outcome="'ok'",
     )
     published = rows(
-        trades, time=said, process="'market'", op="'pub'", event="id", source="'market'", sequence="n + 1",
+        trades, time=text, process="'market'", op="'pub'", event="id", source="'market'", sequence="n + 1",
         attributes="to_json(struct(symbol, price))", outcome="'ok'",
     )  # fmt: skip
-    heard = rows(
-        notifications, time=f"{said} + 0.5D", process="subscriber", op="'ntfy'", subscription="subscription",
+    received = rows(
+        notifications, time=f"{text} + 0.5D", process="subscriber", op="'ntfy'", subscription="subscription",
         event="id", source="'market'", sequence="n + 1",
     )  # fmt: skip
     path = folder / "spark-history"
-    subscribed.unionByName(published).unionByName(heard).write.mode("overwrite").parquet(str(path))
+    subscribed.unionByName(published).unionByName(received).write.mode("overwrite").parquet(str(path))
     return path
 
 

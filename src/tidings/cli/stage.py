@@ -1,6 +1,10 @@
-"""Output of the demonstration: headings, tables, and claims that are counted.
+"""Output of the demonstration: one line for each act, or every step, and claims that are counted.
 
-A terminal sees colours and boxes, a pipe plain text; `silent` prints no output and only counts.
+Rules
+- Brief, the default: an act is one line that names what a user gains, printed when the act is over, with the
+  counts that prove it.
+- With details: headings, stories, tables and claims as they come. Both count the same claims.
+- A terminal sees colours and boxes, a pipe plain text; `silent` prints no output and only counts.
 """
 
 from __future__ import annotations
@@ -21,24 +25,49 @@ class DemoClaim(NamedTuple):
 
 
 class Stage:
-    def __init__(self, console: Console, *, silent: bool = False) -> None:
+    def __init__(self, console: Console, *, silent: bool = False, details: bool = True) -> None:
         self._console = console
         self._silent = silent
+        self._details = details and not silent
         self._acts = 0
+        self._gain = ""  # of the act that is open
+        self._skipped = ""
+        self._first = 0  # claim of that act
         self.claims: list[DemoClaim] = []
 
-    def act(self, title: str, *story: str) -> None:
-        """Open an act: its number, its title, and what is about to be shown."""
+    def act(self, title: str, *story: str, gain: str = "") -> None:
+        """Open an act: its title, the story that the details show, and what a user gains by it."""
+        self._end_act()
         self._acts += 1
-        if not self._silent:
+        self._gain, self._first = gain or title, len(self.claims)
+        if self._details:
             self._console.print()
             self._console.rule(f"[bold]{self._acts}. {title}", align="left")
         for line in story:
             self.say(line)
 
     def say(self, text: str, style: str = "") -> None:
-        if not self._silent:
+        """Print a step of an act, with the details."""
+        if self._details:
             self._console.print(text, style=style, markup=False, soft_wrap=True)
+
+    def skip(self, reason: str) -> None:
+        """The open act cannot be played here; its line gives the reason."""
+        self._skipped = reason
+        self.say(reason)
+
+    def _end_act(self) -> None:
+        """Brief: print the line of the act that is open."""
+        gain, self._gain, skipped, self._skipped = self._gain, "", self._skipped, ""
+        if not gain or self._silent or self._details:
+            return
+        proved = [claim.short for claim in self.claims[self._first :] if claim.holds and claim.short]
+        mark, style = ("-", "dim") if skipped else ("ok", "green")
+        if not all(claim.holds for claim in self.claims[self._first :]):
+            mark, style = "NO", "bold red"
+        self._console.print(f"[{style}]{mark}[/]  ", end="")
+        self._console.print(gain, markup=False, style="bold", soft_wrap=True)
+        self._console.print(f"    {skipped or '; '.join(proved)}", markup=False, soft_wrap=True)
 
     def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
         from rich.padding import Padding
@@ -48,23 +77,27 @@ class Stage:
         table = Table(*columns, box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
-        if not self._silent:
+        if self._details:
             self._console.print(Padding(table, (1, 2)))
 
     def claim(self, text: str, holds: bool, short: str = "") -> None:
         """Note a claim, and show whether it holds."""
         self.claims.append(DemoClaim(text, holds, short))
-        if not self._silent:
+        if self._details or not (holds or self._silent):
             mark, style = ("proved", "green") if holds else ("NOT SO", "bold red")
             self._console.print(f"[{style}]{mark}[/]  ", end="")
             self._console.print(text, markup=False, soft_wrap=True)
 
     def bow(self, seconds: float) -> None:
-        """The last line: what was proved, with its counts."""
+        """The last lines: how much was proved, and where the proofs are."""
+        self._end_act()
         holding = [claim for claim in self.claims if claim.holds]
         style = "green" if len(holding) == len(self.claims) else "red"
         self._console.print()
-        self._console.rule(style=style)
         count = f"{len(holding)} of {len(self.claims)} claims proved in {seconds:.0f} s"
-        proved = "; ".join(claim.short for claim in holding if claim.short)
-        self._console.print(f"{count}: {proved}.", markup=False, soft_wrap=True, style=f"bold {style}")
+        if self._details:
+            self._console.rule(style=style)
+            count += ": " + "; ".join(claim.short for claim in holding if claim.short)
+        self._console.print(f"{count}.", markup=False, soft_wrap=True, style=f"bold {style}")
+        if not self._details:
+            self._console.print("Each step and its proof: tidings demo --details", markup=False, style="dim")

@@ -19,7 +19,7 @@ def test_every_claim_is_proved_and_counted(
     tidings: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(_spark_act, "SUBSCRIPTIONS", 10_000)  # a tenth: the claims are the same
-    ran = tidings("demo", "--keep", str(tmp_path / "kept"))
+    ran = tidings("demo", "--details", "--keep", str(tmp_path / "kept"))
     assert ran.code == 0, ran.out + ran.err
     acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 10)} | {"10."}]
     assert len(acts) == 10
@@ -31,7 +31,7 @@ def test_every_claim_is_proved_and_counted(
     assert "100 events crossed a broker that was killed in between" in last
     assert "200 events went round through Spark once" in last
     assert "a late subscriber caught up with 201 events" in last
-    assert "a dirty row at CoC was heard of at INAIL once" in last
+    assert "a dirty row at CoC was reported at INAIL once" in last
     assert "a source that overstates is trusted least of 3" in last
     assert (tmp_path / "kept" / "history.jsonl").exists()
     assert tidings("demo", "--keep", str(tmp_path / "kept")).code == 2  # nothing is mixed with what is there
@@ -64,3 +64,21 @@ def test_the_quotes_tell_the_filters_apart() -> None:
     for person in _acts.PEOPLE[:2]:
         verdicts = {person.wants(quote) for quote in _acts.QUOTES}
         assert verdicts == {True, False}
+
+
+def test_one_screen_names_the_gains_and_where_the_proofs_are(
+    tidings: Run, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    async def absent(stage: Stage, folder: Path) -> None:
+        stage.act("On a moon", gain="Fly to the moon")
+        stage.skip("there is no rocket here")
+
+    monkeypatch.setattr(_acts, "ACTS", (_acts.why_not, absent))
+    lines = tidings("demo").out.splitlines()
+    assert lines[0] == "ok  Ask why an event did not match: the answer names the constraint"
+    assert lines[1] == "    bob: change >= 1 failed"
+    assert lines[2:4] == ["-  Fly to the moon", "    there is no rocket here"]
+    assert lines[-2].startswith("1 of 1 claims proved in ")
+    assert lines[-1] == "Each step and its proof: tidings demo --details"
+    assert len(lines) + 2 * 8 <= 24, "ten acts fit on a screen of 24 lines"
+    assert "change >= 1" in tidings("demo", "--details").out

@@ -33,9 +33,9 @@ SETTLED = 20.0  # seconds in which producers know of a subscription
 
 async def quality(stage: Stage, folder: Path, spark: Any) -> None:
     """The act of `tidings demo`."""
-    place = folder / "quality"
-    place.mkdir()
-    await asyncio.to_thread(play, stage, spark, place, PEOPLE, 1)
+    path = folder / "quality"
+    path.mkdir()
+    await asyncio.to_thread(play, stage, spark, path, PEOPLE, 1)
 
 
 def whole_play(stage: Stage, folder: Path, people: int, seed: int) -> None:
@@ -59,9 +59,10 @@ def play(stage: Stage, spark: Any, folder: Path, count: int, seed: int, *, feedb
 
     stage.act(
         "The quality of shared data",
-        f"INPS, INAIL and CoC hold dirty copies of {count:,} people. A user at INAIL wants to hear "
+        f"INPS, INAIL and CoC hold dirty copies of {count:,} people. A user at INAIL wants to know "
         "when a name "
         "at CoC goes bad.",
+        gain="Watch the quality of shared data: a bad row is reported once",
     )
     people = population(count, seed)
     plans = write_data(folder, people, seed)
@@ -200,16 +201,16 @@ def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], address
                 if each.object == row["id"]
             ],
         )
-        heard = heard_by(inail, id)
+        received = heard_by(inail, id)
     owed = [
         each.as_event().id for each in changes if each.attribute() == "name.accuracy" and each.value < 0.8
     ]
     stage.claim(
-        f"one dirty row at CoC: {len(changes)} qualities changed, and the user at INAIL heard "
-        f"{len(heard)} of them, once",
-        [event.id for event in heard] == owed and len(owed) == 1 and again == 0
-        and change_of(heard[0]).object == row["id"],
-        short="a dirty row at CoC was heard of at INAIL once",
+        f"one dirty row at CoC: {len(changes)} qualities changed, and the user at INAIL received "
+        f"{len(received)} of them, once",
+        [event.id for event in received] == owed and len(owed) == 1 and again == 0
+        and change_of(received[0]).object == row["id"],
+        short="a dirty row at CoC was reported at INAIL once",
     )  # fmt: skip
 
 
@@ -234,16 +235,16 @@ def later(moment: Any) -> Any:
 
 def heard_by(client: Any, id: str) -> list[Any]:
     """Waiting notifications, and those that come within a moment after the first."""
-    heard: list[Any] = []
+    received: list[Any] = []
     after, end = 0, time.monotonic() + PATIENCE
     while time.monotonic() < end:
         found = client.notifications(id, after=after, wait=1.0)
-        if heard and not found:
+        if received and not found:
             break
         for number, event in found:
-            heard.append(event)
+            received.append(event)
             after = number
-    return heard
+    return received
 
 
 def best_copy(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], rating: str) -> None:
@@ -328,12 +329,13 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
     stage.act(
         "The broker's feedback",
         "Better values are proposed to each organisation; those that find them better adopt.",
+        gain="Improve shared data: better copies are proposed and adopted",
     )
     service = RatingClient(rating)
-    told = []
+    delivered = []
     for number in range(3):
         found = ask(spark, plans, trust=service.trust())
-        told.append({
+        delivered.append({
             plan.organisation: truth_of(
                 [copy for copies in found.objects for copy in copies if copy.source == plan.organisation],
                 people
@@ -350,12 +352,12 @@ def improve(stage: Stage, spark: Any, plans: list[Any], people: Sequence[Any], r
             if adopt(spark, plan, found.proposals):
                 evaluate(spark, plan)
     stage.table(
-        ("round", *told[0]),
-        [(str(n), *(f"{value:.4f}" for value in row.values())) for n, row in enumerate(told)],
+        ("round", *delivered[0]),
+        [(str(n), *(f"{value:.4f}" for value in row.values())) for n, row in enumerate(delivered)],
     )
-    means, lows = [mean(row.values()) for row in told], [min(row.values()) for row in told]
+    means, lows = [mean(row.values()) for row in delivered], [min(row.values()) for row in delivered]
     stage.claim(
-        f"after {len(told) - 1} rounds the mean likeness to the truth rose from {means[0]:.4f} to "
+        f"after {len(delivered) - 1} rounds the mean likeness to the truth rose from {means[0]:.4f} to "
         f"{means[-1]:.4f}, "
         "and no organisation's lowest fell",
         means[-1] > means[0] and all(after >= before for before, after in pairwise(lows)),
