@@ -36,22 +36,20 @@ def test_vir3_1_the_notification_of_x_prime_would_have_been_due_in_a_faster_serv
 
 def test_vir3_1_p1_a_notification_outside_its_interval() -> None:
     late = figure_3_1().changed(5, time=9.5)
-    assert late.check()["legality"].story == "At 9.5 s p_i was told y of p_j, but had unsubscribed at 9 s."
+    assert late.check()["legality"].story == "At 9.5 s p_i received y of p_j, but had unsubscribed at 9 s."
     foreign = figure_3_1().told(7.2, "p_i", "x'")
     assert foreign.check()["legality"].story == (
-        "At 7.2 s p_i was told x' of p_j, but the filter in force does not accept it."
+        "At 7.2 s p_i received x' of p_j, but the filter in force does not accept it."
     )
 
 
 def test_vir3_1_p2_a_notification_without_its_publication() -> None:
     early = figure_3_1().changed(3, time=2.5)
     assert (
-        early.check()["validity"].story == "At 2.5 s p_i was told x of p_j, but it was published only at 3 s."
+        early.check()["validity"].story == "At 2.5 s p_i received x of p_j, but it was published only at 3 s."
     )
     invented = figure_3_1().told(8, "p_i", "z")
-    assert (
-        invented.check()["validity"].story == "At 8 s p_i was told z of press, but nobody ever published it."
-    )
+    assert invented.check()["validity"].story == "At 8 s p_i received z of press, but it was never published."
 
 
 def test_vir3_1_p2_the_same_instant_will_do() -> None:

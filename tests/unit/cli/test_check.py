@@ -61,7 +61,7 @@ def test_a_bad_one_tells_the_story_and_ends_with_1(tmp_path: Path, check: Check)
     code, out, _ = check(history(tmp_path / "run.jsonl", good=False))
     assert code == 1
     flat = " ".join(out.split())
-    assert "At 12.5 s alice (subscription alice/news) was told e of press" in flat
+    assert "At 12.5 s alice (subscription alice/news) received e of press" in flat
     assert "breaks 3 of the 8 properties judged: legality, minimality, lp4" in flat
 
 
@@ -123,4 +123,4 @@ def test_stories_may_hold_any_text(tmp_path: Path, check: Check) -> None:
     write_history(path, Play().told(1, "[red]eve[/]", "[bold]").rows)
     code, out, _ = check(str(path))
     assert code == 1
-    assert "[red]eve[/] was told [bold]" in " ".join(out.split())
+    assert "[red]eve[/] received [bold]" in " ".join(out.split())

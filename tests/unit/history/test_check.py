@@ -53,7 +53,7 @@ def test_the_json_form() -> None:
     legality = found["properties"]["legality"]
     assert legality["holds"] is False
     assert legality["counterexample"] == {
-        "story": "At 12.5 s alice (subscription alice/news) was told e of press, but had unsubscribed at "
+        "story": "At 12.5 s alice (subscription alice/news) received e of press, but had unsubscribed at "
         "11.9 s.",
         "time": 12.5,
         "process": "alice",

@@ -105,7 +105,7 @@ def test_a_refused_event_must_not_come() -> None:
     assert play.check(t_sub=0.5, t_diff=0.5).broken == []
     report = play.told(3.1, "p", "e").check()
     assert report.broken == ["validity"]
-    assert report.story == "At 3.1 s p was told e of press, but its publication was refused."
+    assert report.story == "At 3.1 s p received e of press, but its publication was refused."
 
 
 def test_a_try_that_was_refused_and_then_taken_counts_from_the_second() -> None:
@@ -154,7 +154,7 @@ def test_what_came_while_detached_is_not_owed_before_the_return() -> None:
 
 def test_nothing_is_told_while_detached() -> None:
     report = detached().told(6, "p", "e").check()
-    assert report["legality"].story == "At 6 s p was told e of press, but had unsubscribed at 3 s."
+    assert report["legality"].story == "At 6 s p received e of press, but had unsubscribed at 3 s."
 
 
 def test_after_a_crash_of_the_subscriber_its_subscription_is_owed_what_it_missed() -> None:
@@ -221,5 +221,5 @@ def test_the_story_of_a_missing_notification() -> None:
     report = Play().sub(1, "alice", "x = 1", "alice/news").pub(3, "e").usub(9, "alice", "alice/news").check()
     assert report["completeness"].story == (
         "At 3 s e of press was published, and alice (subscription alice/news) was subscribed to it "
-        "from 1 s to 9 s, but was never told (due by about 3 s)."
+        "from 1 s to 9 s; it never received it (due by about 3 s)."
     )

@@ -45,7 +45,7 @@ def test_each_late_one_is_counted_and_the_first_is_told() -> None:
     verdict = stream("c", "a", "b").check()["fifo"]
     assert verdict.violations == 2
     assert (
-        verdict.story == "At 6 s p was told a of press, after c at 5 s, which its publisher published later."
+        verdict.story == "At 6 s p received a of press, after c at 5 s, which its publisher published later."
     )
 
 
@@ -102,7 +102,7 @@ def test_a_durable_stream_has_no_gap_where_it_was_detached() -> None:
     play.pub(3, "b").pub(4, "c").sub(5, "p", "x = 1").told(5.1, "p", "c")
     assert broken(play) == ["gap_freedom"]
     assert play.check()["gap_freedom"].story == (
-        "At 3 s b of press was published, but p was told a before it and c after it (at 5.1 s), and never b."
+        "At 3 s b of press was published, but p received a before it and c after it (at 5.1 s), and never b."
     )
 
 

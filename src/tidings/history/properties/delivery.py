@@ -83,7 +83,7 @@ def _story(claim: OwedDelivery, t_diff: float) -> str:
     what = event_name(claim.source, claim.event)
     return (
         f"At {seconds(claim.published)} {what} was published, and {who} was subscribed to it "
-        f"{span(claim.start, claim.end)}, but was never told (due by about {seconds(due)})."
+        f"{span(claim.start, claim.end)}; it never received it (due by about {seconds(due)})."
     )
 
 
@@ -116,7 +116,8 @@ def _no_times(tables: Tables) -> str | None:
 
 LIVENESS = Property(
     "liveness",
-    "Who was stably subscribed for T_diff after a publication, or while the event was available, is told.",
+    "A subscriber that was stably subscribed for T_diff after a publication, or while the event was "
+    "available, receives it.",
     "Virgillito 2003, 3.1.4 and 3.1.5, P3 and P3a",
     _not_live,
     _no_times,
@@ -124,7 +125,7 @@ LIVENESS = Property(
 )
 COMPLETENESS = Property(
     "completeness",
-    "Every available event is told within a matching subscription, where there is room for it.",
+    "Every available event is delivered within a matching subscription, where there is room for it.",
     "Baldoni et al. 2002, 4.2, definition 1",
     _incomplete,
     late=True,

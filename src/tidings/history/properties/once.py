@@ -23,8 +23,8 @@ def told_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
     for again in unasked[1:]:
         first = unasked[0].time
         story = (
-            f"At {seconds(again.time)} {on_behalf(again.process, again.subscription)} was told "
-            f"{event_name(again.source, again.event)}, which it had been told at {seconds(first)}."
+            f"At {seconds(again.time)} {on_behalf(again.process, again.subscription)} received "
+            f"{event_name(again.source, again.event)}, which it had received at {seconds(first)}."
         )
         yield violation(again, again.time, story, first_told=first)
 
@@ -35,7 +35,7 @@ def _told_again(tables: Tables) -> Sequence[Table]:
 
 MINIMALITY = Property(
     "minimality",
-    "Each event is told at most once to each subscription (to each process, where a contract says so).",
+    "Each event is delivered at most once to each subscription (to each process, where a contract says so).",
     "Baldoni et al. 2002, 4.2, definition 2",
     _told_again,
 )

@@ -47,7 +47,7 @@ def overtaken(of_one_stream: Sequence[JudgedNotification]) -> Iterator[Violation
 
 def _late(each: JudgedNotification, newer: JudgedNotification) -> Violation:
     story = (
-        f"At {seconds(each.time)} {on_behalf(each.process, each.subscription)} was told "
+        f"At {seconds(each.time)} {on_behalf(each.process, each.subscription)} received "
         f"{event_name(each.source, each.event)}, after {newer.event} at {seconds(newer.time)}, "
         f"which its publisher published later."
     )
@@ -82,7 +82,7 @@ def _between(claim: OwedDelivery, heard: list[_Heard]) -> Iterator[Violation]:
 def _gap(claim: OwedDelivery, before: _Heard, after: _Heard) -> Violation:
     story = (
         f"At {seconds(claim.published)} {event_name(claim.source, claim.event)} was published, but "
-        f"{on_behalf(claim.process, claim.subscription)} was told {before[2]} before it and {after[2]} "
+        f"{on_behalf(claim.process, claim.subscription)} received {before[2]} before it and {after[2]} "
         f"after it (at {seconds(after[1])}), and never {claim.event}."
     )
     return violation(claim, claim.published, story, told_before=before[2], told_after=after[2])
@@ -101,13 +101,13 @@ def _left_out(tables: Tables) -> Sequence[Table]:
 
 FIFO = Property(
     "fifo",
-    "The events of one publisher are told in the order of their publication.",
+    "The events of one publisher are delivered in the order of their publication.",
     "Mathur et al. 1995, 3.2, guarantee 3",
     _overtaken,
 )
 GAP_FREEDOM = Property(
     "gap_freedom",
-    "Between two events of a publisher that a subscription was told, no matching one is left out.",
+    "Between two events of a publisher that a subscription received, no matching one is left out.",
     "Mathur et al. 1995, 3.2, guarantee 4b",
     _left_out,
 )

@@ -32,7 +32,7 @@ def invalid(told: JudgedNotification) -> Iterator[Violation]:
     if told.published is not None:
         reason = f"it was published only at {seconds(told.published)}"
     else:
-        reason = "its publication was refused" if told.refused else "nobody ever published it"
+        reason = "its publication was refused" if told.refused else "it was never published"
     yield violation(
         told,
         told.time,
@@ -44,7 +44,7 @@ def invalid(told: JudgedNotification) -> Iterator[Violation]:
 
 def told_sentence(told: JudgedNotification) -> str:
     who = on_behalf(told.process, told.subscription)
-    return f"At {seconds(told.time)} {who} was told {event_name(told.source, told.event)}"
+    return f"At {seconds(told.time)} {who} received {event_name(told.source, told.event)}"
 
 
 def _reason(told: JudgedNotification) -> str:
@@ -73,7 +73,7 @@ LEGALITY = Property(
 )
 VALIDITY = Property(
     "validity",
-    "Every notification follows the publication of its event; what was refused is never told.",
+    "Every notification follows the publication of its event; a refused event is never delivered.",
     "Virgillito 2003, 3.1.2, P2",
     _invalid,
 )
