@@ -5,8 +5,8 @@ from __future__ import annotations
 from tests.mutation._suites import (
     BOUNDS,
     BYTES,
-    CIRCLES,
     CONFIRMING,
+    CYCLES,
     ENDING,
     EXCHANGES,
     FAIRNESS,
@@ -212,20 +212,20 @@ GATEWAYS = (
     # a hold pins without bound
     Defect("protocol/delivery/retention_holds.py",
         "        if row.most_bytes and kept.bytes > row.most_bytes and name not in self._overfull:\n",
-        "        if False:\n", by=("tests/unit/protocol/test_retention_holds.py", *BYTES)),
+        "        if False:\n", by=("tests/unit/protocol/delivery/test_retention_holds.py", *BYTES)),
     # holds are bounded for all principals together
     Defect("protocol/delivery/retention_holds.py", "self._scopes[scope_of(message.name)] >= self._most:",
-        "len(self._rows) >= self._most:", by=("tests/unit/protocol/test_retention_holds.py",)),
+        "len(self._rows) >= self._most:", by=("tests/unit/protocol/delivery/test_retention_holds.py",)),
     # holds are matched twice for each event
     Defect("protocol/delivery/retention_holds.py",
         "        if self._last_match is None or self._last_match[0] is not event:\n", "        if True:\n",
-        by=("tests/unit/protocol/test_retention_holds.py",)),
+        by=("tests/unit/protocol/delivery/test_retention_holds.py",)),
     # one principal uses up the staging of all
     Defect("protocol/delivery/staging.py", "        own = self._bytes[scope_of(query)]\n",
-        "        own = self.staged_bytes\n", by=("tests/unit/protocol/test_staging.py",)),
+        "        own = self.staged_bytes\n", by=("tests/unit/protocol/delivery/test_staging.py",)),
     # staged bytes of all principals unbounded
     Defect("protocol/delivery/staging.py", "        if self.staged_bytes + more > self._most_in_all:\n",
-        "        if False:\n", by=("tests/unit/protocol/test_staging.py",)),
+        "        if False:\n", by=("tests/unit/protocol/delivery/test_staging.py",)),
     # records of ended subscriptions unbounded
     Defect("protocol/delivery/delivery_memory.py",
         "        records = [*self._drop(id), *self._make_room(row)]\n        if not "
@@ -285,11 +285,11 @@ GATEWAYS = (
         by=("tests/unit/runtime/test_sizes.py",)),
     # a log is waited for on a link that its far end undid
     Defect("protocol/recovery/acknowledged.py", "            self.elsewhere(upstream, now)\n",
-        "            pass\n", by=CIRCLES),
+        "            pass\n", by=CYCLES),
     # such a link stays a neighbour, for which events are kept
     Defect("protocol/recovery/acknowledged.py",
         "            return view.upstream == link\n        if broker_of(news.log) != link and",
-        "        elif broker_of(news.log) != link and", by=CIRCLES),
+        "        elif broker_of(news.log) != link and", by=CYCLES),
     # a restored disk gives offsets again
     Defect("protocol/recovery/rollback.py", "        if view.upstream is None and upto > view.known:\n",
         "        if False:\n", by=ROLLBACK),
@@ -388,7 +388,7 @@ GATEWAYS = (
     Defect("protocol/delivery/cursor.py",
         "            self.rights = [right for right in self.rights if right.stop > self.low_water]\n",
         "            self.rights = ()\n",
-        by=("tests/unit/protocol/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),
+        by=("tests/unit/protocol/delivery/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),
     # first page judged by age
     Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n",
         "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),
@@ -437,7 +437,7 @@ GATEWAYS = (
         "        return False and old is not None and", by=("tests/gateway/test_mqtt.py",)),
     # refused as too large after another member accepted it
     Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n",
-        "        if True:\n", by=("tests/unit/protocol/test_door.py", *WIDE)),
+        "        if True:\n", by=("tests/unit/protocol/test_node.py", *WIDE)),
     # one name in two tenants
     Defect("security/users.py", "    _check_shared_names(users, where)\n", "",
         by=("tests/unit/security/test_users.py",)),

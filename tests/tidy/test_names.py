@@ -23,11 +23,6 @@ BANNED = re.compile(
     r"|detours|courier|held|heard|told|holding|ledger|moves|farewells|reception|telling)"
 )
 DEPRECATED = {"src/tidings/gateway/doors.py"}  # the old name of a documented module, which warns
-KEPT_TESTS = {  # tests of behaviour, not of a module
-    "tests/unit/protocol/test_door.py",
-    "tests/simulation/test_tidings_circles.py",
-    "tests/meeting/test_late.py",
-}
 
 
 def reused(trees: Iterable[tuple[str, ast.Module]]) -> dict[str, list[str]]:
@@ -42,14 +37,26 @@ def reused(trees: Iterable[tuple[str, ast.Module]]) -> dict[str, list[str]]:
 
 def banned(files: Iterable[Path]) -> list[str]:
     names = [name_of(path) for path in files if BANNED.fullmatch(path.stem)]
-    return sorted(set(names) - DEPRECATED - KEPT_TESTS)
+    return sorted(set(names) - DEPRECATED)
 
 
-def strays() -> list[str]:
-    """Folders of tests/unit that no package of the product has."""
-    folders = {path.parent for path in python_files("tests/unit")}
-    unit = ROOT / "tests" / "unit"
-    return sorted(name_of(f) for f in folders if f != unit and not (PACKAGE / f.relative_to(unit)).is_dir())
+def strays(tests: Iterable[Path], modules: Iterable[Path]) -> list[str]:
+    """Unit tests outside their folder, by paths below tests/unit and below the package.
+
+    A test lies in a folder of the package. One that has the name of a module below its folder lies beside it.
+    """
+    known = {module.with_suffix("") for module in modules}
+    folders = {folder for module in known for folder in module.parents}
+    found = []
+    for test in tests:
+        name = test.stem.removeprefix("test_")
+        beside = {module.parent for module in known if module.name == name} | {
+            folder.parent for folder in folders if folder.name == name
+        }
+        deeper = {folder for folder in beside if test.parent in folder.parents}
+        if test.parent not in folders or (deeper and test.parent not in beside):
+            found.append(str(test))
+    return sorted(found)
 
 
 def test_a_class_name_stands_for_one_class() -> None:
@@ -62,7 +69,10 @@ def test_no_module_has_a_name_of_the_old_dialect() -> None:
 
 
 def test_unit_tests_are_in_the_folder_of_their_package() -> None:
-    assert strays() == [], "tests/unit has the folders of src/tidings"
+    tests = [path.relative_to(ROOT / "tests" / "unit") for path in python_files("tests/unit")]
+    modules = [path.relative_to(PACKAGE) for path in python_files("src/tidings")]
+    found = strays([test for test in tests if test.name.startswith("test_")], modules)
+    assert found == [], "a unit test lies in the folder of its module (CONTRIBUTING.md, Tests)"
 
 
 @pytest.mark.parametrize(
@@ -87,3 +97,14 @@ def test_the_ratchets_bite() -> None:
         ROOT / "src/tidings/x/sword.py",
     ]
     assert banned(wrong) == ["src/tidings/runtime/words.py", "src/tidings/x/swap_words.py"]
+    modules = [Path("protocol/node.py"), Path("protocol/delivery/cursor.py")]
+    right = [
+        Path("protocol/test_node.py"),
+        Path("protocol/delivery/test_cursor.py"),
+        Path("protocol/test_queues.py"),
+    ]
+    assert strays(right, modules) == []
+    assert strays([Path("protocol/test_cursor.py"), Path("nowhere/test_x.py")], modules) == [
+        "nowhere/test_x.py",
+        "protocol/test_cursor.py",
+    ]

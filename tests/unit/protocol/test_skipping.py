@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.unit.protocol.test_staging import Sink
+from tests.unit.protocol.delivery.test_staging import Sink
 
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER

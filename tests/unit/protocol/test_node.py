@@ -1,4 +1,4 @@
-"""The door of nodes and clients: inputs in, effects out, as lists to compare."""
+"""The interface of nodes and clients: inputs in, effects out, as lists to compare."""
 
 from __future__ import annotations
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 from typing import Any
 
 import pytest
-from tests.unit.protocol.test_staging import Sink
+from tests.unit.protocol.delivery.test_staging import Sink
 
 from tidings.language import parse_filter
 from tidings.model.event import FOREVER, TENANT_MARK, Event, make_event

@@ -1,4 +1,4 @@
-"""The archive is filled once, and a late subscriber hears it and then what is live: nothing twice, nothing
+"""The archive is filled once, and a late subscriber receives it and then live events: nothing twice, nothing
 missed."""
 
 from __future__ import annotations
