@@ -22,6 +22,7 @@ from tidings.errors import InputError, require
 BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
     "checks": "history checks on Spark beside the plain checker, rows a second",
+    "client": "the Python client beside nats-py, redis-py, aiomqtt and aio-pika, each with its own server",
     "cost": "Python calls per event on each path, which no load of the machine changes",
     "filters": "from text to normal form, filters a second",
     "gateway": "MQTT through our door beside mosquitto and amqtt, and publishing by HTTP",

@@ -49,8 +49,8 @@ def is_request(event: Event) -> bool:
 def reply_event(request: Event, answer: Any, source: str) -> Event:
     """The event that carries an answer (a mapping, a typed instance, an Event or None) back to the
     requester."""
-    if isinstance(answer, Event):
-        answer = answer.attributes
+    if isinstance(answer, Event):  # also the request itself, as an echo
+        answer = {name: value for name, value in answer.attributes.items() if name not in (ADDRESS, NUMBER)}
     elif answer is not None and isinstance(answer, str | int | float | bool):
         raise EventError(
             f"a handler replied with a {type(answer).__name__}",

@@ -161,7 +161,12 @@ async def test_an_error_of_the_replier_is_raised_at_the_requester() -> None:
         async def wrong(event: Event) -> int:
             return 7
 
+        @bus.reply(topic="echo")
+        async def echo(event: Event) -> Event:
+            return event
+
         async with bus.serving():
+            assert (await bus.request({"n": 1}, topic="echo", timeout=PATIENCE)).attributes == {"n": 1}
             reply = await bus.request({"left": 1, "right": 2}, topic="divide", timeout=PATIENCE)
             assert reply.attributes == {"quotient": 0.5}
             with pytest.raises(tidings.ReplyError, match="ZeroDivisionError: division by zero"):
