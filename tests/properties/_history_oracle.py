@@ -53,7 +53,7 @@ def spans(rows: list[Row]) -> Iterator[Span]:
 
 
 def matches(filter: str, pub: Row) -> bool:
-    event = Event(source=str(pub.source), id=str(pub.event), attributes=pub.attributes or {})
+    event = Event(source=str(pub.source), id=str(pub.event), body=pub.attributes or {})
     return accepts(parse_filter(filter), event)
 
 

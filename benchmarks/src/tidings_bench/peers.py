@@ -65,8 +65,8 @@ def corners(population: Sequence[Filter]) -> tuple[Any, Any]:
 
 def brute_force(table: Any, count: int) -> MatchingPeer:
     """Every constraint of every row, in whole-array NumPy, over our own encoding."""
+    from tidings.matching.columnar.exact import RowsView, holds
     from tidings.matching.columnar.merge import link_presence
-    from tidings.matching.columnar.numpy_matcher import RowsView, holds
     from tidings.matching.columnar.parts import Packer
     from tidings.matching.columnar.slots import Slots
 

@@ -63,7 +63,7 @@ async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> Non
 
         async def listen() -> None:
             async for event in listener:
-                took.append(time.time() - float(event["sent"]))  # type: ignore[arg-type]  # noqa: PERF401
+                took.append(time.time() - float(event["sent"]))  # noqa: PERF401
 
         listening = asyncio.create_task(listen())
         while line := await loop.run_in_executor(None, sys.stdin.readline):

@@ -76,7 +76,7 @@ def events(workload: MatchingWorkload, count: int, *, start: int = 0) -> list[Ev
     made = []
     for number, row in enumerate(attributes(workload, count, start=start), start):
         topic, lineage = row.pop("topic", None), row.pop("type", ())
-        made.append(Event(source=workload.name, id=str(number), attributes=row, topic=topic, type=lineage))
+        made.append(Event(source=workload.name, id=str(number), body=row, topic=topic, type=lineage))
     return made
 
 

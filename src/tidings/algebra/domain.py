@@ -1,8 +1,9 @@
 """The domain of an attribute: the set of values that a conjunction of constraints leaves it.
 
 Rules
-- A domain is exact: whether absent is in it, intervals for each kind, and, on strings, the
-  patterns that intervals cannot hold. A domain with a pattern contains strings only.
+- A domain is exact: whether absent is in it, intervals for each kind (of lists and opaque values all or
+  none), and, on strings, the patterns that intervals cannot hold. A domain with a pattern contains strings
+  only.
 - Prefixes, `LIKE 'a%'`, `MATCHES 'a/#'`, `REGEXP '^a'` are intervals; so are their negations.
 - Questions that patterns may leave open answer True, False or None (not known).
 """
@@ -31,12 +32,12 @@ from tidings.model.constraint import (
 )
 from tidings.model.pattern import like_parts, like_prefix
 from tidings.model.topic import ROOT, is_pattern
-from tidings.model.value import Kind, Value, kind_of
+from tidings.model.value import Kind, Value, is_null, kind_of
 
-Kinds: TypeAlias = tuple[Intervals, Intervals, Intervals, Intervals]  # by Kind
+Kinds: TypeAlias = tuple[Intervals, Intervals, Intervals, Intervals, Intervals]  # by Kind
 
-_NO_KIND: Kinds = (EMPTY, EMPTY, EMPTY, EMPTY)
-_EVERY_KIND: Kinds = (FULL, FULL, FULL, FULL)
+_NO_KIND: Kinds = (EMPTY, EMPTY, EMPTY, EMPTY, EMPTY)
+_EVERY_KIND: Kinds = (FULL, FULL, FULL, FULL, FULL)
 
 
 class Domain(NamedTuple):
@@ -54,17 +55,18 @@ class Domain(NamedTuple):
         """Is the value (None: absent) in the set?"""
         kind = kind_of(value)
         if kind is None:
-            return self.absent
+            return self.absent if is_null(value) else bool(self.kinds[Kind.OTHER])
         cut = iv.before(value)
         inside = any(start <= cut < end for start, end in self.kinds[kind])
         return inside and all(type(value) is str and p.accepts(value) for p in self.patterns)
 
 
+SOME_LIST = ()  # of the kind OTHER, as filters see it
 ANYTHING = Domain(True, _EVERY_KIND)
 PRESENT = Domain(False, _EVERY_KIND)
 ABSENT = Domain(True, _NO_KIND)
 NOTHING = Domain(False, _NO_KIND)
-STRINGS = Domain(False, (EMPTY, EMPTY, FULL, EMPTY))
+STRINGS = Domain(False, (EMPTY, EMPTY, FULL, EMPTY, EMPTY))
 
 
 def domain_of(constraint: Constraint) -> Domain:
@@ -90,7 +92,7 @@ def domain_of(constraint: Constraint) -> Domain:
 
 
 def of_strings(intervals: Intervals, patterns: tuple[Pattern, ...] = ()) -> Domain:
-    return Domain(False, (EMPTY, EMPTY, intervals, EMPTY), patterns)
+    return Domain(False, (EMPTY, EMPTY, intervals, EMPTY, EMPTY), patterns)
 
 
 def of_kind(kind: Kind, intervals: Intervals) -> Domain:
@@ -100,7 +102,7 @@ def of_kind(kind: Kind, intervals: Intervals) -> Domain:
 
 def of_values(values: Iterable[Any]) -> Domain:
     """The set of just these values; NULLs among them are never accepted."""
-    by_kind: list[list[Any]] = [[], [], [], []]
+    by_kind: list[list[Any]] = [[] for _ in Kind]
     for value in values:
         kind = kind_of(value)
         if kind is not None:
@@ -214,7 +216,7 @@ def decide_disjoint(one: Domain, other: Domain) -> bool | None:
 
 def values_of(domain: Domain) -> list[Value] | None:
     """All values of a finite domain without absent, else None."""
-    if domain.absent:
+    if domain.absent or domain.kinds[Kind.OTHER]:
         return None
     result: list[Value] = []
     for kind in Kind:
@@ -225,9 +227,9 @@ def values_of(domain: Domain) -> list[Value] | None:
     return [value for value in result if domain.accepts(value)]
 
 
-def some_value(domain: Domain) -> Value | None:
+def some_value(domain: Domain) -> Any:
     """A value of a domain without patterns that is not empty; None when only absent is in it."""
     for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL, Kind.TIME):
         if domain.kinds[kind]:
             return iv.some_value(kind, domain.kinds[kind][0])
-    return None
+    return SOME_LIST if domain.kinds[Kind.OTHER] else None

@@ -6,14 +6,14 @@ Rules
 - For a kind with successor values a cut has one canonical form only: after 's' is before 's\\0'
   (strings), after t is before t + 1 µs (times), after False is before True. So equal sets of
   these kinds are equal tuples, and no interval is empty in disguise.
-- Numbers are integers of 64 bits and doubles in one dense order. The gap between two neighbours of
-  that set is empty: such a gap is dropped when it arises, so that emptiness is exact.
+- Numbers are integers, doubles and decimals in one dense order: between any two lies a decimal.
 """
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal, localcontext
 from typing import Any, TypeAlias
 
 from tidings.model.value import INT_MAX, INT_MIN, Kind, Value, kind_of
@@ -30,6 +30,7 @@ FULL: Intervals = ((BOTTOM, TOP),)
 FIRST_TIME = datetime.min.replace(tzinfo=UTC)
 LAST_TIME = datetime.max.replace(tzinfo=UTC)
 TICK = timedelta(microseconds=1)
+_DIGITS = 1200  # of the decimal between two doubles, which have up to 767 each
 _LAST_CHARACTER = chr(0x10FFFF)
 _LEAST: dict[Kind, Any] = {
     Kind.BOOL: False,
@@ -92,26 +93,27 @@ def after_prefix(prefix: str) -> Cut:
 
 def holds_value(start: Cut, end: Cut) -> bool:
     """Is there a value between the two cuts?"""
-    if start >= end:
-        return False
-    if start[0] == 0 and start[2] == 1 and end[0] == 0 and end[2] == 0:  # open on both sides: numbers
-        return number_between(start[1], end[1]) is not None
-    return True
+    return start < end
 
 
-def number_between(low: float, high: float) -> int | float | None:
-    """A number strictly between two numbers, as plain as possible; None between neighbours."""
+def number_between(low: Any, high: Any) -> int | float | Decimal:
+    """A number strictly between two numbers, as plain as possible: a decimal between neighbouring doubles."""
     if math.isfinite(low):
-        whole = math.floor(low) + 1
+        whole: int = math.floor(low) + 1
         if whole < high and INT_MIN <= whole <= INT_MAX:
             return whole
-    middle = low / 2 + high / 2
+    middle = float(low) / 2 + float(high) / 2
     if low < middle < high:
         return middle
-    above = float(low)
-    if above <= low:
-        above = math.nextafter(above, math.inf)
-    return above if above < high else None
+    above = math.nextafter(float(low), math.inf)
+    if low < above < high:
+        return above
+    if math.isinf(low) or math.isinf(high):
+        return 2 * Decimal(high if math.isinf(low) else low)
+    with localcontext() as context:
+        context.prec = _DIGITS
+        middle_decimal: Decimal = (Decimal(low) + Decimal(high)) / 2
+        return middle_decimal
 
 
 def union(one: Intervals, other: Intervals) -> Intervals:
@@ -207,7 +209,7 @@ def some_value(kind: Kind, interval: Interval) -> Value:
     return least
 
 
-def _some_number(start: Cut, end: Cut) -> int | float:
+def _some_number(start: Cut, end: Cut) -> int | float | Decimal:
     if start == BOTTOM:
         if end == TOP:
             return 0
@@ -220,9 +222,7 @@ def _some_number(start: Cut, end: Cut) -> int | float:
     if end[2] == 1:
         high: int | float = end[1]
         return high
-    middle = number_between(low, end[1])
-    assert middle is not None, "an empty interval has no value"
-    return middle
+    return number_between(low, end[1])
 
 
 def _inside_if(candidate: int | float, start: Cut, end: Cut, otherwise: float) -> int | float:

@@ -130,5 +130,5 @@ def entry_of(append: Append) -> Entry:
         sequence=append.sequence,
         key=event.key,
         size=event_size(event),
-        tenant=tenant if type(tenant := event.attributes.get(TENANT)) is str else "",
+        tenant=tenant if type(tenant := event.body.get(TENANT)) is str else "",
     )

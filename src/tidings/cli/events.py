@@ -2,9 +2,9 @@
 
 An object with `specversion` is a CloudEvent. Any other object is an event's attributes; in it
 `id source type time topic` are the event's own, as everywhere. An event without an id gets the
-number of its line, from 0, and one without a source the source `command line`. Arrays are no
-attribute values: filters do not see them, and an object that has one cannot be published. A member
-`kinds` that names nulls as `inf` or `-inf`, as `tidings sub --json` writes it, makes them infinite.
+number of its line, from 0, and one without a source the source `command line`. A body's own field of
+such a name is a member of `data`: a filter reaches it as `data.id`. A member `kinds` that names nulls as
+`inf` or `-inf`, as `tidings sub --json` writes it, makes them infinite.
 """
 
 from __future__ import annotations
@@ -26,10 +26,6 @@ from tidings.model.event import RESERVED, Event, make_event
 STDIN = "-"
 CHUNK = 1 << 18  # bytes read at once, if there are so many
 UNKNOWN_SOURCE = "command line"
-NO_LISTS = (
-    "attributes are true, false, numbers, text or objects of these; "
-    "lists belong in the data of a CloudEvent, which is published as it is"
-)
 NO_NAN = 'leave it out, or give null; the text is "NaN", in double quotes'
 
 
@@ -108,25 +104,19 @@ def to_publish(text: str, where: str) -> tuple[dict[str, Any], Event]:
 def whole_event(given: Mapping[str, Any]) -> Event:
     """The event that a JSON object stands for; `EventError` when a part of it would be lost."""
     try:
-        if "specversion" in given:
-            _refuse_losses(given, "", lists=True)  # they stay in the data
-        else:
-            attributes = {name: value for name, value in given.items() if name not in RESERVED}
-            _refuse_losses(attributes, "", lists=False)
+        _refuse_losses(given, "")
     except RecursionError:
         raise EventError("an event that is nested too deeply") from None
     return event_of(given)
 
 
-def _refuse_losses(value: Any, path: str, *, lists: bool) -> None:
+def _refuse_losses(value: Any, path: str) -> None:
     if isinstance(value, dict):
         for name, member in value.items():
-            _refuse_losses(member, f"{path}.{name}" if path else name, lists=lists)
+            _refuse_losses(member, f"{path}.{name}" if path else name)
     elif isinstance(value, list):
-        if not lists:
-            raise EventError(f"attribute {path!r} is a list", hint=NO_LISTS)
         for member in value:
-            _refuse_losses(member, path, lists=lists)
+            _refuse_losses(member, path)
     elif isinstance(value, float) and math.isnan(value):
         raise EventError(f"attribute {path!r} is NaN, which is no number in JSON", hint=NO_NAN)
 
@@ -142,21 +132,13 @@ def event_of(given: Mapping[str, Any], number: int = 0) -> Event:
 def _plain_event(given: Mapping[str, Any], number: int) -> Event:
     given = _with_infinities(given)
     return make_event(
-        _without_arrays({name: value for name, value in given.items() if name not in RESERVED}),
+        {name: value for name, value in given.items() if name not in RESERVED},
         source=_text(given, "source") or UNKNOWN_SOURCE,
         id=event_id(given, number),
         topic=_text(given, "topic"),
         type=_lineage(given.get("type")),
         time=_time(given.get("time")),
     )
-
-
-def _without_arrays(given: Mapping[str, Any]) -> dict[str, Any]:
-    return {
-        name: _without_arrays(value) if isinstance(value, dict) else value
-        for name, value in given.items()
-        if not isinstance(value, list)
-    }
 
 
 def _with_infinities(given: Mapping[str, Any]) -> Mapping[str, Any]:

@@ -141,5 +141,10 @@ def _below(topic: str) -> str:
 
 def _line(event: Any, *, as_json: bool) -> str:
     from tidings.cli.sub import plain
+    from tidings.model.textual import json_ready
 
-    return json_line(plain(event)) if as_json else f"{event.id} {event.topic} {json_line(event.attributes)}"
+    return (
+        json_line(plain(event))
+        if as_json
+        else f"{event.id} {event.topic} {json_line(json_ready(event.attributes))}"
+    )

@@ -149,13 +149,23 @@ def _line(event: tidings.Event, shown: str) -> str:
         return to_structured(event).decode() + "\n"
     if shown == "json":
         return json_line(plain(event))
+    from tidings.model.textual import json_ready
+
     where = f" {event.topic}" if event.topic else ""
     kind = f" {event.type[0]}" if event.type else ""
-    return f"{event.id}{where}{kind} {json_line(event.attributes)}"
+    return f"{event.id}{where}{kind} {json_line(json_ready(event.attributes))}"
 
 
 def plain(event: tidings.Event) -> dict[str, Any]:
     """As `tidings pub` and `tidings match` read it: the event's own names beside its attributes."""
     own: dict[str, Any] = {"id": event.id, "source": event.source, "topic": event.topic}
     own |= {"type": list(event.type) or None, "time": timestamp(event.time) if event.time else None}
-    return {name: value for name, value in own.items() if value is not None} | event.attributes
+    from tidings.model.event import DATA, RESERVED
+    from tidings.model.textual import json_ready
+
+    body: dict[str, Any] = json_ready(event.attributes)
+    shadowed = {name: body.pop(name) for name in RESERVED if name in body}
+    if shadowed:
+        inner = body.get(DATA)
+        body[DATA] = shadowed | (inner if isinstance(inner, dict) else {} if inner is None else {DATA: inner})
+    return {name: value for name, value in own.items() if value is not None} | body

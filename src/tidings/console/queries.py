@@ -25,6 +25,7 @@ from tidings.gateway.http_sessions import HttpSessions
 from tidings.language import parse_filter
 from tidings.matching.explain import explain
 from tidings.model.event import FOREVER, Event, make_event
+from tidings.model.textual import json_ready
 from tidings.runtime.delivery_verdict import explain_elsewhere, why
 from tidings.runtime.service import Service
 
@@ -194,7 +195,7 @@ def _lifetime(said: dict[str, Any]) -> float:
 def _shown(event: Event) -> dict[str, Any]:
     lifetime = "forever" if event.lifetime == FOREVER else event.lifetime
     told = {"id": event.id, "source": event.source, "topic": event.topic, "type": event.type}
-    return {**told, "attributes": event.attributes, "lifetime": lifetime}
+    return {**told, "attributes": json_ready(event.attributes), "lifetime": lifetime}
 
 
 def _json(value: Any) -> Response:

@@ -15,7 +15,7 @@ from tidings.errors import FilterError, HistoryError
 from tidings.language import read_filter
 from tidings.language.evaluate import accepts
 from tidings.model.constraint import Equals, OneOf
-from tidings.model.event import Event
+from tidings.model.event import Event, row_event
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.value import kind_of
 
@@ -41,7 +41,7 @@ def event_of(
     """The event as filters see it; its own time travelled among the attributes."""
     own = dict(attributes)
     time = own.pop("time", None)
-    return Event(source=source, id=event, attributes=own, topic=topic, type=type, time=time)
+    return row_event(own, source=source, id=event, topic=topic, type=type, time=time)
 
 
 class AcceptanceMatcher(Protocol):

@@ -155,7 +155,11 @@ def pub_row(
 ) -> Row:
     """`process` published. The event's own `time` travels among the attributes, where no
     attribute can have that name."""
-    attributes = event.attributes if event.time is None else {**event.attributes, "time": event.time}
+    attributes = event.attributes
+    if event.rich and "time" in attributes:
+        attributes = {"data.time" if name == "time" else name: value for name, value in attributes.items()}
+    if event.time is not None:
+        attributes = {**attributes, "time": event.time}
     return Row(
         run=run,
         time=time,

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import math
+from decimal import Decimal
 from typing import Any, Final
 
 from tidings.language.measure import walk
 from tidings.model.expression import Attribute, ExistsTest, Expression, Literal, TypeTest
+from tidings.model.value import INT_MAX, INT_MIN
 
 
 class _Unknown:
@@ -28,4 +31,15 @@ def constant(expression: Expression) -> Any:
         return UNKNOWN
     from tidings.language.evaluate import evaluate  # imported late: most filters have no computation
 
-    return evaluate(expression, {})
+    return _plain(evaluate(expression, {}))
+
+
+def _plain(value: Any) -> Any:
+    """A decimal as the integer or the double that it equals; one that equals none is left to the
+    evaluator."""
+    if type(value) is not Decimal:
+        return value
+    if value == value.to_integral_value() and INT_MIN <= value <= INT_MAX:
+        return int(value)
+    nearest = float(value)
+    return nearest if nearest == value and math.isfinite(nearest) else UNKNOWN

@@ -16,6 +16,7 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Mapping
+from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeAlias
 
@@ -29,8 +30,10 @@ from tidings.language.functions import (
     SEES_UNKNOWN,
     STRING,
     Failure,
+    as_double,
     remainder,
 )
+from tidings.language.lists import ranging
 from tidings.language.work import (
     BUDGET,
     Work,
@@ -44,7 +47,7 @@ from tidings.model.event import LINEAGE, Event
 from tidings.model.filter import CESQL, Filter
 from tidings.model.pattern import like_matches, regexp_matches
 from tidings.model.topic import check_pattern, is_pattern, topic_matches
-from tidings.model.value import INT_MAX, INT_MIN, Value, kind_of
+from tidings.model.value import INT_MAX, INT_MIN, Value, is_null, kind_of
 
 View: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[View], Any]
@@ -261,14 +264,26 @@ def _arithmetic(node: e.Arithmetic) -> Program:
 
     def run(view: View) -> Any:
         one, other = left(view), right(view)
-        if type(one) not in _NUMBERS or type(other) not in _NUMBERS:
+        if type(one) not in _PLAIN_NUMBERS:
+            one = _double_of(one)
+        if type(other) not in _PLAIN_NUMBERS:
+            other = _double_of(other)
+        if one is None or other is None:
             return None
-        return _bounded(compute(one, other))
+        try:
+            return _bounded(compute(one, other))
+        except OverflowError:  # an integer beyond every double
+            return None
 
     return run
 
 
-_NUMBERS = frozenset({int, float})
+_PLAIN_NUMBERS = frozenset({int, float})
+
+
+def _double_of(value: Any) -> float | None:
+    """A decimal as arithmetic takes it; None for what is no number."""
+    return as_double(value) if type(value) is Decimal else None
 
 
 def _bounded(result: Any) -> Any:
@@ -296,7 +311,9 @@ def _negate(node: e.Negate) -> Program:
 
     def run(view: View) -> Any:
         value = operand(view)
-        return _bounded(-value) if type(value) in _NUMBERS else None
+        if type(value) not in _PLAIN_NUMBERS:
+            value = _double_of(value)
+        return None if value is None else _bounded(-value)
 
     return run
 
@@ -352,8 +369,7 @@ def _exists(node: e.ExistsTest) -> Program:
     name = node.name
 
     def run(view: View) -> bool:
-        value = view.get(name)
-        return kind_of(value) is not None or type(value) is tuple
+        return not is_null(view.get(name))
 
     return run
 
@@ -394,11 +410,15 @@ def _call(node: e.Call) -> Program:
     arguments = [
         (_compile(argument), _checker(function.argument(i))) for i, argument in enumerate(node.arguments)
     ]
+    if node.function == "LENGTH" and isinstance(node.arguments[0], e.Attribute):
+        return _length(node.arguments[0].name)
 
     def run(view: View) -> Any:
         values = []
         for argument, allowed in arguments:
             value = argument(view)
+            if type(value) is Decimal and allowed:
+                value = as_double(value)
             if not sees_unknown and (value is None or (allowed and type(value) not in allowed)):
                 return None
             values.append(value)
@@ -406,6 +426,20 @@ def _call(node: e.Call) -> Program:
         return None if type(result) is Failure else result
 
     return run
+
+
+def _length(name: str) -> Program:
+    """LENGTH of an attribute: of a text or of a list, which no other function sees."""
+
+    def run(view: View) -> int | None:
+        value = view.get(name)
+        return len(value) if type(value) is str or type(value) is tuple else None
+
+    return run
+
+
+def _ranging(node: e.AnyOf | e.AllOf) -> Program:
+    return ranging(node, _compile(node.condition))
 
 
 def _checker(wanted: str) -> tuple[type, ...] | None:
@@ -416,5 +450,6 @@ _COMPILERS: dict[type, Callable[[Any], Program]] = {
     e.Literal: _literal, e.Attribute: _attribute, e.Not: _not, e.Negate: _negate, e.And: _and,
     e.Or: _or, e.Xor: _xor, e.Compare: _compare, e.Arithmetic: _arithmetic, e.In: _in,
     e.Between: _between, e.LikeTest: _like, e.RegexpTest: _regexp, e.TopicTest: _topic,
-    e.ExistsTest: _exists, e.NullTest: _null, e.TypeTest: _type, e.Call: _call,
+    e.ExistsTest: _exists, e.NullTest: _null, e.TypeTest: _type, e.Call: _call, e.AnyOf: _ranging,
+    e.AllOf: _ranging,
 }  # fmt: skip

@@ -185,7 +185,7 @@ def integer_of(value: Any, low: int, high: int) -> int | Failure:
         if not _INTEGER_TEXT.fullmatch(value) or len(value) > _LONGEST_NUMBER:
             return Failure("cast", 0)
         value = int(value)
-    elif type(value) is float:
+    elif type(value) is float or type(value) is Decimal:
         if not math.isfinite(value):
             return Failure("cast", 0)
         value = int(value)
@@ -199,7 +199,7 @@ def boolean_of(value: Any) -> bool | Failure:
     if type(value) is str:
         word = value.lower()
         return word == "true" if word in ("true", "false") else Failure("cast", False)
-    if type(value) in (bool, int, float):
+    if type(value) in (bool, int, float, Decimal):
         return bool(value)
     return Failure("cast", False)
 
@@ -214,6 +214,14 @@ def string_of(value: Any) -> str:
     return str(value)
 
 
+def as_double(value: Any) -> float:
+    """The double nearest to a number: arithmetic takes decimals and wide integers so."""
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
 def _int(value: Any) -> int | Failure:
     return integer_of(value, INT_MIN, INT_MAX)
 
@@ -226,10 +234,27 @@ def _float(value: Any) -> float | Failure:
     if type(value) is str:
         if not _FLOAT_TEXT.fullmatch(value) or len(value) > _LONGEST_NUMBER:
             return Failure("cast", 0)
-    elif type(value) not in (bool, int, float):
+    elif type(value) not in (bool, int, float, Decimal):
         return Failure("cast", 0)
-    result = float(value)
+    result = as_double(value) if type(value) is int else float(value)
     return result if math.isfinite(result) else Failure("cast", 0)
+
+
+def _decimal(value: Any) -> Decimal | Failure:
+    """An exact number from a text of digits, or from another number."""
+    if type(value) is str:
+        if not _FLOAT_TEXT.fullmatch(value) or len(value) > _LONGEST_NUMBER:
+            return Failure("cast", 0)
+        number = Decimal(value)
+        return number if abs(number.adjusted()) <= _LONGEST_NUMBER else Failure("cast", 0)
+    if type(value) not in (int, float, Decimal) or (type(value) is float and not math.isfinite(value)):
+        return Failure("cast", 0)
+    return Decimal(value)
+
+
+def _length(value: Any) -> int | Failure:
+    """Characters of a text, or elements of a list."""
+    return len(value) if type(value) in (str, tuple) else Failure("cast", 0)
 
 
 def _is_int(value: Any) -> bool:
@@ -300,7 +325,7 @@ def _coalesce(*values: Any) -> Any:
 
 
 _TABLE = (
-    Function("LENGTH", (STRING,), INTEGER, len, len),
+    Function("LENGTH", (STRING,), INTEGER, _length, len),
     Function("CONCAT", (), STRING, _concat, _concat, rest=STRING),
     Function("CONCAT_WS", (STRING,), STRING, _concat_ws, _concat_ws, rest=STRING),
     Function("LOWER", (STRING,), STRING, _once(_lower), _once(str.lower)),
@@ -316,6 +341,7 @@ _TABLE = (
     Function("IS_INT", (ANY,), BOOLEAN, _is_int, _is_int_32),
     Function("IS_BOOL", (ANY,), BOOLEAN, _is_bool, _is_bool),
     Function("FLOAT", (ANY,), NUMBER, _float),
+    Function("DECIMAL", (ANY,), NUMBER, _decimal),
     Function("TIMESTAMP", (ANY,), TIME, _timestamp),
     Function("FLOOR", (NUMBER,), INTEGER, _floor),
     Function("CEIL", (NUMBER,), INTEGER, _ceil),

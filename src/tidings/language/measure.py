@@ -7,7 +7,9 @@ from typing import Any
 
 from tidings.language.limits import Limits, check_constraints, check_patterns, too_deep
 from tidings.model.expression import (
+    AllOf,
     And,
+    AnyOf,
     Arithmetic,
     Attribute,
     Between,
@@ -45,6 +47,7 @@ _INSIDE: dict[type, Callable[[Any], tuple[Expression, ...]]] = {
     In: lambda node: (node.operand, *node.items),
     Between: lambda node: (node.operand, node.low, node.high),
     Call: lambda node: node.arguments,
+    **dict.fromkeys((AnyOf, AllOf), lambda node: (node.condition,)),
 }
 
 

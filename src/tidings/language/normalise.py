@@ -29,7 +29,9 @@ from tidings.language.mistakes import check_call, check_dialect
 from tidings.language.parser import balanced
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, OneOf, Prefix
 from tidings.model.expression import (
+    AllOf,
     And,
+    AnyOf,
     Arithmetic,
     Attribute,
     Between,
@@ -273,6 +275,8 @@ class _Normaliser:
             return _test(node, wanted is node.negated)
         if isinstance(node, Negate | Arithmetic):
             return _NEVER  # a number is neither true nor false
+        if isinstance(node, AnyOf | AllOf):
+            return _ranged(node, wanted)
         return _residual(node if wanted else Not(node))
 
     def comparison(self, node: Compare, wanted: bool) -> Boxes:
@@ -341,6 +345,34 @@ def _one(constraint: Constraint | None) -> Boxes:
 
 def _residual(expression: Expression) -> Boxes:
     return [_PartialConjunction({}, (expression,))]
+
+
+def _ranged(node: AnyOf | AllOf, wanted: bool) -> Boxes:
+    """A condition on elements is a residual, beside the presence of its list where it demands that."""
+    if not wanted:
+        opposite = AllOf if isinstance(node, AnyOf) else AnyOf
+        return _ranged(opposite(_negated(node.condition)), True)
+    constraints: dict[str, Constraints] = {}
+    if isinstance(node, AnyOf):
+        name = _demanded(node.condition)
+        if name is not None and "." not in name:
+            constraints[name] = (Exists(name),)
+    return [_PartialConjunction(constraints, (node,))]
+
+
+def _negated(condition: Expression) -> Expression:
+    return condition.operand if isinstance(condition, Not) else Not(condition)
+
+
+def _demanded(condition: Expression) -> str | None:
+    """The name that must be there for a simple comparison with a constant to be true."""
+    if isinstance(condition, Compare):
+        operand = condition.left
+    elif isinstance(condition, In | Between | LikeTest | RegexpTest | TopicTest):
+        operand = condition.operand
+    else:
+        return None
+    return operand.name if isinstance(operand, Attribute) else None
 
 
 def _computed_topic(name: str, op: str) -> Boxes:

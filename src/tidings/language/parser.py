@@ -31,10 +31,13 @@ from tidings.language.lexer import (
     tokenise,
 )
 from tidings.language.limits import DEFAULT_LIMITS, Limits, check_patterns, check_text, too_deep
+from tidings.language.lists import names_in
 from tidings.language.measure import check_size
 from tidings.language.mistakes import check_call, check_dialect, shown, unexpected
 from tidings.model.expression import (
+    AllOf,
     And,
+    AnyOf,
     Arithmetic,
     Attribute,
     Between,
@@ -60,6 +63,7 @@ from tidings.model.topic import check_pattern, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN, utc
 
 _LOGIC: dict[str, type[And] | type[Or] | type[Xor]] = {"AND": And, "OR": Or, "XOR": Xor}
+_RANGING: dict[str, type[AnyOf] | type[AllOf]] = {"ANY": AnyOf, "ALL": AllOf}
 _TESTS = ("LIKE", "IN", "BETWEEN", "REGEXP", "MATCHES")
 _COMPARISONS = ("=", "!=", "<", "<=", ">", ">=")
 _ARITHMETIC = {"+": 6, "-": 6, "*": 7, "/": 7, "%": 7}
@@ -197,6 +201,8 @@ class _Parser:
 
     def call(self, function: str, place: int) -> Expression:
         self.place += 1
+        if self.strict and function in _RANGING:
+            return self.ranging(function, place)
         arguments: list[Expression] = []
         if self.kinds[self.place] != ")":
             arguments = self.items()
@@ -208,6 +214,17 @@ class _Parser:
         if self.strict:
             check_call(self.text, self.offsets[place], function, len(arguments))
         return Call(function, tuple(arguments))
+
+    def ranging(self, word: str, place: int) -> Expression:
+        """ANY(condition) or ALL(condition), over the list that the first name inside leads to."""
+        condition = self.deeper(1)
+        self.take(")")
+        if next(names_in(condition), None) is None:
+            raise FilterSyntaxError(
+                f"{word} needs the name of a list", text=self.text, offset=self.offsets[place],
+                hint=f"write {word}(lines.price > 100)",
+            )  # fmt: skip
+        return _RANGING[word](condition)
 
     def items(self, places: list[int] | None = None) -> list[Expression]:
         """Expressions between commas; `places` gets the token that each begins with."""
@@ -232,6 +249,9 @@ class _Parser:
         if kind == "IS":
             return self.is_test(operand)
         if kind == "IN":
+            if self.strict and (self.kinds[self.place] == NAME or self.kinds[self.place] in self.words):
+                found = AnyOf(Compare("=", Attribute(self.name()), operand))
+                return Not(found) if negated else found
             self.take("(")
             places: list[int] = []
             items = self.items(places)

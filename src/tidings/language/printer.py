@@ -29,7 +29,9 @@ from tidings.model.constraint import (
     TopicIs,
 )
 from tidings.model.expression import (
+    AllOf,
     And,
+    AnyOf,
     Arithmetic,
     Attribute,
     Between,
@@ -54,7 +56,7 @@ from tidings.model.pattern import escape_like
 from tidings.model.value import kind_of, utc
 
 _LOGIC = {And: "AND", Or: "OR", Xor: "XOR"}
-_ATOMS = (Literal, Attribute, Call, ExistsTest)
+_ATOMS = (Literal, Attribute, Call, ExistsTest, AllOf)
 _SUMS = ("+", "-")
 _SHORT = DEFAULT_LIMITS.text // 4  # characters: within the limit for every character
 
@@ -199,6 +201,14 @@ def _type(name: str, negated: bool) -> str:
     return f"type IS {'NOT ' if negated else ''}A {quote_string(name)}"
 
 
+def _any(node: AnyOf) -> str:
+    """`x IN name` where that says it, else ANY(condition)."""
+    condition = node.condition
+    if isinstance(condition, Compare) and condition.op == "=" and isinstance(condition.left, Attribute):
+        return f"{_atom(condition.right)} IN {quote_name(condition.left.name)}"
+    return f"ANY({print_expression(condition)})"
+
+
 _PRINTERS: dict[type, Callable[[Any], str]] = {
     Literal: lambda node: print_value(node.value),
     Attribute: lambda node: quote_name(node.name),
@@ -218,6 +228,8 @@ _PRINTERS: dict[type, Callable[[Any], str]] = {
     NullTest: lambda node: _null(_atom(node.operand), node.negated),
     TypeTest: lambda node: _type(node.name, node.negated),
     Call: lambda node: f"{node.function}{_items(node.arguments)}",
+    AnyOf: _any,
+    AllOf: lambda node: f"ALL({print_expression(node.condition)})",
 }
 
 # constraints

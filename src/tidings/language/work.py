@@ -22,6 +22,8 @@ from bisect import insort
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias, cast
 
+from tidings.language.lists import names_in, prefixes
+from tidings.language.measure import walk
 from tidings.model import expression as e
 from tidings.model.constraint import Constraint, Like, Regexp, TopicIs
 from tidings.model.event import Event
@@ -31,6 +33,7 @@ from tidings.model.pattern import compiled_weight, like_weight, regexp_weight
 BUDGET = 1 << 20  # characters of text times weight: about 1 ms for a plain pattern, 20 ms for a hostile one
 MOST_COMPILED = 1 << 17  # steps of all regular expressions of a filter; compiling more takes long
 TOPIC_WEIGHT = 1
+ELEMENT_WEIGHT = 4  # of a condition on an element of a list, for each of its parts
 TOPIC = "topic"
 
 Work: TypeAlias = tuple[tuple[str, int], ...]  # attributes, and how often their text is gone through
@@ -114,6 +117,8 @@ def _weights(node: e.Expression, weight: int = 0) -> Iterator[tuple[str, int]]:
         weight = max(weight, _PATTERNS[type(node)](node))
     elif isinstance(node, e.Call):
         weight = max(weight, 1)
+    elif isinstance(node, e.AnyOf | e.AllOf):
+        yield next(names_in(node.condition)), ELEMENT_WEIGHT * sum(1 for _ in walk(node.condition))
     for field in node.__struct_fields__:
         held = getattr(node, field)
         for part in held if isinstance(held, tuple) else (held,):
@@ -128,7 +133,28 @@ def cost(work: Work, view: Mapping[str, Any]) -> int:
         value = view.get(name)
         if type(value) is str:
             total += weight * len(value)
+        elif value is None or type(value) is tuple:
+            total += weight * _list_size(view, name)
     return total
+
+
+def _list_size(view: Mapping[str, Any], name: str) -> int:
+    """Elements and characters of the list that a name leads to; none for most events."""
+    for place in prefixes(name):
+        found = view.get(place)
+        if type(found) is tuple:
+            return _extent(found)
+    return 0
+
+
+def _extent(value: Any) -> int:
+    """Elements of a list, and characters of its texts, at every depth."""
+    kind = type(value)
+    if kind is tuple:
+        return len(value) + sum(map(_extent, value))
+    if kind is dict:
+        return len(value) + sum(map(_extent, value.values()))
+    return len(value) if kind is str else 0
 
 
 def is_over(filter: Filter, event: Event) -> bool:
@@ -206,4 +232,7 @@ class WorkIndex:
 
 def longest_text(event: Event) -> int:
     """The length of the longest text that filters see of the event."""
-    return max((len(value) for value in event.view.values() if type(value) is str), default=0)
+    texts = max((len(value) for value in event.view.values() if type(value) is str), default=0)
+    if not event.rich:
+        return texts
+    return max(texts, max((_extent(v) for v in event.view.values() if type(v) is tuple), default=0))

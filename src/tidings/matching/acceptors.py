@@ -10,13 +10,13 @@ from collections.abc import Callable
 from typing import Any
 
 from tidings.model.constraint import Constraint, Equals, Range
-from tidings.model.value import Kind, kind_of
+from tidings.model.value import NUMBERS, Kind, kind_of
 
 Acceptor = Callable[[Any], bool]
 
 _TYPES: dict[Kind, frozenset[type]] = {
     Kind.BOOL: frozenset({bool}),
-    Kind.NUMBER: frozenset({int, float}),
+    Kind.NUMBER: NUMBERS,
 }
 
 

@@ -27,10 +27,12 @@ from urllib.parse import quote, unquote
 import msgspec
 
 from tidings.errors import EventError
+from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER, Event, check_number, make_event
+from tidings.model.textual import as_kind_and_text, from_kind_and_text
 from tidings.model.topic import check_topic
-from tidings.model.value import INT_MAX, INT_MIN, is_null
+from tidings.model.value import is_null
 
 STRUCTURED_TYPE = "application/cloudevents+json"
 OURS = "tidings"  # the extension that holds what CloudEvents has no place for
@@ -200,6 +202,8 @@ def _same(one: Any, other: Any) -> bool:
     """Equal and of the same types: True is not 1, and 1 is not 1.0."""
     if type(one) is not type(other):
         return False
+    if isinstance(one, list):
+        return len(one) == len(other) and all(map(_same, one, other))
     if isinstance(one, dict):
         return one.keys() == other.keys() and all(_same(value, other[name]) for name, value in one.items())
     return bool(one == other)
@@ -355,7 +359,25 @@ class _CloudEventMeta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
 
     form: Literal["attributes", "payload"] | None = None  # None: a foreign event
     attributes: dict[str, Any] | None = None
-    kinds: dict[str, Literal["time", "inf", "-inf"]] | None = None
+    kinds: (
+        dict[
+            str,
+            Literal[
+                "time",
+                "inf",
+                "-inf",
+                "decimal",
+                "uuid",
+                "date",
+                "clock",
+                "local",
+                "integer",
+                "duration",
+                "bytes",
+            ],
+        ]
+        | None
+    ) = None
     extensions: dict[str, Literal["int", "bool"]] | None = None
     lineage: tuple[str, ...] | None = None
     lifetime: float | Literal["forever"] | None = None
@@ -465,9 +487,7 @@ def _values(members: Mapping[str, Any], counts: list[int] | None) -> dict[str, A
 
 
 def _is_attribute(value: Any) -> bool:
-    if type(value) is int:
-        return INT_MIN <= value <= INT_MAX
-    return type(value) in (bool, float, str)
+    return type(value) in (bool, int, float, str) or is_list_of_values(value)
 
 
 # Kinds that JSON cannot tell
@@ -480,20 +500,25 @@ def _marked(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], dict[str, st
 
 
 def _mark(attributes: Mapping[str, Any], prefix: str, kinds: dict[str, str]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for name, value in attributes.items():
-        path = prefix + name
-        if isinstance(value, dict):
-            tree[name] = _mark(value, path + ".", kinds)
-        elif isinstance(value, datetime):
-            tree[name] = value.isoformat().replace("+00:00", "Z")
-            kinds[path] = "time"
-        elif isinstance(value, float) and math.isinf(value):
-            tree[name] = None
-            kinds[path] = "inf" if value > 0 else "-inf"
-        else:
-            tree[name] = None if is_null(value) else value
-    return tree
+    return {name: _marked_value(value, prefix + name, kinds) for name, value in attributes.items()}
+
+
+def _marked_value(value: Any, path: str, kinds: dict[str, str]) -> Any:
+    if isinstance(value, dict):
+        return _mark(value, path + ".", kinds)
+    if isinstance(value, list):
+        return [_marked_value(item, f"{path}.{place}", kinds) for place, item in enumerate(value)]
+    known = as_kind_and_text(value)
+    if known is not None:
+        kinds[path] = known[0]
+        return known[1]
+    if isinstance(value, datetime):
+        kinds[path] = "time"
+        return value.isoformat().replace("+00:00", "Z")
+    if isinstance(value, float) and math.isinf(value):
+        kinds[path] = "inf" if value > 0 else "-inf"
+        return None
+    return None if is_null(value) else value
 
 
 def _own(meta: dict[str, Any], payload: bytes) -> dict[str, Any]:
@@ -505,12 +530,22 @@ def _own(meta: dict[str, Any], payload: bytes) -> dict[str, Any]:
 
 
 def _unmark(tree: Mapping[str, Any], prefix: str, kinds: Mapping[str, str]) -> Iterator[tuple[str, Any]]:
-    for name, value in tree.items():
-        path = prefix + name
-        kind = kinds.get(path)
-        if isinstance(value, dict):
-            yield name, dict(_unmark(value, path + ".", kinds))
-        elif kind == "time":
-            yield name, _moment(value)
-        else:
-            yield name, value if kind is None else float(kind)
+    return ((name, _unmarked_value(value, prefix + name, kinds)) for name, value in tree.items())
+
+
+def _unmarked_value(value: Any, path: str, kinds: Mapping[str, str]) -> Any:
+    if isinstance(value, dict):
+        return dict(_unmark(value, path + ".", kinds))
+    if isinstance(value, list):
+        return [_unmarked_value(item, f"{path}.{place}", kinds) for place, item in enumerate(value)]
+    kind = kinds.get(path)
+    if kind is None:
+        return value
+    if kind == "time":
+        return _moment(value)
+    if kind in ("inf", "-inf"):
+        return float(kind)
+    try:
+        return from_kind_and_text(kind, value)
+    except ValueError as error:
+        raise EventError(f"the attribute {path!r} of the CloudEvent cannot be read: {error}") from None

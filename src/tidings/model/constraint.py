@@ -18,7 +18,7 @@ import msgspec
 from tidings.model.event import LINEAGE
 from tidings.model.pattern import like_matches, regexp_matches
 from tidings.model.topic import topic_matches
-from tidings.model.value import Kind, Value, kind_of
+from tidings.model.value import Kind, Value, is_null, kind_of
 
 
 class _Constraint(msgspec.Struct, frozen=True, gc=False):
@@ -110,14 +110,14 @@ class Exists(_Constraint, frozen=True, tag="exists"):
     """EXISTS attribute, attribute IS NOT NULL."""
 
     def accepts(self, value: Any) -> bool:
-        return kind_of(value) is not None or type(value) is tuple
+        return not is_null(value)
 
 
 class Missing(_Constraint, frozen=True, tag="missing"):
     """attribute IS NULL."""
 
     def accepts(self, value: Any) -> bool:
-        return kind_of(value) is None and type(value) is not tuple
+        return is_null(value)
 
 
 class TopicIs(_Constraint, frozen=True, tag="topic"):

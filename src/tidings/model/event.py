@@ -2,8 +2,9 @@
 
 Rules
 - Identity is (source, id), given by the publisher, within its tenant; publishing it again has no effect.
-- Attributes may be nested; `name.accuracy` addresses a nested one. `id source type time topic`
-  belong to the event itself and cannot be attributes.
+- Attributes are any JSON-like body (`model.body`); `name.accuracy` addresses a nested one. In a filter, and
+  in `event[...]`, the names `id source type time topic` mean the envelope; a body's own field of such a
+  name is `data.NAME` there.
 - `type` is a lineage: the type's own name first, then its ancestors up to the root.
 - `lifetime` says which *later* subscriptions may still receive the event: 0, seconds, or FOREVER.
 """
@@ -19,18 +20,25 @@ from typing import Any
 import msgspec
 
 from tidings.errors import EventError
+from tidings.model.body import (
+    DATA,
+    MAX_ATTRIBUTES,
+    MAX_NESTING,
+    RESERVED,
+    check_number,
+    packed_body,
+    seen_body,
+    unpacked_body,
+)
 from tidings.model.topic import check_topic
-from tidings.model.value import INT_MAX, INT_MIN, Value, checked_time, checked_value, is_null
+from tidings.model.value import INT_MAX, INT_MIN, checked_time, is_null
 
 FOREVER = math.inf
 DEFAULT_LIFETIME = 0.0  # seconds; this very object is left out when an event is encoded
-RESERVED = frozenset({"id", "source", "type", "time", "topic"})
 TENANT = "tenant"  # the attribute that a broker writes and checks where principals have tenants
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
-MAX_ATTRIBUTES = 1024
 PLAIN_ATTRIBUTES = 64  # of an event of the common kind
-MAX_NESTING = 16
 CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
@@ -39,12 +47,16 @@ class _AttributeView:
     access; afterwards the event's own dictionary answers, without a call."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> Mapping[str, Any]:
-        view: dict[str, Any] = {}
-        for name, value in event.attributes.items():
-            if type(value) is dict:
-                view.update(_flat(name + ".", value))
-            elif value is not None and value == value:  # NaN differs from itself
-                view[name] = value
+        view: dict[str, Any]
+        if event.rich:
+            view = seen_body(event.attributes)
+        else:
+            view = {}
+            for name, value in event.body.items():
+                if type(value) is dict:
+                    view.update(_flat(name + ".", value))
+                elif value is not None and value == value:  # NaN differs from itself
+                    view[name] = value
         view["id"] = event.id
         view["source"] = event.source
         if event.topic is not None:
@@ -56,6 +68,15 @@ class _AttributeView:
             view["time"] = event.time
         event.__dict__["view"] = view
         return view
+
+
+class _Attributes:
+    """The attributes of an event as they were published: of a rich body unpacked at the first look."""
+
+    def __get__(self, event: Event, _owner: type | None = None) -> dict[str, Any]:
+        attributes = unpacked_body(event.body) if event.rich else event.body
+        event.__dict__["attributes"] = attributes
+        return attributes
 
 
 class _EncodedSize:
@@ -71,8 +92,8 @@ class _Identity:
     `_AttributeView`."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> tuple[str, str]:
-        if TENANT in event.attributes:
-            identity = identity_of(event.source, event.id, event.attributes[TENANT])
+        if TENANT in event.body:
+            identity = identity_of(event.source, event.id, event.body[TENANT])
         else:
             identity = (event.source, event.id)
         event.__dict__["identity"] = identity
@@ -84,12 +105,14 @@ def identity_of(source: str, id: str, tenant: Any) -> tuple[str, str]:
     return (f"{tenant}{TENANT_MARK}{source}" if tenant and type(tenant) is str else source, id)
 
 
-class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=True):
+class Event(
+    msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=True, rename={"body": "attributes"}
+):
     """An immutable event. Use `make_event` to build one from what a user hands over."""
 
     source: str
     id: str
-    attributes: dict[str, Any] = {}
+    body: dict[str, Any] = {}  # the attributes as they travel; `attributes` has them as they were published
     topic: str | None = None
     type: tuple[str, ...] = ()
     time: datetime | None = None
@@ -98,6 +121,7 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
     lifetime: float = DEFAULT_LIFETIME  # seconds; FOREVER is infinity
     key: str | None = None  # supersedes older events of the same key
     expires: float | None = None  # seconds after acceptance until it ends for all subscribers
+    rich: bool = False  # does the body hold more than flat values? See `model.body`
 
     @property
     def position(self) -> Any:
@@ -113,14 +137,17 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
         self.__dict__["_position"] = position
         return self
 
+    attributes = _Attributes()
     view = _AttributeView()
     size = _EncodedSize()
     identity = _Identity()  # sources of two tenants may have one name
 
-    def get(self, name: str) -> Value | None:
-        """The value of an attribute by its dotted name; None when absent."""
-        value: Value | None = self.view.get(name)
-        return value
+    def get(self, name: str, default: Any = None) -> Any:
+        """The value under a name, as `event[name]`; `default` when there is none."""
+        try:
+            return self[name]
+        except KeyError:
+            return default
 
     def _repr_html_(self) -> str:
         """The event as a table, in a notebook."""
@@ -129,9 +156,42 @@ class Event(msgspec.Struct, frozen=True, dict=True, weakref=True, omit_defaults=
         cells = (f"<tr><th>{escape(name)}</th><td>{escape(str(value))}</td></tr>" for name, value in rows)
         return f"<table>{''.join(cells)}</table>"
 
-    def __getitem__(self, name: str) -> Value:
-        value: Value = self.view[name]
-        return value
+    def __getitem__(self, name: str) -> Any:
+        """The value that was published under a name: a scalar, a list, a nested mapping, None.
+
+        A dotted name leads into nested mappings. `id source type time topic` are the envelope's; the
+        body's own fields of these names are `data.id` and so on. An absent name is a KeyError.
+        """
+        if name in RESERVED:
+            return self.view[name]
+        held = self.attributes
+        if name in held:
+            return held[name]
+        found = _inside(held, name)
+        first, _, rest = name.partition(".")
+        if found is _ABSENT and first == DATA and rest.partition(".")[0] in RESERVED:
+            found = _inside(held, rest)
+        if found is _ABSENT:
+            raise KeyError(name)
+        return found
+
+
+_ABSENT: Any = object()
+
+
+def _inside(held: Any, name: str) -> Any:
+    """The value under a dotted name, nested at any of its dots; `_ABSENT` when there is none."""
+    if type(held) is not dict:
+        return _ABSENT
+    if name in held:
+        return held[name]
+    place = name.find(".")
+    while place > 0:
+        found = _inside(held.get(name[:place]), name[place + 1 :])
+        if found is not _ABSENT:
+            return found
+        place = name.find(".", place + 1)
+    return _ABSENT
 
 
 def event_size(event: Event) -> int:
@@ -169,14 +229,15 @@ def make_event(
     if content_type is not None and not CONTROL.isdisjoint(content_type):
         raise EventError("the content type holds a control character", hint="write type/subtype")
     lineage = () if type is None else (type,) if isinstance(type, str) else tuple(type)
+    rich = False
     if attributes is None or has_plain_attributes(attributes, ascii=True):
-        checked = {} if attributes is None else dict(attributes)
+        body = {} if attributes is None else dict(attributes)
     else:
-        checked = checked_attributes(attributes)
+        body, rich = packed_body(attributes)
     return Event(
         source=source,
         id=id,
-        attributes=checked,
+        body=body,
         topic=None if topic is None else check_topic(topic),
         type=lineage,
         time=None if time is None else checked_time(time),
@@ -185,7 +246,16 @@ def make_event(
         lifetime=lifetime if lifetime is DEFAULT_LIFETIME else _checked_seconds("lifetime", lifetime),
         key=key,
         expires=None if expires is None else _checked_seconds("expires", expires),
+        rich=rich,
     )
+
+
+def row_event(attributes: Mapping[str, Any], **envelope: Any) -> Event:
+    """An event of a row of a table, unchecked but for its attributes: `envelope` as `Event` takes it."""
+    if has_plain_attributes(attributes):
+        return Event(body=dict(attributes), **envelope)
+    body, rich = packed_body(attributes)
+    return Event(body=body, rich=rich, **envelope)
 
 
 def checked_event(event: Event, **changes: Any) -> Event:
@@ -195,7 +265,7 @@ def checked_event(event: Event, **changes: Any) -> Event:
         "time": event.time, "payload": event.payload, "content_type": event.content_type,
         "lifetime": event.lifetime, "key": event.key, "expires": event.expires,
     }  # fmt: skip
-    return make_event(event.attributes, **{**options, **changes})
+    return make_event(event.body, **{**options, **changes})
 
 
 def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) -> bool:
@@ -218,51 +288,6 @@ def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) 
     return True
 
 
-def checked_attributes(attributes: Mapping[str, Any]) -> dict[str, Any]:
-    """A private, checked copy of the attributes."""
-    if has_plain_attributes(attributes, ascii=True):
-        return dict(attributes)
-    for name in RESERVED.intersection(attributes):
-        raise EventError(
-            f"{name!r} is not an attribute: it belongs to the event itself",
-            hint=f"give it as publish(..., {name}=...) or rename it",
-        )
-    seen: set[str] = set()
-    return _checked(attributes, "", seen, 1, [0])
-
-
-def check_number(number: int) -> None:
-    """Refuse attributes above the limit, before more are read. Raises `EventError`."""
-    if number > MAX_ATTRIBUTES:
-        raise EventError(f"an event of {number} attributes or more; the most is {MAX_ATTRIBUTES}")
-
-
-def _checked(
-    mapping: Mapping[str, Any], prefix: str, seen: set[str], depth: int, nested: list[int]
-) -> dict[str, Any]:
-    """`seen` are the names so far, `nested` counts the mappings: each has the limit of attributes."""
-    if depth > MAX_NESTING:
-        raise EventError(f"attributes nested {depth} deep; the most is {MAX_NESTING}")
-    result: dict[str, Any] = {}
-    for name, value in mapping.items():
-        if type(name) is not str or not name:
-            raise EventError(f"attribute name {name!r} is not a non-empty string")
-        path = prefix + name
-        if type(value) is dict or isinstance(value, Mapping):
-            nested[0] += 1
-            check_number(nested[0])
-            result[name] = _checked(value, path + ".", seen, depth + 1, nested)
-            continue
-        if path in seen:
-            raise EventError(f"attribute {path!r} is given twice: nested, and with a dot in its name")
-        if path.partition(".")[0] in RESERVED:
-            raise EventError(f"attribute {path!r} begins with a name that belongs to the event itself")
-        seen.add(path)
-        check_number(len(seen))
-        result[name] = checked_value(path, value)
-    return result
-
-
 def _checked_seconds(what: str, seconds: float) -> float:
     try:
         seconds = float(seconds)
@@ -271,3 +296,10 @@ def _checked_seconds(what: str, seconds: float) -> float:
     if math.isnan(seconds) or seconds < 0:
         raise EventError(f"{what} is {seconds!r}", hint="give seconds, 0, or tidings.FOREVER")
     return seconds
+
+
+__all__ = [
+    "DATA", "DEFAULT_LIFETIME", "FOREVER", "LINEAGE", "MAX_ATTRIBUTES", "MAX_NESTING", "RESERVED", "TENANT",
+    "TENANT_MARK", "Event", "check_number", "checked_event", "event_size", "has_plain_attributes",
+    "identity_of", "make_event", "row_event",
+]  # fmt: skip

@@ -107,7 +107,15 @@ class Call(ExpressionNode, frozen=True, tag="call"):
     arguments: tuple[Expression, ...]
 
 
+class AnyOf(ExpressionNode, frozen=True, tag="any"):
+    condition: Expression  # of one element of a list
+
+
+class AllOf(ExpressionNode, frozen=True, tag="all"):
+    condition: Expression  # of every element of a list
+
+
 Expression: TypeAlias = (
     Literal | Attribute | Not | Negate | And | Or | Xor | Compare | Arithmetic | In | Between
-    | LikeTest | RegexpTest | TopicTest | ExistsTest | NullTest | TypeTest | Call
+    | LikeTest | RegexpTest | TopicTest | ExistsTest | NullTest | TypeTest | Call | AnyOf | AllOf
 )  # fmt: skip

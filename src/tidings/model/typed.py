@@ -1,28 +1,25 @@
-"""Classes as event types: a dataclass, a msgspec Struct or a Pydantic model.
+"""Classes as event types: a dataclass, a msgspec Struct, a Pydantic model, an attrs class or a TypedDict.
 
 Rules
 - A class's name is its type; its ancestors' names are the rest of the lineage. `__event_type__`
   in a class body gives another name. Bases that only carry machinery have no name.
-- Fields are attributes; a field that is such an object itself is a nested one. Enums give their
-  values, UUIDs their text.
+- Fields are attributes; a field that is such an object itself, or a list of these, is a nested one.
 - A property marked `@derived` (pure, no arguments) is a further attribute, computed at publish.
 - Reading back makes an instance of the most specific class that is known here; attributes that it
   has no field for (derived ones, those of a younger version) are left in the event.
-- Pydantic is never imported here: an object says itself that it is a model.
+- A TypedDict has no type at run time: it selects the events with its required keys and reads them.
 """
 
 from __future__ import annotations
 
-import dataclasses
 from collections.abc import Iterator, Mapping
-from enum import Enum
 from typing import Any, TypeVar
-from uuid import UUID
 
 import msgspec
 
 from tidings.errors import EventError
 from tidings.model.event import Event
+from tidings.model.fields import field_names, is_typed_mapping, read_as
 
 T = TypeVar("T")
 
@@ -32,6 +29,8 @@ _MACHINERY = (
     "typing",
     "msgspec",
     "pydantic",
+    "attr",
+    "attrs",
     "enum",
 )  # modules of classes that are no types
 
@@ -47,7 +46,7 @@ def is_typed(value: object) -> bool:
 
 def is_event_class(cls: object) -> bool:
     """Can instances of this class be events?"""
-    return isinstance(cls, type) and _field_names(cls) is not None
+    return isinstance(cls, type) and (_field_names(cls) is not None or is_typed_mapping(cls))
 
 
 def lineage_of(cls: type) -> tuple[str, ...]:
@@ -61,12 +60,12 @@ def event_fields(instance: object) -> tuple[tuple[str, ...], dict[str, Any]]:
     if names is None:
         raise EventError(
             f"a {type(instance).__name__} cannot be published",
-            hint="publish a mapping, a dataclass, a msgspec Struct or a Pydantic model",
+            hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an attrs object",
         )
-    attributes = {name: _plain(getattr(instance, name)) for name in names}
+    attributes = {name: getattr(instance, name) for name in names}
     for name in _derived_names(type(instance)):
         try:
-            attributes[name] = _plain(getattr(instance, name))
+            attributes[name] = getattr(instance, name)
         except Exception as error:
             raise EventError(
                 f"the derived attribute {name!r} of a {type(instance).__name__} fails: {error}"
@@ -86,6 +85,8 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
     """The event as an instance of the most specific class that is known: a class and its subclasses,
     or a mapping of names to classes.
     """
+    if isinstance(known, type) and is_typed_mapping(known):
+        return _made(known, event.attributes, event)
     types = known_types(known) if isinstance(known, type) else known
     cls = next((types[name] for name in event.type if name in types), None)
     if cls is None:
@@ -95,15 +96,14 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
         )
     names = _field_names(cls)
     if names is None:
-        raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct or Pydantic model")
+        raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct, Pydantic model or attrs class")
     fields = {name: event.attributes[name] for name in names if name in event.attributes}
     return _made(cls, fields, event)
 
 
 def _made(cls: type[T], fields: dict[str, Any], event: Event) -> T:
-    model_validate = getattr(cls, "model_validate", None) if _is_model(cls) else None
     try:
-        result: T = msgspec.convert(fields, cls) if model_validate is None else model_validate(fields)
+        result: T = read_as(cls, fields)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         raise EventError(f"event {event.id} cannot be read as a {cls.__name__}: {error}") from error
     return result
@@ -116,20 +116,9 @@ def _name(cls: type) -> str:
     return name
 
 
-def _is_model(cls: type) -> bool:
-    """A Pydantic model, told without importing Pydantic."""
-    return hasattr(cls, "__pydantic_validator__") and hasattr(cls, "model_fields")
-
-
 def _field_names(cls: type) -> tuple[str, ...] | None:
     """The names of the fields, or None for a class that is no event type."""
-    if dataclasses.is_dataclass(cls):
-        return tuple(field.name for field in dataclasses.fields(cls))
-    if issubclass(cls, msgspec.Struct) and not issubclass(cls, Event):
-        return cls.__struct_fields__
-    if _is_model(cls):
-        return tuple(cls.model_fields)  # type: ignore[attr-defined]
-    return None
+    return None if issubclass(cls, Event) else field_names(cls)
 
 
 def _derived_names(cls: type) -> Iterator[str]:
@@ -139,18 +128,6 @@ def _derived_names(cls: type) -> Iterator[str]:
             if name not in seen and isinstance(value, derived):
                 yield name
             seen.add(name)
-
-
-def _plain(value: Any) -> Any:
-    """A field's value as an attribute's value."""
-    names = _field_names(type(value))
-    if names is not None:
-        return {name: _plain(getattr(value, name)) for name in names}
-    if isinstance(value, Enum):
-        return _plain(value.value)
-    if isinstance(value, Mapping):
-        return {name: _plain(item) for name, item in value.items()}
-    return str(value) if isinstance(value, UUID) else value
 
 
 def _family(cls: type) -> Iterator[type]:

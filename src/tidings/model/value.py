@@ -1,21 +1,23 @@
-"""Attribute values and their order.
+"""Attribute values of filters, and their order.
 
-A value is a bool, a 64-bit integer, a double, a string or a timestamp (an aware
-datetime; UTC microseconds). Types are strict: two values compare only when they are
-of one *kind*; integers and floats are both numbers and compare exactly. `None` and
-NaN are NULL: absent.
+A value is a bool, a number (a 64-bit integer, a double or, of an event, a decimal), a string or a
+timestamp (an aware datetime; UTC microseconds). Types are strict: two values compare only when they
+are of one *kind*; numbers compare exactly. `None` and NaN are NULL: absent. An event carries more than
+these (`model.body`); a filter's constants are these without decimals.
 """
 
 from __future__ import annotations
 
 import math
 from datetime import UTC, datetime
+from decimal import Decimal
 from enum import IntEnum
 from typing import Any, TypeAlias
 
 from tidings.errors import EventError
 
-Value: TypeAlias = bool | int | float | str | datetime
+Value: TypeAlias = bool | int | float | str | datetime | Decimal
+NUMBERS = frozenset({int, float, Decimal})
 
 INT_MIN = -(2**63)
 INT_MAX = 2**63 - 1
@@ -28,12 +30,14 @@ class Kind(IntEnum):
     NUMBER = 1
     STRING = 2
     TIME = 3
+    OTHER = 4  # a list, or a value without an order: it exists, and no constant is of this kind
 
 
 _KINDS: dict[type, Kind] = {
     bool: Kind.BOOL,
     int: Kind.NUMBER,
     float: Kind.NUMBER,
+    Decimal: Kind.NUMBER,
     str: Kind.STRING,
     datetime: Kind.TIME,
 }
@@ -53,10 +57,10 @@ def sort_key(value: Value) -> tuple[int, Any]:
 
 
 def checked_value(name: str, value: Any) -> Value | None:
-    """`value` as an attribute value, or an `EventError` that names the attribute."""
+    """`value` as a constant of a filter, or an `EventError` that names it."""
     kind = type(value)
     if kind is str:
-        _check_text(name, value)
+        checked_text(name, value)
     elif kind is int:
         if not INT_MIN <= value <= INT_MAX:
             raise EventError(
@@ -88,11 +92,15 @@ def checked_time(moment: datetime) -> datetime:
         raise EventError(f"the time {moment.isoformat()} is outside the years 1 to 9999 in UTC") from None
 
 
-def _check_text(name: str, value: str) -> None:
-    try:
-        value.encode()
-    except UnicodeEncodeError as error:
-        raise EventError(f"attribute {name!r} holds text that is not Unicode: {error.reason}") from None
+def checked_text(name: str, value: str) -> str:
+    """The text itself, or an `EventError` that names the attribute when it is not Unicode."""
+    if not value.isascii():
+        try:
+            value.encode()
+        except UnicodeEncodeError as error:
+            problem = f"attribute {name!r} holds text that is not Unicode: {error.reason}"
+            raise EventError(problem) from None
+    return value
 
 
 def _plain_value(name: str, value: Any) -> Value | None:
@@ -107,7 +115,7 @@ def _plain_value(name: str, value: Any) -> Value | None:
         return checked_value(name, item())
     raise EventError(
         f"attribute {name!r} is a {type(value).__name__}",
-        hint="attributes are bool, int, float, str, datetime or mappings of these; put the rest in payload=",
+        hint="a filter compares with bool, int, float, str and datetime",
     )
 
 

@@ -202,7 +202,8 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     Event: {
         "source": NAME, "id": NAME, "key": NAME, "content_type": PlainBound("name"),
         "type": SequenceBound("lineage", NAME),
-        "attributes": CheckedBound("model.event.checked_attributes: MAX_ATTRIBUTES, MAX_NESTING"),
+        "body": CheckedBound("model.body.packed_body: MAX_ATTRIBUTES, MAX_NESTING, MAX_ITEMS"),
+        "rich": CheckedBound("model.body.packed_body"),
         "topic": Utf8Bound("topic"), "time": CheckedBound("model.value.checked_time"),
         "payload": CheckedBound("frame_bytes"), "lifetime": EndlessBound(), "expires": EndlessBound(),
     },

@@ -73,7 +73,7 @@ def _named(events: Sequence[Event], time: float, what: str, peer: str, room: int
             "id": event.id,
             "source": event.source,
             "topic": event.topic or "",
-            "names": sorted(event.attributes)[:MOST_NAMES],
+            "names": sorted(event.body)[:MOST_NAMES],
             "time": time,
             "what": what,
             "peer": peer,

@@ -67,7 +67,7 @@ def _is_plain(event: Event) -> bool:
         return False
     if event.time is not None or event.expires is not None:
         return False
-    return has_plain_attributes(event.attributes)
+    return not event.rich and has_plain_attributes(event.body)
 
 
 class ClientIngress:

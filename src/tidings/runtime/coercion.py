@@ -10,10 +10,11 @@ from sys import modules
 from typing import Any
 
 from tidings.errors import EventError, FilterError
-from tidings.language.build import Condition, as_filter, is_a, topic
+from tidings.language.build import Condition, as_filter, attr, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
 from tidings.model.event import Event, checked_event, make_event
+from tidings.model.fields import is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
 from tidings.runtime.telemetry import carried
@@ -45,7 +46,7 @@ def _fields_of(what: Any, options: dict[str, Any]) -> Mapping[str, Any]:
     if not is_typed(what):
         raise EventError(
             f"a {type(what).__name__} cannot be published",
-            hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an Event",
+            hint="publish a mapping, a dataclass, a Struct, a Pydantic model, an attrs object or an Event",
         )
     lineage, attributes = event_fields(what)
     options.setdefault("type", lineage)
@@ -73,7 +74,7 @@ def filter_from(
     see (None: they stay events)."""
     classes = [want for want in wants if isinstance(want, type)]
     others = [want for want in wants if want is not None and not isinstance(want, type)]
-    conditions = [is_a(_name_of(wanted)) for wanted in classes]
+    conditions = [condition for wanted in classes for condition in _conditions_of(wanted)]
     if type_name is not None:
         conditions.append(is_a(type_name))
     if topic_pattern is not None:
@@ -93,13 +94,16 @@ def _heed_doubts(filter: Filter, *, strict: bool) -> None:
         log.warning("subscription %r: %s", filter.text, doubt)
 
 
-def _name_of(wanted: type) -> str:
+def _conditions_of(wanted: type) -> list[Condition]:
+    """The type by its name; of a TypedDict, whose mappings carry no type, the keys that it requires."""
     if not is_event_class(wanted):
         raise FilterError(
             f"{wanted.__name__} is no event type",
-            hint="use a dataclass, a msgspec Struct or a Pydantic model",
+            hint="use a dataclass, a msgspec Struct, a Pydantic model, an attrs class or a TypedDict",
         )
-    return lineage_of(wanted)[0]
+    if is_typed_mapping(wanted):
+        return [attr(name).exists() for name in required_values(wanted)]
+    return [is_a(lineage_of(wanted)[0])]
 
 
 def _reading(classes: list[type]) -> Callable[[Event], Any] | None:

@@ -75,7 +75,7 @@ def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
     for name in marks:
         if name in event.attributes:
             raise EventError(f"{name!r} is a name that requests use", hint="give the attribute another name")
-    return msgspec.structs.replace(event, attributes={**event.attributes, **marks})
+    return msgspec.structs.replace(event, body={**event.body, **marks})
 
 
 class PendingRequests:

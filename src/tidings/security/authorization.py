@@ -446,16 +446,16 @@ def _check_key(event: Event, key: str) -> None:
     """A key that looks like a tenant's own comes only with an event of that tenant, and none with
     an owner."""
     tenant, mark, _ = key.partition(TENANT_MARK)
-    if OWNER_MARK in key or (mark and event.attributes.get(TENANT) != tenant):
+    if OWNER_MARK in key or (mark and event.body.get(TENANT) != tenant):
         raise RefusedError("the key holds a control character", hint="choose another key")
 
 
 def _marked(event: Event, tenant: str) -> Event:
     """The event as it goes into the broker."""
-    given = event.attributes.get(TENANT)
+    given = event.body.get(TENANT)
     if given not in (None, tenant):
         raise EventError(f"the event says that it is of tenant {given!r}", hint="leave the attribute out")
-    return msgspec.structs.replace(event, attributes={**event.attributes, TENANT: tenant})
+    return msgspec.structs.replace(event, body={**event.body, TENANT: tenant})
 
 
 def _unmarked(event: Event, key: str, tenant: str) -> Event:

@@ -90,7 +90,12 @@ class TestEval:
             ("type IS A 'Order'", {"type": ["Trade", "Order"]}, True, []),
             ("topic MATCHES 'a/#'", {"topic": "a/b"}, True, []),
             ("name.accuracy > 0.5", {"name": {"accuracy": 0.75}}, True, []),
-            ("EXISTS tags", {"tags": ["x"]}, False, []),  # arrays are no attribute values
+            ("EXISTS tags", {"tags": ["x"]}, True, []),
+            ("'x' IN tags AND LENGTH(tags) = 1", {"tags": ["x"]}, True, []),
+            ("ANY(lines.price > 100)", {"lines": [{"price": 5}, {"price": 101.5}]}, True, []),
+            ("ALL(lines.price > 100)", {"lines": [{"price": 5}, {"price": 101.5}]}, False, []),
+            ("ALL(lines.price > 100)", {"lines": [{"price": 200}, {}]}, None, []),
+            ("data.id = 7 AND id = 'e'", {"id": "e", "data": {"id": 7}}, True, []),
             ("1 / 0", {}, None, []),
         ],
     )

@@ -68,7 +68,7 @@ class TestWhere:
         assert tidings("match", "-w", "change > 1", "-c", "--json", quotes).rows == [{"count": 1}]
 
     def test_a_line_that_is_no_event_is_reported_and_the_rest_is_matched(self, tidings: Run) -> None:
-        ran = tidings("match", "-w", "a = 1", stdin='nonsense\n{"a": 99999999999999999999}\n{"a": 1}\n')
+        ran = tidings("match", "-w", "a = 1", stdin='nonsense\n{"a": 1, "": 2}\n{"a": 1}\n')
         assert (ran.code, ran.out) == (2, '{"a": 1}\n')
         assert "standard input, line 1: not JSON" in ran.err
         assert "standard input, line 2" in ran.err
@@ -240,7 +240,7 @@ CLOUD = {
         "change < -3 AND region = 'eu'",
         "topic MATCHES 'stocks/+' AND type = 'quote' AND source = '/exchange'",
         "id = 'c-1' AND data.id = 'inner'",  # the context wins; the member stays in reach
-        "depth.bid = 7 AND NOT EXISTS tags AND NOT EXISTS specversion",
+        "depth.bid = 7 AND EXISTS tags AND NOT EXISTS specversion",
         "time = TIMESTAMP '2026-01-31T12:00:00Z'",
     ],
 )

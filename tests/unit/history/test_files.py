@@ -123,7 +123,7 @@ BAD_LINES = [
     ('{"time": "x", "process": "p", "op": "sub"}', "$.time"),
     ('{"time": 1, "process": "p", "op": "sub", "fliter": "x"}', "fliter"),
     ('{"time": 1, "process": "p", "op": "pub", "outcome": "maybe"}', "maybe"),
-    ('{"time": 1, "process": "p", "op": "pub", "attributes": {"a": [1]}}', "list"),
+    ('{"time": 1, "process": "p", "op": "pub", "attributes": {"a": {"$decimal": "x"}}}', "is no decimal"),
     ('{"time": 1, "process": "p", "op": "pub", "attributes": "[]"}', "not a JSON object"),
     ('{"time": 1, "process": "p", "op": "pub", "attributes": {"a": {"$timestamp": "noon"}}}', "noon"),
     ('{"time": 1, "process": "p", "op": "pub", "attributes": {"a": {"$number": "nan"}}}', "$number"),

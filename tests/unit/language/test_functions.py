@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 from typing import Any
 
 import pytest
@@ -49,9 +50,11 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("TIMESTAMP", ("2026-01-31",), None),
     ("TIMESTAMP", ("0001-01-01T00:00:00+01:00",), None), ("TIMESTAMP", (1_700_000_000,), None),
     ("LOWER", ("\ua7c0",), None), ("UPPER", ("x\u019b",), None),
-    ("FLOAT", ("1.5e3",), 1500.0), ("FLOAT", (".5",), 0.5), ("FLOAT", ("nan",), None),
-    ("FLOAT", ("1e999",), None),
-    ("FLOAT", ("0x1p3",), None), ("FLOAT", (3,), 3.0), ("FLOAT", (True,), 1.0),
+    ("FLOAT", ("1.5e3",), 1500.0), ("FLOAT", (".5",), 0.5), ("FLOAT", ("nan",), None), ("FLOAT",
+    ("1e999",), None),
+    ("DECIMAL", ("0.10",), Decimal("0.10")), ("DECIMAL", (0.5,), Decimal("0.5")), ("DECIMAL",
+    ("x",), None), ("DECIMAL", (True,), None),
+    ("DECIMAL", ("1e999",), None), ("FLOAT", ("0x1p3",), None), ("FLOAT", (3,), 3.0), ("FLOAT", (True,), 1.0),
     ("BOOL", ("TrUe",), True), ("BOOL", ("false",), False), ("BOOL", ("yes",), None), ("BOOL", (0,), False),
     ("BOOL", (0.5,), True), ("BOOL", (datetime(2026, 1, 1, tzinfo=UTC),), None),
     ("STRING", (True,), "true"), ("STRING", (12,), "12"), ("STRING", ("x",), "x"), ("STRING", (1.5,), "1.5"),

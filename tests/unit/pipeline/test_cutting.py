@@ -31,7 +31,7 @@ def events(count: int) -> list[Event]:
         Event(
             source="s",
             id=str(n),
-            attributes={"x": rng.random(), "y": rng.random(), "word": rng.choice("abcdef")},
+            body={"x": rng.random(), "y": rng.random(), "word": rng.choice("abcdef")},
         )
         for n in range(count)
     ]

@@ -90,8 +90,8 @@ def test_an_advertisement_is_narrowed_to_what_may_be_published() -> None:
     assert door.advertised("level < 3") == "level < 3"
     (told,) = door.gate.inward([msg.Advertise(7, "b", parse_filter("price > 0"))])
     assert isinstance(told, msg.Advertise)
-    assert accepts(told.filter, Event("ann", "1", attributes={"level": 1, "price": 1}))
-    assert not accepts(told.filter, Event("ann", "1", attributes={"level": 9, "price": 1}))
+    assert accepts(told.filter, Event("ann", "1", body={"level": 1, "price": 1}))
+    assert not accepts(told.filter, Event("ann", "1", body={"level": 9, "price": 1}))
 
 
 def test_an_advertisement_beyond_every_right_is_refused_and_says_so() -> None:

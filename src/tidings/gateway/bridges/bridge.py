@@ -38,6 +38,7 @@ from tidings.extensions import blaming, call, offered
 from tidings.gateway.mqtt.events import members_of
 from tidings.model.event import Event, make_event
 from tidings.model.subscription import Position
+from tidings.model.textual import json_ready
 from tidings.runtime.bus import Bus
 from tidings.security.reading import read_toml, refuse_unknown
 
@@ -249,4 +250,4 @@ def body_of(event: Event) -> bytes:
     """Bytes for the other side: the payload, or the attributes as JSON."""
     if event.payload is not None:
         return event.payload
-    return msgspec.json.encode(event.attributes, enc_hook=str)
+    return msgspec.json.encode(json_ready(event.attributes), enc_hook=str)

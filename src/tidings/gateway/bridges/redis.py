@@ -99,7 +99,7 @@ def _of_fields(event: Event, fields: dict[str, str]) -> Event:
 
     kept = {k: v for k, v in fields.items() if k and k.partition(".")[0] not in RESERVED}
     return checked_event(
-        Event(source=event.source, id=event.id, attributes=kept, topic=event.topic, lifetime=event.lifetime)
+        Event(source=event.source, id=event.id, body=kept, topic=event.topic, lifetime=event.lifetime)
     )
 
 

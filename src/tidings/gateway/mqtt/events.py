@@ -33,9 +33,11 @@ from tidings.errors import EventError, FilterError
 from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, PublishPacket, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
+from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE, is_crowded
 from tidings.model.event import FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
+from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN
 
@@ -171,11 +173,15 @@ def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any
 def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in members.items():
-        if not name or "." in name or (depth == 1 and name in _TAKEN):
+        if not name or "." in name or (depth == 1 and name in OURS):
             continue
         if isinstance(value, dict) and depth < 8:
             kept[name] = _plain(value, depth + 1)
-        elif type(value) in (bool, str, float) or (type(value) is int and INT_MIN <= value <= INT_MAX):
+        elif (
+            type(value) in (bool, str, float)
+            or (type(value) is int and INT_MIN <= value <= INT_MAX)
+            or is_list_of_values(value)
+        ):
             kept[name] = value
     return kept
 
@@ -199,7 +205,7 @@ def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -
         )
     payload = event.payload
     if payload is None:
-        payload = msgspec.json.encode(event.attributes, enc_hook=str) if event.attributes else b""
+        payload = msgspec.json.encode(json_ready(event.attributes), enc_hook=str) if event.body else b""
     properties = _properties(event, payload) if with_properties else {}
     return PublishPacket(name, payload, qos, retain, properties=properties)
 

@@ -191,6 +191,16 @@ def _float(arguments: Arguments, _: Binder) -> Sql:
     return ABSENT
 
 
+def _decimal(arguments: Arguments, _: Binder) -> Sql:
+    (value,) = arguments
+    if value.type == BIGINT:
+        return value  # the same number
+    raise FilterError(
+        f"DECIMAL of a {value.type} has no exact form on Spark",
+        hint="match on executors (tidings.pipeline), which evaluates it, or compare with a plain number",
+    )
+
+
 def _bool(arguments: Arguments, _: Binder) -> Sql:
     (value,) = arguments
     if value.type == BOOLEAN:
@@ -303,4 +313,5 @@ _WRITERS: dict[str, Callable[[Arguments, Binder], Sql]] = {
     "IS_INT": _is(_int, (BOOLEAN, BIGINT)), "IS_BOOL": _is(_bool, (BOOLEAN, BIGINT, DOUBLE)), "MOD": _mod,
     "LEAST": _extreme("LEAST", "array_min"), "GREATEST": _extreme("GREATEST", "array_max"),
     "COALESCE": _coalesce,
+    "DECIMAL": _decimal,
 }  # fmt: skip

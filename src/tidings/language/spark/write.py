@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from tidings.errors import FilterError
+from tidings.language.printer import print_expression
 from tidings.language.spark.columns import Column
 from tidings.language.spark.functions import call
 from tidings.language.spark.numbers import arithmetic, compare, negated
@@ -210,6 +211,12 @@ class SqlWriter:
         found = f"IF(size({column.text}) > 0, array_contains({column.text}, {quoted(node.name)}), {UNKNOWN})"
         return _denied(found, node.negated)
 
+    def ranging(self, node: e.AnyOf | e.AllOf) -> Sql:
+        raise FilterError(
+            f"{print_expression(node)} has no form in Spark SQL",
+            hint="match on executors (tidings.pipeline), which evaluates conditions on lists",
+        )
+
 
 _NODES: dict[type, Callable[[SqlWriter, Any], Sql]] = {
     e.Literal: SqlWriter.literal, e.Attribute: SqlWriter.attribute, e.Not: SqlWriter.negation,
@@ -219,7 +226,8 @@ _NODES: dict[type, Callable[[SqlWriter, Any], Sql]] = {
     e.LikeTest: SqlWriter.like,
     e.RegexpTest: SqlWriter.regexp, e.TopicTest: SqlWriter.topic, e.ExistsTest: SqlWriter.exists,
     e.NullTest: SqlWriter.null,
-    e.TypeTest: SqlWriter.type_test, e.Call: SqlWriter.call,
+    e.TypeTest: SqlWriter.type_test, e.Call: SqlWriter.call, e.AnyOf: SqlWriter.ranging,
+    e.AllOf: SqlWriter.ranging,
 }  # fmt: skip
 
 

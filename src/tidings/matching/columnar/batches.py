@@ -24,7 +24,8 @@ from tidings.matching.columnar.programs import Program, result_of, text_of
 from tidings.matching.columnar.slots import Strings, encoded, has_kernels, places_of
 from tidings.matching.columnar.table import FrozenTable
 from tidings.matching.matcher import Matches
-from tidings.model.event import LINEAGE, Event
+from tidings.model.body import seen_value
+from tidings.model.event import LINEAGE, Event, row_event
 
 
 class Batched(Protocol):
@@ -132,7 +133,7 @@ def _compute(
         if program.direct and len(held) < len(program.inputs):
             continue
         for place, number in enumerate(numbers):
-            view = {n: v[place] for n, v in held.items() if v[place] is not None and v[place] == v[place]}
+            view = {n: seen for n, v in held.items() if (seen := seen_value(v[place])) is not None}
             if program.direct and len(view) < len(held):
                 continue
             value = result_of(program, view)
@@ -209,12 +210,46 @@ def _fill(plan: AttributePlan, name: str, column: Any, matrix: Matrix, rests: Re
             place, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests
         )
     else:
-        raise EventError(
-            f"column {name!r} is of type {kind}, which is no attribute value",
-            hint="cast it to a number, a string, a bool or a timestamp",
-        )
+        return _fill_others(plan, name, column, valid, matrix, rests)
     _scatter(matrix, place, valid, values)
     return False
+
+
+def _fill_others(
+    plan: AttributePlan, name: str, column: Any, valid: NDArray[Any], matrix: Matrix, rests: Rests
+) -> bool:
+    """Decimals, dates, times of day; lists and bytes, which are only there or not."""
+    import pyarrow as pa
+
+    kind = column.type
+    if pa.types.is_date(kind):
+        days = column.cast(pa.timestamp("us")).cast(pa.int64()).fill_null(0).to_numpy(zero_copy_only=False)
+        return _fill_integers(plan.time, days, valid, plan, matrix, rests)
+    if pa.types.is_decimal(kind) or pa.types.is_time(kind):
+        needed = False
+        for number in np.nonzero(valid)[0].tolist():
+            seen = seen_value(column[number].as_py())
+            slot, (matrix[number, slot], rests[number, slot]) = _placed(plan, seen)
+            needed = needed or rests[number, slot] != 0
+        return needed
+    if not _is_opaque(kind):
+        raise EventError(
+            f"column {name!r} is of type {kind}, which is no attribute value",
+            hint="cast it to a number, a string, a bool, a timestamp, a date, a list or binary",
+        )
+    matrix[valid, plan.present] = 0.0
+    return False
+
+
+def _is_opaque(kind: Any) -> bool:
+    import pyarrow as pa
+
+    types = pa.types
+    return bool(
+        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
+        or types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+        or types.is_duration(kind)
+    )  # fmt: skip
 
 
 def _scatter(matrix: Matrix, place: int, valid: NDArray[Any], values: NDArray[Any]) -> None:
@@ -356,9 +391,7 @@ def event_of(batch: Any, number: int) -> Event:
     own = {name: known.pop(name) for name in ("topic", "time") if name in known}
     kind = known.pop("type", None)
     source, id = str(known.pop("source", "")), str(known.pop("id", ""))
-    return Event(
-        source=source, id=id, attributes=known, type=tuple(lineage) or ((kind,) if kind else ()), **own
-    )
+    return row_event(known, source=source, id=id, type=tuple(lineage) or ((kind,) if kind else ()), **own)
 
 
 # -- batch walk --------------------------------------------------------------------------------
@@ -397,6 +430,9 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
     rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)
     if len(packer.computed) < len(packer.programs):
         rests = _derived(scratch, packer, piece, rows, rests)
+    between = _between(packer, rests)
+    if len(between):
+        return _one_by_one(matcher, piece, between)
     _learn(matcher, piece, columnar)
     offsets = np.zeros(len(rows) + 1, np.int64)
     # as much room as the last batch took: growing costs a copy
@@ -421,6 +457,31 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
     if not asked:
         return offsets, out
     return _with_asked(matcher, scratch, piece, offsets, out, ask[:asked])
+
+
+def _between(packer: Packer, rests: Rests) -> NDArray[np.int64]:
+    """The rows with a number that the compiled walk cannot file (`Packer.is_between`)."""
+    slots = sorted(packer.numbers)
+    return np.nonzero((rests[:, slots] & 1).any(axis=1))[0] if len(rests) and slots else np.zeros(0, np.int64)
+
+
+def _one_by_one(
+    matcher: Any, piece: Any, between: NDArray[np.int64]
+) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+    """A piece in which some rows are matched by themselves, and the others together."""
+    columnar = is_record_batch(piece)
+    single = set(between.tolist())
+    others = [number for number in range(piece.num_rows if columnar else len(piece)) if number not in single]
+    rest = piece.take(others) if columnar else [piece[number] for number in others]
+    found: dict[int, Any] = {}
+    if others:
+        offsets, handles = _match_piece(matcher, rest)
+        found = {number: handles[offsets[i] : offsets[i + 1]] for i, number in enumerate(others)}
+    for number in single:
+        found[number] = matcher.match(event_of(piece, number) if columnar else piece[number])
+    parts = [found[number] for number in range(len(found))]
+    together = np.concatenate(parts).astype(np.int32)
+    return np.concatenate((np.zeros(1, np.int64), np.cumsum([len(part) for part in parts]))), together
 
 
 def _only_boxes(matcher: Batched) -> bool:

@@ -144,6 +144,7 @@ class ColumnarMatcher:
         self._work: Generator[None, None, None] | None = None
         self._journal: list[JournalEntry] | None = None
         self._has_freed = False  # an older table, which the allocator may still hold
+        self.plain_index: tuple[Any, Any] | None = None  # of a table, for rows that no walk decides
         self._local = threading.local()
         self._walk, self._answer = self._find_walk()
         self.table: FrozenTable = _drained(next_table([no_rows()], self._parts, [], indexed=self.compiled))
@@ -300,6 +301,13 @@ class ColumnarMatcher:
         scratch, packer = self._local.scratch, self._local.packer
         packer.pack_all(event, scratch.row)
         rests = packer.rests(event)
+        if packer.is_between(rests):
+            from tidings.matching.columnar.exact import match_row
+
+            row, rest = np.array(scratch.row), np.zeros(len(scratch.row), np.int32)
+            for slot, value in rests.items():
+                rest[slot] = value
+            return match_row(self, row, rest, event)
         for slot, rest in rests.items():
             scratch.rest[slot] = rest
         scratch.flags[at.HAS_REST] = 1

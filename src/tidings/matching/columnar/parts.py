@@ -19,9 +19,11 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
-from math import inf
+from decimal import Decimal
+from math import floor, inf
 from typing import Any, NamedTuple, TypeAlias
 
+from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.programs import Derived, Program, result_of
 from tidings.matching.columnar.slots import (
     ABSENT,
@@ -55,7 +57,7 @@ from tidings.model.constraint import (
 from tidings.model.event import LINEAGE, RESERVED, Event
 from tidings.model.pattern import like_prefix
 from tidings.model.topic import is_pattern
-from tidings.model.value import Kind, kind_of
+from tidings.model.value import INT_MAX, INT_MIN, Kind, kind_of
 
 # -- parts -------------------------------------------------------------------------------------
 
@@ -74,20 +76,36 @@ Exact: TypeAlias = tuple[float, int]
 Part: TypeAlias = tuple[int, float, float, int, int, tuple[Exact, ...], bool]
 Said: TypeAlias = tuple[list[list[Part]], bool, bool]
 
-_NUMBERS = frozenset((int, float))
+_NUMBERS = frozenset((int, float, Decimal))
+_SCALARS = frozenset((bool, str, datetime))
 NEVER: Said = ([], True, True)
 WEAKER: Said = ([[]], False, True)
 
 
-def exact_number(value: float) -> Exact:
+def exact_number(value: float | Decimal) -> Exact:
     """A number (or bool) as the pair that compares exactly."""
     if type(value) is float:
         return value + 0.0, 0  # -0.0 is 0.0
-    nearest = float(value)
-    if type(value) is int:
+    if type(value) is int and INT_MIN <= value <= INT_MAX:
+        nearest = float(value)
         rest = value - int(nearest)
         return nearest, 2 * rest
-    return nearest, 0
+    return _exact_wide(value) if type(value) is not bool else (float(value), 0)
+
+
+def _exact_wide(value: float | Decimal) -> Exact:
+    """A decimal or a wide integer. Bounds are 64-bit integers and doubles: between two of these the rest
+    is odd."""
+    try:
+        nearest = float(value) + 0.0
+    except OverflowError:
+        nearest = inf if value > 0 else -inf
+    if nearest == value:
+        return nearest, 0
+    if not INT_MIN <= value <= INT_MAX or abs(nearest) < EXACT_DOUBLES:
+        return nearest, 1 if value > nearest else -1
+    whole = floor(value)
+    return nearest, 2 * (whole - int(nearest)) + (whole != value)
 
 
 def exact_time(value: datetime) -> Exact:
@@ -348,6 +366,7 @@ class Packer:
             if attribute == LINEAGE and kind.startswith(MEMBER)
         }
         self.typed = slots.find(LINEAGE, PRESENT)
+        self.numbers = frozenset(n for n, (_, kind) in enumerate(slots.all) if kind == NUMBER)
         self.own = bool(self.topic or self.reserved or self.members or self.typed >= 0)
 
     def _node(self, prefix: str) -> Node:
@@ -374,9 +393,11 @@ class Packer:
     def pack(self, event: Event, row: array[float]) -> bool:
         """Write the event's row; False when a value needs a rest (use `pack_exactly`)."""
         row[:] = self.blank
+        if event.rich:
+            return self._rich(event, row)
         plans = self.plans
         fine = True
-        for name, value in event.attributes.items():
+        for name, value in event.body.items():
             plan = plans.get(name)
             kind = type(value)
             if plan is None:
@@ -396,6 +417,23 @@ class Packer:
             fine = self._own(event, row) and fine
         return self._compute(event, row, self.computed) and fine if self.computed else fine
 
+    def _rich(self, event: Event, row: array[float]) -> bool:
+        """The row of an event with lists or decimals: from its view, and never without a look for rests."""
+        for name, value in event.view.items():
+            plan = self.plans.get(name)
+            if plan is None or name in RESERVED:
+                continue
+            if type(value) in _NUMBERS:
+                row[plan.number] = exact_number(value)[0]
+            elif type(value) in _SCALARS:
+                self._value(plan, value, row, "")
+            else:
+                row[plan.present] = 0.0
+        if self.own:
+            self._own(event, row)
+        self._compute(event, row, self.computed)
+        return False
+
     def pack_all(self, event: Event, row: array[float]) -> None:
         """Write the event's row with everything that the machine would compute."""
         self.pack(event, row)
@@ -406,7 +444,8 @@ class Packer:
     ) -> bool:
         """The derived attributes."""
         fine = True
-        held = event.attributes.get
+        rich = event.rich
+        held = event.view.get if rich else event.body.get
         value: Any
         for program, plan in programs:
             known = program.remembered
@@ -415,7 +454,7 @@ class Packer:
                 value = known.get(text, known)
             if value is not known:
                 pass  # a function of one text, remembered
-            elif not program.direct:
+            elif rich or not program.direct:
                 value = program.run(event.view)
             else:
                 for name in program.inputs:
@@ -424,7 +463,7 @@ class Packer:
                         value = None
                         break
                 else:
-                    value = result_of(program, event.attributes)
+                    value = result_of(program, event.body)
             kind = type(value)
             if kind is float or kind is int:
                 row[plan[0]] = value
@@ -451,6 +490,9 @@ class Packer:
             row[plan.number] = value
         elif kind is str:
             row[plan.text], rest = plan.strings.find(value)
+            return not rest
+        elif kind is Decimal:
+            row[plan.number], rest = exact_number(value)
             return not rest
         else:
             return self._other(plan, name, value, row)
@@ -505,6 +547,11 @@ class Packer:
                 row[find(ancestor, trash)] = 0.0
         return fine
 
+    def is_between(self, rests: Mapping[int, int]) -> bool:
+        """Does a number lie between two neighbours of all bounds? Rests of integers are even. The compiled
+        walk files such a number with its nearest double, which may be on the other side of a bound."""
+        return any(rest & 1 and slot in self.numbers for slot, rest in rests.items())
+
     def rests(self, event: Event) -> dict[int, int]:
         """The rests that the event's row needs, by slot."""
         found: dict[int, int] = {}
@@ -513,7 +560,7 @@ class Packer:
             if plan is None:
                 continue
             kind, rest = type(value), 0
-            if kind is int:
+            if kind is int or kind is Decimal:
                 rest, place = exact_number(value)[1], plan.number
             elif kind is str:
                 rest, place = plan.strings.find(value)[1], plan.text

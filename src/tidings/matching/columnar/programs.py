@@ -41,6 +41,7 @@ from numpy.typing import NDArray
 
 from tidings.language.evaluate import compiled as compiled_expression
 from tidings.language.evaluate import residual_test
+from tidings.language.lists import has_lists
 from tidings.language.work import BUDGET, Work, cesql_cost, cost, work_of_expression
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.slots import BOOL, NUMBER, PRESENT, Slots, encoded
@@ -263,12 +264,14 @@ def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], e
 def text_of(event: Event, attribute: str) -> str | None:
     """An attribute if it is a text. The view is made only if no simpler way finds it."""
     first, dot, below = attribute.partition(".")
-    if not dot and attribute not in RESERVED:
-        value = event.attributes.get(attribute)
+    if event.rich:
+        value = event.view.get(attribute)
+    elif not dot and attribute not in RESERVED:
+        value = event.body.get(attribute)
     elif attribute == "topic":
         value = event.topic
     else:
-        held = event.attributes.get(first)
+        held = event.body.get(first)
         value = held.get(below) if type(held) is dict else None
         if type(value) is not str:  # nested at another of its dots, or beside a deeper name
             value = event.view.get(attribute)
@@ -437,7 +440,7 @@ class Derived:
 
     def constraint(self, residual: Expression, dialect: str) -> Constraint | None:
         """The residual as a constraint on a derived attribute; None while it is rare."""
-        if dialect != TIDINGS:
+        if dialect != TIDINGS or has_lists(residual):
             return None
         expression, make = split(residual)
         key = _encode(expression)

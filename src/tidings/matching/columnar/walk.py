@@ -121,7 +121,7 @@ class Scratch:
 
     def set_texts(self, event: Event) -> None:
         """The event's texts that checks look at, as bytes that the walk can read."""
-        row, sizes, used, held = self.row, self._size, 0, event.attributes
+        row, sizes, used, held = self.row, self._size, 0, event.view if event.rich else event.body
         for place, slot, attribute, first, below in self._text_paths:
             sizes[place] = -1
             if slot >= 0 and row[slot] != row[slot]:  # without a slot it may have a text all the same

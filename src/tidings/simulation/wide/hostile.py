@@ -140,7 +140,7 @@ class HostileClient:
         return Event(
             source=rng.choice((self.name, self.name, *self._names)),
             id=rng.choice((self._text(), str(rng.randrange(50)))),
-            attributes={"x": rng.choice(NUMBERS), "k": rng.choice((0, 9, 9))},
+            body={"x": rng.choice(NUMBERS), "k": rng.choice((0, 9, 9))},
             topic=rng.choice((None, None, "a/b", "a/#")),
             payload=rng.choice((None, bytes(200))),
             lifetime=rng.choice(SECONDS),

@@ -1,0 +1,104 @@
+"""ANY and ALL: conditions on the elements of a list.
+
+Rules
+- ANY and ALL range over one list: the one that the first name inside leads to, through lists in lists and
+  lists of objects to the last one. Names below that list mean the fields of its present element; other
+  names mean the event.
+- ANY is true when the condition is true for one element, false when it is false for all of them, else
+  unknown. ALL is true when it is true for all, false when it is false for one, else unknown. So ANY of an
+  empty list is false and ALL of it is true, and `NOT ANY(c)` is `ALL(NOT c)`.
+- A name that leads to no list is a list of one: ANY and ALL then are the condition itself. So an absent
+  list gives what the condition gives for an absent value, mostly unknown.
+- `x IN name` is `ANY(name = x)`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, TypeAlias
+
+from tidings.language.measure import children
+from tidings.model.expression import AllOf, AnyOf, Attribute, ExistsTest, Expression
+
+View: TypeAlias = Mapping[str, Any]
+Program: TypeAlias = Callable[[View], Any]
+
+
+def names_in(expression: Expression) -> Iterator[str]:
+    """The names of the attributes of an expression, in the order in which they are written."""
+    if isinstance(expression, Attribute | ExistsTest):
+        yield expression.name
+    for child in children(expression):
+        yield from names_in(child)
+
+
+def has_lists(expression: Expression) -> bool:
+    """Does the expression range over a list anywhere?"""
+    return isinstance(expression, AnyOf | AllOf) or any(map(has_lists, children(expression)))
+
+
+def prefixes(name: str) -> Iterator[str]:
+    """The name up to each of its dots, the shortest first, and the name itself."""
+    place = name.find(".")
+    while place > 0:
+        yield name[:place]
+        place = name.find(".", place + 1)
+    yield name
+
+
+def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
+    """The node as a function of a view, from that of its condition."""
+    decisive: bool = isinstance(node, AnyOf)
+    names = list(dict.fromkeys(names_in(node.condition)))
+    first = names[0]
+    places = tuple(prefixes(first))
+    needed = frozenset(prefix for name in names for prefix in prefixes(name))
+
+    def run(view: View) -> bool | None:
+        known = True
+        for element in _elements(view, places, needed):
+            value: bool | None = condition(element)
+            if value is decisive:
+                return decisive
+            known = known and type(value) is bool
+        return not decisive if known else None
+
+    return run
+
+
+def _elements(view: View, places: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:
+    """What the condition sees, element by element; the view itself when no list is there."""
+    for place in places:
+        found = view.get(place)
+        if type(found) is tuple:
+            outside = {name: view[name] for name in needed if name in view and name != place}
+            yield from _within(found, place, outside, places, needed)
+            return
+    yield view
+
+
+def _within(
+    items: tuple[Any, ...],
+    place: str,
+    outside: dict[str, Any],
+    places: tuple[str, ...],
+    needed: frozenset[str],
+) -> Iterator[View]:
+    for item in items:
+        kind = type(item)
+        if kind is tuple:
+            yield from _within(item, place, outside, places, needed)
+        elif kind is dict:
+            inside = ((f"{place}.{name}", value) for name, value in item.items())
+            yield from _elements(
+                outside | {name: value for name, value in inside if name in needed}, places, needed
+            )
+        else:
+            yield outside if item is None else outside | {place: item}
+
+
+def elements_at(view: View, name: str) -> Iterator[Any]:
+    """The values that a name leads to, through every list on its way; None for a NULL."""
+    places = tuple(prefixes(name))
+    for element in _elements(view, places, frozenset(places)):
+        yield element.get(name)
