@@ -32,6 +32,19 @@ def register(app: typer.Typer) -> None:
     users.command(
         "may", epilog=examples("tidings users may users.toml ann subscribe \"topic = 'quotes/#'\"")
     )(may)
+    users.command(
+        "add",
+        epilog=examples(
+            "tidings users add users.toml ann --group traders",
+            "tidings users add users.toml ann < password.txt",
+            "tidings users add users.toml sensor --no-password",
+        ),
+    )(add)
+    users.command("passwd", epilog=examples("tidings users passwd users.toml ann"))(passwd)
+    users.command("remove", epilog=examples("tidings users remove users.toml ann"))(remove)
+    users.command(
+        "list", epilog=examples("tidings users list users.toml", "tidings users list users.toml --json")
+    )(list_)
     app.add_typer(users, name="users")
 
 
@@ -41,6 +54,12 @@ def key(as_json: Json = False) -> None:
     The password is read without echo, or from the first line of standard input. The key does not
     reveal the password, except by trying all passwords.
     """
+    stored = _asked_key()
+    print_json({"password": stored}) if as_json else print(f'password = "{stored}"')
+
+
+def _asked_key() -> str:
+    """The stored key of a password that is typed, or read from standard input."""
     from tidings.security.scram import make_key
 
     if sys.stdin.isatty():
@@ -49,8 +68,96 @@ def key(as_json: Json = False) -> None:
         password = sys.stdin.readline().rstrip("\r\n")
     if not password:
         raise InputError("no password was given", hint="type it, or give it on standard input")
-    stored = str(make_key(password))
-    print_json({"password": stored}) if as_json else print(f'password = "{stored}"')
+    return str(make_key(password))
+
+
+FileArgument = Annotated[Path, typer.Argument(metavar="FILE", help="A users file.")]
+NameArgument = Annotated[str, typer.Argument(metavar="NAME", help="The user's name.")]
+RELOAD = "running brokers read it on SIGHUP (systemctl reload, or kill -HUP)"
+
+
+def add(
+    file: FileArgument,
+    name: NameArgument,
+    group: Annotated[
+        list[str] | None, typer.Option("--group", "-g", metavar="GROUP", help="A group of it; repeatable.")
+    ] = None,
+    tenant: Annotated[str, typer.Option("--tenant", help="The tenant that it lives in.")] = "",
+    filter: Annotated[str, typer.Option("--filter", help="A mandatory filter over all its rights.")] = "",
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="It comes by certificate or token only.")
+    ] = False,
+    as_json: Json = False,
+) -> None:
+    """Add a user to a users file, which is made when it is not there.
+
+    The password is read without echo, or from the first line of standard input; the file gets a salted
+    key (SCRAM-SHA-256). Rights are rules of the file: [[allow]], see docs/security.md.
+    """
+    from tidings.security.users_file import UsersFile
+
+    before = UsersFile.read(file, missing_ok=True)
+    if name in before.users:  # before a password is asked for
+        before.add(name, None)
+    stored = None if no_password else _asked_key()
+    before.add(name, stored, groups=list(group or ()), tenant=tenant, filter=filter).write()
+    _said(file, name, "added", as_json)
+
+
+def passwd(file: FileArgument, name: NameArgument, as_json: Json = False) -> None:
+    """Give a user another password. Its open sessions end at the next reload."""
+    from tidings.security.users_file import UsersFile
+
+    before = UsersFile.read(file)
+    if name not in before.users:
+        before.remove(name)  # says which users there are
+    before.with_password(name, _asked_key()).write()
+    _said(file, name, "changed", as_json)
+
+
+def remove(file: FileArgument, name: NameArgument, as_json: Json = False) -> None:
+    """Remove a user. Rules that name it stay, and its open sessions end at the next reload."""
+    from tidings.security.users_file import UsersFile
+
+    UsersFile.read(file).remove(name).write()
+    _said(file, name, "removed", as_json)
+
+
+def list_(file: FileArgument, as_json: Json = False) -> None:
+    """List the users of a file with their groups; never a key."""
+    users = _users(file)
+    if as_json:
+        print_json(
+            {
+                "users": [
+                    {
+                        "name": name,
+                        "groups": list(user.groups),
+                        "tenant": user.tenant,
+                        "filter": user.filter,
+                        "password": user.password is not None,
+                        "disabled": user.disabled,
+                    }
+                    for name, user in sorted(users.users.items())
+                ]
+            }
+        )
+        return
+    for name, user in sorted(users.users.items()):
+        notes = [
+            f"groups {', '.join(user.groups)}" if user.groups else "",
+            f"tenant {user.tenant}" if user.tenant else "",
+            "" if user.password else "no password",
+            "disabled" if user.disabled else "",
+        ]
+        print(": ".join(filter(None, [name, "; ".join(filter(None, notes))])))
+
+
+def _said(file: Path, name: str, what: str, as_json: bool) -> None:
+    if as_json:
+        print_json({"file": str(file), "user": name, "done": what})
+    else:
+        print(f"{name}: {what}; {RELOAD}")
 
 
 def check(

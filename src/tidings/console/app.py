@@ -116,7 +116,7 @@ class ConsoleApp:
         principal = visitor.principal
         may = {
             str(action): not self._guard.right(principal, action).filter.is_never_true
-            for action in (Action.OBSERVE, Action.PUBLISH, Action.SUBSCRIBE)
+            for action in (Action.OBSERVE, Action.PUBLISH, Action.SUBSCRIBE, Action.ADMIN)
         }
         told = {"is_known": True, "name": principal.name, "is_anonymous": principal.is_anonymous, "may": may}
         return told | self._about()

@@ -6,7 +6,6 @@ import sys
 
 from tidings.errors import MissingDependencyError
 from tidings.gateway.listeners import Gateway, Gateways
-from tidings.runtime import tls
 from tidings.runtime.service import Service
 
 LISTEN = "127.0.0.1:7180"  # of `--console` without an address
@@ -28,7 +27,7 @@ def _console(service: Service, gateways: Gateways) -> list[tuple[str, Gateway]]:
         raise MissingDependencyError(
             f"the console needs {error.name}", hint="pip install 'tidings[console]'"
         ) from None
-    return [("console", ConsoleListener(service, gateways.prover, tls.listening(service.settings.tls)))]
+    return [("console", ConsoleListener(service, gateways.prover, service.tls))]
 
 
 if __name__ == "__main__":  # one broker of a development cluster, with its console

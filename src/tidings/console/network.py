@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidings.console.sessions import Visitor
-from tidings.errors import RefusedError, TidingsError
+from tidings.errors import InputError, RefusedError, TidingsError
 from tidings.gateway.http_sessions import client_name
 from tidings.runtime import tls
 from tidings.runtime.bus import Bus
@@ -24,6 +24,7 @@ from tidings.runtime.service import Service
 
 PATIENCE_SECONDS = 3.0  # for one broker's answer
 SHORT_SECONDS = 0.3  # for one that did not answer the last time: the others are not kept waiting for it
+ACT_SECONDS = 60.0  # for an act of administration, such as a purge
 FORGET_AFTER = 30  # looks without an answer, after which a broker is no longer asked
 
 Answer = dict[str, Any]
@@ -69,6 +70,14 @@ class BrokerNetwork:
         names = sorted(self.brokers)
         told = await asyncio.gather(*(self._told(name, what, about(name)) for name in names))
         return dict(zip(names, told, strict=True))
+
+    async def one(self, name: str, what: str, about: Mapping[str, Any]) -> Answer:
+        """Ask one broker that the last walk found. Raises what the broker answers."""
+        if name not in self.brokers:
+            raise InputError(f"no broker is called {name!r} here", hint=f"one of {', '.join(self.brokers)}")
+        async with asyncio.timeout(ACT_SECONDS):
+            told: Answer = await self._inquire(name, what, about)
+        return told
 
     def _learn(self, links: dict[str, str]) -> None:
         for name, address in links.items():

@@ -15,6 +15,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 
 from tidings.console import filters
+from tidings.console.acts import ConsoleActs
 from tidings.console.bodies import read_object, text_of
 from tidings.console.reports import Reports
 from tidings.console.sessions import Visitor
@@ -44,6 +45,7 @@ class ConsoleQueries:
         self._http_sessions = HttpSessions(service.server)
         self._reports = Reports(service.settings.console)
         self._verdicts = Verdicts(service, watches)
+        self._acting = ConsoleActs(service, watches)
 
     def routes(self) -> list[tuple[str, str, Ask]]:
         return [
@@ -54,6 +56,9 @@ class ConsoleQueries:
             ("POST", "/api/publish", self.publish),
             ("GET", "/api/trace", self._observed(self.trace)),
             ("GET", "/api/log", self.log),
+            ("GET", "/api/admin", self._acting.look),
+            ("POST", "/api/admin", self._acting.act),
+            ("GET", "/api/past", self._observed(self._acting.past, whole=True)),
             ("GET", "/api/verdict", self._observed(self._verdicts.answer)),
             ("GET", "/api/flows", self._observed(self._reports.flows, whole=True)),
             ("GET", "/api/studies", self._observed(self._reports.studies, whole=True)),

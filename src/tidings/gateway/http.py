@@ -218,6 +218,7 @@ class HttpListener:
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
         self._subscriptions = WebhookSubscriptions(host, folder, settings.webhooks, prover.refreshed, limits)
+        self.webhooks = self._subscriptions  # for operators
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
         self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
         self._serving = Serving(

@@ -13,7 +13,6 @@ from tidings.errors import SettingsError, needing
 from tidings.extensions import blaming, call, offered
 from tidings.gateway.authentication import GatewayAuthenticator
 from tidings.gateway.origins import Addresses
-from tidings.runtime import tls
 from tidings.runtime.service import Service
 
 GROUP = "tidings.gateways"
@@ -59,16 +58,16 @@ class Gateways:
 
     def _chosen(self) -> list[tuple[str, Gateway]]:
         settings, server = self._service.settings, self._service.server
-        listening = tls.listening(settings.tls)
+        listening = self._service.tls
         folder = Path(settings.store) if settings.store else None
         limits = settings.resources
         chosen: list[tuple[str, Gateway]] = []
         if settings.gateway.http:
             with needing("the HTTP gateway"):
                 from tidings.gateway.http import HttpListener
-            chosen.append(
-                ("http", HttpListener(server, self.prover, folder, settings.gateway, listening, limits))
-            )
+            http = HttpListener(server, self.prover, folder, settings.gateway, listening, limits)
+            self._service.administration.webhooks = http.webhooks
+            chosen.append(("http", http))
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
             with needing("the MQTT gateway"):
                 from tidings.gateway.mqtt.listener import MqttListener

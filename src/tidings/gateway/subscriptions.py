@@ -169,6 +169,19 @@ class WebhookSubscriptions:
             del self._kept[id]
             await self._write()
 
+    # -- for operators ----------------------------------------------------------------------------
+
+    def administered(self) -> list[dict[str, Any]]:
+        """All of them, with their owners; no secret."""
+        return [{**self._show(kept), "owner": kept.owner.name} for kept in self._kept.values()]
+
+    async def end(self, id: str) -> bool:
+        """End one, whoever owns it; False: there is none."""
+        kept = self._kept.get(id)
+        if kept is not None:
+            await self.delete(kept.owner, id)
+        return kept is not None
+
     def _change(self, id: str) -> asyncio.Lock:
         return self._changing.setdefault(id, asyncio.Lock())
 

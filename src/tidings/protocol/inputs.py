@@ -17,7 +17,7 @@ from typing import TYPE_CHECKING, TypeAlias
 
 import msgspec
 
-from tidings.model.subscription import DeliveryOptions
+from tidings.model.subscription import DeliveryOptions, SubscriptionId
 from tidings.protocol.messages import AckMode, Message
 
 if TYPE_CHECKING:
@@ -115,6 +115,36 @@ class PrincipalRevoked(_Input, frozen=True):
     scope: str  # that the names of its holds and queries begin with
     allowed: Filter  # what it may read
     staged: bool = True  # False: what it staged stays
+
+
+class AdminInput(_Input, frozen=True):
+    """An operator acts on what others own (`delivery/administration.py`)."""
+
+
+class EndSubscription(AdminInput, frozen=True):
+    """End a subscription, durable or not, or a consumer group."""
+
+    id: SubscriptionId
+
+
+class EndRetentionHold(AdminInput, frozen=True):
+    """End a reader's hold on the log."""
+
+    name: str  # with its scope
+
+
+class SettleDeadLetters(AdminInput, frozen=True):
+    """Discard dead letters of a subscription, or deliver them to it again."""
+
+    id: SubscriptionId
+    numbers: tuple[int, ...] = ()  # none: all
+    redelivers: bool = False
+
+
+class PurgeEntries(AdminInput, frozen=True):
+    """Forget entries of the log, whoever needs them."""
+
+    offsets: tuple[int, ...]
 
 
 class Persisted(_Input, frozen=True):
@@ -302,6 +332,7 @@ Input: TypeAlias = (
     | Joined
     | Parted
     | PrincipalRevoked
+    | AdminInput
     | Persisted
     | DiskFull
     | PersistFailed

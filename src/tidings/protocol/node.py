@@ -20,6 +20,7 @@ from tidings.protocol.batches import Divider
 from tidings.protocol.disk import NodeDisk
 from tidings.protocol.effects import Channel, Effect, Send
 from tidings.protocol.inputs import (
+    AdminInput,
     DiskFull,
     Fetched,
     FetchFailed,
@@ -225,6 +226,15 @@ class Node:
         """The filters by which readers hold the log, by name with its scope."""
         return self._ports.inspection.log_holds()
 
+    def subscriptions(self) -> tuple[SubscriptionId, ...]:
+        """For people: every subscription that is held here."""
+        return self._ports.subscribers.subscriptions()
+
+    def inspect(self, what: str, about: Any = None) -> Any:
+        """For operators: `pins` of the log, `holds`, dead `letters` (of one subscription, or how many of
+        each)."""
+        return self._ports.inspection.inspect(what, about)
+
     @property
     def disk_problem(self) -> str | None:
         """For people: why the disk has failed for good."""
@@ -289,6 +299,7 @@ class Node:
                 | Parted()
                 | ViewChanged()
                 | PrincipalRevoked()
+                | AdminInput()
             ):
                 for strategy in self.slots.values():
                     strategy.on_input(input, now)

@@ -557,6 +557,10 @@ class Inspection(Role):
         seen."""
         return []
 
+    def inspect(self, what: str, about: Any = None) -> Any:
+        """What operators ask about: pins of the log, holds, dead letters."""
+        return None
+
 
 def roles_of(strategy: type) -> tuple[type[Role], ...]:
     """The roles of a strategy's class."""

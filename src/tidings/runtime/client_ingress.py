@@ -250,6 +250,7 @@ class ClientIngress:
             if subscribe.ref in self._known:
                 raise RefusedError(f"the number {subscribe.ref} names an open subscription already")
             options, is_shared = self._scoped_options(subscribe, self._guard)
+            options = self._guard.retained(options)
             id = _identity(self._client_scope + self.client, subscribe.name, options)
             if is_shared:
                 self._check_shared(id, self._guard)

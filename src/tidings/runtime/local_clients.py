@@ -56,7 +56,7 @@ class LocalClient:
         self.address = address
         self.sent_away = sent_away
         self._ended = ended
-        self._session = session
+        self.session = session
         self._principal = session.principal
         self._driver = driver
         self._guard = guard
@@ -98,7 +98,7 @@ class LocalClient:
         if gate is None:
             return
         self._all.discard(self)
-        self._session.close()
+        self.session.close()
         self._reading.remove(self.address)
         self._fairness.leave(self._share)
         gate.close()

@@ -1,4 +1,7 @@
-"""Structured logs on standard error: text for people, or one JSON object a line for programs.
+"""Structured logs on standard error or in a file: text for people, or one JSON object a line for programs.
+
+Fields of a line of JSON have stable names: `time` (UTC, ISO 8601), `level`, `broker`, `logger`, `message`,
+and `error` (a traceback) when there is one. Further fields may come; these stay.
 
 Every module logs under `tidings.`; an application that embeds Tidings configures that as any other logger.
 """
@@ -9,8 +12,12 @@ import json
 import logging
 import sys
 from datetime import UTC, datetime
-from typing import Any
+from pathlib import Path
+from typing import Any, TextIO
 
+import msgspec
+
+from tidings.errors import SettingsError
 from tidings.runtime.settings import LogSettings
 
 ROOT = "tidings"
@@ -18,20 +25,43 @@ _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", 
 
 
 def set_up(settings: LogSettings, broker: str) -> None:
-    """Send what `tidings` logs to standard error, in the form that was chosen."""
+    """Send what `tidings` logs to standard error or a file, in the form that was chosen. A second call opens
+    the file again: another program may have renamed it. Raises `SettingsError`."""
     logger = logging.getLogger(ROOT)
+    handler = _Handler(_stream(settings.file))
     for old in list(logger.handlers):
         if isinstance(old, _Handler):
             logger.removeHandler(old)
-    handler = _Handler(sys.stderr)
+            old.close()
     handler.setFormatter(JsonLines(broker) if settings.format == "json" else _text(broker))
     logger.addHandler(handler)
     logger.setLevel(settings.level.upper())
     logger.propagate = False
 
 
-class _Handler(logging.StreamHandler[Any]):
+def leave_file(settings: LogSettings, broker: str) -> None:
+    """The broker has ended: close its file; later lines go to standard error."""
+    if settings.file:
+        set_up(msgspec.structs.replace(settings, file=""), broker)
+
+
+def _stream(file: str) -> TextIO:
+    if not file:
+        return sys.stderr
+    try:
+        Path(file).parent.mkdir(parents=True, exist_ok=True)
+        return Path(file).open("a", encoding="utf-8", errors="backslashreplace")
+    except OSError as error:
+        raise SettingsError(f"the log cannot be written to {file}: {error.strerror}") from None
+
+
+class _Handler(logging.StreamHandler[TextIO]):
     """Ours, so that it can be told from what an embedding application added."""
+
+    def close(self) -> None:
+        super().close()
+        if self.stream is not sys.stderr and self.stream.name != "<stderr>":
+            self.stream.close()
 
 
 def _text(broker: str) -> logging.Formatter:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
+from tidings._version import __version__
 from tidings.errors import MissingDependencyError
 from tidings.runtime.histogram import BOUNDS
 
@@ -36,6 +37,11 @@ HISTOGRAMS = {
     ),
 }
 
+
+PINS = "log pins"  # the figure with who pins the oldest offset of the log
+PIN = Metric(
+    "tidings_log_pin_offset", "First offset that a subscription or hold still needs; the ten lowest."
+)
 
 # By the name of the figure.
 KNOWN = {
@@ -73,6 +79,28 @@ KNOWN = {
     "handshakes": Metric("handshakes_pending", "Connections that have not proved yet who they are."),
     "faults": Metric("message_errors", "Messages that the node failed at.", True),
     "withheld": Metric("deliveries_withheld", "Deliveries that the rules did not allow.", True),
+    "store bytes": Metric("store_size_bytes", "Bytes of the store's files on disk."),
+    "store free bytes": Metric("store_free_bytes", "Bytes that events may still use on that disk."),
+    "log oldest offset": Metric("log_oldest_offset", "The first offset that the log still holds."),
+    "log next offset": Metric("log_next_offset", "The offset that the next event gets."),
+    "log oldest accepted": Metric(
+        "log_oldest_timestamp_seconds", "When the oldest event of the log was published, since 1970."
+    ),
+    "given up over quota": Metric(
+        "given_up_over_quota", "Events that durable subscriptions gave up over their quota.", True
+    ),
+    "order given up": Metric("order_given_up", "Events delivered without waiting for an earlier one.", True),
+    "backlog recounts": Metric("backlog_recounts", "Recounts of what durable subscriptions wait for.", True),
+    "identities given up": Metric("identities_given_up", "Publish identities forgotten for room.", True),
+    "events over links": Metric("events_over_links", "Events that came from other brokers.", True),
+    "handshakes refused": Metric("handshakes_refused", "Connections that were not authenticated.", True),
+    "handshakes too slow": Metric("handshakes_too_slow", "Handshakes that took too long.", True),
+    "handshakes crowded out": Metric("handshakes_crowded_out", "Handshakes ended for newer ones.", True),
+    "connections crowded out": Metric("connections_crowded_out", "Connections ended for newer ones.", True),
+    "connections refused": Metric("connections_refused", "Connections beyond a bound.", True),
+    "turns cut short": Metric("turns_cut_short", "Times that a principal had to wait for others.", True),
+    "ready": Metric("ready", "1 while /readyz answers 200."),
+    "sessions": Metric("sessions", "Sessions of principals, on all listeners."),
     "refused by rule": Metric("authorization_refusals", "What the rules or quotas refused.", True),
 }
 
@@ -98,6 +126,16 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
                     )
                     histogram.add_metric([broker], buckets, shown[name]["seconds"])
                     yield histogram
+            info = core.GaugeMetricFamily(
+                "tidings_build_info", "1, with the version of this broker.", labels=["broker", "version"]
+            )
+            info.add_metric([broker, __version__], 1)
+            yield info
+            if PINS in shown:
+                pins = core.GaugeMetricFamily(PIN.name, PIN.help, labels=["broker", "kind", "name"])
+                for pin in shown[PINS]:
+                    pins.add_metric([broker, pin["kind"], pin["name"]], pin["offset"])
+                yield pins
             for metric, value in metrics_of(shown):
                 kind = core.CounterMetricFamily if metric.is_counter else core.GaugeMetricFamily
                 family = kind(f"tidings_{metric.name}", metric.help, labels=["broker"])
@@ -114,7 +152,9 @@ def exposition(figures: Callable[[], Figures], broker: str) -> Callable[[], byte
 def metrics_of(figures: Figures) -> Iterator[tuple[Metric, float]]:
     """Every number among the figures; of a list, or a table, how many it holds."""
     for name, value in figures.items():
-        if isinstance(value, bool) or value is None or isinstance(value, str) or name in HISTOGRAMS:
+        if isinstance(value, bool) or value is None or isinstance(value, str):
+            continue
+        if name in HISTOGRAMS or name == PINS:
             continue
         metric = KNOWN.get(name) or Metric(_plain(name), f"The broker's figure: {name}.")
         if isinstance(value, int | float):

@@ -100,6 +100,7 @@ class Secured:
         try:
             users = load_users(settings)
             revoked = load_revoked(tls or TlsSettings())
+            self._open_audit(settings.audit)
         except TidingsError as error:
             self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
             raise
@@ -107,6 +108,15 @@ class Secured:
         self.revoked = revoked
         self._standings.clear()
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
+
+    def _open_audit(self, path: str) -> None:
+        """Write to the file that has this name now: another program may have renamed the one that was
+        open."""
+        old, self._file = self._file, _AuditFile(Path(path)) if path else None
+        if old is not None:
+            if self._file is not None:
+                self._file.take_over(old)
+            old.close()
 
     def refreshed(self, principal: Principal) -> Principal:
         """The principal with what the users file says of it now. Raises `RefusedError` when its proof is no
@@ -193,6 +203,12 @@ class _AuditFile:
             self.lost += 1
         else:
             self._waiting += line
+        self.flush()
+
+    def take_over(self, old: _AuditFile) -> None:
+        """Entries that could not be written there are written here."""
+        old.flush()
+        self._waiting, self.lost = old._waiting, old.lost
         self.flush()
 
     def flush(self) -> str | None:

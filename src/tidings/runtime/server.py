@@ -169,7 +169,7 @@ class Server:
     async def start(self) -> None:
         """Open the store, listen, and begin to join. `address` is known when this returns."""
         self._loop = asyncio.get_running_loop()
-        store = self._store or await open_store(self._path, self.resources.store_bytes)
+        store = self.store = self._store or await open_store(self._path, self.resources.store_bytes)
         state = await asyncio.to_thread(store.load)
         if (owner := owner_of(state)) not in ("", self.name):
             await asyncio.to_thread(store.close)

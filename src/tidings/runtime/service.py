@@ -5,8 +5,8 @@
 
 Rules
 - Everything that can be wrong with the settings is found before the broker listens.
-- A reload takes what can change while the broker runs (the users file, the level of the log) and
-  names what needs a restart. Wrong settings have no effect.
+- A reload takes what can change while the broker runs (the users file, certificates, the log) and
+  names what needs a restart. Wrong settings have no effect. Files of the log and the audit are opened again.
 """
 
 from __future__ import annotations
@@ -15,30 +15,40 @@ import json
 import logging
 import socket
 from collections.abc import Callable
+from datetime import UTC, datetime
+from functools import partial
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
+from tidings._version import __version__
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
+from tidings.runtime.administration import BrokerAdministration
 from tidings.runtime.clock import RealClock
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.observing import figures, view_of
+from tidings.runtime.past import PastFigures
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
+from tidings.runtime.retention import RetentionFigures, capped
 from tidings.runtime.revoked_resources import RevokedResources
 from tidings.runtime.secured import Secured
 from tidings.runtime.server import Server
 from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
+from tidings.runtime.spans import SpanTap, exporting
 from tidings.runtime.trace import TraceRing
 from tidings.security.credentials import CertificateCredentials
 from tidings.security.interfaces import NoCredentials
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS
+
+if TYPE_CHECKING:
+    from tidings.runtime.store_control import StoreControl
 
 log = logging.getLogger("tidings.broker")
 
@@ -73,9 +83,11 @@ class Service:
         self.history: RecentHistory | None = None
         if settings.trace.history_seconds:
             self.history = RecentHistory(name, settings.trace.history_seconds, self._clock.now)
+        self._spans = SpanTap(exporting(name)) if settings.trace.spans else None
         self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
-        listening = tls.listening(settings.tls)
+        listening = self.tls = tls.listening(settings.tls)  # of all listeners
+        self._join_tls = _joining(settings) if listening else None
         self.server = Server(
             name,
             listen=settings.listen,
@@ -88,9 +100,9 @@ class Service:
             guard=self.secured.guard,
             credentials=CertificateCredentials() if listening else NoCredentials(),
             tls=listening,
-            join_tls=_joining(settings) if listening else None,
+            join_tls=self._join_tls,
             clock=self._clock,
-            tap=together(self.ring, self.history),
+            tap=together(self.ring, self.history, self._spans),
             record=self.history,
             limits=settings.limits,
             resources=settings.resources,
@@ -111,11 +123,19 @@ class Service:
             self.server, self.figures, view_of(self.secured.guard, principal)
         )
         self.server.inquiries["trace"] = self._trace
+        self.secured.guard.retained = partial(capped, settings=settings.retention)
+        self._kept_figures = RetentionFigures(self.server, settings.retention)
+        self.administration = BrokerAdministration(self.server, self.secured)
+        self.server.inquiries["admin"] = self.administration.answer
+        self.server.own_checks.add("admin")
         self.server.inquiries["activity"] = self._activity
         self.server.inquiries["history"] = self._history
+        self.past = PastFigures(self.figures, Path(settings.store) if _is_folder(settings.store) else None)
+        self.server.inquiries["past"] = self._past
         if settings.archive:
             self.server.serve_archive(settings.archive)
         self.http: OperatorHttp | None = None
+        self._control: StoreControl | None = None
 
     async def __aenter__(self) -> Service:
         """Run it inside another program: `async with Service(settings) as service`."""
@@ -132,10 +152,25 @@ class Service:
         self._count_durables()
         trusts_others = bool(self.settings.tls.authority or self.secured.guard.users.verifier)
         self._disowning.start(others=trusts_others)
+        await self._open_control()
+        self.past.start()
         await self.start_http()
         if self._make_doors is not None:
             self.doors = self._make_doors(self)
             await self.doors.start()
+
+    async def _open_control(self) -> None:
+        """Let `tidings store` reach the store on this machine's disk."""
+        if _is_folder(self.settings.store):
+            from tidings.runtime.store_control import StoreControl
+
+            self._control = StoreControl(
+                self.server.store,  # type: ignore[arg-type]  # a directory is a RocksStore
+                lambda do, outcome, why: self.secured.audit.note(
+                    "store", outcome, "operator", subject=do, reason=why
+                ),
+            )
+            await self._control.start()
 
     async def _close_doors(self) -> None:
         if self.doors is not None:
@@ -146,7 +181,13 @@ class Service:
         await self._close_doors()
         if self.http is not None:
             await self.http.close()
+        if self._control is not None:
+            await self._control.close()
+        self.past.close()
+        if self._spans is not None:
+            self._spans.close()
         self.secured.close()
+        logs.leave_file(self.settings.log, self.server.name)
 
     async def run(self, ready: Callable[[Server], None] = print_ready) -> bool:
         """Serve until a signal comes, then drain. True: every request was answered."""
@@ -194,13 +235,15 @@ class Service:
         """Take new settings over; False: they are wrong, and the old ones stay."""
         try:
             new = self._again() if self._again is not None else self.settings
+            tls.listening(new.tls)  # checks the files before any of them is used
             self.secured.reload(new.security, new.tls)
+            self._renew_certificates(new)
+            logs.set_up(new.log, self.server.name)
         except (TidingsError, OSError) as error:
             log.error("the settings were not reloaded, the old ones stay: %s", error)
             return False
         differs = changed(self.settings, new)
         self.server.review()
-        logs.set_up(new.log, self.server.name)
         waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
         self.settings = new
         log.info("reloaded; changed: %s", ", ".join(differs) or "nothing but the users file, perhaps")
@@ -208,10 +251,18 @@ class Service:
             log.warning("these need a restart to take effect: %s", ", ".join(waiting))
         return True
 
+    def _renew_certificates(self, new: BrokerSettings) -> None:
+        for context in (self.tls, self._join_tls):
+            if context is not None and new.tls.certificate:
+                tls.renew(context, new.tls)
+
     # -- what it says of itself --------------------------------------------------------------------
 
     def figures(self) -> dict[str, Any]:
-        return {**self.server.figures(), **self.secured.figures(), **self._delays()}
+        own: dict[str, Any] = {"version": __version__, "time": datetime.now(UTC).isoformat()}
+        own |= {"sessions": len(self.server.sessions), "ready": int(self._problems()[0])}
+        kept = self._kept_figures.figures(self._clock.now())
+        return {**self.server.figures(), **self.secured.figures(), **self._delays(), **own, **kept}
 
     def _delays(self) -> dict[str, Any]:
         """Delays of events at this broker, as far as the trace holds them."""
@@ -248,6 +299,14 @@ class Service:
             return {"broker": self.server.name, "seconds": 0.0}
         return self.history.answer(about) | {"broker": self.server.name}
 
+    def _past(self, about: dict[str, Any], principal: Principal) -> dict[str, Any]:
+        """Figures of the last days; they are over the events of all principals."""
+        if not self.secured.guard.observes_all(principal):
+            raise RefusedError(
+                "the past figures are everybody's", hint="a rule for observe without a filter has to allow it"
+            )
+        return {"broker": self.server.name, "rows": self.past.rows(about), "links": self.server.links_at()}
+
     async def start_http(self) -> None:
         if not self.settings.http:
             return
@@ -276,15 +335,23 @@ class Service:
     def _readyz(self) -> OperatorPage:
         """Ready: clients are let in, publishes can be kept, and every broker that was to be
         joined is linked."""
-        figures = self.server.figures()
-        problems, node = list(figures["problems"].values()), self.server.node
+        ok, problems = self._problems()
+        return _page({"ok": ok, "links": self.server.links_at(), "problems": problems})
+
+    def _problems(self) -> tuple[bool, list[str]]:
+        """Is this broker ready, and if not, why?"""
+        problems, node = list(self.server._neighbours.problems.values()), self.server.node
         if self.settings.group.name:  # a member that is away is no problem of the others
             problems = [] if node.is_serving else ["this broker is not in the majority of its group"]
             if node.is_serving and not node.has_caught_up:
                 problems = ["this member has not caught up with its group's log; replace no other disk yet"]
         problems += filter(None, (node.disk_problem, node.disk_full, self.secured.audit_problem))
-        ok = not problems and self.server.is_open
-        return _page({"ok": ok, "links": figures["links"], "problems": problems})
+        problems += self._kept_figures.problems(self._clock.now())
+        return not problems and self.server.is_open, problems
+
+
+def _is_folder(store: str) -> bool:
+    return bool(store) and "://" not in store
 
 
 def _page(value: dict[str, Any]) -> OperatorPage:

@@ -30,10 +30,20 @@ End = Callable[[str], None]  # called once with the reason, when the session has
 class PrincipalSession:
     """One session of one principal. `close` it when its listener has ended it."""
 
-    __slots__ = ("_all", "end", "principal", "standing")
+    __slots__ = ("_all", "end", "number", "principal", "since", "standing")
 
-    def __init__(self, principal: Any, standing: Any, end: End, all: dict[PrincipalSession, None]) -> None:
+    def __init__(
+        self,
+        principal: Any,
+        standing: Any,
+        end: End,
+        all: dict[PrincipalSession, None],
+        since: float = 0.0,
+        number: int = 0,
+    ) -> None:
         self.principal = principal
+        self.since = since
+        self.number = number  # of all sessions of this process
         self.standing = standing
         self.end = end
         self._all = all
@@ -49,6 +59,7 @@ class PrincipalSessions:
         self._standing = standing or (lambda principal: None)
         self._clock = clock
         self._open: dict[PrincipalSession, None] = {}
+        self._last = 0
         self._looking: asyncio.TimerHandle | None = None
         self.on_ended: Callable[[Any], None] = lambda principal: None  # called for each that was ended here
 
@@ -60,13 +71,25 @@ class PrincipalSessions:
             if until <= self._clock.now():
                 raise RefusedError(EXPIRED, hint="get a new one")
             self._look_later()
-        session = PrincipalSession(principal, standing, end, self._open)
+        self._last += 1
+        session = PrincipalSession(principal, standing, end, self._open, self._clock.now(), self._last)
         self._open[session] = None
         return session
 
     def principals(self) -> Iterator[Any]:
         """The principal of each open session."""
         return (session.principal for session in self._open)
+
+    def all(self) -> Iterator[PrincipalSession]:
+        return iter(self._open)
+
+    def end(self, number: int, reason: str) -> bool:
+        """End one session; False: there is none of this number."""
+        for session in list(self._open):
+            if session.number == number:
+                self._end(session, reason)
+                return True
+        return False
 
     def review(self) -> None:
         """End the sessions of principals whose standing has changed."""

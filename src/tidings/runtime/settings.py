@@ -61,16 +61,26 @@ class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
-    """Logs of the broker on standard error."""
+    """Logs of the broker."""
 
     level: str = "info"  # debug, info, warning or error
     format: str = "text"  # text for people, json for programs: one object a line
+    file: str = ""  # appended to, and opened again on SIGHUP; empty: standard error
+
+
+class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
+    """Caps on what durable subscriptions may keep, whatever they ask for; 0: none."""
+
+    subscription_seconds: float = 0.0  # a durable subscription gives up events that have waited longer
+    subscription_events: int = 0  # and its oldest, when more than so many wait for it
+    warn_free_bytes: int = 128 << 20  # with less room on the store's disk the broker is not ready; 0: never
 
 
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the ring that `tidings trace` reads."""
 
     events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
+    spans: bool = False  # OpenTelemetry spans of events with a `traceparent`; OTEL_* say where to
     history_seconds: float = 0.0  # for the console's verdict; 0: none; a row for each publish and delivery
 
 
@@ -133,6 +143,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
     limits: Limits = Limits()
     resources: ResourceLimits = ResourceLimits()
+    retention: RetentionSettings = RetentionSettings()
     security: SecuritySettings = SecuritySettings()
     tls: TlsSettings = TlsSettings()
     log: LogSettings = LogSettings()
@@ -175,7 +186,7 @@ RENAMED = {
 GROUP_SYSTEM = "tidings-group"
 
 # Settings that take effect without a restart.
-LIVE = ("security.users", "tls.revoked", "log.level")
+LIVE = ("security.users", "security.audit", "tls.revoked", "tls.certificate", "tls.key", "tls.authority")
 
 
 def read_settings(
@@ -513,6 +524,7 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
         security=msgspec.structs.replace(
             security, users=absolute(security.users), audit=absolute(security.audit)
         ),
+        log=msgspec.structs.replace(settings.log, file=absolute(settings.log.file)),
     )
 
 

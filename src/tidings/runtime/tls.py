@@ -40,6 +40,14 @@ def dialling(*, authority: str = "", certificate: str = "", key: str = "") -> ss
     return context
 
 
+def renew(context: ssl.SSLContext, tls: TlsSettings) -> None:
+    """Use a renewed certificate, and what the authority's file holds now, in the next handshakes.
+    Connections that are open stay. An authority that left the file is trusted until a restart."""
+    _load(context, tls.certificate, tls.key)
+    if tls.authority:
+        _trust(context, tls.authority)
+
+
 def _new(kind: int) -> ssl.SSLContext:
     context = ssl.SSLContext(kind)
     context.minimum_version = ssl.TLSVersion.TLSv1_3

@@ -32,7 +32,14 @@ from tidings.model.constraint import Constraint, Equals, NotOneOf, OneOf
 from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
 from tidings.model.expression import Expression, In
 from tidings.model.filter import Conjunction, Filter
-from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, scope_of, unscoped
+from tidings.model.subscription import (
+    GROUPS,
+    OWNER_MARK,
+    DeliveryOptions,
+    SubscriptionId,
+    scope_of,
+    unscoped,
+)
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS, QuotaUsage, QuotaUsages
@@ -64,6 +71,7 @@ class Authorizer:
         self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
         self._stored: dict[str, tuple[str, int]] = {}  # by source: account and bytes in the log
         self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
+        self.retained: Callable[[DeliveryOptions], DeliveryOptions] = lambda options: options  # within caps
         self._users = users
         self._accounts = QuotaUsages(users.quotas, users.default_quota)
         self.version = 0  # of the rules
@@ -387,6 +395,24 @@ class Authorizer:
                     f"{principal.name} may not have the log forget what is archived",
                     hint="a rule for the action release, without a filter, has to allow it",
                 )
+
+    def administer(self, principal: Principal, what: str, subject: str = "", *, noted: bool = True) -> None:
+        """Authorize an act on what others own, and write it to the audit; without `noted` a refusal alone.
+        Raises."""
+        with self._refusing(principal, "admin", f"{what} {subject}".strip()):
+            self._audit.check()
+            if not self.right(principal, Action.ADMIN).is_total:
+                raise RefusedError(
+                    f"{principal.name} may not administer this broker",
+                    hint="a rule for the action admin, without a filter, has to allow it; tenants have none",
+                )
+        if noted:
+            self._audit.note(
+                "admin", OK, principal.name, means=principal.means, subject=f"{what} {subject}".strip()
+            )
+
+    def administers(self, principal: Principal) -> bool:
+        return self.right(principal, Action.ADMIN).is_total
 
     # -- rights ---------------------------------------------------------------------------------
 

@@ -21,7 +21,7 @@ import msgspec
 from tidings.errors import RefusedError
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import SubscriptionId
+from tidings.model.subscription import DeliveryOptions, SubscriptionId
 
 CLIENT, BROKER = "client", "broker"  # roles
 ANONYMOUS = "anonymous"  # the mechanism of clients without credentials
@@ -172,6 +172,9 @@ class Guard(Protocol[P_contra]):
 
     def stages(self, principal: P_contra, query: str) -> None:
         """Authorize staging or committing a batch of this query. Raises without the right to publish."""
+
+    def retained(self, options: DeliveryOptions) -> DeliveryOptions:
+        """The options of a subscription within the operator's caps on retention."""
 
     def releases(self, principal: P_contra) -> None:
         """Authorize that the log forgets archived events that live forever. Raises."""

@@ -38,6 +38,7 @@ class Action(StrEnum):
     SUBSCRIBE = "subscribe"  # receive live events, and replay available ones
     OBSERVE = "observe"  # see figures and traces of the broker
     RELEASE = "release"  # have the log forget what rests in an archive
+    ADMIN = "admin"  # list, inspect and end what others own, purge the log
     SHARE = "share"  # have groups and superseding keys in common with the other principals of such a rule
 
 

@@ -167,9 +167,11 @@ class StoreLedger:
         self.offsets = OffsetSet()
         self.row_sums: dict[bytes, int] = {}
 
-    def plan(self, records: Sequence[Record]) -> CommitPlan:
-        """The changes that these records ask for, in order; the last word on a key wins."""
+    def plan(self, records: Sequence[Record], *, skip: int = 0) -> CommitPlan:
+        """The changes that these records ask for, in order; the last word on a key wins. `skip`: offsets
+        that no event gets."""
         plan = CommitPlan(self)
+        plan.next_offset += skip
         for record in records:
             if isinstance(record, Append):
                 plan.append(record)

@@ -1,6 +1,7 @@
 """The durable store: RocksDB through the `rocksdict` package.
 
-Layout of a store's directory: `db/` (RocksDB), `watermark` (see `watermark.py`), `lock`.
+Layout of a store's directory: `db/` (RocksDB), `watermark` (see `watermark.py`), `lock`; while a broker runs
+also `control` (`runtime/store_control.py`) and `checkpoints/`, which the next opening removes.
 
 Rules
 - One owner: an exclusive lock on `lock`, taken before anything is read.
@@ -20,6 +21,7 @@ from __future__ import annotations
 import contextlib
 import fcntl
 import os
+import shutil
 import threading
 from collections.abc import Generator, Sequence
 from pathlib import Path
@@ -35,6 +37,7 @@ from tidings.store.watermark import SYNC_SECONDS, Watermark, sync_directory
 
 RESERVE_BYTES = 64 << 20  # room that events may not use: for acknowledgements, flushes and compactions
 WRITE_BUFFER_BYTES = 32 << 20  # more means fewer flushes, and a longer log to replay on opening
+CHECKPOINTS = "checkpoints"  # directory of a store for consistent copies that are read beside it
 _SLACK_BYTES = 1 << 20  # for the small files that opening writes
 _FULL = ("No space left on device", "File too large", "Disk quota exceeded")
 
@@ -57,12 +60,31 @@ class RocksStore(KeyedStore):
         try:
             found = audit(engine)
             engine.open_for_writing(found[0].account.commit)
+            shutil.rmtree(self.path / CHECKPOINTS, ignore_errors=True)  # of an earlier process
             if read_account(engine) != found[0].account:
                 raise damaged(engine.name, "opening it for writing changed its account")
         except BaseException:
             engine.close()
             raise
         super().__init__(engine, found, reserve_bytes=reserve_bytes, most_bytes=most_bytes)
+        self._rocks = engine
+
+    def checkpoint(self, name: str) -> Path:
+        """Make a consistent copy of the present content beside the store, of hard links; commits go on
+        meanwhile.
+
+        The copy is a store's directory without a watermark. Remove it when it was read.
+        """
+        self._check_open()
+        folder = self.path / CHECKPOINTS / name
+        folder.mkdir(parents=True)
+        self._rocks.checkpoint(folder / "db")
+        return folder
+
+    def compact(self) -> None:
+        """Rewrite the tables without forgotten entries; commits and reads go on meanwhile."""
+        self._check_open()
+        self._rocks.compact()
 
 
 class RocksEngine:
@@ -147,6 +169,19 @@ class RocksEngine:
                 cursor.status()  # raises when the iteration ended because of damage
             finally:
                 del cursor  # a cursor keeps the database open
+
+    def checkpoint(self, path: Path) -> None:
+        from rocksdict import Checkpoint
+
+        with self._reading() as database:
+            # A checkpoint holds the interpreter's lock and a flush does not, so the flush comes first.
+            database.flush()
+            Checkpoint(database).create_checkpoint(str(path))
+
+    def compact(self) -> None:
+        with self._reading() as database:
+            database.flush()
+            database.compact_range(None, None)
 
     def watermark(self) -> int:
         return self._watermark.commit

@@ -124,6 +124,10 @@ class DeadLetters:
         box = self._boxes.get(id)
         return [] if box is None else list(box.letters.values())
 
+    def counts(self) -> list[tuple[SubscriptionId, int, int]]:
+        """Subscription, letters and bytes of each box."""
+        return [(id, len(box.letters), box.size) for id, box in self._boxes.items()]
+
     # -- the end of a box --------------------------------------------------------------------
 
     def ended(self, id: SubscriptionId, now: float) -> None:

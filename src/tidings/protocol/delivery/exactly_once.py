@@ -19,6 +19,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
+from tidings.protocol.delivery.administration import ADMINISTERED, Administration
 from tidings.protocol.delivery.dead_letters import DeadLetters
 from tidings.protocol.delivery.describing import Sees, Sweep, busiest, described
 from tidings.protocol.delivery.dispatcher import Dispatcher
@@ -35,11 +36,11 @@ from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
 from tidings.protocol.delivery.replay import LogReplay, heard_of, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.silences import silences
+from tidings.protocol.delivery.silences import tell_silences
 from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
 from tidings.protocol.delivery.tokens_ahead import TokensAhead
-from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, PrincipalRevoked, Started
+from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
@@ -57,7 +58,6 @@ from tidings.protocol.messages import (
     Nack,
     Publish,
     Refused,
-    Silence,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -111,6 +111,9 @@ class ExactlyOnce(Delivery):
             ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
         )
         self._holding = self._jobs.holding
+        self._administration = Administration(
+            ports, self._registry, self._dispatcher, self._ledger, self._dead, self._jobs
+        )
         parts = (self._ledger, self._stays, self._registry, self._dispatcher, self._holding)
         self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
@@ -159,8 +162,8 @@ class ExactlyOnce(Delivery):
             self._end_session(input.peer, now)
         elif isinstance(input, LinkUp):
             self._remote_ends.link_up(now)
-        elif isinstance(input, PrincipalRevoked):
-            self._persist(self._jobs.disowned(input), now)
+        elif isinstance(input, ADMINISTERED):
+            self._persist(self._administration.handle(input, now), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         kind = type(message)
@@ -508,7 +511,7 @@ class ExactlyOnce(Delivery):
                 self._dispatcher.losses.tell(held, now)
         for held in self._registry.durables.values():
             if held.members:
-                self._tell_silence(held)
+                tell_silences(held, self.ports.send)
         self.ports.logs.progressed(now)
         return records
 
@@ -528,12 +531,6 @@ class ExactlyOnce(Delivery):
                 left = (self._replay.skip_older(held, now), self._dispatcher.bounds.oldest_waiting(held, now))
                 due += [oldest + keep for oldest in left if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
-
-    def _tell_silence(self, held: SubscriptionState) -> None:
-        """The token of a durable subscription advances also over what is not for it."""
-        for position in silences(held):
-            for member in held.members:
-                self.ports.send(member.address, Silence(member.ref, position))
 
     def _persist(
         self,
@@ -592,6 +589,9 @@ class ExactlyOnce(Delivery):
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
         return [described(held) for held in busiest(self._registry.helds, limit, sees)]
+
+    def inspect(self, what: str, about: Any = None) -> Any:
+        return self._administration.inspect(what, about)
 
     def check(self) -> None:
         self._ledger.check()

@@ -101,6 +101,7 @@ class PublishFlow:
     def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Take the publishes that came together on one link through all steps, in their order."""
         place, count = 0, len(messages)
+        session.published += count
         while place < count:
             batch, place = self._accept(session, messages, place, now)
             if batch:

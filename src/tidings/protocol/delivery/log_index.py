@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from math import inf
 
 from tidings.availability.lifetime import ExpiryQueue, available
@@ -173,6 +173,14 @@ class LogIndex:
                 due.append(offset)
         for offset in due:
             self._lapse(offset)
+
+    def is_pinned(self, offset: int) -> bool:
+        """Does a replay, a hold or a neighbour need it?"""
+        return self._is_pinned(offset)
+
+    def purge(self, offsets: Iterable[int]) -> None:
+        """Forget these soon, also where a subscription has a right to them."""
+        self._free += [offset for offset in offsets if offset in self.entries]
 
     def unpin(self) -> None:
         """A replay is over: look again at what was kept for it."""

@@ -10,12 +10,14 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from typing import Protocol
 
 from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery.dead_letters import LINK, DeadLetters, item_of
 from tidings.protocol.delivery.item import Item
+from tidings.protocol.delivery.rows import DeadRow
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
 from tidings.protocol.messages import Deliver, Envelope, Message
 from tidings.protocol.slots import Ports
@@ -55,8 +57,11 @@ class OversizedEvents:
     def retry(self, held: SubscriptionState) -> None:
         """A listener opened the subscription: its frames may hold more than those of the last one."""
         letters = [letter for letter in self._dead.letters(held.id) if letter.is_large]
-        if not letters:
-            return
+        if letters:
+            self.resend(held, letters)
+
+    def resend(self, held: SubscriptionState, letters: Iterable[DeadRow]) -> None:
+        """Queue dead letters for their subscription again; each goes when it is acknowledged."""
         waiting = (*held.queue, *held.own.pending, *(item for item, _ in held.unacked.values()))
         queued = {item.letter for item in waiting}
         for letter in letters:
@@ -64,6 +69,9 @@ class OversizedEvents:
                 item = item_of(letter)
                 item.position = None  # the subscription's cursor is past it
                 self._queues.enqueue(held, item)
+
+    def pump(self, held: SubscriptionState, now: float) -> None:
+        self._queues.pump(held, now)
 
     def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
         """An event that a neighbour does not take: a dead letter of that link."""

@@ -22,6 +22,7 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 from functools import partial
+from typing import Any
 
 import msgspec
 
@@ -305,6 +306,27 @@ class RetentionHolds:
             self._ports.disk.persist(records, lambda at: self._ports.send(session.address, answer))
         else:
             self._ports.send(session.address, answer)
+
+    def drop(self, name: str) -> list[Record]:
+        """End a hold, whoever has it; the records to persist."""
+        return self._drop(name)
+
+    def described(self) -> list[dict[str, Any]]:
+        """All holds, for operators."""
+        return [
+            {
+                "name": row.name,
+                "filter": row.filter.text,
+                "upto": row.upto,
+                "seconds": row.seconds,
+                "ends_at": row.ends_at,
+                "entries": len(self._kept[row.name].sizes),
+                "bytes": self._kept[row.name].bytes,
+                "first": next(iter(self._kept[row.name].sizes), None),
+                "is_known": self._kept[row.name].is_known,
+            }
+            for row in self.rows.values()
+        ]
 
     def end_scope(self, scope: str, allowed: Filter) -> list[Record]:
         """End the holds under a scope that hold more than is allowed; the records to persist."""

@@ -22,6 +22,7 @@ class Session:
         "members",
         "memory",
         "places",
+        "published",
         "stay",
     )
 
@@ -31,6 +32,7 @@ class Session:
         self.incarnation = incarnation
         self.members: dict[int, Member] = {}  # by ref
         self.memory = UNCOUNTED  # of its principal
+        self.published = 0  # events on this link, for people
         self.stay = 0  # how often the client moved
         self.places: dict[str, dict[str, int]] = {}  # by source and log: its last events
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first

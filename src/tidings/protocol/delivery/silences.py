@@ -3,8 +3,18 @@ too."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from tidings.model.subscription import Position
 from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.messages import Message, Silence
+
+
+def tell_silences(held: SubscriptionState, send: Callable[[str, Message], None]) -> None:
+    """The token of a durable subscription advances also over what is not for it."""
+    for position in silences(held):
+        for member in held.members:
+            send(member.address, Silence(member.ref, position))
 
 
 def silences(held: SubscriptionState) -> list[Position]:

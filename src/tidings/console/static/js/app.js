@@ -5,7 +5,8 @@ import { fill, h, icon, say } from "./dom.js";
 import { live } from "./live.js";
 
 const PAGES = [
-  ["", [["overlay", "Overlay"], ["rates", "Rates and delays"], ["subscriptions", "Subscriptions"], ["consumers", "Slow consumers"]]],
+  ["", [["overlay", "Overlay"], ["rates", "Rates and delays"], ["history", "History"], ["subscriptions", "Subscriptions"], ["consumers", "Slow consumers"]]],
+  ["Operate", [["clients", "Clients"], ["groups", "Groups and holds"], ["letters", "Dead letters"]]],
   ["Keeping the promise", [["store", "Store"], ["recovery", "Recovery"], ["verdict", "Verdict"]]],
   ["Data", [["quality", "Quality"], ["streams", "Spark streams"], ["studies", "Studies"]]],
   ["Hands on", [["try", "Try it"]]],

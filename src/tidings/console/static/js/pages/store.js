@@ -1,6 +1,7 @@
 // What can still be delivered to newcomers: the logs of all brokers, and the newest events of this one's.
 
 import { get } from "../api.js";
+import { actButton, administer, linked } from "../acting.js";
 import { card, chip, fill, h, nothing, say } from "../dom.js";
 import { polling, trouble } from "../poll.js";
 import { Table } from "../table.js";
@@ -15,7 +16,7 @@ function attributes(event) {
   return Object.entries(event.attributes).map(([name, value]) => `${name}=${typeof value === "object" ? JSON.stringify(value) : value}`).join("  ");
 }
 
-export default function store({ live }) {
+export default function store({ live, session, asking }) {
   const top = tiles(["entries", "published", "forgotten", "dead"]);
   const brokers = new Table({
     label: "Logs of the brokers", key: (row) => row.name,
@@ -41,8 +42,18 @@ export default function store({ live }) {
   });
   const place = h("div", null, h("div", { class: "body muted" }, "Reading the log…"));
   const range = h("span", { class: "muted small", role: "status" });
-  const filter = h("input", { class: "search mono", placeholder: "e.g. change < -3", "aria-label": "Only events that this filter accepts", oninput: () => { clearTimeout(wait); wait = setTimeout(() => poll.again(), 350); } });
+  const filter = h("input", { class: "search mono", value: asking.get("filter") || "", placeholder: "e.g. change < -3", "aria-label": "Only events that this filter accepts", oninput: () => { linked("store", { filter: filter.value }); clearTimeout(wait); wait = setTimeout(() => poll.again(), 350); } });
   let most = 1, wait = 0;
+  const wanted = () => filter.value.trim() || "TRUE";
+  const purge = session.may.admin && actButton(session, "Purge…", {
+    title: "Purge the events of this broker's log that the filter accepts",
+    question: "Purge events of this broker's log?",
+    detail: async () => {
+      const answer = await administer(session.broker, { do: "purge", filter: wanted(), dry: true });
+      return `${answer.matches} events of ${session.broker} match ${wanted()}. They end for every reader, also for durable subscriptions that are owed them.`;
+    },
+    act: () => administer(session.broker, { do: "purge", filter: wanted() }), done: () => poll.again(),
+  });
 
   function bar(value) {
     const inside = h("i");
@@ -63,7 +74,7 @@ export default function store({ live }) {
   return {
     lead: "An event with a lifetime rests in the log of the broker where it was published, until the lifetime is over and nobody is owed it any more.",
     element: h("div", { class: "stack" }, top.element, card("Logs", h("div", { class: "flush" }, brokers.element)),
-      card("The newest at this broker", h("div", { class: "flush" }, place), range, h("label", { class: "inline" }, h("span", null, "Filter"), filter))),
+      card("The newest at this broker", h("div", { class: "flush" }, place), range, h("label", { class: "inline" }, h("span", null, "Filter"), filter), purge)),
     update(tick) {
       top.update(live.totals);
       const answered = tick.brokers.filter((each) => !each.problem);

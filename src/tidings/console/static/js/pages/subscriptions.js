@@ -1,13 +1,14 @@
 // Who wants what, and how much of it came.
 
 import { get } from "../api.js";
+import { actButton, administer, linked } from "../acting.js";
 import { card, chip, fill, h, nothing, say } from "../dom.js";
 import { polling, trouble } from "../poll.js";
 import { Table } from "../table.js";
 import { count, plural } from "../words.js";
 
-export default function subscriptions() {
-  const search = h("input", { class: "search", type: "search", placeholder: "Search names, filters and brokers", "aria-label": "Search subscriptions", oninput: () => show() });
+export default function subscriptions({ session, asking }) {
+  const search = h("input", { class: "search", type: "search", value: asking.get("search") || "", placeholder: "Search names, filters and brokers", "aria-label": "Search subscriptions", oninput: () => show() });
   const found = h("span", { class: "muted small", role: "status" });
   const table = new Table({
     label: "Subscriptions", key: (row) => `${row.broker} ${row.subscription}`, order: { column: 4, down: true },
@@ -19,6 +20,11 @@ export default function subscriptions() {
       { name: "A second", right: true, of: (r) => r.rate, cell: (r) => h("div", null, count(r.rate), bar(r.rate)) },
       { name: "Waiting", right: true, of: (r) => r.waiting + r.unacknowledged, cell: (r) => count(r.waiting + r.unacknowledged) },
       { name: "Listeners", right: true, of: (r) => r.listeners, cell: (r) => count(r.listeners) },
+      ...(session.may.admin ? [{ name: "Act", of: () => "", cell: (r) => actButton(session, "End", {
+        title: `End ${r.subscription}`, question: `End the subscription ${r.subscription} at ${r.broker}?`,
+        detail: "What it is owed is given up. Its client is told, and may subscribe again.",
+        act: () => administer(r.broker, { do: "end", kind: "subscription", name: r.subscription }), done: () => poll.again(),
+      }) }] : []),
     ],
   });
   const place = h("div", null, h("div", { class: "body muted" }, "Asking the brokers…"));
@@ -33,6 +39,7 @@ export default function subscriptions() {
 
   function show() {
     const wanted = search.value.trim().toLowerCase();
+    linked("subscriptions", { search: search.value });
     const chosen = rows.filter((row) => !wanted || `${row.subscription} ${row.filter} ${row.broker}`.toLowerCase().includes(wanted));
     most = Math.max(1, ...chosen.map((row) => row.rate));
     say(found, wanted ? `${chosen.length} of ${plural(rows.length, "subscription")}` : plural(rows.length, "subscription"));

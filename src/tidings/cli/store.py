@@ -1,0 +1,173 @@
+"""`tidings store`: back up, restore, verify and compact the store of a broker, while it runs or is
+stopped."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any
+
+import typer
+
+from tidings.cli.output import print_json
+from tidings.cli.usage import JSON_HELP, examples
+
+if TYPE_CHECKING:
+    from tidings.store.backup import Backup
+
+Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
+StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of the broker's store.")]
+BackupArgument = Annotated[Path, typer.Argument(metavar="DIR", help="Directory of the backups.")]
+Number = Annotated[
+    int | None, typer.Option("--number", metavar="N", help="Number of the backup; the latest by default.")
+]
+
+
+def register(app: typer.Typer) -> None:
+    store = typer.Typer(
+        help="Back up, restore, verify and compact the store of a broker.\n\n"
+        "The broker may run: publishing goes on meanwhile. See docs/how-to/backup.md.",
+        no_args_is_help=True,
+    )
+    store.command(
+        "backup",
+        epilog=examples(
+            "tidings store backup data /backups/b1", "tidings store backup data /backups/b1 --keep 14 --json"
+        ),
+    )(backup)
+    store.command(
+        "list", epilog=examples("tidings store list /backups/b1", "tidings store list /backups/b1 --json")
+    )(list_)
+    store.command(
+        "restore",
+        epilog=examples(
+            "tidings store restore /backups/b1 data", "tidings store restore /backups/b1 data --number 3"
+        ),
+    )(restore)
+    store.command(
+        "verify", epilog=examples("tidings store verify data", "tidings store verify /backups/b1 --number 3")
+    )(verify)
+    store.command(
+        "compact", epilog=examples("tidings store compact data", "tidings store compact data --json")
+    )(compact)
+    app.add_typer(store, name="store")
+
+
+def backup(
+    store: StoreArgument,
+    into: BackupArgument,
+    keep: Annotated[
+        int, typer.Option("--keep", metavar="N", min=0, help="Remove all but the latest N backups; 0: none.")
+    ] = 0,
+    as_json: Json = False,
+) -> None:
+    """Back up a store: a consistent copy of one moment, checked as a whole.
+
+    A running broker makes a checkpoint of hard links and goes on; this command copies what no earlier
+    backup in DIR holds. Run it as the user that owns the store.
+    """
+    from tidings.runtime.backups import back_up, backup_set
+
+    taken, copied = back_up(store, into)
+    removed = backup_set(into).prune(keep) if keep else 0
+    if as_json:
+        print_json(_shown(taken) | {"copied_bytes": copied, "removed": removed})
+        return
+    print(
+        f"backup {taken.number} of {taken.broker or store}: {_content(taken)}; "
+        f"{_size(copied)} copied of {_size(taken.size)}" + (f"; {removed} earlier removed" if removed else "")
+    )
+
+
+def list_(into: BackupArgument, as_json: Json = False) -> None:
+    """List the backups in a directory, the oldest first."""
+    from tidings.runtime.backups import backup_set
+
+    found = backup_set(into).backups()
+    if as_json:
+        print_json({"backups": [_shown(each) for each in found]})
+        return
+    for each in found:
+        print(f"{each.number}  {each.time}  {each.broker}  {_content(each)}, {_size(each.size)}")
+
+
+def restore(into: BackupArgument, store: StoreArgument, number: Number = None, as_json: Json = False) -> None:
+    """Put a backup into an empty place, as the store of the same broker.
+
+    Events after the backup are lost at this broker. Its log goes on behind every offset that it may have
+    given since, so none is used twice. A member of a group gets the rest from the other members.
+    """
+    from tidings.runtime import backups
+
+    restored, gap = backups.restore(into, store, number)
+    if as_json:
+        print_json(_shown(restored) | {"store": str(store), "skipped_offsets": gap})
+        return
+    print(f"{store} holds backup {restored.number} of {restored.broker or 'a broker'}, {_content(restored)}")
+    if restored.group:
+        print("it is the disk of a group's member: start it while the others run, and it copies the rest")
+    else:
+        print(f"events after {restored.time} are lost at this broker; its log goes on at", end=" ")
+        print(f"offset {restored.next_offset + gap}, behind all that were given")
+        print(f"start the broker with --name {restored.broker}, and let its neighbours run")
+
+
+def verify(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A store, or a directory of backups.")],
+    number: Number = None,
+    as_json: Json = False,
+) -> None:
+    """Read and check everything in a store or a backup.
+
+    Ends with exit code 3 and names the damage when there is any.
+    """
+    from tidings.runtime import backups
+
+    found = backups.verify(path, number)
+    if as_json:
+        print_json({"ok": True, **found})
+        return
+    what = f"backup {found['backup']} in {path}" if "backup" in found else str(path)
+    print(
+        f"{what} is sound: {found['entries']} events and {found['rows']} rows of "
+        f"{found['broker'] or 'a broker'}, "
+        f"next offset {found['next_offset']}, {_size(found['bytes'])}"
+    )
+
+
+def compact(store: StoreArgument, as_json: Json = False) -> None:
+    """Rewrite a store without what was forgotten, and give the room back to the disk.
+
+    Brokers compact in the background by themselves; this does all of it now.
+    """
+    from tidings.runtime import backups
+
+    found = backups.compact(store)
+    print_json(found) if as_json else print(
+        f"{store}: {_size(found['before'])} before, {_size(found['after'])} now"
+    )
+
+
+def _shown(backup: Backup) -> dict[str, Any]:
+    return {
+        "number": backup.number,
+        "time": backup.time,
+        "broker": backup.broker,
+        "group": backup.group,
+        "entries": backup.entries,
+        "rows": backup.rows,
+        "next_offset": backup.next_offset,
+        "commit": backup.commit,
+        "bytes": backup.size,
+    }
+
+
+def _content(backup: Backup) -> str:
+    return f"{backup.entries} events, {backup.rows} rows, next offset {backup.next_offset}"
+
+
+def _size(count: float) -> str:
+    for unit in ("B", "KiB", "MiB", "GiB"):
+        if count < 1024 or unit == "GiB":
+            break
+        count /= 1024
+    return f"{count:.0f} {unit}" if unit == "B" else f"{count:.1f} {unit}"

@@ -1,0 +1,172 @@
+"""Administration of what others own: an operator ends subscriptions and holds, settles dead letters, purges
+the log.
+
+Rules
+- Each act is an input of the node (`AdminInput`) and leaves the records to persist; the runtime has asked
+  for the right and writes the audit.
+- An ended subscription is as if its client had ended it: its deliveries are remembered, so that a client that
+  subscribes again under the name receives none twice.
+- A redelivered dead letter stays in its box until its subscription acknowledges it.
+- A purged entry is as one that has expired: it ends for every reader, also for durable subscriptions. Events
+  that were sent to a consumer already may still be delivered.
+"""
+
+from __future__ import annotations
+
+from math import inf
+from typing import Any
+
+from tidings.availability.records import Record
+from tidings.model.subscription import SubscriptionId
+from tidings.protocol.delivery.dead_letters import DeadLetters
+from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.jobs import Jobs
+from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.registry import Registry
+from tidings.protocol.inputs import (
+    AdminInput,
+    EndRetentionHold,
+    EndSubscription,
+    Input,
+    PrincipalRevoked,
+    PurgeEntries,
+    SettleDeadLetters,
+)
+from tidings.protocol.slots import Ports
+
+ADMINISTERED = (AdminInput, PrincipalRevoked)
+ENDED = "an operator ended it"
+
+
+class Administration:
+    def __init__(
+        self,
+        ports: Ports,
+        registry: Registry,
+        dispatcher: Dispatcher,
+        ledger: LogIndex,
+        dead: DeadLetters,
+        jobs: Jobs,
+    ) -> None:
+        self._ports, self._registry, self._dispatcher = ports, registry, dispatcher
+        self._ledger, self._dead, self._jobs = ledger, dead, jobs
+
+    def handle(self, input: Input, now: float) -> list[Record]:
+        """Do what an operator asks for; the records to persist."""
+        if isinstance(input, PrincipalRevoked):
+            return self._jobs.disowned(input)
+        if isinstance(input, EndSubscription):
+            return self._end_subscription(input, now)
+        if isinstance(input, EndRetentionHold):
+            return self._jobs.holding.drop(input.name)
+        if isinstance(input, SettleDeadLetters):
+            return self._settle(input, now)
+        if isinstance(input, PurgeEntries):
+            self._purge(set(input.offsets), now)
+        return []
+
+    def _purge(self, offsets: set[int], now: float) -> None:
+        """Entries that wait in queues count as expired too; those that a consumer has are delivered."""
+        for held in self._registry.helds.values():
+            for item in (*held.queue, *held.own.pending):
+                position = item.position
+                if position is not None and position.log == self._ledger.log and position.offset in offsets:
+                    item.expires_at = now
+        self._ledger.purge(offsets)
+
+    def _end_subscription(self, input: EndSubscription, now: float) -> list[Record]:
+        held = self._registry.helds.get(input.id)
+        if held is None:
+            return []
+        if not held.durable:
+            return self._registry.close(held, "closed", ENDED, now)  # ends it too
+        self._registry.close(held, "closed", ENDED, now)
+        return self._registry.end(held, now)
+
+    def _settle(self, input: SettleDeadLetters, now: float) -> list[Record]:
+        wanted = set(input.numbers)
+        letters = [each for each in self._dead.letters(input.id) if not wanted or each.number in wanted]
+        if not input.redelivers:
+            return [record for each in letters for record in self._dead.remove(input.id, each.number)]
+        held = self._registry.helds.get(input.id)
+        if held is not None:
+            self._dispatcher.oversized.resend(held, letters)
+            self._dispatcher.oversized.pump(held, now)
+        return []
+
+    # -- for people ------------------------------------------------------------------------------
+
+    def inspect(self, what: str, about: Any = None) -> Any:
+        if what == "pins":
+            return self.pins()
+        if what == "holds":
+            return self.holds()
+        if what == "letters":
+            return self.letters(about)
+        if what == "client":
+            return self.client(about)
+        return None
+
+    def pins(self) -> dict[str, Any]:
+        """The log's oldest offset, and who needs it or what comes next: the lowest need first."""
+        ledger, now = self._ledger, self._ledger.now
+        oldest = ledger.first_offset
+        entry = ledger.entries.get(oldest)
+        pins: list[dict[str, Any]] = []
+        for held in self._registry.durables.values():
+            needs = held.own.needs_from()
+            if needs < ledger.end:
+                pins.append({"kind": "subscription", "name": held.id.shown, "offset": max(needs, oldest)})
+        for hold in self.holds():
+            if hold["entries"] or not hold["is_known"]:
+                first = hold["first"] if hold["first"] is not None else oldest
+                pins.append({"kind": "hold", "name": hold["name"], "offset": first})
+        if entry is not None and entry.ends_at > now:
+            until = None if entry.ends_at == inf else entry.ends_at
+            pins.append({"kind": "lifetime", "name": entry.source, "offset": oldest, "until": until})
+        if entry is not None and not pins and ledger.is_pinned(oldest):
+            reader = "a replay, or a broker that has not acknowledged it"
+            pins.append({"kind": "reader", "name": reader, "offset": oldest})
+        pins.sort(key=lambda pin: (pin["offset"], pin["kind"], pin["name"]))
+        return {
+            "log": ledger.log,
+            "oldest": oldest,
+            "next": ledger.end,
+            "entries": len(ledger.entries),
+            "bytes": sum(each.size for each in ledger.entries.values()),
+            "accepted": None if entry is None else entry.accepted,
+            "pins": pins[: self._ports.limits.described_subscriptions],
+        }
+
+    def client(self, address: str) -> dict[str, int] | None:
+        """Use of one client's link; None: the link is not there."""
+        session = self._registry.sessions.get(address)
+        if session is None:
+            return None
+        helds = {member.held for member in session.members.values()}
+        return {
+            "subscriptions": len(helds),
+            "delivered": sum(held.last_tag for held in helds),
+            "published": session.published,
+            "waiting": sum(held.in_hand() for held in helds),
+        }
+
+    def holds(self) -> list[dict[str, Any]]:
+        return self._jobs.holding.described()
+
+    def letters(self, id: SubscriptionId | None) -> list[dict[str, Any]]:
+        """Dead letters of a subscription; without one, how many each subscription has."""
+        if id is None:
+            return [
+                {"id": each, "letters": count, "bytes": size} for each, count, size in self._dead.counts()
+            ]
+        return [
+            {
+                "number": letter.number,
+                "event": letter.event,
+                "attempts": letter.attempts,
+                "died": letter.died,
+                "position": letter.position,
+            }
+            for letter in self._dead.letters(id)
+        ]

@@ -1,0 +1,141 @@
+"""Backup, restore, verification and compaction of a broker's store, running or stopped.
+
+Rules
+- A stopped broker's store is read where it lies, under its lock; a running one's through a checkpoint that
+  its broker makes (`store_control.py`), so publishing goes on.
+- A log that goes back to an older copy must give no offset twice (decision 26). Neighbours and resume tokens
+  know some of the offsets that were given after the backup; a restored log therefore begins behind all that
+  could have been given (`gap_of`), whether or not any of them speaks.
+- The disk of a group's member goes back without its promises: the committed log stays, the votes, the view
+  and the uncommitted tail go, and the other members hand it the rest as to an empty disk.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import closing, contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.errors import InputError, StoreLockedError
+from tidings.protocol.membership import agreed
+from tidings.protocol.recovery import group_log
+from tidings.runtime.broker import owner_of
+from tidings.runtime.store_control import ControlConnection
+from tidings.store.backup import Backup, BackupSet, StoreSummary, inspect
+from tidings.store.rocks import CHECKPOINTS, RocksStore
+
+EVENTS_PER_SECOND = 100_000  # more than a broker persists
+SMALLEST_GAP = 1_000_000
+GAP_CEILING = 1 << 32  # what resume tokens may move a log by (`resources.client.ahead`)
+_NOTHING_PROVED = b"\x00"  # epoch 0, in MessagePack
+
+
+def backup_set(path: Path) -> BackupSet:
+    return BackupSet(path, lambda loaded: (owner_of(loaded), is_member(loaded)))
+
+
+def is_member(loaded: Loaded) -> bool:
+    """Is it the disk of a group's member?"""
+    return bool(loaded.tables.get(agreed.TABLE))
+
+
+def gap_of(backup: Backup, now: datetime) -> int:
+    """Offsets that the log may have given since the backup, and more."""
+    seconds = max(0.0, (now - backup.taken).total_seconds())
+    return int(min(SMALLEST_GAP + seconds * EVENTS_PER_SECOND, GAP_CEILING))
+
+
+@contextmanager
+def readable(store: Path) -> Iterator[tuple[Path, StoreSummary]]:
+    """A directory whose content is that of the store and does not change, and what it holds."""
+    check_store(store)
+    try:
+        summary = inspect(store)
+    except StoreLockedError:
+        with closing(ControlConnection(store)) as broker:
+            folder = store / CHECKPOINTS / str(broker.ask("checkpoint")["folder"])
+            yield folder, inspect(folder)
+        return
+    yield store, summary
+
+
+def back_up(store: Path, into: Path) -> tuple[Backup, int]:
+    """Back a store up; the backup, and how many bytes were copied for it."""
+    if into.resolve().is_relative_to(store.resolve()):
+        raise InputError(f"{into} lies in the store itself", hint="name a directory on another disk")
+    with readable(store) as (folder, _):
+        return backup_set(into).take(folder)
+
+
+def restore(
+    backups: Path, store: Path, number: int | None = None, now: datetime | None = None
+) -> tuple[Backup, int]:
+    """Put a backup into an empty place, ready for its broker to start; the backup, and the offsets left
+    out."""
+    backup = backup_set(backups).restore(store, number)
+    with closing(RocksStore(store)) as opened:
+        loaded = opened.load()
+        if is_member(loaded):
+            opened.commit(_without_promises(loaded))
+            return backup, 0
+        gap = gap_of(backup, now or datetime.now(UTC)) if backup.next_offset > 1 else 0
+        if gap:
+            opened.skip(gap)
+        return backup, gap
+
+
+def _without_promises(loaded: Loaded) -> list[Record]:
+    rows = [(table, key) for table in (agreed.TABLE, group_log.TABLE) for key in loaded.tables.get(table, ())]
+    gone: list[Record] = [Delete(table, key) for table, key in rows if key != group_log.EPOCH]
+    return [*gone, Put(group_log.TABLE, group_log.EPOCH, _NOTHING_PROVED)]
+
+
+def verify(path: Path, number: int | None = None) -> dict[str, Any]:
+    """Read and check everything in a store, or in a backup. Raises `CorruptionError`."""
+    if BackupSet.is_at(path):
+        backup = backup_set(path).verify(number)
+        return {
+            "backup": backup.number,
+            "broker": backup.broker,
+            "entries": backup.entries,
+            "rows": backup.rows,
+            "next_offset": backup.next_offset,
+            "bytes": backup.size,
+        }
+    with readable(path) as (folder, summary):
+        account, size = summary.account, sum(file.stat().st_size for file in (folder / "db").glob("*"))
+        return {
+            "broker": owner_of(summary.loaded),
+            "entries": account.entries,
+            "rows": account.rows,
+            "next_offset": account.next_offset,
+            "bytes": size,
+        }
+
+
+def compact(store: Path) -> dict[str, int]:
+    """Rewrite the tables of a store without what was forgotten; its bytes before and after."""
+    check_store(store)
+    try:
+        opened = RocksStore(store)
+    except StoreLockedError:
+        with closing(ControlConnection(store)) as broker:
+            answer = broker.ask("compact")
+            return {"before": answer["before"], "after": answer["after"]}
+    with closing(opened):
+        before = opened.sizes()["bytes"]
+        opened.compact()
+        return {"before": before, "after": opened.sizes()["bytes"]}
+
+
+def check_store(store: Path) -> None:
+    """Refuse a path that holds no store: opening it would make one."""
+    if ":/" in str(store):  # Path makes one slash of two
+        raise InputError(
+            f"{store} is no directory", hint="back up what keeps it: of JetStream, its own streams"
+        )
+    if not (store / "db").is_dir():
+        raise InputError(f"{store} holds no store", hint="name the directory that the broker has as --store")

@@ -1,0 +1,215 @@
+"""Checks of a broker's surroundings for `tidings doctor`: each has a finding and, where needed, what to do.
+
+Rules
+- A check changes nothing and opens no store: the broker may run.
+- `PROBLEM` keeps a broker from working as its settings say, `WARNING` may do so later, `OK` needs nothing.
+- A check that cannot look says so as a warning; it never counts as fine.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import ctypes
+import importlib.util
+import os
+import resource
+import shutil
+import socket
+import sys
+from collections.abc import Callable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from tidings._version import __version__
+from tidings.errors import TidingsError
+from tidings.runtime import tls
+from tidings.runtime.dialling import parse_addresses
+from tidings.runtime.secured import load_revoked, load_users
+from tidings.runtime.settings import BrokerSettings
+
+OK, WARNING, PROBLEM = "ok", "warning", "problem"
+EXPIRES_SOON = timedelta(days=30)
+FEW_DESCRIPTORS = 65_536
+CLOCK_SECONDS = 1.0  # between two machines; more shifts lifetimes and histories
+REACH_SECONDS = 3.0
+TIME_ERROR = 5  # of adjtimex: the clock is not synchronized
+PACKAGES = {"rocksdict": "store", "uvloop": "server", "prometheus_client": "server", "cryptography": "server"}
+
+
+class Finding(NamedTuple):
+    """Result of one check."""
+
+    check: str
+    state: str
+    finding: str
+    do: str = ""
+
+
+def look_at_machine() -> Iterator[Finding]:
+    """Versions, limits and the clock of this machine."""
+    python = ".".join(map(str, sys.version_info[:3]))
+    yield Finding("versions", OK, f"tidings {__version__}, Python {python}")
+    for package, extra in PACKAGES.items():
+        if importlib.util.find_spec(package) is None:
+            yield Finding(
+                "versions", WARNING, f"{package} is not installed", f"pip install 'tidings[{extra}]'"
+            )
+    yield _limits()
+    yield _clock()
+
+
+def _limits() -> Finding:
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    text = f"{hard} open files (now {soft}; a broker raises it to the hard limit)"
+    if hard != resource.RLIM_INFINITY and hard < FEW_DESCRIPTORS:
+        return Finding("limits", WARNING, text, f"set LimitNOFILE={FEW_DESCRIPTORS} or more in its unit")
+    return Finding("limits", OK, text)
+
+
+def _clock() -> Finding:
+    try:
+        state = ctypes.CDLL(None).adjtimex(ctypes.create_string_buffer(256))
+    except (AttributeError, OSError):
+        return Finding("clock", WARNING, "this system does not say whether its clock is synchronized")
+    if state == TIME_ERROR:
+        return Finding(
+            "clock",
+            WARNING,
+            "the clock is not synchronized",
+            "run chrony or systemd-timesyncd on this machine",
+        )
+    return Finding("clock", OK, "the clock is synchronized")
+
+
+def look_at_settings(settings: BrokerSettings) -> Iterator[Finding]:
+    """Files and addresses that the settings name."""
+    name = settings.name or settings.listen
+    yield Finding("settings", OK, f"broker {name} listens at {settings.listen}")
+    yield from _tried("users", lambda: [_users(settings)])
+    yield from _tried("certificates", lambda: certificates(settings))
+    yield from _tried("disk", lambda: disk(settings))
+    yield _port(settings)
+
+
+def _tried(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
+    try:
+        return list(look())
+    except TidingsError as error:
+        return [Finding(check, PROBLEM, error.message, error.hint or "")]
+    except OSError as error:
+        return [Finding(check, PROBLEM, str(error), "let the user of the broker read it")]
+
+
+def _users(settings: BrokerSettings) -> Finding:
+    users = load_users(settings.security)
+    if settings.security.anonymous:
+        return Finding(
+            "users", WARNING, "anybody on this machine may do everything", "use it for development only"
+        )
+    file = settings.security.users
+    if file and Path(file).stat().st_mode & 0o044:
+        return Finding("users", WARNING, f"{file} can be read by others", f"chmod 600 {file}")
+    if not any(str(rule.action) == "admin" for rule in users.permissions.rules):
+        return Finding("users", WARNING, "no rule allows admin", 'add one: who, action = "admin"')
+    return Finding("users", OK, f"{len(users.users)} users, {len(users.permissions.rules)} rules")
+
+
+def certificates(settings: BrokerSettings, now: datetime | None = None) -> Iterator[Finding]:
+    """The broker's certificate and that of its authority: usable together, and for how long."""
+    given = settings.tls
+    if not given.certificate:
+        yield Finding("certificates", OK, "no TLS: it listens on this machine alone")
+        return
+    tls.listening(given)
+    load_revoked(given)
+    from cryptography import x509
+
+    for file in filter(None, (given.certificate, given.authority)):
+        certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
+        left = certificate.not_valid_after_utc - (now or datetime.now(UTC))
+        until = f"{file} is valid until {certificate.not_valid_after_utc:%Y-%m-%d}"
+        if left < timedelta(0):
+            yield Finding("certificates", PROBLEM, f"{file} has expired", "renew it, then SIGHUP the broker")
+        elif left < EXPIRES_SOON:
+            yield Finding("certificates", WARNING, until, "renew it, then SIGHUP the broker")
+        else:
+            yield Finding("certificates", OK, until)
+
+
+def disk(settings: BrokerSettings) -> Iterator[Finding]:
+    """The directory of the store: is it there, may it be written, is there room?"""
+    if not settings.store:
+        yield Finding(
+            "disk", WARNING, "no store: events are lost when the broker ends", "give it --store DIR"
+        )
+        return
+    if "://" in settings.store:
+        yield Finding("disk", OK, f"the store is {settings.store}")
+        return
+    folder = Path(settings.store)
+    there = next(each for each in (folder, *folder.absolute().parents) if each.exists())
+    if not os.access(there, os.W_OK | os.X_OK):
+        yield Finding("disk", PROBLEM, f"{there} cannot be written", "let the user of the broker write it")
+        return
+    free = shutil.disk_usage(there).free
+    text = f"{free >> 20} MiB are free for {folder}"
+    if free < max(settings.retention.warn_free_bytes, 1):
+        yield Finding("disk", PROBLEM, text, "make room; tidings admin pins says who pins the log")
+    elif os.statvfs(there).f_favail in range(1, 1_000):
+        yield Finding("disk", WARNING, f"few inodes are free for {folder}", "remove files of that disk")
+    else:
+        yield Finding("disk", OK, text)
+
+
+def _port(settings: BrokerSettings) -> Finding:
+    address = parse_addresses(settings.listen)[0]
+    with socket.socket() as one:
+        one.settimeout(REACH_SECONDS)
+        is_there = one.connect_ex((address.host, address.port)) == 0 if address.port else False
+    what = "something answers there (this broker, if it runs)" if is_there else "it is free"
+    return Finding("address", OK, f"{settings.listen}: {what}")
+
+
+async def look_at_neighbours(settings: BrokerSettings) -> list[Finding]:
+    """Can each broker of `join` be reached?"""
+
+    async def reach(text: str) -> Finding:
+        address = parse_addresses(text)[0]
+        try:
+            async with asyncio.timeout(REACH_SECONDS):
+                _, writer = await asyncio.open_connection(address.host, address.port)
+            writer.close()
+        except (OSError, TimeoutError) as error:
+            why = getattr(error, "strerror", None) or str(error) or f"no answer within {REACH_SECONDS:g} s"
+            return Finding(
+                "neighbours", PROBLEM, f"{text} cannot be reached: {why}", "start it, or open the firewall"
+            )
+        return Finding("neighbours", OK, f"{text} can be reached")
+
+    return await asyncio.gather(*map(reach, settings.join))
+
+
+def look_at_brokers(answers: list[dict[str, Any]], now: datetime) -> Iterator[Finding]:
+    """What the running brokers of a network say of themselves."""
+    for one in answers:
+        name = one["broker"]
+        if "problem" in one:
+            yield Finding("brokers", PROBLEM, f"{name} does not answer: {one['problem']}", "look at its log")
+            continue
+        for problem in one.get("problems", {}).values():
+            yield Finding("brokers", PROBLEM, f"{name}: {problem}", "start that broker, or mend the link")
+        if one.get("disk full"):
+            yield Finding("brokers", PROBLEM, f"{name}: its disk is full", "tidings admin pins says for whom")
+        if one.get("time") is not None:
+            apart = abs((datetime.fromisoformat(one["time"]) - now).total_seconds())
+            if apart > CLOCK_SECONDS:
+                yield Finding(
+                    "clock", WARNING, f"the clock of {name} is {apart:.1f} s apart", "synchronize both clocks"
+                )
+        yield Finding("brokers", OK, f"{name} answers, version {one.get('version', 'before 0.2')}")
+    versions = {str(one["version"]) for one in answers if "version" in one}
+    if len(versions) > 1:
+        yield Finding(
+            "versions", WARNING, f"brokers have versions {', '.join(sorted(versions))}", "finish the upgrade"
+        )

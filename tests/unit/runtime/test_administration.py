@@ -1,0 +1,206 @@
+"""The inquiry `admin`: by a right of its own, audited; it acts on what others own."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidings
+from tidings.errors import ClosedError, InputError, RefusedError
+from tidings.runtime.service import Service
+from tidings.runtime.settings import read_settings
+from tidings.security.credentials import PasswordCredentials
+from tidings.security.scram import make_key
+
+KEY = make_key("secret", iterations=4096)
+NAMES = ("ann", "market", "root", "spy")
+USERS = (
+    "".join(f'[users.{name}]\npassword = "{KEY}"\n' for name in NAMES)
+    + """
+[[allow]]
+who = ["ann", "market"]
+action = ["publish", "subscribe"]
+[[allow]]
+who = "root"
+action = "admin"
+[[allow]]
+who = "spy"
+action = ["observe", "publish", "subscribe", "release"]
+"""
+)
+
+
+def play(coroutine: Any) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(120):
+            await coroutine
+
+    asyncio.run(run())
+
+
+@pytest.fixture
+def service(tmp_path: Path) -> Service:
+    (tmp_path / "users.toml").write_text(USERS)
+    said = {
+        "name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml"),
+        "security.audit": str(tmp_path / "audit.jsonl"), "store": str(tmp_path / "store"),
+    }  # fmt: skip
+    return Service(read_settings(said=said))
+
+
+def connect(service: Service, name: str) -> tidings.Bus:
+    return tidings.connect(
+        service.server.address, name=name, credentials=PasswordCredentials(name, "secret"), timeout=30
+    )
+
+
+async def until(condition: Any) -> None:
+    while not condition():
+        await asyncio.sleep(0)
+
+
+def entries(tmp_path: Path) -> list[tuple[str, str, str, str]]:
+    lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
+    return [
+        (e["principal"], e["what"], e["outcome"], e.get("subject", "")) for e in lines if e["what"] == "admin"
+    ]
+
+
+def test_only_the_right_to_administer_counts_and_all_is_audited(service: Service, tmp_path: Path) -> None:
+    async def story() -> None:
+        async with service, connect(service, "spy") as spy, connect(service, "root") as root:
+            for about in ({"do": "list", "kind": "session"}, {"do": "purge", "filter": "TRUE"}):
+                with pytest.raises(RefusedError, match="may not administer"):
+                    await spy.inquire("admin", **about)
+            found = await root.inquire("admin", do="list", kind="session")
+            assert {row["principal"] for row in found["rows"]} == {"spy", "root"}
+            assert all(row["since"] > 0 and row["peer"] == "127.0.0.1" for row in found["rows"])
+            for wrong in (
+                {"do": "list", "kind": "x"},
+                {"do": "x"},
+                {"do": "end", "kind": "hold", "name": "no"},
+            ):
+                with pytest.raises(InputError):
+                    await root.inquire("admin", **wrong)
+        assert entries(tmp_path) == [
+            ("spy", "admin", "refused", "list session"),
+            ("spy", "admin", "refused", "purge TRUE"),
+            ("root", "admin", "ok", "end hold no"),
+        ]
+
+    play(story())
+
+
+def test_a_durable_subscription_of_another_is_found_as_the_pin_and_ended(service: Service) -> None:
+    async def story() -> None:
+        async with service, connect(service, "market") as market, connect(service, "root") as root:
+            async with connect(service, "ann") as ann, ann.subscribe("n > 0", name="old", durable=True):
+                pass
+            for n in range(1, 6):
+                await market.publish({"n": n})
+            found = await root.inquire("admin", do="pins")
+            assert (found["oldest"], found["next"], found["entries"]) == (1, 6, 5)
+            assert found["pins"] == [{"kind": "subscription", "name": "ann/old", "offset": 1}]
+            assert found["store"]["bytes"] > 0
+            inspected = await root.inquire("admin", do="inspect", kind="subscription", name="ann/old")
+            assert inspected["subscription"]["filter"] == "n > 0"
+            assert inspected["pins"][0]["offset"] == 1
+            await root.inquire("admin", do="end", kind="subscription", name="ann/old")
+            await until(lambda: service.figures()["entries"] == 0)
+            assert (await root.inquire("admin", do="pins"))["pins"] == []
+            with pytest.raises(InputError, match="has no subscription 'ann/old'"):
+                await root.inquire("admin", do="end", kind="subscription", name="ann/old")
+
+    play(story())
+
+
+def test_an_ended_listener_is_told_and_a_session_can_be_ended(service: Service) -> None:
+    async def story() -> None:
+        async with service, connect(service, "ann") as ann, connect(service, "root") as root:
+            news = await ann.subscribe("n > 0", name="news", group="workers", durable=True)
+            groups = await root.inquire("admin", do="list", kind="group")
+            assert [row["subscription"] for row in groups["rows"]] == ["*/ann:workers"]
+            await root.inquire("admin", do="end", kind="group", name="ann:workers")
+            with pytest.raises(ClosedError, match="an operator ended it"):
+                await news.get(timeout=60)
+            (row,) = [
+                row
+                for row in (await root.inquire("admin", do="list", kind="session"))["rows"]
+                if row["principal"] == "ann"
+            ]
+            before = service.figures()["connections"]
+            assert before == 2
+            await root.inquire("admin", do="end", kind="session", name=str(row["session"]))
+            rows = (await root.inquire("admin", do="list", kind="session"))["rows"]
+            assert row["session"] not in [each["session"] for each in rows]
+
+    play(story())
+
+
+def test_dead_letters_are_redelivered_and_discarded(service: Service) -> None:
+    async def story() -> None:
+        async with (
+            service,
+            connect(service, "ann") as ann,
+            connect(service, "root") as root,
+            ann.subscribe("n > 0", name="jobs", durable=True, max_deliveries=1) as jobs,
+        ):
+            for n in (1, 2, 3):
+                await ann.publish({"n": n})
+            for _ in range(3):
+                await jobs.get(timeout=60)
+                await jobs.nack()
+            await until(lambda: service.figures()["dead letters"] == 3)
+            boxes = await root.inquire("admin", do="letters")
+            assert [(box["id"], box["letters"]) for box in boxes["rows"]] == [("ann/jobs", 3)]
+            found = await root.inquire("admin", do="letters", name="ann/jobs")
+            assert [letter["event"]["attributes"]["n"] for letter in found["rows"]] == [1, 2, 3]
+            first = found["rows"][0]["number"]
+            done = await root.inquire("admin", do="discard", name="ann/jobs", numbers=[first, 10**9])
+            assert done["discarded"] == 1
+            done = await root.inquire("admin", do="redeliver", name="ann/jobs")
+            assert done["redelivered"] == 2
+            assert [(await jobs.get(timeout=60))["n"] for _ in range(2)] == [2, 3]
+            await jobs.ack()
+            await until(lambda: service.figures()["dead letters"] == 0)
+
+    play(story())
+
+
+def test_a_purge_forgets_by_filter_whoever_needs_it(service: Service) -> None:
+    async def story() -> None:
+        async with service, connect(service, "ann") as ann, connect(service, "root") as root:
+            async with ann.subscribe("n > 0", name="all", durable=True):
+                pass
+            for n in range(1, 11):
+                await ann.publish({"n": n}, lifetime=tidings.FOREVER)
+            dry = await root.inquire("admin", do="purge", filter="n > 3", upto=8, dry=True)
+            assert (dry["matches"], dry["purged"]) == (5, 0)
+            done = await root.inquire("admin", do="purge", filter="n > 3", upto=8)
+            assert (done["matches"], done["purged"]) == (5, 5)
+            await until(lambda: service.figures()["entries"] == 5)
+            async with ann.subscribe("n > 0", name="all", durable=True) as rest:
+                assert [(await rest.get(timeout=60))["n"] for _ in range(5)] == [1, 2, 3, 9, 10]
+            async with ann.subscribe("n > 0") as late:
+                assert [(await late.get(timeout=60))["n"] for _ in range(5)] == [1, 2, 3, 9, 10]
+
+    play(story())
+
+
+def test_holds_are_listed_and_ended(service: Service) -> None:
+    async def story() -> None:
+        async with service, connect(service, "ann") as ann, connect(service, "root") as root:
+            await ann.hold_log("reader", "n > 1", seconds=600)
+            await ann.publish({"n": 1})
+            await ann.publish({"n": 2})
+            (row,) = (await root.inquire("admin", do="list", kind="hold"))["rows"]
+            assert (row["name"], row["entries"], row["filter"]) == ("ann:reader", 1, "n > 1")
+            assert (await root.inquire("admin", do="pins"))["pins"][0]["kind"] == "hold"
+            await root.inquire("admin", do="end", kind="hold", name="ann:reader")
+            await until(lambda: service.figures()["entries"] == 0)
+
+    play(story())

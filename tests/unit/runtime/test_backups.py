@@ -1,0 +1,155 @@
+"""`tidings store` with running brokers: backup while publishing, restore after the loss of a disk."""
+
+from __future__ import annotations
+
+import asyncio
+import shutil
+from contextlib import AsyncExitStack
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidings
+from tidings.errors import InputError, StoreLockedError
+from tidings.runtime import backups
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, read_settings
+from tidings.store.rocks import RocksStore
+
+
+def settings(folder: Path, name: str, **more: Any) -> BrokerSettings:
+    said = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, "store": str(folder / name)}
+    return read_settings(said={**said, **{key.replace("__", "."): value for key, value in more.items()}})
+
+
+def play(coroutine: Any) -> None:
+    async def run() -> None:
+        async with asyncio.timeout(120):
+            await coroutine
+
+    asyncio.run(run())
+
+
+async def publish(bus: tidings.Bus, first: int, count: int, **options: Any) -> list[int]:
+    """Publish numbers; the offsets that they got."""
+    receipts = [await bus.publish({"n": n}, mode="kept", **options) for n in range(first, first + count)]
+    return [receipt.position.offset for receipt in receipts if receipt.position is not None]
+
+
+async def numbers(listener: Any, count: int) -> list[int]:
+    return [(await listener.get(timeout=60))["n"] for _ in range(count)]
+
+
+def test_a_backup_while_publishing_verifies_and_holds_what_was_acknowledged(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with (
+            Service(settings(tmp_path, "b1")) as service,
+            tidings.connect(service.server.address, name="p") as bus,
+        ):
+            await publish(bus, 0, 20, lifetime=tidings.FOREVER)
+            more = asyncio.create_task(publish(bus, 20, 200, lifetime=tidings.FOREVER))
+            backup, copied = await asyncio.to_thread(backups.back_up, tmp_path / "b1", tmp_path / "backups")
+            assert (backup.broker, backup.group) == ("b1", False)
+            assert backup.entries >= 20
+            assert copied > 0
+            await more
+            found = await asyncio.to_thread(backups.verify, tmp_path / "b1")
+            assert found["entries"] == 220
+            sizes = await asyncio.to_thread(backups.compact, tmp_path / "b1")
+            assert sizes["after"] > 0
+        assert backups.verify(tmp_path / "backups")["entries"] == backup.entries
+        assert backups.verify(tmp_path / "b1")["entries"] == 220, "stopped: it is read where it lies"
+        assert not list((tmp_path / "b1" / "checkpoints").glob("*"))
+
+    play(story())
+
+
+def test_a_tree_broker_restored_after_rm_rf_gives_no_offset_twice(tmp_path: Path) -> None:
+    """Events after the backup are lost at it; its durable subscribers, near and far, get each later one
+    once."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            far = await stack.enter_async_context(Service(settings(tmp_path, "b2")))
+            home = settings(tmp_path, "b1", join=[far.server.address])
+            first = Service(home)
+            await first.__aenter__()
+            distant = await stack.enter_async_context(tidings.connect(far.server.address, name="distant"))
+            listener = await stack.enter_async_context(distant.subscribe("n >= 0", name="all", durable=True))
+            async with tidings.connect(first.server.address, name="p") as bus:
+                async with bus.subscribe("n >= 0", name="near", durable=True) as near:
+                    offsets = await publish(bus, 0, 10, lifetime=60)
+                    await asyncio.to_thread(backups.back_up, tmp_path / "b1", tmp_path / "backups")
+                    offsets += await publish(bus, 10, 10, lifetime=60)
+                    assert await numbers(near, 20) == list(range(20))
+                assert await numbers(listener, 20) == list(range(20))
+            await first.__aexit__()
+            shutil.rmtree(tmp_path / "b1")
+            backup, gap = backups.restore(tmp_path / "backups", tmp_path / "b1")
+            assert backup.entries == 10
+            assert gap >= backups.SMALLEST_GAP
+            async with Service(home) as again, tidings.connect(again.server.address, name="p") as bus:
+                new = await publish(bus, 100, 5, lifetime=60)
+                assert min(new) > max(offsets)
+                assert await numbers(listener, 5) == list(range(100, 105)), "none twice, none passed over"
+                async with bus.subscribe("n >= 0", name="late") as late:
+                    assert await numbers(late, 15) == [*range(10), *range(100, 105)]
+
+    play(story())
+
+
+def test_a_group_member_is_restored_without_its_promises(tmp_path: Path) -> None:
+    """It has no vote until a view admits it, and the others hand it what its backup lacks."""
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            members = ["d1", "d2", "d3"]
+            services: list[Service] = []
+            for name in members:
+                given = settings(
+                    tmp_path, name, group__name="news", group__members=members,
+                    join=[service.server.address for service in services[:1]],
+                )  # fmt: skip
+                services.append(Service(given))
+                await services[-1].__aenter__()
+            address = ",".join(one.server.address.partition("://")[2] for one in services[:2])
+            bus = await stack.enter_async_context(
+                tidings.connect(f"tidings://{address}", name="p", timeout=60)
+            )
+            for n in range(5):
+                await bus.publish({"n": n}, mode="replicated", lifetime=600)
+            await asyncio.to_thread(backups.back_up, tmp_path / "d3", tmp_path / "backups")
+            await services[2].__aexit__()
+            for n in range(5, 10):
+                await bus.publish({"n": n}, mode="replicated", lifetime=600)
+            shutil.rmtree(tmp_path / "d3")
+            backup, gap = backups.restore(tmp_path / "backups", tmp_path / "d3")
+            assert (backup.group, backup.broker, gap) == (True, "d3", 0)
+            async with Service(services[2].settings) as again:
+                while not again.server.node.has_caught_up or again.figures().get("group committed") != 10:
+                    await asyncio.sleep(0)
+                await bus.publish({"n": 10}, mode="replicated", lifetime=600)
+                async with (
+                    tidings.connect(again.server.address, name="s", timeout=60) as other,
+                    other.subscribe("n >= 0") as news,
+                ):
+                    assert await numbers(news, 11) == list(range(11))
+            for service in services[:2]:
+                await service.__aexit__()
+
+    play(story())
+
+
+def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "s", reserve_bytes=0)
+    with pytest.raises(StoreLockedError, match="which takes no requests"):
+        backups.back_up(tmp_path / "s", tmp_path / "backups")
+    store.close()
+    with pytest.raises(InputError, match="holds no store"):
+        backups.verify(tmp_path / "nothing")
+    assert not (tmp_path / "nothing").exists()
+    with pytest.raises(InputError, match="lies in the store"):
+        backups.back_up(tmp_path / "s", tmp_path / "s" / "backups")
+    with pytest.raises(InputError, match="is no directory"):
+        backups.compact(Path("nats://127.0.0.1/news"))

@@ -1,0 +1,90 @@
+"""`tidings doctor`: each finding says what to do; nothing is opened or changed."""
+
+from __future__ import annotations
+
+import asyncio
+import socket
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Any
+
+import msgspec
+import pytest
+from cryptography import x509
+
+from tidings.runtime import checkup
+from tidings.runtime.authority import issue, make_authority
+from tidings.runtime.settings import BrokerSettings, RetentionSettings, SecuritySettings, TlsSettings
+
+NOW = datetime(2026, 11, 18, 1, tzinfo=UTC)
+
+
+def states(findings: Any) -> dict[str, str]:
+    return {finding.check: finding.state for finding in findings}
+
+
+def test_the_machine_is_looked_at() -> None:
+    found = list(checkup.look_at_machine())
+    assert {"versions", "limits", "clock"} <= {finding.check for finding in found}
+    assert all(finding.do for finding in found if finding.state == checkup.PROBLEM)
+
+
+@pytest.mark.parametrize(("days", "state"), [(40, checkup.OK), (20, checkup.WARNING), (-1, checkup.PROBLEM)])
+def test_certificates_that_end_soon_are_named(tmp_path: Path, days: int, state: str) -> None:
+    make_authority(tmp_path)
+    issue(tmp_path, "b1", hosts=("127.0.0.1",), broker=True)
+    given = TlsSettings(
+        certificate=str(tmp_path / "b1.pem"),
+        key=str(tmp_path / "b1.key"),
+        authority=str(tmp_path / "authority.pem"),
+    )
+    end = x509.load_pem_x509_certificate((tmp_path / "b1.pem").read_bytes()).not_valid_after_utc
+    own, _ = checkup.certificates(BrokerSettings(tls=given), end - timedelta(days=days))
+    assert own.state == state
+    (tmp_path / "b1.key").write_text("x")
+    (broken,) = checkup._tried("certificates", lambda: checkup.certificates(BrokerSettings(tls=given)))
+    assert (broken.state, "are no certificate and its key" in broken.finding) == (checkup.PROBLEM, True)
+
+
+def test_the_disk_and_the_users_file(tmp_path: Path) -> None:
+    users = tmp_path / "users.toml"
+    users.write_text('[users.ann]\ngroups = []\n[[allow]]\nwho = "ann"\naction = "admin"\n')
+    users.chmod(0o644)
+    security = SecuritySettings(users=str(users))
+    settings = BrokerSettings(store=str(tmp_path / "new"), security=security, listen="127.0.0.1:1")
+    assert states(checkup.look_at_settings(settings))["users"] == checkup.WARNING, "others can read it"
+    users.chmod(0o600)
+    assert states(checkup.look_at_settings(settings))["users"] == checkup.OK
+    assert not (tmp_path / "new").exists()
+    full = msgspec.structs.replace(settings, retention=RetentionSettings(warn_free_bytes=1 << 60))
+    assert states(checkup.disk(full)) == {"disk": checkup.PROBLEM}
+    users.write_text("[users.ann]\npasword = 1\n")
+    assert states(checkup.look_at_settings(settings))["users"] == checkup.PROBLEM
+
+
+def test_neighbours_that_cannot_be_reached_are_named() -> None:
+    with socket.socket() as listener, socket.socket() as closed:
+        listener.bind(("127.0.0.1", 0))
+        listener.listen()
+        closed.bind(("127.0.0.1", 0))
+        places = [f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, closed)]
+        found = asyncio.run(checkup.look_at_neighbours(BrokerSettings(join=tuple(places))))
+    assert [finding.state for finding in found] == [checkup.OK, checkup.PROBLEM]
+    assert "cannot be reached" in found[1].finding
+
+
+def test_brokers_with_other_clocks_and_versions_are_named() -> None:
+    answers = [
+        {"broker": "b1", "version": "0.2.0", "time": NOW.isoformat()},
+        {
+            "broker": "b2",
+            "version": "0.3.0",
+            "time": (NOW + timedelta(seconds=7)).isoformat(),
+            "disk full": 1,
+        },
+        {"broker": "b3", "problem": "no answer"},
+    ]
+    found = list(checkup.look_at_brokers(answers, NOW))
+    assert [(each.check, each.state) for each in found if each.state != checkup.OK] == [
+        ("brokers", "problem"), ("clock", "warning"), ("brokers", "problem"), ("versions", "warning"),
+    ]  # fmt: skip
