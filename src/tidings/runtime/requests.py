@@ -26,9 +26,14 @@ from tidings.errors import EventError, ReplyError, TimedOutError
 from tidings.language.build import topic
 from tidings.model.event import Event
 from tidings.model.subscription import Notification
+from tidings.protocol.effects import CallFailed
+from tidings.protocol.inputs import ClientCancel, ClientPublish
 from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.messages import AckMode
 from tidings.runtime.broker import Timeout
 from tidings.runtime.coercion import event_from
+from tidings.runtime.failures import error_of
+from tidings.runtime.listener import LATER
 from tidings.runtime.middleware import instance_of
 
 if TYPE_CHECKING:
@@ -78,6 +83,28 @@ def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
     return msgspec.structs.replace(event, body={**event.body, **marks})
 
 
+class RequestAck:
+    """Acknowledgement of a request, among the futures that a bus answers. It passes a refusal, or the end of
+    the connection, to the future of the reply."""
+
+    def __init__(self, reply: asyncio.Future[Event]) -> None:
+        self.has_come = False
+        self._reply = reply
+
+    def done(self) -> bool:
+        """Whether the request is over; its acknowledgement does not end it."""
+        return self._reply.done()
+
+    def set_result(self, value: Any) -> None:
+        self.has_come = True
+        if type(value) is CallFailed:
+            self.set_exception(error_of(value.code, value.reason, value.id))
+
+    def set_exception(self, error: BaseException) -> None:
+        if not self._reply.done():
+            self._reply.set_exception(error)
+
+
 class PendingRequests:
     """The requests of one bus that wait for their replies."""
 
@@ -104,8 +131,7 @@ class PendingRequests:
         try:
             async with asyncio.timeout(seconds):
                 await self._open()
-                await bus._publish_event(event, is_numbered)
-                reply = await future
+                reply = await self._exchange(event, is_numbered, future)
         except TimeoutError as error:
             if isinstance(error, TimedOutError):
                 raise
@@ -119,6 +145,23 @@ class PendingRequests:
             raise ReplyError(f"the replier failed: {reply.attributes[FAILURE]}")
         reply = body_of(reply)
         return reply if wants is None else instance_of(wants, reply)
+
+    async def _exchange(self, event: Event, is_numbered: bool, future: asyncio.Future[Event]) -> Event:
+        """Publish the request and wait for its reply alone; the acknowledgement matters when it is a refusal.
+        A request that was not sent yet is withdrawn when its requester waits no longer."""
+        bus = self._bus
+        call = bus._last_call = bus._last_call + 1
+        answer = bus._submit(call, ClientPublish(call, event, is_numbered, AckMode.AUTO))
+        acknowledgement: Any = RequestAck(future)
+        bus._waiting[call] = acknowledgement
+        if answer is not LATER:
+            acknowledgement.set_result(answer)
+        try:
+            return await future
+        finally:
+            bus._waiting.pop(call, None)
+            if not acknowledgement.has_come:
+                bus._tell(ClientCancel(call))
 
     async def _open(self) -> None:
         """Open the inbox once; requests that come meanwhile wait for the same subscription."""

@@ -202,6 +202,18 @@ async def test_a_request_without_a_reply_times_out_and_a_cancelled_one_drops_its
 
 
 @played
+async def test_a_refused_request_and_one_of_a_closed_bus_fail_at_once() -> None:
+    async with serving() as server, tidings.connect(server.address) as bus:
+        with pytest.raises(tidings.TooLargeError):
+            await bus.request(topic="large", payload=bytes(17 << 20), timeout=PATIENCE)
+        asking = asyncio.create_task(bus.request(topic="none", timeout=PATIENCE))
+        await until(lambda: bus._requests is not None and bus._requests._waiting and bus._waiting)
+        await bus.close()
+        with pytest.raises(tidings.ClosedError):
+            await asking
+
+
+@played
 async def test_one_of_a_group_of_repliers_answers() -> None:
     calls: list[str] = []
     async with tidings.connect() as bus:
