@@ -146,9 +146,11 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
     ) -> None:
-        if error is None and not self.is_closed:
-            self.flush()
-        self.close(commit=error is None)
+        try:
+            if error is None and not self.is_closed:
+                self.flush()
+        finally:
+            self.close(commit=error is None)
 
     def close(self, *, commit: bool = True) -> None:
         """Leave every subscription, let the disk finish, and end. Closing again has no effect."""

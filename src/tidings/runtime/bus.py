@@ -122,9 +122,11 @@ class Bus(LogCalls, HandlerCalls):
     ) -> None:
         for calling in self._callings if is_cut_off(error) else ():
             await calling.stop(timeout=0)
-        if error is None:
-            await self.flush()
-        await self.close(commit=error is None)
+        try:
+            if error is None:
+                await self.flush()
+        finally:
+            await self.close(commit=error is None)
 
     @property
     def is_closed(self) -> bool:

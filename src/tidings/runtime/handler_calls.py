@@ -6,7 +6,6 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from abc import ABC, abstractmethod
 from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
@@ -60,7 +59,7 @@ def split_options(options: Mapping[str, Any], what: str) -> tuple[dict[str, Any]
     return subscribing, own
 
 
-class HandlerCalls(ABC):
+class HandlerCalls:
     """The calls of `Bus` that concern handlers."""
 
     def __init__(self) -> None:
@@ -71,10 +70,6 @@ class HandlerCalls(ABC):
         self._serving: set[asyncio.Task[None]] | None = None  # starts of handlers that came later
         self._started = asyncio.Event()  # the handlers are being called
         self._end: asyncio.Event | None = None  # of `run`
-
-    @property
-    @abstractmethod
-    def is_closed(self) -> bool: ...
 
     @overload
     def on(

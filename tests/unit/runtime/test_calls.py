@@ -92,6 +92,24 @@ def test_a_bus_that_is_closed_without_a_flush_says_what_failed(caplog: pytest.Lo
     assert "1 publishes failed and were not flushed" in caplog.text
 
 
+@pytest.mark.parametrize("way", ["await", "blocking"])
+def test_a_block_that_ends_raises_what_was_refused_and_closes_the_bus(way: str) -> None:
+    async def play() -> tidings.Bus:
+        bus = tidings.connect()
+        with pytest.raises(tidings.RefusedError):
+            async with bus:
+                bus.publish_nowait({"n": 1}, mode="kept")
+        return bus
+
+    if way == "await":
+        assert asyncio.run(play()).is_closed
+    else:
+        plain = tidings.open()
+        with pytest.raises(tidings.RefusedError), plain:
+            plain.publish_nowait({"n": 1}, mode="kept")
+        assert plain.is_closed
+
+
 # -- batches -------------------------------------------------------------------------------------------
 
 
