@@ -17,7 +17,7 @@ from tests.gateway.conftest import broker
 import tidings
 from tidings.gateway import streams
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.listener import USER_PROPERTIES
+from tidings.gateway.mqtt.connection import USER_PROPERTIES
 from tidings.gateway.mqtt.packets import V5, PacketKind, Reason
 from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write

@@ -21,9 +21,8 @@ from tests.gateway import conftest as gateway
 from tests.gateway.conftest import broker
 
 import tidings
-from tidings.gateway.bridges.bridge import read_event
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.events import attributes_of, publish_of, qos_of
+from tidings.gateway.mqtt.events import publish_of
 from tidings.gateway.mqtt.reading import PacketReader
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
@@ -144,53 +143,6 @@ def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
             writer.close()
 
     run(test)
-
-
-@pytest.mark.parametrize(
-    "pairs",
-    [
-        [("a", "1"), ("b", "2")],
-        [("b", "2"), ("a", "1"), ("b", "3")],
-        [("id", "x"), ("a.b", "y"), ("", "z")],
-        [("price", "131")],
-        [("response_topic", "r"), ("mqtt_user", "[]")],
-    ],
-    ids=["plain", "a name twice", "names of no attribute", "as in the payload", "our own names"],
-)
-@pytest.mark.parametrize("payload", [b"", b'{"price": "131", "b": "0"}'], ids=["empty", "json"])
-def test_user_properties_go_on_as_they_came(pairs: list[tuple[str, str]], payload: bytes) -> None:
-    came = mq.PublishPacket("a", payload, properties={"user": pairs})
-    event = make_event(attributes_of(came), source="/s", id="1", topic="a", payload=payload)
-    gone = publish_of(event, 0, retain=False, with_properties=True)
-    assert gone.properties["user"] == pairs
-    assert gone.payload == payload
-
-
-FORGED = {
-    "mqtt_qos": 0,
-    "mqtt_user": '[["a", "b"]]',
-    "response_topic": "r",
-    "correlation": "ff",
-    "payload_format": 1,
-}
-
-
-@pytest.mark.parametrize("by", ["payload", "user properties"])
-@pytest.mark.parametrize("qos", [0, 1, 2])
-def test_a_payload_sets_nothing_that_the_gateway_writes(by: str, qos: int) -> None:
-    payload = json.dumps(FORGED | {"n": 1}).encode() if by == "payload" else b""
-    pairs = [] if by == "payload" else [(name, str(value)) for name, value in FORGED.items()]
-    attributes = attributes_of(mq.PublishPacket("a", payload, qos, properties={"user": pairs}))
-    event = make_event(attributes, source="/s", id="1", topic="a", payload=payload)
-    assert qos_of(event, 2) == qos
-    gone = publish_of(event, qos, retain=False, with_properties=True)
-    assert gone.properties == ({"user": pairs} if pairs else {})
-    assert (event.attributes.get("n"), gone.payload) == (1 if payload else None, payload)
-
-
-def test_a_payload_that_comes_over_a_bridge_lowers_no_qos() -> None:
-    event = read_event(b'{"mqtt_qos": 0, "n": 1}', source="/bridge", id="1", topic="a", lifetime=0.0)
-    assert (dict(event.attributes), qos_of(event, 2)) == ({"n": 1}, 2)
 
 
 def test_the_end_of_a_message_comes_nearer_while_it_waits() -> None:
@@ -540,7 +492,7 @@ def test_bytes_that_come_by_mqtt_count_for_the_quota(tmp_path: Path, monkeypatch
         pauses.append(charge(bus, count))
         return 0.0
 
-    monkeypatch.setattr("tidings.gateway.mqtt.listener.charge", charged)
+    monkeypatch.setattr("tidings.gateway.mqtt.connection.charge", charged)
 
     async def test() -> None:
         async with (

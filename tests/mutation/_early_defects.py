@@ -110,7 +110,8 @@ EARLY = (
     Defect("protocol/delivery/flow.py", "        if seen is IdentityStatus.NEW and not is_own:",
         "        if False and not is_own:"),
     Defect("protocol/delivery/dispatcher.py",
-        "            if held.durable:\n                self._ledger.owe(position.offset, held.owner)\n", ""),
+        "            if held.durable:\n"
+        "                self._ledger.owe(position.offset, held.owner, held.options.superseding)\n", ""),
     Defect("protocol/delivery/dispatcher.py", "        self.sent += count\n        member.credit -= count\n",
         "        self.sent += count\n"),
     Defect("protocol/delivery/dispatcher.py",

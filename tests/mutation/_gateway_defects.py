@@ -23,6 +23,7 @@ from tests.mutation._suites import (
     ROLLBACK,
     SHARED,
     SLOW,
+    STANDARD,
     UNDECIDED,
     UNFINISHED,
     WIDE,
@@ -135,11 +136,11 @@ GATEWAYS = (
     Defect("gateway/bridges/mqtt.py", "        self._client._client.manual_ack_set(True)",
         "        self._client._client.manual_ack_set(False)", by=("tests/gateway/test_bridges.py",)),
     # a resend is refused for room though its first copy may be kept
-    Defect("gateway/mqtt/session.py", "            if packet.dup and known is None:\n",
+    Defect("gateway/mqtt/publishing.py", "            if packet.dup and known is None:\n",
         "            if False:\n", by=UNDECIDED),
     # a resend has another identity than its first copy
-    Defect("gateway/mqtt/session.py", "            self._undecided.note(self.key, packet, error.id)\n", "",
-        by=UNDECIDED),
+    Defect("gateway/mqtt/publishing.py", "            self._undecided.note(self._key, packet, error.id)\n",
+        "            pass\n", by=UNDECIDED),
     # an event is new again when the log forgot it
     Defect("availability/identity.py",
         "            return known  # an id of ours that its publisher gives again\n", "            pass\n",
@@ -161,7 +162,7 @@ GATEWAYS = (
     Defect("gateway/mqtt/session.py", "        return reasons + [Reason.QUOTA] * packet.beyond\n",
         "        return reasons\n", by=FLOODS),
     # open QoS 2 exchanges unbounded
-    Defect("gateway/mqtt/session.py", "        if max(len(self._received), self.exchanges.open) >= most:\n",
+    Defect("gateway/mqtt/publishing.py", "        if self.open_exchanges >= most:\n",
         "        if False:\n", by=FLOODS),
     # an unsendable request is tried for ever
     Defect("gateway/webhooks.py", "            if status == UNSENDABLE or (", "            if (", by=POISON),
@@ -433,8 +434,32 @@ GATEWAYS = (
     Defect("runtime/connection.py", "        self._handle(data, self._slice)\n",
         "        self._handle(data)\n", by=FAIRNESS),
     # SUBSCRIBE again drops what waits
-    Defect("gateway/mqtt/session.py", "        return self.durable and old is not None and",
-        "        return False and old is not None and", by=("tests/gateway/test_mqtt.py",)),
+    Defect("gateway/mqtt/session.py", "        is_same = old is not None and old.user == kept.user\n",
+        "        is_same = False\n", by=("tests/gateway/test_mqtt.py", *STANDARD)),
+    # a payload forges fields of its message
+    Defect("gateway/mqtt/events.py", "    if data is not None:\n        return _decoded(data)\n", "",
+        by=STANDARD),
+    # a retained message that waits is superseded by the next one
+    Defect("protocol/delivery/dispatcher.py",
+        "        if item.event.key is not None and held.options.superseding:\n",
+        "        if item.event.key is not None:\n", by=STANDARD),
+    # a superseded entry that a subscription is owed is forgotten
+    Defect("protocol/delivery/log_index.py", "        if offset not in self._unsuperseded:\n",
+        "        if True:\n", by=STANDARD),
+    # a message that waits is sent though it has expired
+    Defect("gateway/mqtt/session.py", "        if has_expired(event, header):\n            return None\n", "",
+        by=STANDARD),
+    # a reconnect leaves a will that waits
+    Defect("gateway/mqtt/listener.py", "            self.wills.cancel(key)\n", "            pass\n",
+        by=STANDARD),
+    # UNSUBSCRIBE ends an exchange
+    Defect("gateway/mqtt/in_flight.py", "            if held.share is not None and message.lender is None:\n",
+        "            if True:\n", by=STANDARD),
+    # resends go beyond the receive maximum
+    Defect("gateway/mqtt/in_flight.py", "            left -= message.has_room\n", "", by=STANDARD),
+    # a SUBSCRIBE reads every retained message
+    Defect("protocol/delivery/sources.py", "        if patterns is not None:\n", "        if False:\n",
+        by=STANDARD),
     # refused as too large after another member accepted it
     Defect("protocol/publishing.py", "        if reason is None or self.broker is None:\n",
         "        if True:\n", by=("tests/unit/protocol/test_node.py", *WIDE)),
@@ -477,7 +502,7 @@ GATEWAYS = (
         "            if False\n", by=SHARED),
     # what waited for a group that becomes durable is forgotten
     Defect("protocol/delivery/registry.py",
-        "            self._ledger.owe(offset, held.owner)\n        return None\n",
+        "            self._ledger.owe(offset, held.owner, held.options.superseding)\n        return None\n",
         "            pass\n        return None\n", by=("tests/unit/protocol/test_groups.py",)),
     # a transient member ends a durable group
     Defect("protocol/delivery/registry.py", "(held.durable and not (end and member.ends))",

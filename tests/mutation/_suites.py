@@ -34,6 +34,11 @@ CONFIRMING = ("tests/gateway/test_confirming.py",)
 UNDECIDED = ("tests/gateway/test_undecided.py",)
 SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 POISON = ("tests/gateway/test_poison.py",)
+STANDARD = (
+    "tests/gateway/test_mqtt_standard.py",
+    "tests/gateway/test_mqtt_wills.py",
+    "tests/gateway/test_mqtt_headers.py",
+)
 FLOODS = ("tests/gateway/test_floods.py",)
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
 UNFINISHED = ("tests/unit/runtime/test_unfinished.py",)

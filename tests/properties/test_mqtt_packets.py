@@ -46,11 +46,11 @@ packets = st.one_of(
         ids,
         properties(topic_alias=ids),
     ),
-    st.builds(
-        mq.AckPacket,
-        st.sampled_from([PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL, PacketKind.PUBCOMP]), ids,
-        st.integers(0, 255), properties(reason=texts),
-    ),
+    *[
+        st.builds(mq.AckPacket, st.just(kind), ids, st.sampled_from(sorted(mq.REASONS[kind])),
+        properties(reason=texts)) for kind in (PacketKind.PUBACK, PacketKind.PUBREC, PacketKind.PUBREL,
+        PacketKind.PUBCOMP)
+    ],
     st.builds(
         mq.SubscribePacket, ids,
         st.lists(st.builds(mq.SubscriptionRequest, filters, st.integers(0, 2), st.booleans(), st.booleans(),
@@ -63,8 +63,12 @@ packets = st.one_of(
     st.builds(mq.UnsubackPacket, ids, st.lists(st.integers(0, 255), max_size=3)),
     st.builds(mq.ConnackPacket, st.integers(0, 255), st.booleans(), properties(receive_maximum=ids)),
     st.builds(mq.PingPacket, st.booleans()),
-    st.builds(mq.DisconnectPacket, st.integers(1, 255), properties(reason=texts)),
-    st.builds(mq.AuthPacket, st.integers(1, 255), properties(authentication_method=texts)),
+    st.builds(
+        mq.DisconnectPacket,
+        st.sampled_from(sorted(mq.REASONS[PacketKind.DISCONNECT] - {0})),
+        properties(reason=texts),
+    ),
+    st.builds(mq.AuthPacket, st.sampled_from([0x18, 0x19]), properties(authentication_method=texts)),
 )  # fmt: skip
 
 

@@ -77,6 +77,7 @@ class Entry(msgspec.Struct, frozen=True, gc=False):
     key: str | None = None
     size: int = 0  # bytes of its event, or of its record on the disk
     tenant: str = ""
+    topic: str | None = None  # of an event with a lifetime, which later subscriptions may receive
 
     @property
     def identity(self) -> tuple[str, str]:
@@ -131,4 +132,5 @@ def entry_of(append: Append) -> Entry:
         key=event.key,
         size=event_size(event),
         tenant=tenant if type(tenant := event.body.get(TENANT)) is str else "",
+        topic=event.topic if event.lifetime else None,
     )

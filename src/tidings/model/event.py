@@ -6,6 +6,8 @@ Rules
   in `event[...]`, the names `id source type time topic` mean the envelope; a body's own field of such a
   name is `data.NAME` there.
 - `type` is a lineage: the type's own name first, then its ancestors up to the root.
+- `headers` hold what another protocol says of its message (the QoS of MQTT, say), encoded by its gateway.
+  Filters do not see them, and no attribute becomes one.
 - `lifetime` says which *later* subscriptions may still receive the event: 0, seconds, or FOREVER.
 """
 
@@ -122,6 +124,7 @@ class Event(
     key: str | None = None  # supersedes older events of the same key
     expires: float | None = None  # seconds after acceptance until it ends for all subscribers
     rich: bool = False  # does the body hold more than flat values? See `model.body`
+    headers: dict[str, bytes] = {}  # data of other protocols, by protocol: gateways alone read and write them
 
     @property
     def position(self) -> Any:
@@ -220,6 +223,7 @@ def make_event(
     lifetime: float = DEFAULT_LIFETIME,
     key: str | None = None,
     expires: float | None = None,
+    headers: Mapping[str, bytes] | None = None,
 ) -> Event:
     """A checked event: every error is raised here, before a publish."""
     if not source or not id:
@@ -247,6 +251,7 @@ def make_event(
         key=key,
         expires=None if expires is None else _checked_seconds("expires", expires),
         rich=rich,
+        headers={} if headers is None else dict(headers),
     )
 
 
@@ -263,7 +268,7 @@ def checked_event(event: Event, **changes: Any) -> Event:
     options: dict[str, Any] = {
         "source": event.source, "id": event.id, "topic": event.topic, "type": event.type,
         "time": event.time, "payload": event.payload, "content_type": event.content_type,
-        "lifetime": event.lifetime, "key": event.key, "expires": event.expires,
+        "lifetime": event.lifetime, "key": event.key, "expires": event.expires, "headers": event.headers,
     }  # fmt: skip
     return make_event(event.body, **{**options, **changes})
 

@@ -64,6 +64,8 @@ class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     keep_events: int | None = None  # ... and on count of waiting events
     replay: bool = True  # False: only events published from now on
     dead_letters_of: str | None = None  # receive the dead letters of that subscription of mine
+    superseding: bool = True  # False: events that wait stay when a newer event has their key
+    until_live: bool = False  # receive what is available and end: no event that is published later
 
 
 class Subscription(msgspec.Struct, frozen=True):

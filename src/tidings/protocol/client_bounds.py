@@ -206,6 +206,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "rich": CheckedBound("model.body.packed_body"),
         "topic": Utf8Bound("topic"), "time": CheckedBound("model.value.checked_time"),
         "payload": CheckedBound("frame_bytes"), "lifetime": EndlessBound(), "expires": EndlessBound(),
+        "headers": CheckedBound("frame_bytes"),
     },
     Filter: {
         "text": TextBound("filter"),
@@ -215,8 +216,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     DeliveryOptions: {
         "durable": FLAG, "queue": NumberBound("queue", low=1), "policy": FLAG, "group": NAME,
         "max_deliveries": NumberBound("deliveries", low=1), "keep_seconds": NumberBound("seconds"),
-        "keep_events": ID,
-        "replay": FLAG, "dead_letters_of": NAME,
+        "keep_events": ID, "replay": FLAG, "dead_letters_of": NAME, "until_live": FLAG, "superseding": FLAG,
     },
     msg.Hello: {"client": NAME, "incarnation": NAME, "version": ID, "owner": NAME, "memory": ID},
     msg.ClientJoined: {"stay": ID, "places": TableBound("sources", NAME, PLACES)},

@@ -8,7 +8,7 @@ messages to it pass the gate on the way back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random, SystemRandom
 from time import perf_counter
@@ -18,9 +18,9 @@ from tidings.errors import RefusedError, TidingsError
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import Input
+from tidings.protocol.inputs import ClientPublishAll, Input
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import AckMode, Message
 from tidings.runtime.admission import LOCAL, Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
@@ -30,6 +30,7 @@ from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.fairness import ReadingShares
+from tidings.runtime.listener import LATER
 from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.security.interfaces import Guard
 
@@ -226,6 +227,26 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     local_clients = bus._broker
     assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
     return local_clients.charge(bus._address, received_bytes, seconds)
+
+
+def publish_batch(
+    bus: Bus, events: Sequence[Event], numbered: Sequence[bool], mode: AckMode, *, waits: bool = True
+) -> list[Any] | asyncio.Future[Any]:
+    """Publish checked events of a gateway in this order, as one batch. A `Receipt` or `CallFailed` for each:
+    at once when the broker has answered, else by a future. Without `waits` no answer is kept."""
+    call = bus._last_call + 1
+    bus._last_call += len(events)
+    input = ClientPublishAll(call, tuple(events), tuple(numbered), mode)
+    if not waits:
+        bus._hand(input)
+        return []
+    results = bus._submit(call, input)
+    if results is not LATER:
+        return results if type(results) is list else [results] * len(events)
+    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+    bus._waiting[call] = future
+    future.add_done_callback(lambda _: bus._waiting.pop(call, None))
+    return future
 
 
 async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:

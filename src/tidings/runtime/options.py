@@ -80,6 +80,8 @@ class SubscribeOptions(TypedDict, total=False):
     keep_events: int | None
     replay: bool | None  # False: only events published from now on
     dead_letters_of: str | None
+    superseding: bool | None  # False: events that wait stay when a newer event has their key
+    until_live: bool | None  # True: receive what is available and end
 
 
 class ConnectOptions(TypedDict, total=False):

@@ -154,25 +154,25 @@ class ClientSide:
     def __init__(self, name: str, password: str) -> None:
         from scramp import ScramClient
 
-        self._client = ScramClient([MECHANISM], name, password)
+        self._client = self._step(lambda: ScramClient([MECHANISM], name, password))
 
     def first(self) -> str:
         return str(self._client.get_client_first())
 
     def final(self, said: str) -> str:
         self._step(lambda: self._client.set_server_first(said))
-        return str(self._client.get_client_final())
+        return str(self._step(self._client.get_client_final))
 
     def check(self, said: str) -> None:
         """Raises `RefusedError` when the broker does not know the stored key."""
         self._step(lambda: self._client.set_server_final(said))
 
     @staticmethod
-    def _step(step: Callable[[], Any]) -> None:
+    def _step(step: Callable[[], Any]) -> Any:
         from scramp import ScramException
 
         try:
-            step()
+            return step()
         except (ScramException, UnicodeError, ValueError):
             raise RefusedError("the broker did not prove that it knows the password") from None
 

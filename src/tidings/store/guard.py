@@ -55,6 +55,7 @@ class _EventHead(msgspec.Struct, frozen=True):
     id: str
     lifetime: float = 0.0
     key: str | None = None
+    topic: str | None = None
     attributes: _Tenant = _Tenant()
 
 
@@ -152,4 +153,5 @@ def entry_from(key: bytes, value: bytes, name: str) -> Entry:
         event.key,
         len(value),
         tenant if type(tenant := event.attributes.tenant) is str else "",
+        event.topic if event.lifetime else None,
     )

@@ -3,15 +3,17 @@
 Rules
 - The payload stays what it is, byte for byte. When it is a JSON object, its members are attributes, so that
   filters can ask for them; user properties are attributes too, and win over members.
-- Attributes that stand for fields of a PUBLISH (`OURS`) are written from those fields alone: members of a
-  payload and user properties of these names are no attributes. A payload with `"mqtt_qos": 0` lowers no QoS.
-- Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here.
+- Fields of a PUBLISH that are no part of an event (QoS, RETAIN, response topic, correlation data, payload
+  format, the list of user properties) travel in a header of the event (`MessageHeader`), never among its
+  attributes. An event without one came by another protocol: its attributes are content, whatever their names
+  are.
+- Events that the last version stored have these fields among their attributes (`LEGACY`). They are read from
+  there when the event is older than the first start of this version on the store (`legacy_before`).
+- Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here, and a level of one
+  or more `∅` with one more of them.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
   supersedes and does not stay. A message's expiry is the event's end.
-- User properties go on as they came, in their order: where attributes cannot say that (a name twice, say),
-  the list is kept beside them (`mqtt_user`).
-- A message that came with QoS 0 or 1 goes on with no more (attribute `mqtt_qos`); others with what was asked
-  for.
+- A message goes on with no more than the QoS that it came with; others with what was asked for.
 - A wildcard at the first level does not stand for topics that begin with `$`.
 - A subscription may carry a content filter: `filter` among the user properties of its SUBSCRIBE.
 - MQTT writes a text in 65,535 bytes at most, without U+0000. A property is left out if its value does not
@@ -25,6 +27,7 @@ import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 import msgspec
@@ -43,12 +46,13 @@ from tidings.model.value import INT_MAX, INT_MIN
 
 EMPTY = "∅"
 SHARE = "$share/"
+SHORT = 256  # characters of a topic name that is remembered as checked
 KEY = "mqtt:"  # before the topic, in the key of what is retained
 FILTER = "filter"  # the user property of a subscription
 QOS = "mqtt_qos"
 USER = "mqtt_user"
-OURS = frozenset({QOS, USER, "response_topic", "correlation", "payload_format"})
-_TAKEN = RESERVED | OURS
+LEGACY = frozenset({QOS, USER, "response_topic", "correlation", "payload_format"})
+PROTOCOL = "mqtt"  # the name of our header in `Event.headers`
 JSON_TYPE = "application/json"
 
 
@@ -56,15 +60,75 @@ class UnsendableEvent(EventError):
     """An event that no PUBLISH packet can carry."""
 
 
+class MessageHeader(msgspec.Struct, frozen=True, omit_defaults=True):
+    """Fields of a PUBLISH that an event carries beside its content."""
+
+    qos: int = 2
+    retain: bool = False
+    response_topic: str | None = None
+    correlation: bytes | None = None
+    payload_format: int | None = None
+    user: tuple[tuple[str, str], ...] = ()
+
+
+_PLAIN = tuple({PROTOCOL: msgspec.msgpack.encode(MessageHeader(qos))} for qos in range(3))
+
+
+@lru_cache(maxsize=1024)
+def _decoded(data: bytes) -> MessageHeader | None:
+    try:
+        return msgspec.msgpack.decode(data, type=MessageHeader)
+    except UNREADABLE:
+        return None  # some client of another protocol wrote it
+
+
+def header_of(event: Event, legacy_before: float = 0.0) -> MessageHeader | None:
+    """The header that the gateway gave the event; None: it came by another protocol."""
+    data = event.headers.get(PROTOCOL) if event.headers else None
+    if data is not None:
+        return _decoded(data)
+    if event.time is not None and event.time.timestamp() < legacy_before:
+        return _legacy_header(event)
+    return None
+
+
+def _legacy_header(event: Event) -> MessageHeader | None:
+    """The header of an event that the last version stored, from its attributes."""
+    attributes = event.attributes
+    if event.key is None and LEGACY.isdisjoint(attributes):
+        return None
+    qos, response = attributes.get(QOS), attributes.get("response_topic")
+    form, correlation = attributes.get("payload_format"), None
+    if isinstance(attributes.get("correlation"), str):
+        with contextlib.suppress(ValueError):
+            correlation = bytes.fromhex(attributes["correlation"])
+    user = _kept_user(attributes[USER]) if USER in attributes else None
+    if user is None:
+        user = _user(attributes, members_of(event.payload or b"", event.content_type))
+    return MessageHeader(
+        qos if type(qos) is int and 0 <= qos <= 2 else 2,
+        event.key is not None and event.key.startswith(KEY),
+        response if isinstance(response, str) else None,
+        correlation,
+        form if type(form) is int else None,
+        tuple(user),
+    )
+
+
 def our_topic(name: str) -> str:
     """The topic of ours for a topic name or a topic filter."""
-    return "/".join(level or EMPTY for level in name.split("/"))
+    levels = name.split("/")
+    if EMPTY not in name and "" not in levels:
+        return name
+    return "/".join(level if level.strip(EMPTY) else level + EMPTY for level in levels)
 
 
 def their_topic(ours: str | None) -> str:
     if ours is None or ours == ROOT:
         return "/"
-    return "/".join("" if level == EMPTY else level for level in ours.split("/"))
+    if EMPTY not in ours:
+        return ours
+    return "/".join(level if level.strip(EMPTY) else level[1:] for level in ours.split("/"))
 
 
 def wanted(text: str, properties: Properties) -> tuple[Filter, str | None]:
@@ -93,49 +157,63 @@ def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
 # -- inward ------------------------------------------------------------------------------------------
 
 
+@lru_cache(maxsize=4096)
+def _checked_topic(name: str) -> str:
+    return check_topic(our_topic(name))
+
+
 def options_of(publish: PublishPacket) -> dict[str, Any]:
-    """Options of `Bus.publish` beside the attributes. Raises `Malformed`."""
+    """Fields of the event beside its attributes, as `make_event` takes them. Raises `Malformed`."""
+    name = publish.topic
     try:
-        name = check_topic(our_topic(publish.topic))
+        topic = _checked_topic(name) if len(name) <= SHORT else check_topic(our_topic(name))
     except EventError as error:
         raise Malformed(error.message, Reason.TOPIC_NAME) from None
-    expiry = publish.properties.get("message_expiry")
     options: dict[str, Any] = {
-        "topic": name,
+        "topic": topic,
         "payload": publish.payload,
-        "content_type": publish.properties.get("content_type"),
-        "expires": None if expiry is None else float(expiry),
         "time": datetime.now(UTC),
+        "headers": _PLAIN[publish.qos],
     }
     if publish.retain:
-        options["key"] = KEY + name
+        options["key"] = KEY + topic
         options["lifetime"] = FOREVER if publish.payload else 0.0
+    properties = publish.properties
+    if "content_type" in properties:
+        options["content_type"] = properties["content_type"]
+    if "message_expiry" in properties:
+        options["expires"] = float(properties["message_expiry"])
+    if properties or publish.retain:
+        options["headers"] = {PROTOCOL: msgspec.msgpack.encode(_header(publish))}
     return options
 
 
-def attributes_of(publish: PublishPacket) -> dict[str, Any]:
+def _header(publish: PublishPacket) -> MessageHeader:
     properties = publish.properties
+    return MessageHeader(
+        publish.qos,
+        publish.retain,
+        properties.get("response_topic"),
+        properties.get("correlation_data"),
+        properties.get("payload_format"),
+        tuple(properties.get("user", ())),
+    )
+
+
+def attributes_of(publish: PublishPacket) -> dict[str, Any]:
+    """The attributes of the event: members of a JSON payload, and user properties. Raises `Malformed`."""
+    properties = publish.properties
+    if not properties:
+        return members_of(publish.payload)
     if properties.get("payload_format") == 1:
         try:
             publish.payload.decode()
         except UnicodeDecodeError:
             raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
     attributes = members_of(publish.payload, properties.get("content_type"))
-    if publish.qos < 2:
-        attributes[QOS] = publish.qos
-    for name in ("response_topic", "payload_format"):
-        if name in properties:
-            attributes[name] = properties[name]
-    if "correlation_data" in properties:
-        attributes["correlation"] = properties["correlation_data"].hex()
-    said = properties.get("user", ())
-    if said:
-        members = dict(attributes)
-        for name, value in said:
-            if name and name not in _TAKEN and "." not in name:
-                attributes[name] = value
-        if _user(attributes, members) != list(said):
-            attributes[USER] = msgspec.json.encode(said).decode()
+    for name, value in properties.get("user", ()):
+        if name and name not in RESERVED and "." not in name:
+            attributes[name] = value
     return attributes
 
 
@@ -144,7 +222,7 @@ def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tup
     return [
         (name, value)
         for name, value in attributes.items()
-        if isinstance(value, str) and members.get(name) != value and name not in OURS
+        if isinstance(value, str) and members.get(name) != value and name not in LEGACY
     ]
 
 
@@ -152,15 +230,12 @@ def _kept_user(said: Any) -> list[tuple[str, str]] | None:
     try:
         listed = msgspec.json.decode(said, type=list[tuple[str, str]])
     except (*UNREADABLE, TypeError):
-        return None  # it came by another way, and is no list of ours
+        return None  # some other client wrote it
     return listed if len(listed) <= MAX_ATTRIBUTES else None
 
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
-    """The members of a JSON object that can be attributes.
-
-    None of them is an attribute that this gateway reads.
-    """
+    """The members of a JSON object that can be attributes."""
     if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE) or is_crowded(payload):
         return {}
     try:
@@ -173,7 +248,7 @@ def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any
 def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
     kept: dict[str, Any] = {}
     for name, value in members.items():
-        if not name or "." in name or (depth == 1 and name in OURS):
+        if not name or "." in name:
             continue
         if isinstance(value, dict) and depth < 8:
             kept[name] = _plain(value, depth + 1)
@@ -189,13 +264,26 @@ def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
 # -- outward -----------------------------------------------------------------------------------------
 
 
-def qos_of(event: Event, granted: int) -> int:
+def qos_of(header: MessageHeader | None, granted: int) -> int:
     """No more than it was published with."""
-    said = event.attributes.get(QOS)
-    return min(granted, said) if type(said) is int and said >= 0 else granted
+    return granted if header is None or not 0 <= header.qos < granted else header.qos
 
 
-def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -> PublishPacket:
+def has_expired(event: Event, header: MessageHeader | None) -> bool:
+    """Is a message of MQTT past its expiry? The broker ends events of others."""
+    if event.expires is None or header is None or event.time is None:
+        return False
+    return (datetime.now(UTC) - event.time).total_seconds() >= event.expires
+
+
+def publish_of(
+    event: Event,
+    qos: int,
+    *,
+    retain: bool,
+    with_properties: bool,
+    header: MessageHeader | None = None,
+) -> PublishPacket:
     """The event as a message that can be encoded. Raises `UnsendableEvent`."""
     name = their_topic(event.topic)
     if not name or not _fits(name):
@@ -206,7 +294,7 @@ def publish_of(event: Event, qos: int, *, retain: bool, with_properties: bool) -
     payload = event.payload
     if payload is None:
         payload = msgspec.json.encode(json_ready(event.attributes), enc_hook=str) if event.body else b""
-    properties = _properties(event, payload) if with_properties else {}
+    properties = _properties(event, payload, header) if with_properties else {}
     return PublishPacket(name, payload, qos, retain, properties=properties)
 
 
@@ -217,7 +305,7 @@ def _fits(text: Any) -> bool:
     return len(text) * 4 <= LONGEST_TEXT or len(text.encode()) <= LONGEST_TEXT
 
 
-def _properties(event: Event, payload: bytes) -> Properties:
+def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> Properties:
     properties: Properties = {}
     if event.content_type is not None:
         if _fits(event.content_type):
@@ -226,20 +314,17 @@ def _properties(event: Event, payload: bytes) -> Properties:
         properties["content_type"] = JSON_TYPE
     if event.expires is not None and math.isfinite(event.expires):
         waited = 0.0 if event.time is None else (datetime.now(UTC) - event.time).total_seconds()
-        properties["message_expiry"] = min(max(round(event.expires - waited), 0), 2**32 - 1)
-    attributes = event.attributes
-    response = attributes.get("response_topic")
-    if _fits(response) and response and not is_pattern(response):
-        properties["response_topic"] = response
-    if type(attributes.get("payload_format")) is int and attributes["payload_format"] in (0, 1):
-        properties["payload_format"] = attributes["payload_format"]
-    if isinstance(attributes.get("correlation"), str):
-        with contextlib.suppress(ValueError):  # it came by another way, and is no correlation of MQTT
-            correlation = bytes.fromhex(attributes["correlation"])
-            if len(correlation) <= LONGEST_TEXT:
-                properties["correlation_data"] = correlation
-    user = _kept_user(attributes[USER]) if USER in attributes else None
-    if user is None:
-        user = _user(attributes, members_of(payload, event.content_type))
+        properties["message_expiry"] = min(max(math.ceil(event.expires - waited), 0), 2**32 - 1)
+    user: Iterable[tuple[str, str]]
+    if header is None:
+        user = _user(event.attributes, members_of(payload, event.content_type))
+    else:
+        response, correlation, user = header.response_topic, header.correlation, header.user
+        if _fits(response) and response and not is_pattern(response):
+            properties["response_topic"] = response
+        if header.payload_format in (0, 1):
+            properties["payload_format"] = header.payload_format
+        if correlation is not None and len(correlation) <= LONGEST_TEXT:
+            properties["correlation_data"] = correlation
     user = [(name, value) for name, value in user if _fits(name) and _fits(value)]
     return properties | ({"user": user} if user else {})

@@ -4,9 +4,11 @@ Rules
 - From the client: before a message is published, its packet id and the id of its event are on the disk. A
   message that comes again under that packet id is published under the same identity, which the broker knows.
   PUBCOMP leaves when it is on the disk that the packet id is free: from then on it means another message.
-- To the client: before a message is sent, its packet id and its position are on the disk; after a restart the
-  same event has the same packet id. PUBREL leaves when it is on the disk that the client has the message:
-  from then on that event is not sent again, though the broker may not know that it was acknowledged.
+- QoS 1 to a kept session: the packet id is written, without a sync, when the message is sent, so that a
+  resend after a crash of the process has the same packet id and DUP.
+- To the client: before a message is sent, its packet id and its position are on the disk; after a restart
+  the same event has the same packet id. PUBREL leaves when it is on the disk that the client has the
+  message: from then on that event is not sent again, though the broker may not know that it was acknowledged.
 - One file for all sessions: lines of JSON, appended and synced in groups. Opening the file writes it anew
   with what is still under way, and so does a file that has grown too large.
 - A session without a file (no store, or one that ends with its connection) does the same in memory.
@@ -134,6 +136,12 @@ class Exchanges:
         self.outgoing[packet_id] = OutgoingExchange(name, position)
         return self._append(OUT, packet_id, name, position.log, position.offset)
 
+    def note_sent(self, packet_id: int, name: str, position: Position) -> None:
+        """Record the packet id of a message of QoS 1, which is sent at once: a resend after a crash has it
+        too."""
+        self.outgoing[packet_id] = OutgoingExchange(name, position)
+        self._note(OUT, packet_id, name, position.log, position.offset)
+
     def received(self, packet_id: int) -> asyncio.Future[None] | None:
         """PUBREC came; when PUBREL may leave (None: at once)."""
         out = self.outgoing.get(packet_id)
@@ -228,6 +236,7 @@ class ExchangeJournal:
         self._writing: asyncio.Task[None] | None = None
         self._file: int | None = None
         self._size = 0
+        self._is_flushing = False
 
     def load(self, sessions: set[str]) -> None:
         """Read the exchanges of these sessions; the last line may be torn, since it was never
@@ -264,11 +273,30 @@ class ExchangeJournal:
         return future
 
     def note(self, session: str, said: tuple[Any, ...]) -> None:
+        """Write a line soon, without a sync; a crash of the machine may lose it."""
         self._waiting.append((_line(session, said), None))
+        if not self._is_flushing:
+            self._is_flushing = True
+            asyncio.get_running_loop().call_soon(self._flush)
+
+    def _flush(self) -> None:
+        """Write the notes of a turn of the loop, unless a sync is under way or due: that one writes them
+        too."""
+        self._is_flushing = False
+        if self._writing is not None or self._file is None or not self._waiting:
+            return
+        batch, self._waiting = self._waiting, []
+        try:
+            self._write_on(b"".join(line for line, _ in batch), sync=False)
+            if self._size > LARGEST:
+                self._write_anew(self._lines())
+        except OSError as error:
+            log.error("mqtt: %s cannot be written: %s", self._path, error.strerror)
 
     async def close(self) -> None:
         if self._writing is not None:
             await self._writing
+        self._flush()
         if self._file is not None:
             os.close(self._file)
             self._file = None
@@ -292,14 +320,16 @@ class ExchangeJournal:
                     _finish(batch, None)
         finally:
             self._writing = None
+            self._flush()
 
-    def _write_on(self, data: bytes) -> None:
+    def _write_on(self, data: bytes, *, sync: bool = True) -> None:
         assert self._file is not None
         at = os.lseek(self._file, 0, os.SEEK_END)
         try:
             if os.write(self._file, data) != len(data):
                 raise OSError(28, "No space left on device")
-            os.fdatasync(self._file)
+            if sync:
+                os.fdatasync(self._file)
         except OSError:
             os.ftruncate(self._file, at)  # half a line would spoil the next one
             raise

@@ -154,6 +154,16 @@ ALLOWED: dict[PacketKind | str, frozenset[str]] = {
     PacketKind.DISCONNECT: frozenset({"session_expiry", "reason", "user", "server_reference"}),
     PacketKind.AUTH: frozenset({"authentication_method", "authentication_data", "reason", "user"}),
 }
+_PUBLISH_REASONS = frozenset([0x00, 0x10, 0x80, 0x83, 0x87, 0x90, 0x91, 0x97, 0x99])
+_RELEASE_REASONS = frozenset([0x00, 0x92])
+REASONS = {  # reason codes that a packet of version 5 may have, in both directions
+    PacketKind.PUBACK: _PUBLISH_REASONS,
+    PacketKind.PUBREC: _PUBLISH_REASONS,
+    PacketKind.PUBREL: _RELEASE_REASONS,
+    PacketKind.PUBCOMP: _RELEASE_REASONS,
+    PacketKind.DISCONNECT: frozenset([0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91),
+    *range(0x93, 0xA3)]), PacketKind.AUTH: frozenset([0x00, 0x18, 0x19]),
+}  # fmt: skip
 TOLD = frozenset({"reason", "user"})  # of every acknowledgement
 
 

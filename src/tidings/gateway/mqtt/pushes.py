@@ -17,7 +17,7 @@ from datetime import UTC, datetime
 from typing import Any
 
 from tidings.errors import TidingsError
-from tidings.gateway.mqtt.events import UnsendableEvent, publish_of
+from tidings.gateway.mqtt.events import UnsendableEvent, has_expired, header_of, publish_of
 from tidings.gateway.mqtt.packets import Packet
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
@@ -28,16 +28,28 @@ from tidings.runtime.local_clients import AHEAD
 
 log = logging.getLogger("tidings.gateway")
 
-_last: tuple[Event | None, int, bool, bytes] = (None, 0, False, b"")
+CACHED = "mqtt"  # where an event keeps the packets that were made of it, by version and RETAIN
+SMALL = 4096  # bytes of a packet that an event keeps: those that wait in queues stay small
 
 
-def written(event: Event, version: int, *, retain: bool) -> bytes:
-    """The bytes of a PUBLISH of QoS 0; those of the last one are at hand, since many want the same."""
-    global _last
-    if _last[0] is not event or _last[1] != version or _last[2] != retain:
-        packet = publish_of(event, 0, retain=retain, with_properties=version == 5)
-        _last = (event, version, retain, write(packet, version))
-    return _last[3]
+def written(event: Event, version: int, *, retain: bool, legacy_before: float = 0.0) -> bytes | None:
+    """The bytes of a PUBLISH of QoS 0, made once for all subscribers; None: the message has expired. Raises
+    `UnsendableEvent`."""
+    if event.expires is None:
+        packets: dict[tuple[int, bool], bytes] = event.__dict__.setdefault(CACHED, {})
+        known = packets.get((version, retain))
+        if known is not None:
+            return known
+    else:
+        packets = {}
+    header = header_of(event, legacy_before)
+    if has_expired(event, header):
+        return None
+    packet = publish_of(event, 0, retain=retain, with_properties=version == 5, header=header)
+    data = write(packet, version)
+    if len(data) <= SMALL:
+        packets[version, retain] = data
+    return data
 
 
 class PushChannel:
@@ -66,8 +78,9 @@ class PushChannel:
 class Pushes:
     """Those of one session."""
 
-    def __init__(self, client_id: str, bus: Bus) -> None:
+    def __init__(self, client_id: str, bus: Bus, legacy_before: float = 0.0) -> None:
         self._client_id = client_id
+        self._legacy_before = legacy_before
         self._bus = bus
         self._outlet: PushChannel | None = None
         self._flowing: dict[Listener[Event], None] = {}
@@ -132,10 +145,13 @@ class Pushes:
         is_old = event.time is not None and event.time < began and event.lifetime > 0
         try:
             if outlet.has_aliases:
-                outlet.send(publish_of(event, 0, retain=is_old, with_properties=True))
+                header = header_of(event, self._legacy_before)
+                if has_expired(event, header):
+                    return
+                outlet.send(publish_of(event, 0, retain=is_old, with_properties=True, header=header))
             else:
-                data = written(event, outlet.version, retain=is_old)
-                if outlet.largest and len(data) > outlet.largest:
+                data = written(event, outlet.version, retain=is_old, legacy_before=self._legacy_before)
+                if data is None or (outlet.largest and len(data) > outlet.largest):
                     return
                 outlet.send_bytes(data)
         except UnsendableEvent as error:

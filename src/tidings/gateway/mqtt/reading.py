@@ -15,6 +15,7 @@ from tidings.gateway.mqtt.packets import (
     MANY,
     NAMES,
     PROPERTIES,
+    REASONS,
     TOLD,
     V5,
     V31,
@@ -39,6 +40,8 @@ from tidings.gateway.mqtt.packets import (
 )
 from tidings.protocol.limits import DEFAULT_LIMITS
 
+MOST_TOPICS = 1024  # of one reader that are remembered as checked ...
+SHORT = 256  # ... when they have no more characters
 ANY = "*"  # stands for every name of a user property
 
 
@@ -134,6 +137,11 @@ class _PacketBytes:
             raise Malformed(f"{self.left} bytes too many")
 
 
+def read_properties(data: bytes, allowed: frozenset[str]) -> Properties:
+    """Properties that `write_properties` wrote. Raises `Malformed`."""
+    return _PacketBytes(data).properties(allowed)
+
+
 class PacketReader:
     """Bytes of one direction to packets. `version` is set once it is known."""
 
@@ -149,33 +157,81 @@ class PacketReader:
         self._topic_filters = topic_filters  # of one SUBSCRIBE
         self._largest = largest
         self._user = user  # by kind of packet: the user properties that are kept; None: all of all packets
-        self._buffer = bytearray()
+        self._buffer = bytearray()  # of a packet that is not whole
+        self._needed = 0  # bytes of it, once its length is known
+        self._topics: dict[bytes, str] = {}  # topic names that were checked
 
     def feed(self, data: bytes) -> Iterator[Packet]:
-        self._buffer += data
-        while (found := self._next()) is not None:
-            yield found
-
-    def _next(self) -> Packet | None:
-        buffer = self._buffer
-        size, at = 0, 1
-        while True:
-            if len(buffer) <= at:
-                return None
-            byte = buffer[at]
-            size |= (byte & 0x7F) << 7 * (at - 1)
-            at += 1
-            if byte < 0x80:
+        """The packets that are whole now. Raises `Malformed` after those before the malformed one."""
+        if self._buffer:
+            self._buffer += data
+            if len(self._buffer) < self._needed:
+                return
+            data = bytes(self._buffer)
+            self._buffer.clear()
+        at, length = 0, len(data)
+        while length - at >= 2:
+            head, size, start = data[at], data[at + 1], at + 2
+            if size >= 0x80:
+                size, start = self._length(data, at + 1)
+            end = start + size
+            if end - at > self._largest and start <= length:
+                raise Malformed(f"a packet of {end - at} bytes", Reason.TOO_LARGE)
+            if end > length:
                 break
-            if at > 4:
-                raise Malformed("a length of more than four bytes")
-        if at + size > self._largest:
-            raise Malformed(f"a packet of {at + size} bytes", Reason.TOO_LARGE)
-        if len(buffer) < at + size:
-            return None
-        head, body = buffer[0], bytes(buffer[at : at + size])
-        del buffer[: at + size]
-        return self._read(head >> 4, head & 0x0F, _PacketBytes(body))
+            if 0x30 <= head < 0x40 and self.version:
+                yield self._plain_publish(head & 0x0F, data, start, end)
+            elif size == 2 and head in _ACKS and self.version:
+                yield AckPacket(_ACKS[head], _packet_id(_PacketBytes(data, start, end)))
+            else:
+                yield self._read(head >> 4, head & 0x0F, _PacketBytes(data[start:end]))
+            at = end
+        else:
+            end = at + 2
+        self._buffer += data[at:]
+        self._needed = end - at
+
+    @staticmethod
+    def _length(data: bytes, at: int) -> tuple[int, int]:
+        """The length of a packet from this place on, and where its body begins; beyond the data while it is
+        not whole."""
+        size = shift = 0
+        for place in range(at, at + 4):
+            if place >= len(data):
+                return 0, place + 1
+            byte = data[place]
+            size |= (byte & 0x7F) << shift
+            shift += 7
+            if byte < 0x80:
+                if not byte and place > at:
+                    raise Malformed("a length is written longer than it needs")
+                return size, place + 1
+        raise Malformed("a length of more than four bytes")
+
+    def _plain_publish(self, flags: int, data: bytes, start: int, end: int) -> PublishPacket:
+        """A PUBLISH, without a walk through its bytes when it is of the common kind: no properties, a known
+        topic."""
+        qos, begin = flags >> 1 & 3, start + 2
+        if end > begin and qos < 3 and (qos or not flags & 8):
+            at = begin + (data[start] << 8 | data[start + 1])
+            topic = self._topics.get(data[begin:at])
+            packet_id, body = 0, at
+            if qos:
+                body += 2
+                packet_id = data[at] << 8 | data[at + 1] if body <= end else 0
+            if topic is not None and (packet_id or not qos):
+                if self.version != V5:
+                    return PublishPacket(
+                        topic, data[body:end], qos, bool(flags & 1), bool(flags & 8), packet_id, {}
+                    )
+                if body < end and not data[body]:
+                    payload = data[body + 1 : end]
+                    return PublishPacket(topic, payload, qos, bool(flags & 1), bool(flags & 8), packet_id, {})
+        packet = self._publish(flags, _PacketBytes(data, start, end))
+        name = packet.topic
+        if name and len(self._topics) < MOST_TOPICS and len(name) <= SHORT:
+            self._topics[name.encode()] = name
+        return packet
 
     def _read(self, number: int, flags: int, body: _PacketBytes) -> Packet:
         if number == 0:
@@ -201,7 +257,7 @@ class PacketReader:
             case PacketKind.PUBLISH:
                 return self._publish(flags, body)
             case PacketKind.PUBACK | PacketKind.PUBREC | PacketKind.PUBREL | PacketKind.PUBCOMP:
-                return AckPacket(kind, _packet_id(body), *self._told(body))
+                return AckPacket(kind, _packet_id(body), *self._told(kind, body))
             case PacketKind.SUBSCRIBE:
                 return self._subscribe(body)
             case PacketKind.UNSUBSCRIBE:
@@ -216,11 +272,11 @@ class PacketReader:
             case PacketKind.PINGREQ | PacketKind.PINGRESP:
                 return PingPacket(kind is PacketKind.PINGRESP)
             case PacketKind.DISCONNECT:
-                return DisconnectPacket(*self._told(body, ALLOWED[kind]))
+                return DisconnectPacket(*self._told(kind, body, ALLOWED[kind]))
             case PacketKind.AUTH:
                 if self.version != V5:
                     raise Malformed("AUTH before version 5", Reason.PROTOCOL)
-                return AuthPacket(*self._told(body, ALLOWED[kind]))
+                return AuthPacket(*self._told(kind, body, ALLOWED[kind]))
 
     def _properties(self, allowed: PacketKind | frozenset[str], body: _PacketBytes) -> Properties:
         if self.version != V5:
@@ -229,10 +285,14 @@ class PacketReader:
             return body.properties(allowed)
         return body.properties(ALLOWED[allowed], ANY if self._user is None else self._user.get(allowed))
 
-    def _told(self, body: _PacketBytes, allowed: frozenset[str] = TOLD) -> tuple[int, Properties]:
+    def _told(
+        self, kind: PacketKind, body: _PacketBytes, allowed: frozenset[str] = TOLD
+    ) -> tuple[int, Properties]:
         if self.version != V5 or not body.left:
             return 0, {}
         reason = body.number(1)
+        if reason not in REASONS[kind]:
+            raise Malformed(f"{kind.name} with reason {reason:#04x}", Reason.PROTOCOL)
         return reason, body.properties(allowed, ANY if self._user is None else None) if body.left else {}
 
     def _connect(self, body: _PacketBytes) -> ConnectPacket:
@@ -258,7 +318,7 @@ class PacketReader:
         return connect
 
     def _will(self, body: _PacketBytes, qos: int, retain: bool) -> Will:
-        properties = self._properties(ALLOWED["will"], body)
+        properties = _answerable(self._properties(ALLOWED["will"], body))
         return Will(check_name(body.text()), body.blob(), qos, retain, properties)
 
     def _publish(self, flags: int, body: _PacketBytes) -> PublishPacket:
@@ -267,7 +327,7 @@ class PacketReader:
             raise Malformed(f"PUBLISH with flags {flags}")
         topic = body.text()
         packet_id = _packet_id(body, Reason.PROTOCOL) if qos else 0
-        properties = self._properties(PacketKind.PUBLISH, body)
+        properties = _answerable(self._properties(PacketKind.PUBLISH, body))
         if properties.get("topic_alias") == 0:
             raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
         if topic or "topic_alias" not in properties:
@@ -309,6 +369,9 @@ class PacketReader:
         return UnsubscribePacket(packet_id, filters, properties)
 
 
+_ACKS = {
+    0x40: PacketKind.PUBACK, 0x50: PacketKind.PUBREC, 0x62: PacketKind.PUBREL, 0x70: PacketKind.PUBCOMP,
+}  # fmt: skip
 _FLAGGED = (PacketKind.PUBREL, PacketKind.SUBSCRIBE, PacketKind.UNSUBSCRIBE)
 
 
@@ -324,6 +387,14 @@ def _filter(body: _PacketBytes) -> str:
     if not text:
         raise Malformed("an empty topic filter")
     return text
+
+
+def _answerable(properties: Properties) -> Properties:
+    """The properties, unless their response topic is no topic name (MQTT-3.3.2-14). Raises `Malformed`."""
+    response = properties.get("response_topic")
+    if response is not None and (not response or "+" in response or "#" in response):
+        raise Malformed(f"the response topic {response!r}", Reason.PROTOCOL)
+    return properties
 
 
 def check_name(topic: str) -> str:

@@ -11,11 +11,16 @@ import msgspec
 
 from tidings.errors import StoreError
 from tidings.gateway.mqtt.events import filters_of
+from tidings.gateway.mqtt.exchanges import FILE as JOURNAL
 from tidings.gateway.mqtt.shares import SharedSubscriptions
 from tidings.gateway.mqtt.state import StoredMqttSubscription
+from tidings.gateway.mqtt.wills import StoredWill
 from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.security.principal import Principal
+
+FILE = "mqtt-sessions.json"
+FIRST_START = "mqtt-headers.json"  # when this version began on the store
 
 log = logging.getLogger("tidings.gateway")
 
@@ -30,6 +35,23 @@ class SessionKey(NamedTuple):
 
 def key_of(principal: Any, client_id: str) -> SessionKey:
     return SessionKey(getattr(principal, "tenant", ""), principal.name, client_id)
+
+
+def first_start(folder: Path | None, now: float) -> float:
+    """When a version that keeps headers of messages apart from attributes first started on this store; 0
+    when none other did before. Events from before have those fields among their attributes."""
+    if folder is None:
+        return 0.0
+    file = folder / FIRST_START
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=float)
+    except (OSError, *UNREADABLE):
+        began = now if (folder / FILE).exists() or (folder / JOURNAL).exists() else 0.0
+    try:
+        replace_file(file, msgspec.json.encode(began))
+    except OSError as error:
+        log.warning("mqtt: %s cannot be written: %s", file, error.strerror)
+    return began
 
 
 def read(file: Path) -> list[StoredSession]:
@@ -57,6 +79,7 @@ class StoredSession(msgspec.Struct):
     left_at: float | None
     subscriptions: dict[str, StoredMqttSubscription]
     session: str = ""  # the name of its exchanges in the journal
+    will: StoredWill | None = None  # that waits for its delay
 
 
 class SessionsFile:

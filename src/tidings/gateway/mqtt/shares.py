@@ -94,7 +94,8 @@ class SharedSubscription:
         return listener
 
     def _opened(self, session: MqttSession, filter: Filter, *, durable: bool) -> Any:
-        return session.bus.subscribe(filter, replay=False, group=group_of(self.name), durable=durable)
+        group = group_of(self.name)
+        return session.bus.subscribe(filter, replay=False, group=group, durable=durable, superseding=False)
 
     def keep(self, key: SessionKey, kept: StoredMqttSubscription, exchanges: Exchanges) -> None:
         """A kept session has it, from now on or from an earlier life of the broker."""

@@ -23,14 +23,13 @@ class InFlightMessage(msgspec.Struct):
     """A message on its way to the client."""
 
     publish: PublishPacket
-    held: MqttSubscription | None  # None: sent by an earlier life of the broker, and received
+    held: MqttSubscription | None  # None: the broker needs no answer about it
     tag: int
     position: Position | None = None
     is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
     is_sent: bool = True  # False: the journal does not hold it yet
-    lender: Listener[Event] | None = (
-        None  # the member of the share to which the broker delivered it, if another
-    )
+    lender: Listener[Event] | None = None  # to which the broker delivered it, when not to `held`
+    has_room: bool = True  # does it count in the client's receive maximum?
 
     def settle(self) -> None:
         """Acknowledge the event to the broker.
@@ -53,17 +52,19 @@ class MqttSubscription:
         ids: list[int],
         listener: Listener[Event],
         share: SharedSubscription | None = None,
+        *,
+        began: float,
     ) -> None:
         self.wish = wish
         self.ids = ids  # subscription identifiers, of version 5
         self.listener = listener
         self.share = share
-        self.began = datetime.now(UTC)
+        self.began = datetime.fromtimestamp(began, UTC)  # events from before it are retained ones
         self.task: asyncio.Task[None] | None = None
+        self.is_new = False  # a SUBSCRIBE was sent again: what is retained is due
         self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[PublishPacket, int, Notification] | None = (
-            None  # taken, and waits for room on the way
-        )
+        self.parked: tuple[PublishPacket, int, Notification] | None = None  # taken, and waits for room
+        self.retained: asyncio.Task[None] | None = None  # sends what is retained, after a SUBSCRIBE again
 
 
 class StoredMqttSubscription(msgspec.Struct, omit_defaults=True):
@@ -72,6 +73,8 @@ class StoredMqttSubscription(msgspec.Struct, omit_defaults=True):
     wish: SubscriptionRequest
     ids: list[int] = []
     user: list[tuple[str, str]] = []
+    name: str = ""  # of the durable subscription at the broker; empty: as earlier versions named it
+    began: float = 0.0  # when it was subscribed to first
 
     @property
     def size(self) -> int:

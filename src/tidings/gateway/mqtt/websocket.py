@@ -13,7 +13,8 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tidings.gateway.mqtt.listener import LARGEST, MqttListener
+from tidings.gateway.mqtt.connection import LARGEST
+from tidings.gateway.mqtt.listener import MqttListener
 from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
 from tidings.runtime.admission import Admission, AdmittedConnection

@@ -51,7 +51,8 @@ def _text(text: str) -> bytes:
     return _blob(text.encode())
 
 
-def _written(properties: Properties, version: int) -> bytes:
+def write_properties(properties: Properties, version: int) -> bytes:
+    """The properties with their length before them; none before version 5."""
     if version != V5:
         return b""
     out = bytearray()
@@ -79,9 +80,9 @@ def _write_connect(p: ConnectPacket, version: int) -> tuple[int, bytes]:
     if p.will is not None:
         flags |= 4 | p.will.qos << 3 | (0x20 if p.will.retain else 0)
     body = _blob(NAMES[p.version]) + struct.pack(">BBH", p.version, flags, p.keep_alive)
-    body += _written(p.properties, version) + _text(p.client_id)
+    body += write_properties(p.properties, version) + _text(p.client_id)
     if p.will is not None:
-        body += _written(p.will.properties, version) + _text(p.will.topic) + _blob(p.will.payload)
+        body += write_properties(p.will.properties, version) + _text(p.will.topic) + _blob(p.will.payload)
     body += _text(p.user) if p.user is not None else b""
     return 0x10, body + (_blob(p.password) if p.password is not None else b"")
 
@@ -89,22 +90,22 @@ def _write_connect(p: ConnectPacket, version: int) -> tuple[int, bytes]:
 def _write_publish(p: PublishPacket, version: int) -> tuple[int, bytes]:
     head = 0x30 | (8 if p.dup else 0) | p.qos << 1 | (1 if p.retain else 0)
     number = struct.pack(">H", p.packet_id) if p.qos else b""
-    return head, b"".join((_text(p.topic), number, _written(p.properties, version), p.payload))
+    return head, b"".join((_text(p.topic), number, write_properties(p.properties, version), p.payload))
 
 
 def _write_ack(p: AckPacket, version: int) -> tuple[int, bytes]:
     body = struct.pack(">H", p.packet_id)
     if version == V5 and (p.reason or p.properties):
-        body += bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
+        body += bytes([p.reason]) + (write_properties(p.properties, version) if p.properties else b"")
     return p.kind << 4 | (2 if p.kind is PacketKind.PUBREL else 0), body
 
 
 def _write_connack(p: ConnackPacket, version: int) -> tuple[int, bytes]:
-    return 0x20, bytes([p.session_present, p.reason]) + _written(p.properties, version)
+    return 0x20, bytes([p.session_present, p.reason]) + write_properties(p.properties, version)
 
 
 def _write_subscribe(p: SubscribePacket, version: int) -> tuple[int, bytes]:
-    body = struct.pack(">H", p.packet_id) + _written(p.properties, version)
+    body = struct.pack(">H", p.packet_id) + write_properties(p.properties, version)
     for wish in p.wishes:
         options = wish.qos
         if version == V5:
@@ -114,16 +115,16 @@ def _write_subscribe(p: SubscribePacket, version: int) -> tuple[int, bytes]:
 
 
 def _write_suback(p: SubackPacket, version: int) -> tuple[int, bytes]:
-    return 0x90, struct.pack(">H", p.packet_id) + _written(p.properties, version) + bytes(p.reasons)
+    return 0x90, struct.pack(">H", p.packet_id) + write_properties(p.properties, version) + bytes(p.reasons)
 
 
 def _write_unsubscribe(p: UnsubscribePacket, version: int) -> tuple[int, bytes]:
-    body = struct.pack(">H", p.packet_id) + _written(p.properties, version)
+    body = struct.pack(">H", p.packet_id) + write_properties(p.properties, version)
     return 0xA2, body + b"".join(map(_text, p.filters))
 
 
 def _write_unsuback(p: UnsubackPacket, version: int) -> tuple[int, bytes]:
-    told = _written({}, version) + bytes(p.reasons) if version == V5 else b""
+    told = write_properties({}, version) + bytes(p.reasons) if version == V5 else b""
     return 0xB0, struct.pack(">H", p.packet_id) + told
 
 
@@ -136,7 +137,7 @@ def _write_told(head: int) -> Any:
     def write_told(p: DisconnectPacket | AuthPacket, version: int) -> tuple[int, bytes]:
         if version != V5 or not (p.reason or p.properties):
             return head, b""
-        return head, bytes([p.reason]) + (_written(p.properties, version) if p.properties else b"")
+        return head, bytes([p.reason]) + (write_properties(p.properties, version) if p.properties else b"")
 
     return write_told
 

@@ -148,6 +148,8 @@ class Cursor:
     seen: dict[int, PendingLiveEvent] = NOTHING  # what is known of offsets of another log in `later`
     pending: deque[Item] = EMPTY  # live events behind the replay, each until it is read up to its `after`
     rights: Sequence[EarlierRange] = ()
+    plan: Sequence[int] | None = None  # own log: the only offsets below `planned` to be read; None: all
+    planned = 0
 
     def __init__(
         self, log: str, source: LogSource, next: int, *, start: int | None, state: CursorState = REPLAYING
@@ -289,7 +291,7 @@ class Cursor:
         """The log's end was read; the events that waited for that."""
         self.step("caught up")
         pending = self.pending
-        for name in ("again_below", "keep_from", "missed", "pending"):
+        for name in ("again_below", "keep_from", "missed", "pending", "plan", "planned"):
             vars(self).pop(name, None)
         if self.rights:
             self.rights = [right for right in self.rights if right.stop > self.low_water]

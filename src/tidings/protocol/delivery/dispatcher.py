@@ -165,7 +165,7 @@ class Dispatcher:
         for item in items:
             if item.position is not None:
                 if held.durable:
-                    self._ledger.owe(item.position.offset, held.owner)
+                    self._ledger.owe(item.position.offset, held.owner, held.options.superseding)
                 self._note(held, item)
             self._send(held, member, item)
 
@@ -203,7 +203,7 @@ class Dispatcher:
             self._hooks.delivered(held, now)
         if position is not None:
             if held.durable:
-                self._ledger.owe(position.offset, held.owner)
+                self._ledger.owe(position.offset, held.owner, held.options.superseding)
             if held.own.state is REPLAYING or (held.durable and held.is_full):
                 self._leave_in_log(held, position.offset, now)
                 return
@@ -295,7 +295,7 @@ class Dispatcher:
             cursor = held.cursor_in(item.position.log)
             is_new = cursor is None or cursor.progress.hand_out(item.position.offset)
             assert is_new, f"{held.id}: {item.position} was settled before"
-        if item.event.key is not None:
+        if item.event.key is not None and held.options.superseding:
             self._keyed.setdefault(item.event.key, {})[held] = item
 
     def _block(self, held: SubscriptionState, item: Item, ticket: Ticket, now: float) -> bool:
@@ -346,6 +346,8 @@ class Dispatcher:
                 held.count_queued(-held.queued_bytes)
         if (held.others or held.own.state is REPLAYING) and held.is_behind:
             self._hooks.read(held, now)
+        elif held.options.until_live and held.members and not (held.queue or held.unacked):
+            self._hooks.close(held, "closed", "all that was available is delivered", now)
 
     def _send_waiting(self, held: SubscriptionState, member: Member, now: float) -> None:
         """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours
@@ -477,7 +479,7 @@ class Dispatcher:
         self.give_back(member, self._with(member), counted=False, now=now)
 
     def _put_back(self, held: SubscriptionState, item: Item, now: float) -> None:
-        key = item.event.key
+        key = item.event.key if held.options.superseding else None
         if key is not None and held in self._keyed.get(key, {}):
             self.lose(held, item, "superseded", now)
             return
@@ -560,9 +562,7 @@ class Dispatcher:
             self._unblock(held, now)
 
     def _unkey(self, held: SubscriptionState, item: Item) -> None:
-        key = item.event.key
-        if key is None:
-            return
+        key = item.event.key or ""
         waiting = self._keyed.get(key)
         if waiting is not None and waiting.get(held) is item:
             del waiting[held]

@@ -3,7 +3,8 @@
 Rules
 - An entry is forgotten when its lifetime is over and no subscription has a right to it any more: no
   durable subscription is owed it, and no replay that began while it was available has still to
-  read it. `expires_at` ends it for all readers; a newer event with its key does too.
+  read it. `expires_at` ends it for all readers; a newer event with its key does too, except for durable
+  subscriptions that were owed it and want superseded events (`DeliveryOptions.superseding`).
 - `on_forgotten` reports each forgotten entry to the keeper of identities, and its records go with it.
 - Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
 - Offsets below `end` were told to the subscriptions that were live; those from `end` up to
@@ -18,6 +19,7 @@ from math import inf
 from tidings.availability.lifetime import ExpiryQueue, available
 from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
 from tidings.availability.superseding import Superseding
+from tidings.availability.topic_index import TopicIndex
 from tidings.protocol.slots import Ports
 
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
@@ -42,8 +44,11 @@ class LogIndex:
         self.entries: dict[int, Entry] = {}  # ascending
         self._offsets: dict[tuple[str, str], int] = {}  # by identity
         self._keys = Superseding()
+        self.topics = TopicIndex()  # of the entries with a lifetime
         self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset ...
         self._owners: dict[int, dict[str, int]] = {}  # ... and how many of each owner that has a quota
+        self._unsuperseded: set[int] = set()  # offsets that a subscription is owed whatever supersedes them
+        self._superseded: set[int] = set()  # those of them that a newer event has superseded
         self._lapses = ExpiryQueue()  # when a lifetime is over
         self._ends = ExpiryQueue()  # when an event ends for all readers
         self._lapsed: set[int] = set()  # lifetime over, kept for a subscription
@@ -61,14 +66,19 @@ class LogIndex:
         """Begin with what the disk holds."""
         self.next_offset = self.end = state.next_offset
         for entry in state.entries:
-            self._index(entry)
+            old = self._index(entry)
             self._watch(entry)
+            if old is not None:  # a subscription was owed it
+                self._obsolete(old)
+                self._lapses.add(old, self.entries[old].accepted)
 
     # -- entries -------------------------------------------------------------------------
 
     def _index(self, entry: Entry) -> int | None:
         """Take it in; the offset that it supersedes."""
         self.entries[entry.offset] = entry
+        if entry.topic is not None:
+            self.topics.add(entry.topic, entry.offset)
         self._count(entry, entry.size)
         self._offsets[entry.identity] = entry.offset
         return self._keys.supersede(entry.key, entry.offset)
@@ -84,12 +94,30 @@ class LogIndex:
             self.now = record.accepted
         old = self._index(entry_of(record))
         self.appended(record)
-        return [record] if old is None else [record, *self._forget(old)]
+        return [record] if old is None else [record, *self._supersede(old)]
 
     def supersede(self, key: str) -> list[Record]:
         """A newer event has this key and is in no log: forget the older one. The records to persist."""
         old = self._keys.latest(key)
-        return [] if old is None else self._forget(old)
+        return [] if old is None else self._supersede(old)
+
+    def _supersede(self, offset: int) -> list[Record]:
+        """A newer event has the key of this entry; the records to persist."""
+        if offset not in self._unsuperseded:
+            return self._forget(offset)
+        self._obsolete(offset)
+        self._lapse(offset)
+        return []
+
+    def _obsolete(self, offset: int) -> None:
+        self._superseded.add(offset)
+        topic = self.entries[offset].topic
+        if topic is not None:
+            self.topics.remove(topic, offset)
+
+    def is_superseded(self, offset: int) -> bool:
+        """Is the entry kept only for subscriptions that want superseded events?"""
+        return offset in self._superseded
 
     def tell(self, offset: int) -> None:
         """The entry is on the disk; from now on it is told."""
@@ -133,12 +161,16 @@ class LogIndex:
 
     def available(self, now: float) -> int:
         """Number of entries that a new subscription could receive."""
-        return sum(available(entry, now) for entry in self.entries.values())
+        entries = self.entries.values()
+        return sum(available(entry, now) and entry.offset not in self._superseded for entry in entries)
 
     # -- rights --------------------------------------------------------------------------
 
-    def owe(self, offset: int, owner: str) -> None:
-        """A durable subscription of this owner has a right to it."""
+    def owe(self, offset: int, owner: str, superseding: bool = True) -> None:
+        """A durable subscription of this owner has a right to it; without `superseding` also when a newer
+        event has its key."""
+        if not superseding:
+            self._unsuperseded.add(offset)
         self._owed[offset] = self._owed.get(offset, 0) + 1
         if owner:
             owners = self._owners.setdefault(offset, {})
@@ -244,6 +276,8 @@ class LogIndex:
             for owner in self._owners.pop(offset):
                 self._count_backlog(owner, offset, -1)
         entry = self.entries.pop(offset, None)
+        self._unsuperseded.discard(offset)
+        self._superseded.discard(offset)
         if offset in self._owed:
             del self._owed[offset]
         if entry is None:
@@ -252,6 +286,8 @@ class LogIndex:
             self._lapsed.remove(offset)
         else:
             self._count(entry, -entry.size)
+        if entry.topic is not None:
+            self.topics.remove(entry.topic, offset)
         self.ended(offset)
         self.forgotten += 1
         self._lapses.discard(offset)

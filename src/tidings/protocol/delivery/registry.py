@@ -162,7 +162,8 @@ class Registry:
                 held.stored.home, held.stored.is_guest = home, True
         if held.stored.is_guest or self._settings.shared_log:
             self._resume_from(held, message.after)
-        self._want(held, subscription, now)
+        if not message.options.until_live:
+            self._want(held, subscription, now)
         self._replay.open(held, now)
         if held.stored.is_guest:
             self._replay.resume_from(held, message.after)
@@ -254,7 +255,7 @@ class Registry:
         self.durables[held.id] = held
         held.stored = DurableState(self._ports.kept.owner_of(held.id))
         for offset in held.own.progress.owed:
-            self._ledger.owe(offset, held.owner)
+            self._ledger.owe(offset, held.owner, held.options.superseding)
         return None
 
     def _take_over(self, held: SubscriptionState, listeners: list[Member], now: float) -> None:

@@ -73,6 +73,7 @@ class LogReplay:
         """Read the own log from `next` on; a log that holds no entry there is read already."""
         cursor = held.own
         cursor.reading, cursor.seam = 0, cursor.end
+        self.own_log.make_plan(held, cursor)
         if cursor.source.begin(held, cursor):
             cursor.step("read on")
         elif cursor.state is REPLAYING:
@@ -96,7 +97,7 @@ class LogReplay:
 
     def open_one(self, held: SubscriptionState, log: str, *, is_found: bool = False) -> None:
         """`is_found`: the subscription is older than what is known here of this log."""
-        if held.handle is None or log in held.others:
+        if (held.handle is None and not held.options.until_live) or log in held.others:
             return
         end = self._other_logs.end(log)
         if is_found and held.durable and self._has_outlived(held, log):

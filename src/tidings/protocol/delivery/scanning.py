@@ -116,4 +116,6 @@ class LogScanner:
             self._walk(walk, read)
 
     def _is_told(self, record: Append, now: float) -> bool:
-        return record.offset in self._ledger.entries and not expired(record, now)
+        ledger = self._ledger
+        is_there = record.offset in ledger.entries and not ledger.is_superseded(record.offset)
+        return is_there and not expired(record, now)

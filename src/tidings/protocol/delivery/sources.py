@@ -2,8 +2,10 @@
 
 Rules
 - Own log: every entry that a replay has still to read is pinned, so the ledger does not forget it. A
-  transient subscription pins to the end of the log. A durable one pins up to its seam, since it is owed later
-  entries by offset.
+  transient subscription pins to the end of the log. A durable one pins up to its seam, since it is owed
+  later entries by offset.
+- Own log: of the entries from before a subscription only those with a lifetime are for it. Those whose topic
+  can match are found by an index (`make_plan`), and the others are not read.
 - Own log: what is read beyond `log_index.end` is not dispatched yet; it arrives live.
 - Own log: the subscription gets an entry that has not ended, that its filter accepts, and to which it has a
   right: it was available when the subscription began, or it was published later.
@@ -15,6 +17,7 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections.abc import Callable, Sequence
 from functools import partial
 from math import inf
@@ -22,6 +25,7 @@ from weakref import WeakValueDictionary
 
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append, Entry
+from tidings.availability.topic_index import patterns_of
 from tidings.language.evaluate import accepts
 from tidings.language.work import is_over
 from tidings.model.event import Event, event_size
@@ -92,8 +96,27 @@ class OwnLog:
     def end(self, log: str) -> int:
         return self._ledger.end
 
+    def make_plan(self, held: SubscriptionState, cursor: Cursor) -> None:
+        """Find the entries from before the subscription that it may have to read."""
+        cursor.plan, cursor.planned = None, 0
+        before = cursor.start if held.durable else self._ledger.end
+        if before is None or cursor.rights or cursor.unread or cursor.next >= before:
+            return
+        patterns = patterns_of(held.filter)
+        if patterns is not None:
+            cursor.plan, cursor.planned = self._ledger.topics.find(patterns), before
+
+    def _may_hold(self, cursor: Cursor, start: int) -> bool:
+        """Is there perhaps an entry to read from this offset on?"""
+        end = self._ledger.end
+        if cursor.plan is not None and start < cursor.planned:
+            if cursor.plan and cursor.plan[-1] >= start:
+                return True
+            start = cursor.planned
+        return self._ledger.may_hold(start, end)
+
     def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
-        if not self._ledger.may_hold(cursor.next, self._ledger.end):
+        if not self._may_hold(cursor, cursor.next):
             return False
         self._pin(held)
         return True
@@ -102,8 +125,22 @@ class OwnLog:
         self._last_read += 1
         number = self._last_read
         read = partial(self._on_read, held, cursor, number, then)
-        self._ports.disk.fetch(cursor.next, limit, read, partial(self._on_failed, cursor, number, then))
+        start, limit = self._next_part(cursor, limit)
+        self._ports.disk.fetch(start, limit, read, partial(self._on_failed, cursor, number, then))
         return number
+
+    @staticmethod
+    def _next_part(cursor: Cursor, limit: int) -> tuple[int, int]:
+        """Where to read on, and how many entries: by the plan those that lie close together."""
+        plan, start = cursor.plan, cursor.next
+        if plan is None or start >= cursor.planned:
+            return start, limit
+        place = bisect_left(plan, start)
+        if place == len(plan):
+            return cursor.planned, limit
+        start = plan[place]
+        last = bisect_left(plan, start + limit, place) - 1
+        return start, plan[last] - start + 1
 
     def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
         cursor.reading = 0
@@ -114,7 +151,7 @@ class OwnLog:
         return False
 
     def owe(self, held: SubscriptionState, offset: int) -> None:
-        self._ledger.owe(offset, held.owner)
+        self._ledger.owe(offset, held.owner, held.options.superseding)
 
     def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
         has_ended = self._has_ended(offset, now)
@@ -141,7 +178,7 @@ class OwnLog:
         told = [record for record in records if cursor.next <= record.offset < end]
         items = [self._item(record) for record in told if self.is_for(held, record, now, counts=True)]
         read = end if read_upto(records, end) >= end else records[-1].offset + 1
-        then(ReadPage(items, read, not self._ledger.may_hold(max(read, cursor.next), end)), now)
+        then(ReadPage(items, read, not self._may_hold(cursor, max(read, cursor.next))), now)
 
     def _on_failed(self, cursor: Cursor, number: int, then: Then, failure: FetchFailed, now: float) -> None:
         if cursor.reading == number:
@@ -168,6 +205,8 @@ class OwnLog:
         if self._has_ended(offset, now):
             return False
         if accepts(held.filter, event):
+            if self._ledger.is_superseded(offset):  # a subscription that wants such events was owed it before
+                return not held.options.superseding and cursor.start is not None and offset >= cursor.start
             return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
         is_unknown = counts and is_over(held.filter, event)
         if (is_unknown or (counts and cursor.rights)) and not held.was_delivered(cursor, event, offset):
