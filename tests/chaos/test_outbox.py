@@ -7,6 +7,7 @@ import asyncio
 import subprocess
 import sys
 from collections.abc import Iterator
+from decimal import Decimal
 from pathlib import Path
 
 import pytest
@@ -157,14 +158,15 @@ def test_a_refused_event_is_kept_with_its_reason_and_holds_no_other_back(tmp_pat
     child.METADATA.create_all(engine)
     with tidings.open() as bus, bus.subscribe("order >= 0") as news:
         with engine.begin() as connection:
-            connection.execute(child.OUTBOX.insert({"order": 1}))
+            connection.execute(child.OUTBOX.insert({"order": 1, "total": Decimal("1.10"), "tags": ["a"]}))
             connection.execute(child.OUTBOX.insert({"order": 2}, payload=bytes(17 << 20)))
             connection.execute(child.OUTBOX.insert({"order": 3}))
         relay = ob.OutboxRelay(engine, child.OUTBOX, bus)
         assert relay.relay() == 3
         assert relay.relay() == 0
         assert relay.published == 2
-        assert [news.get(PATIENCE)["order"], news.get(PATIENCE)["order"]] == [1, 3]
+        assert news.get(PATIENCE).attributes == {"order": 1, "total": Decimal("1.10"), "tags": ["a"]}
+        assert news.get(PATIENCE)["order"] == 3
         with engine.connect() as connection:
             ((number, event, reason),) = child.OUTBOX.refused(connection)
         assert (number, event["order"]) == (2, 2)

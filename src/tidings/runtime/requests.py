@@ -48,7 +48,7 @@ REQUEST_SECONDS = 30.0  # that a request waits when neither it nor the connectio
 
 def is_request(event: Event) -> bool:
     """Whether the publisher of an event waits for a reply."""
-    return isinstance(event.attributes.get(ADDRESS), str) and NUMBER in event.attributes
+    return isinstance(event.body.get(ADDRESS), str) and NUMBER in event.body
 
 
 def reply_event(request: Event, answer: Any, source: str) -> Event:
@@ -61,8 +61,8 @@ def reply_event(request: Event, answer: Any, source: str) -> Event:
             f"a handler replied with a {type(answer).__name__}",
             hint="reply with a mapping, a dataclass, a msgspec Struct, a Pydantic model, an Event or None",
         )
-    event, _ = event_from(answer, {"topic": request.attributes[ADDRESS]}, source)
-    return _marked(event, {NUMBER: request.attributes[NUMBER]})
+    event, _ = event_from(answer, {"topic": request.body[ADDRESS]}, source)
+    return _marked(event, {NUMBER: request.body[NUMBER]})
 
 
 def failed_reply(request: Event, error: BaseException, source: str) -> Event:
@@ -72,13 +72,13 @@ def failed_reply(request: Event, error: BaseException, source: str) -> Event:
 
 def body_of(reply: Event) -> Event:
     """The reply without its correlation."""
-    attributes = {name: value for name, value in reply.attributes.items() if name != NUMBER}
-    return msgspec.structs.replace(reply, attributes=attributes)
+    body = {name: value for name, value in reply.body.items() if name != NUMBER}
+    return msgspec.structs.replace(reply, body=body)
 
 
 def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
     for name in marks:
-        if name in event.attributes:
+        if name in event.body:
             raise EventError(f"{name!r} is a name that requests use", hint="give the attribute another name")
     return msgspec.structs.replace(event, body={**event.body, **marks})
 
@@ -141,8 +141,8 @@ class PendingRequests:
             ) from None
         finally:
             del self._waiting[number]
-        if FAILURE in reply.attributes:
-            raise ReplyError(f"the replier failed: {reply.attributes[FAILURE]}")
+        if FAILURE in reply.body:
+            raise ReplyError(f"the replier failed: {reply.body[FAILURE]}")
         reply = body_of(reply)
         return reply if wants is None else instance_of(wants, reply)
 
@@ -175,7 +175,7 @@ class PendingRequests:
         listener.allow(DEFAULT_LIMITS.notifications_ahead)
 
     def _receive(self, notification: Notification) -> None:
-        future = self._waiting.get(str(notification.event.attributes.get(NUMBER)))
+        future = self._waiting.get(str(notification.event.body.get(NUMBER)))
         if future is not None and not future.done():
             future.set_result(notification.event)
             self._bus._family.has_woken = True

@@ -6,6 +6,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from dataclasses import dataclass
+from decimal import Decimal
 from random import Random
 from typing import Any
 
@@ -184,7 +185,8 @@ async def test_an_error_of_the_replier_is_raised_at_the_requester() -> None:
             return event
 
         async with bus.serving():
-            assert (await bus.request({"n": 1}, topic="echo", timeout=PATIENCE)).attributes == {"n": 1}
+            body = {"price": Decimal("1.10"), "tags": ["a", "b"], "size": {"width": 3}, "id": 7}
+            assert (await bus.request(body, topic="echo", timeout=PATIENCE)).attributes == body
             reply = await bus.request({"left": 1, "right": 2}, topic="divide", timeout=PATIENCE)
             assert reply.attributes == {"quotient": 0.5}
             with pytest.raises(tidings.ReplyError, match="ZeroDivisionError: division by zero"):
