@@ -67,7 +67,7 @@ def back_up(store: Path, into: Path) -> tuple[Backup, int]:
     if into.resolve().is_relative_to(store.resolve()):
         raise InputError(f"{into} lies in the store itself", hint="name a directory on another disk")
     with readable(store) as (folder, _):
-        return backup_set(into).take(folder)
+        return backup_set(into).take(folder, store=store)
 
 
 def restore(

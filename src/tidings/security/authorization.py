@@ -42,7 +42,7 @@ from tidings.model.subscription import (
 )
 from tidings.security.audit import OK, REFUSED, Audit
 from tidings.security.principal import Principal
-from tidings.security.quotas import HOLDS, QuotaUsage, QuotaUsages
+from tidings.security.quotas import HOLDS, TENANT_ACCOUNT, QuotaUsage, QuotaUsages
 from tidings.security.rules import MQTT_RETAINED, AccessRight, Action, conjoined
 from tidings.security.users import Users
 
@@ -112,11 +112,31 @@ class Authorizer:
                 if len(self._publishers) >= MOST_RIGHTS:
                     self._publishers.clear()
                 self._publishers[event.source] = principal.name
-                self._accounts.of(principal.name, self._clock()).reserve(event_size(marked))
+                self._reserve(principal, event_size(marked))
             return marked
         except TidingsError as error:
             self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
             raise
+
+    def _reserve(self, principal: Principal, size: int) -> None:
+        """Count an event that is to be stored, for its publisher and its tenant. Raises `RefusedError`."""
+        tenant = self._tenant_account(principal.tenant)
+        if tenant is not None:
+            tenant.reserve(size)
+        try:
+            self._accounts.of(principal.name, self._clock()).reserve(size)
+        except RefusedError:
+            if tenant is not None:
+                tenant.unreserve(size)
+            raise
+
+    def _tenant_account(self, tenant: str) -> QuotaUsage | None:
+        return self._accounts.of(TENANT_ACCOUNT + tenant, self._clock()) if tenant else None
+
+    def _account_of_tenant(self, owner: str) -> QuotaUsage | None:
+        """The account of the tenant that a user of the users file lives in."""
+        user = self._users.users.get(owner)
+        return None if user is None else self._tenant_account(user.tenant)
 
     def _scoped_key(self, principal: Principal, event: Event) -> str:
         """The superseding key as brokers compare it: its tenant, its owner unless it is common, the key as
@@ -259,9 +279,13 @@ class Authorizer:
 
     def count_backlog(self, owner: str, size: int) -> None:
         self._accounts.of(owner, self._clock()).backlog += size
+        if (tenant := self._account_of_tenant(owner)) is not None:
+            tenant.backlog += size
 
     def is_backlog_over(self, owner: str) -> bool:
-        return self._accounts.of(owner, self._clock()).is_backlog_over
+        tenant = self._account_of_tenant(owner)
+        is_over = tenant is not None and tenant.is_backlog_over
+        return is_over or self._accounts.of(owner, self._clock()).is_backlog_over
 
     def stored(self, source: str, size: int) -> None:
         """So many bytes more of this source live in the broker's log; below 0: so many fewer."""
@@ -271,6 +295,8 @@ class Authorizer:
         else:
             self._stored.pop(source, None)
         self._accounts.of(owner, self._clock()).count_stored(size)
+        if (tenant := self._account_of_tenant(owner)) is not None:
+            tenant.count_stored(size)
 
     def publisher_of(self, source: str) -> str:
         """The principal that published under this name, or that would as far as the users file says."""
@@ -278,6 +304,8 @@ class Authorizer:
 
     def answered(self, principal: Principal, size: int) -> None:
         self._accounts.of(principal.name, self._clock()).unreserve(size)
+        if (tenant := self._tenant_account(principal.tenant)) is not None:
+            tenant.unreserve(size)
 
     def memory(self, principal: Principal) -> tuple[str, int]:
         return principal.name, self._accounts.quota_of(principal.name).queued_bytes

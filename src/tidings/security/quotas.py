@@ -6,6 +6,7 @@ Rules
 - Events in the log that wait for durable subscriptions are not refused, since that would hurt their
   publishers: beyond the bound of stored bytes the subscriptions give up the oldest
   (`protocol/delivery/bounds.py`).
+- A tenant has an account of its own for stored bytes and for the backlog, beside those of its principals.
 - Each counted unit is released exactly once, by the code that counted it.
 """
 
@@ -19,6 +20,7 @@ from tidings.errors import RefusedError
 
 MIB = 1 << 20
 HOLDS = "\x1fholds"  # stands for the client where holds are counted: no client can have this name
+TENANT_ACCOUNT = "\x1ftenant "  # before a tenant's name, in the name of its account: no principal has one
 FEW = 64  # accounts up to which idle ones are not collected
 
 
@@ -89,7 +91,7 @@ class QuotaUsage:
     """Present usage of one principal."""
 
     def __init__(self, name: str, quota: Quota, now: float) -> None:
-        self.name = name
+        self.name = name.removeprefix("\x1f")
         self.quota = quota
         self.connections = 0
         self.subscriptions = 0
@@ -249,7 +251,8 @@ class QuotaUsages:
         return account
 
     def quota_of(self, name: str) -> Quota:
-        return self._quotas.get(name, self._default)
+        default = UNBOUNDED if name.startswith(TENANT_ACCOUNT) else self._default
+        return self._quotas.get(name, default)
 
     def _tidy(self, now: float) -> None:
         if len(self._accounts) >= self._tidy_at:

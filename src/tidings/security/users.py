@@ -17,6 +17,9 @@
     groups = ["orders", "billing-*"]    # names of consumer groups
     keys = ["room-*"]                   # superseding keys
 
+    [tenants.blue]
+    stored_bytes = 10_000_000_000       # of all its principals together
+
     [[issuers]]
     issuer = "https://login.example"
     audience = "tidings"
@@ -40,7 +43,7 @@ from tidings.errors import FilterError, RefusedError, SettingsError
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
 from tidings.security.principal import Principal, ProofMethod, checked_name
-from tidings.security.quotas import Quota
+from tidings.security.quotas import TENANT_ACCOUNT, UNBOUNDED, Quota
 from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
 from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, AccessRule, Action, Permissions
 from tidings.security.scram import StoredKey, read_key
@@ -66,6 +69,12 @@ class UserGroup(msgspec.Struct, frozen=True):
     """An entry under [groups]; a group needs one only for its mandatory filter."""
 
     filter: str | None = None
+
+
+class TenantEntry(msgspec.Struct, frozen=True):
+    """An entry under [tenants]: bounds over all principals of a tenant together."""
+
+    stored_bytes: int = UNBOUNDED.stored_bytes  # of their events with a lifetime; and of what they wait for
 
 
 class Allow(msgspec.Struct, frozen=True):
@@ -191,7 +200,7 @@ NOBODY = Users({}, {}, Permissions(), {}, Quota(), Verifier(()))
 def parse_users(text: str, *, read: Read, where: str = "the users file") -> Users:
     """Read the whole file, or raise `SettingsError` and leave everything as it was."""
     table = parse_toml(text, where)
-    refuse_unknown(table, ("users", "groups", "allow", "quota", "issuers"), where)
+    refuse_unknown(table, ("users", "groups", "tenants", "allow", "quota", "issuers"), where)
     users = _entries(table.get("users", {}), User, f"{where}: [users]")
     _check_shared_names(users, where)
     groups = _entries(table.get("groups", {}), UserGroup, f"{where}: [groups]")
@@ -204,7 +213,8 @@ def parse_users(text: str, *, read: Read, where: str = "the users file") -> User
             _rules(table.get("allow", []), _known_groups(users, groups), where),
             _mandatory(users, groups, where),
         ),
-        quotas={n: _quota(default, u.quota, f"{where}: [users.{n}]") for n, u in users.items() if u.quota},
+        quotas={n: _quota(default, u.quota, f"{where}: [users.{n}]") for n, u in users.items() if u.quota}
+        | _tenant_quotas(table.get("tenants", {}), f"{where}: [tenants]"),
         default_quota=default,
         verifier=_verifier(table.get("issuers", []), read, where),
         decoy=_decoy(keys),
@@ -287,6 +297,15 @@ def _quota(base: Quota, given: Any, where: str) -> Quota:
     if table.get("bytes_per_second") == 0:
         raise SettingsError(f"{where}: bytes_per_second is 0", hint="to shut a user out, set disabled = true")
     return msgspec.structs.replace(base, **table)
+
+
+def _tenant_quotas(given: Any, where: str) -> dict[str, Quota]:
+    found = {}
+    for name, entry in _entries(given, TenantEntry, where).items():
+        if entry.stored_bytes < 0:
+            raise SettingsError(f"{where}: stored_bytes of {name} is below 0")
+        found[TENANT_ACCOUNT + name] = msgspec.structs.replace(UNBOUNDED, stored_bytes=entry.stored_bytes)
+    return found
 
 
 def _known_groups(users: dict[str, User], groups: dict[str, UserGroup]) -> set[str]:

@@ -20,7 +20,7 @@ import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager
+from contextlib import closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
@@ -35,6 +35,7 @@ from tidings.store.watermark import Watermark, sync_directory
 
 FORMAT = 1
 PIECE = 1 << 20  # bytes that are read at once
+_OWN = ("lock", "watermark")  # of a store, made anew
 _LEFT_OUT = ("LOCK", "LOG")  # of a database: its lock, and its diary for people
 
 
@@ -58,12 +59,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     next_offset: int
     entries: int
     rows: int
-    files: tuple[BackupFile, ...]
+    files: tuple[BackupFile, ...]  # of the database
+    beside: tuple[BackupFile, ...] = ()  # that a broker keeps beside it, such as its webhooks
     format: int = FORMAT
 
     @property
     def size(self) -> int:
-        return sum(file.size for file in self.files)
+        return sum(file.size for file in (*self.files, *self.beside))
 
     @property
     def taken(self) -> datetime:
@@ -113,19 +115,19 @@ class BackupSet:
         backups = self.backups()
         if not backups:
             raise InputError(f"{self.path} holds no backup", hint="make one: tidings store backup STORE DIR")
+        if number is None:
+            return backups[-1]
         for backup in backups:
-            if number in (None, backup.number):
-                latest = backup
-                if number is not None:
-                    return backup
-        if number is not None:
-            known = ", ".join(str(each.number) for each in backups)
-            raise InputError(f"{self.path} holds no backup {number}", hint=f"it holds {known}")
-        return latest
+            if backup.number == number:
+                return backup
+        known = ", ".join(str(each.number) for each in backups)
+        raise InputError(f"{self.path} holds no backup {number}", hint=f"it holds {known}")
 
     # -- taking ----------------------------------------------------------------------------------
 
-    def take(self, folder: Path, now: datetime | None = None) -> tuple[Backup, int]:
+    def take(
+        self, folder: Path, now: datetime | None = None, *, store: Path | None = None
+    ) -> tuple[Backup, int]:
         """Back the store in `folder` up, whose files do not change meanwhile; the backup, and the bytes
         copied."""
         with self._locked():
@@ -140,6 +142,11 @@ class BackupSet:
                     sum_known, is_new = self._copy_in(source)
                     copied += status.st_size if is_new else 0
                 files.append(BackupFile(source.name, sum_known, status.st_size, status.st_mtime_ns))
+            beside = []
+            for file in _files_of(store or folder):
+                with suppress(FileNotFoundError):  # the broker has replaced it just now
+                    if file.name not in _OWN:
+                        beside.append(self._kept_beside(file))
             sync_directory(self.path / "files")
             account = summary.account
             broker, group = self._owner(summary.loaded)
@@ -153,9 +160,15 @@ class BackupSet:
                 entries=account.entries,
                 rows=account.rows,
                 files=tuple(files),
+                beside=tuple(beside),
             )
             self._write(backup)
             return backup, copied
+
+    def _kept_beside(self, source: Path) -> BackupFile:
+        """Small files that are replaced as a whole: each is one version of itself."""
+        sum, _ = self._copy_in(source)
+        return BackupFile(source.name, sum, self._file(sum).stat().st_size, 0)
 
     def _copy_in(self, source: Path) -> tuple[str, bool]:
         """Copy a file in under its sum; the sum, and whether no backup held it yet."""
@@ -193,7 +206,8 @@ class BackupSet:
             gone = backups[: max(0, len(backups) - keep)]
             for backup in gone:
                 (self.path / f"{backup.number:06}.json").unlink()
-            held = {file.sha256 for backup in backups[len(gone) :] for file in backup.files}
+            kept = backups[len(gone) :]
+            held = {file.sha256 for backup in kept for file in (*backup.files, *backup.beside)}
             for file in (self.path / "files").iterdir():
                 if file.name not in held:
                     file.unlink()
@@ -204,7 +218,7 @@ class BackupSet:
     def verify(self, number: int | None = None) -> Backup:
         """Check every sum of a backup and audit its store. Raises `CorruptionError`."""
         backup = self.find(number)
-        for file in backup.files:
+        for file in (*backup.files, *backup.beside):
             self._check(file)
         with tempfile.TemporaryDirectory(dir=self.path, prefix="verify-") as folder:
             self._assemble(backup, Path(folder), os.link)
@@ -218,7 +232,7 @@ class BackupSet:
             raise InputError(
                 f"{store} is not empty", hint="move it away first; a backup is restored into an empty place"
             )
-        for file in backup.files:
+        for file in (*backup.files, *backup.beside):
             self._check(file)
         store.parent.mkdir(parents=True, exist_ok=True)
         new = Path(tempfile.mkdtemp(dir=store.parent, prefix=f"{store.name}.restoring-"))
@@ -241,6 +255,8 @@ class BackupSet:
         (folder / "db").mkdir()
         for file in backup.files:
             put(self._file(file.sha256), folder / "db" / file.name)
+        for file in backup.beside:
+            put(self._file(file.sha256), folder / file.name)
         sync_directory(folder / "db")
 
     def _check(self, file: BackupFile) -> None:

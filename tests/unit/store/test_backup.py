@@ -105,6 +105,21 @@ def test_a_damaged_backup_is_neither_verified_nor_restored(tmp_path: Path) -> No
         found.verify()
 
 
+def test_files_that_a_broker_keeps_beside_come_along(tmp_path: Path) -> None:
+    store = RocksStore(tmp_path / "store", reserve_bytes=0)
+    store.commit([append(1)])
+    (tmp_path / "store" / "webhooks.json").write_text("[1]")
+    found = backups(tmp_path / "backups")
+    backup, _ = found.take(store.checkpoint("1"), store=tmp_path / "store")
+    store.close()
+    assert [file.name for file in backup.beside] == ["webhooks.json"]
+    found.prune(1)
+    found.verify()
+    found.restore(tmp_path / "new")
+    assert (tmp_path / "new" / "webhooks.json").read_text() == "[1]"
+    RocksStore(tmp_path / "new", reserve_bytes=0).close()
+
+
 def test_mistakes_are_named(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "store", reserve_bytes=0)
     found = backups(tmp_path / "backups")
