@@ -50,7 +50,7 @@ from tidings.protocol.recovery.messages import (
     ReplayRequests,
 )
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
-from tidings.protocol.recovery.relay import PARTS, Relay
+from tidings.protocol.recovery.relay import ASKS, PARTS, Relay
 from tidings.protocol.recovery.resend import Resend
 from tidings.protocol.recovery.rollback import Rollback
 from tidings.protocol.recovery.settings import AcknowledgedSettings
@@ -509,6 +509,8 @@ class AcknowledgedRecovery(Recovery):
                 self._confirm(whom)
             elif what == PARTS:
                 self._relay.gathered_enough(whom)
+            elif what == ASKS:
+                self._relay.send_asks(whom, now)
             elif what == "ask":
                 self._ask(self.views[whom], now)
             elif what == "orphan":

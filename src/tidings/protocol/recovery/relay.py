@@ -6,6 +6,9 @@ Rules
   again when no answer comes.
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
+- Requests for the logs behind one link that come soon after one another share a message, and so do their answers: the
+  first request of a link goes at once, and the next ones at most `ask_seconds` later. An answer with events takes those
+  along that wait; answers without events wait for the others that their link asked for, `gather_seconds` at most.
 - A neighbour's own request for what it was sent is answered from what was sent last, where that is held.
 - The log's broker answers from its disk. To `RangeRequest` with what the link wants that the request came
   from, and each broker on the way back leaves out what the next link does not want; to `ReplayRequest`
@@ -15,9 +18,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from functools import partial
+from math import inf
 from typing import TYPE_CHECKING
+
+import msgspec
 
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
@@ -42,6 +48,7 @@ if TYPE_CHECKING:
 
 Done = Callable[[ReadResult, float], None]
 PARTS = "parts"  # timer, by link: answers that wait for one another leave
+ASKS = "asks"  # timer, by link: requests that wait for one another leave
 
 
 class _PendingRead:
@@ -63,7 +70,11 @@ class Relay:
         self._readings: dict[int, _PendingRead] = {}
         self._last_number = 0
         self._answers: dict[str, list[ReplayReply]] = {}  # by link: answers that wait for one another
-        self._expected: dict[str, int] = {}  # by link: answers that it asked for
+        self._expected: dict[str, int] = {}  # by link: answers that it asked for since the last timer
+        self._asks: dict[
+            str, list[tuple[ReplayRequest, float]]
+        ] = {}  # by link: requests that wait, and since when
+        self._asked_at: dict[str, float] = {}  # by link: when the last ones left
         self.unreadable = 0  # requests that our disk failed
 
     @property
@@ -72,12 +83,11 @@ class Relay:
 
     # -- what we ask -------------------------------------------------------------------------
 
-    def ask(self, message: RangeRequest | ReplayRequest) -> bool:
-        """Toward the log, when that is of use; was it?"""
+    def ask(self, message: RangeRequest) -> None:
+        """Send a request toward the log, when that is of use."""
         link = self._way(message.log)
         if link is not None:
             self._ports.send(link, message)
-        return link is not None
 
     def _way(self, log: str) -> str | None:
         """The link that a request for this log can take now."""
@@ -86,19 +96,34 @@ class Relay:
             return None
         return upstream if self._ports.link_interest.agreed(upstream) else None
 
-    def _ask_together(self, asks: Iterable[ReplayRequest]) -> set[int]:
+    def _ask_together(self, asks: Iterable[ReplayRequest], now: float) -> set[int]:
         """Send requests for the same link together; the numbers of those that could go."""
-        ways: dict[str, list[ReplayRequest]] = {}
+        going: set[int] = set()
+        links: dict[str, None] = {}
         for ask in asks:
             link = self._way(ask.log)
             if link is not None:
-                ways.setdefault(link, []).append(ask)
-        for link, together in ways.items():
-            most = self._ports.limits.requests_together
-            for first in range(0, len(together), most):
-                part = tuple(together[first : first + most])
-                self._ports.send(link, part[0] if len(part) == 1 else ReplayRequests(part))
-        return {ask.number for together in ways.values() for ask in together}
+                going.add(ask.number)
+                links[link] = None
+                self._asks.setdefault(link, []).append((ask, now))
+        for link in links:
+            soonest = self._asked_at.get(link, -inf) + self._recovery.settings.ask_seconds
+            if soonest <= now:
+                self.send_asks(link, now)
+            else:
+                self._recovery.timers.set_by((ASKS, link), soonest)
+        return going
+
+    def send_asks(self, link: str, now: float) -> None:
+        """Send the requests that wait for this link. Those that are of no use now are dropped, and tried again."""
+        waiting = self._asks.pop(link, [])
+        asks = [_aged(ask, now - since) for ask, since in waiting if self._way(ask.log) == link]
+        self._recovery.timers.clear((ASKS, link))
+        self._asked_at[link] = now
+        most = self._ports.limits.requests_together
+        for first in range(0, len(asks), most):
+            part = tuple(asks[first : first + most])
+            self._ports.send(link, part[0] if len(part) == 1 else ReplayRequests(part))
 
     def read(self, log: str, wanted: ReadRequest, then: Done, now: float) -> int:
         self._last_number += 1
@@ -113,7 +138,8 @@ class Relay:
 
     def retry(self, numbers: Iterable[int], now: float) -> None:
         due = {number: self._readings[number] for number in numbers}
-        sent = self._ask_together([self._request(number, reading, now) for number, reading in due.items()])
+        asks = [self._request(number, reading, now) for number, reading in due.items()]
+        sent = self._ask_together(asks, now)
         settings = self._recovery.settings
         for number, reading in due.items():
             least = settings.answer_seconds if number in sent else settings.patience_seconds
@@ -142,18 +168,17 @@ class Relay:
     # -- what comes along ----------------------------------------------------------------------
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, RangeRequest | ReplayRequest):
-            if isinstance(message, RangeRequest) and (
-                self._recovery.recall.answer(sender, message) or self._sent_again(sender, message, now)
-            ):
+        if isinstance(message, RangeRequest):
+            if self._recovery.recall.answer(sender, message) or self._sent_again(sender, message, now):
                 return
             if broker_of(message.log) == self._ports.name:
-                self._answer(sender, message, now)
+                self._answer_ask(sender, message)
             elif self._recovery.upstream(message.log) != sender:
-                self.ask(_one_further(message, self._ports.name))
+                self.ask(RangeRequest(message.log, message.after, message.upto, self._longer(message.path)))
+        elif isinstance(message, ReplayRequest):
+            self._pass_together(sender, (message,), now)
         elif isinstance(message, ReplayRequests):
-            self._expected[sender] = self._expected.get(sender, 0) + len(message.asks)
-            self._pass_together(sender, message, now)
+            self._pass_together(sender, message.asks, now)
         elif isinstance(message, ReplayReplies):
             for part in message.parts:
                 self.on_message(sender, part, now)
@@ -178,16 +203,18 @@ class Relay:
             self._ports.send(sender, fill)
         return fill is not None
 
-    def _pass_together(self, sender: str, message: ReplayRequests, now: float) -> None:
+    def _pass_together(self, sender: str, asks: Sequence[ReplayRequest], now: float) -> None:
+        self._expected[sender] = self._expected.get(sender, 0) + len(asks)
         onward: list[ReplayRequest] = []
-        for ask in message.asks:
+        for ask in asks:
             if broker_of(ask.log) == self._ports.name:
-                self._answer(sender, ask, now)
+                self._answer_replay(sender, ask, now)
             elif self._recovery.upstream(ask.log) != sender:
-                further = _one_further(ask, self._ports.name)
-                assert isinstance(further, ReplayRequest)
-                onward.append(further)
-        self._ask_together(onward)
+                onward.append(msgspec.structs.replace(ask, path=self._longer(ask.path)))
+        self._ask_together(onward, now)
+
+    def _longer(self, path: tuple[str, ...]) -> tuple[str, ...]:
+        return (*path, self._ports.name)
 
     def _pass_back(self, message: RangeReply | ReplayReply, now: float) -> None:
         path = message.path[:-1]
@@ -205,20 +232,19 @@ class Relay:
             self._send_back(to, back, now)
 
     def _send_back(self, to: str, part: ReplayReply, now: float) -> None:
-        """Send an answer, with those of the same request that come soon. Events do not wait."""
-        expected = self._expected.get(to, 0)
-        if not expected or not self._recovery.far_ends.takes(to, Feature.REPLAY_PARTS):
+        """Send an answer, with those that the link asked for too and that come soon. Events do not wait."""
+        if not self._recovery.far_ends.takes(to, Feature.REPLAY_PARTS):
             self._ports.send(to, part)
             return
         waiting = self._answers.setdefault(to, [])
         waiting.append(part)
-        if len(waiting) >= expected or part.envelopes:
-            self._expected[to] = expected - len(waiting)
-            self.send_waiting(to)
+        if part.envelopes or len(waiting) == self._expected.get(to, 0):
+            self._expected[to] = max(0, self._expected.get(to, 0) - len(waiting))
+            self._send_waiting(to)
         else:
             self._recovery.timers.set_by((PARTS, to), now + self._recovery.settings.gather_seconds)
 
-    def send_waiting(self, to: str) -> None:
+    def _send_waiting(self, to: str) -> None:
         """Send the answers that wait for one another."""
         self._recovery.timers.clear((PARTS, to))
         waiting = self._answers.pop(to, [])
@@ -226,14 +252,15 @@ class Relay:
             self._ports.send(to, waiting[0] if len(waiting) == 1 else ReplayReplies(tuple(waiting)))
 
     def gathered_enough(self, to: str) -> None:
-        """Answers that have not come by now are not waited for."""
-        self._expected.pop(to, None)
-        self.send_waiting(to)
+        """Send the answers that waited long enough; those that have not come by now are not waited for."""
+        self._expected[to] = 0
+        self._send_waiting(to)
 
     def link_down(self, link: str) -> None:
-        self._expected.pop(link, None)
-        self._answers.pop(link, None)
+        for by_link in (self._expected, self._answers, self._asks, self._asked_at):
+            by_link.pop(link, None)
         self._recovery.timers.clear((PARTS, link))
+        self._recovery.timers.clear((ASKS, link))
 
     def _filled(self, fill: RangeReply, now: float) -> None:
         view = self._recovery.views.get(fill.log)
@@ -267,14 +294,9 @@ class Relay:
 
     # -- answers from our own log ----------------------------------------------------------------
 
-    def _answer(self, link: str, message: RangeRequest | ReplayRequest, now: float) -> None:
-        is_gone = message.log != self._recovery.own().name
-        if isinstance(message, RangeRequest):
-            self._answer_ask(link, message, is_gone)
-        else:
-            self._answer_replay(link, message, is_gone, now)
+    def _answer_ask(self, link: str, ask: RangeRequest) -> None:
+        is_gone = ask.log != self._recovery.own().name
 
-    def _answer_ask(self, link: str, ask: RangeRequest, is_gone: bool) -> None:
         def fill(found: tuple[Envelope, ...], upto: int, _: bool, _now: float) -> None:
             self._ports.send(link, RangeReply(ask.log, ask.after, upto, found, ask.path, is_gone))
 
@@ -288,7 +310,9 @@ class Relay:
             fits = partial(self._fits, link)
             self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed))
 
-    def _answer_replay(self, link: str, ask: ReplayRequest, is_gone: bool, now: float) -> None:
+    def _answer_replay(self, link: str, ask: ReplayRequest, now: float) -> None:
+        is_gone = ask.log != self._recovery.own().name
+
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool, at: float) -> None:
             back = ReplayReply(ask.log, ask.number, found, upto, ask.path, is_last, is_gone)
             self._send_back(link, back, at)
@@ -312,14 +336,9 @@ class Relay:
         self.unreadable += 1
 
 
-def _one_further(message: RangeRequest | ReplayRequest, name: str) -> RangeRequest | ReplayRequest:
-    path = (*message.path, name)
-    if isinstance(message, RangeRequest):
-        return RangeRequest(message.log, message.after, message.upto, path)
-    return ReplayRequest(
-        message.log, message.number, message.filter, message.after, message.start, message.age,
-        message.limit, path,
-    )  # fmt: skip
+def _aged(ask: ReplayRequest, waited: float) -> ReplayRequest:
+    """The request after it waited for so many seconds."""
+    return msgspec.structs.replace(ask, age=ask.age + waited) if waited else ask
 
 
 def _has_right(ask: ReplayRequest, record: Append, now: float) -> bool:

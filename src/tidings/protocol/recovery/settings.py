@@ -12,7 +12,8 @@ class AcknowledgedSettings(msgspec.Struct, frozen=True, kw_only=True):
     doubt_seconds: float = 0.4  # unconfirmed for so long: tell it again
     patience_seconds: float = 0.05  # a gap may close by itself (events overtake one another)
     retry_seconds: float = 0.3  # between two tries to fill a gap; doubles up to `slow_seconds`
-    gather_seconds: float = 0.3  # answers to a replay wait so long for one another; longer saves messages
+    ask_seconds: float = 0.05  # requests over one link wait so long for one another; longer saves messages
+    gather_seconds: float = 0.05  # answers to a replay wait so long for one another; longer saves messages
     answer_seconds: float = 0.6  # a log may be far away: ask it again only after so long
     slow_seconds: float = 3.0  # the longest pause between tries
     first_word_seconds: float = 2.0  # after a start, events wait so long for the word of each neighbour
