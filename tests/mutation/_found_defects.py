@@ -284,7 +284,7 @@ FOUND = (
         "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n              "
         "  self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),
     # full disk keeps in flight waiting
-    Defect("protocol/delivery/flow.py", "            partial(self._stalled_all, kept),\n",
+    Defect("protocol/delivery/flow.py", "            partial(self.stalled, kept),\n",
         "            None,\n", by=FULL_DISK),
     # full disk takes publishes
     Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n",

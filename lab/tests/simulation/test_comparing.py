@@ -108,8 +108,8 @@ def test_messages_without_events_are_told_apart() -> None:
 
 
 def test_guarantees_cost_fewer_than_twice_the_messages_of_best_effort_routing() -> None:
-    """Ratchet: on the default load siena sends 2,476 messages. Replays, their answers and acknowledgements are
-    gathered by link, so `tidings` sends 3,890; it may fall, not rise."""
+    """Ratchet: on the default load siena sends 2,476 messages. Replays and their answers are gathered by
+    link, so `tidings` sends 3,890; it may fall, not rise."""
     row = measured("tidings", Comparison())
     assert row.verdict == "exact"
     assert row.messages <= 3_890

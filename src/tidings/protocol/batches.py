@@ -118,4 +118,5 @@ class Divider:
     def _cut(self, items: Any, limits: ResourceLimits) -> list[Any]:
         if isinstance(items, dict):
             return [dict(part) for part, _ in cut(list(items.items()), limits)]
-        return [part for part, _ in cut(items, limits)]
+        sizes = [item.size for item in items] if type(items[0]) is Event else None
+        return [part for part, _ in cut(items, limits, sizes)]

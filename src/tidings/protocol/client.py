@@ -54,6 +54,7 @@ class Client(PublishingClient):
         self._listenings: dict[int, ClientSubscription] = {}  # by ref
         self._leaving: dict[int, ClientSubscription] = {}  # by ref: those that wait for the answer to it ...
         self._held_back: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
+        self._merges = False  # does the broker take `AckCredit`?
         self._last_ref, self._tokens = 0, ResumeTokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
         self._known_again = ClientDedupWindow(most, limits.remembered_copies)
@@ -133,6 +134,7 @@ class Client(PublishingClient):
 
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
         self.broker = input.peer
+        self._merges = bool(input.features & ins.Feature.ACK_CREDIT)
         self._link = BrokerLinkState.GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
@@ -176,24 +178,7 @@ class Client(PublishingClient):
         if listening.phase is SubscriptionPhase.OPEN and not listening.options.durable:
             self._record_leave(listening, now)
 
-    def _send(self, message: msg.Message) -> None:
-        if self._link is BrokerLinkState.UP:
-            self._out.append(fx.Send(self.broker, message))
-
-    # -- advertising and questions --------------------------------------------------------
-
-    def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
-        self._send(self._advertising.advertise(input))
-
-    def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        if (message := self._advertising.unadvertise(input, is_up=self._link is BrokerLinkState.UP)) is None:
-            self._out.append(fx.CallResult(input.call))
-        else:
-            self._send(message)
-
-    def _advertised(self, message: msg.Advertised, now: float) -> None:
-        if self._advertising.is_answered(message.call):
-            self._out.append(fx.CallResult(message.call))
+    # -- questions ------------------------------------------------------------------------
 
     def _ask(self, input: ins.ClientAsk, now: float) -> None:
         if (failed := stage_refusal(input, self._event_bytes)) is not None:
@@ -294,16 +279,15 @@ class Client(PublishingClient):
             ending = listening.ending if listening is not None and listening.ending else OVER
             self._out.append(fx.CallFailed(input.call, *ending))
             return
-        if input.commits and listening.taken:
-            tags = listening.commit(None)
-            if self._link is BrokerLinkState.UP:
-                self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
+        tags: tuple[int, ...] = listening.commit(None) if input.commits and listening.taken else ()
         listening.waiting += ((input.call, input.most),)
         listening.wanted += input.most
-        if listening.buffer:
-            self._hand_over(listening, now)
-        else:
-            self._grant(listening)
+        if not listening.buffer:
+            self._grant(listening, tags)
+            return
+        if tags and self._link is BrokerLinkState.UP:
+            self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
+        self._hand_over(listening, now)
 
     def _deliver(self, batch: list[msg.Deliver], now: float) -> None:
         """Deliveries to one subscription, in order."""
@@ -345,8 +329,9 @@ class Client(PublishingClient):
                 self._notify(listening, batch, None, now)
                 return
             while batch and listening.waiting:
-                most = listening.waiting[0][1]
-                self._notify(listening, batch[:most], listening.next_waiting(), now)
+                call, most = listening.waiting[0]
+                listening.waiting, listening.wanted = listening.waiting[1:], listening.wanted - most
+                self._notify(listening, batch[:most], call, now)
                 batch = batch[most:]
         for deliver in batch:
             listening.queue_up(deliver)
@@ -380,19 +365,26 @@ class Client(PublishingClient):
                 listening.buffer = EMPTY
         self._grant(listening)
 
-    def _grant(self, listening: ClientSubscription) -> None:
+    def _grant(self, listening: ClientSubscription, tags: tuple[int, ...] = ()) -> None:
         """Grant the broker credit for what the application waits for (or, below 0, take credit back): for
-        each take that waits, and with a window by half windows."""
-        granted, window = listening.granted, listening.window
-        if window and granted > 0 and granted >= window // 2:
-            return
-        amount = listening.wanted - granted
-        if window:
-            amount += max(window - len(listening.buffer), 0)
-        if amount and listening.phase is not SubscriptionPhase.LEAVING:
+        each take that waits, and with a window by half windows. Acknowledge `tags` with it."""
+        granted, window, amount = listening.granted, listening.window, 0
+        if not window or granted <= 0 or granted < window // 2:
+            amount = listening.wanted - granted
+            if window:
+                amount += max(window - len(listening.buffer), 0)
+            if listening.phase is SubscriptionPhase.LEAVING:
+                amount = 0
             listening.granted += amount
-            if self._link is BrokerLinkState.UP:
-                self._out.append(fx.Send(self.broker, msg.Credit(listening.ref, amount)))
+        if self._link is not BrokerLinkState.UP:
+            return
+        if amount and tags and self._merges:
+            self._out.append(fx.Send(self.broker, msg.AckCredit(listening.ref, tags, amount)))
+            return
+        if tags:
+            self._out.append(fx.Send(self.broker, msg.Ack(listening.ref, tags)))
+        if amount:
+            self._out.append(fx.Send(self.broker, msg.Credit(listening.ref, amount)))
 
     def _set_window(self, input: ins.ClientWindow, now: float) -> None:
         listening = self._listenings.get(input.ref)
@@ -414,21 +406,21 @@ class Client(PublishingClient):
         self, listening: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         """Hand deliveries to the application: as the answer of a take, or pushed."""
-        id, is_noted = listening.id, self._known_again.notes_unlogged
-        taken: list[UncommittedDelivery] = []
-        notifications: list[Notification] = []
-        for deliver in batch:
-            position = deliver.position
-            is_noted = is_noted or position is not None
-            taken.append(UncommittedDelivery(deliver, call, deliver.tag))
-            notifications.append(Notification(id, deliver.event, position, deliver.attempt))
+        id, first = listening.id, batch[0]
+        notifications = [Notification(id, first.event, first.position, first.attempt)]
+        tags: tuple[int, ...] = (first.tag,)
+        listening.taken += (UncommittedDelivery(first, call, first.tag),)
+        is_noted = self._known_again.notes_unlogged or first.position is not None
+        if more := batch[1:]:
+            notifications += [Notification(id, each.event, each.position, each.attempt) for each in more]
+            tags += tuple([each.tag for each in more])
+            listening.taken += tuple([UncommittedDelivery(each, call, each.tag) for each in more])
+            is_noted = is_noted or any(each.position is not None for each in more)
         if is_noted:
             self._known_again.note(listening, batch)
-        tags = tuple([each.tag for each in taken]) if taken[1:] else (taken[0].tag,)
         self._out.append(fx.Notify(listening.ref, notifications, tags, call))
         for deliver in batch if self._recording else ():
             self._out.append(fx.Record(listening.row(deliver, now, self.name, self.broker)))
-        listening.taken += tuple(taken)
         if listening.auto:  # it is taken by being handed over
             self._commit(listening, None)
 

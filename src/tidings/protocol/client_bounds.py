@@ -230,6 +230,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     msg.Unsubscribe: {"call": CALL, "ref": ID, "end": FLAG, "takes_rest": FLAG},
     msg.Credit: {"ref": ID, "amount": EitherBound("credit")},
     msg.Ack: {"ref": ID, "tags": SequenceBound("tags", ID)},
+    msg.AckCredit: {"ref": ID, "tags": SequenceBound("tags", ID), "amount": EitherBound("credit")},
     msg.AckAll: {"ref": ID, "tag": ID, "count": NumberBound("tag_range")},
     msg.Nack: {"ref": ID, "tags": SequenceBound("tags", ID), "counted": FLAG},
     msg.Fence: {"ref": ID, "number": ID},

@@ -57,6 +57,10 @@ class PublishingClient:
         self._line: deque[OutstandingPublish] = deque()
         self._advertising = Advertising()
 
+    def _send(self, message: msg.Message) -> None:
+        if self._link is BrokerLinkState.UP:
+            self._out.append(fx.Send(self.broker, message))
+
     def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
         call, mode, sequences, batch = input.call, input.mode, self._sequences, None
         events: Iterable[tuple[Event, bool]]
@@ -156,9 +160,10 @@ class PublishingClient:
             calls = range(message.call, message.call + min(message.count, msg.MOST_TAGS))  # type: ignore[union-attr]
             calls = calls if len(calls) <= len(in_flight) else [call for call in in_flight if call in calls]
         for call in calls:
-            publishing = in_flight.pop(call, None)
-            if publishing is None:
+            if call not in in_flight:
                 continue
+            publishing = in_flight[call]
+            del in_flight[call]
             event = publishing.message.event
             if position is not None:
                 self._places.note(event.source, position)
@@ -187,3 +192,18 @@ class PublishingClient:
         reason = "the broker went before it answered; the event may be delivered or not, never twice"
         failed = fx.CallFailed(publishing.call, UnknownOutcomeError.code, reason, publishing.event.id)
         self._finish(publishing, failed)
+
+    # -- advertising -----------------------------------------------------------------------
+
+    def _advertise(self, input: ins.ClientAdvertise, now: float) -> None:
+        self._send(self._advertising.advertise(input))
+
+    def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
+        if (message := self._advertising.unadvertise(input, is_up=self._link is BrokerLinkState.UP)) is None:
+            self._out.append(fx.CallResult(input.call))
+        else:
+            self._send(message)
+
+    def _advertised(self, message: msg.Advertised, now: float) -> None:
+        if self._advertising.is_answered(message.call):
+            self._out.append(fx.CallResult(message.call))

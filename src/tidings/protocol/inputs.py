@@ -30,9 +30,10 @@ class Feature(IntFlag):
     """Kinds of messages that the version before did not have: sent only to a peer that announces them."""
 
     REPLAY_PARTS = 1
+    ACK_CREDIT = 2
 
 
-ALL_FEATURES = int(Feature.REPLAY_PARTS)
+ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT)
 
 
 class _Input(msgspec.Struct, frozen=True, gc=False):

@@ -143,6 +143,14 @@ class AckAll(Message, frozen=True, tag="AckAll"):
         return range(self.tag, self.tag + min(self.count, MOST_TAGS))
 
 
+class AckCredit(Message, frozen=True, tag="AckCredit"):
+    """`Ack` and then `Credit`; only to a broker that announces `Feature.ACK_CREDIT`."""
+
+    ref: int
+    tags: tuple[int, ...]
+    amount: int
+
+
 class Nack(Message, frozen=True, tag="Nack"):
     """Deliver these again; `counted` False when the application never saw them."""
 
@@ -417,6 +425,7 @@ CLIENT_MESSAGES: tuple[type[Message], ...] = (
     HoldLog,
     EndHold,
     AckAll,
+    AckCredit,
 )
 BROKER_MESSAGES: tuple[type[Message], ...] = (
     Welcome,

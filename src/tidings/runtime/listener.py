@@ -141,12 +141,11 @@ class Listener(Generic[T]):
         any."""
         if most < 1:
             raise SettingsError(f"get_many of {most} events", hint="ask for 1 or more")
-        events: list[Any] = []
-        for notification in await self._take(most, timeout):
-            event: Any = notification.event
-            event.__dict__["_position"] = notification.position
-            events.append(event if self._read is None else self._read(event))
-        return events
+        batch, read = await self._take(most, timeout), self._read
+        for notification in batch:
+            notification.event.__dict__["_position"] = notification.position
+        events: list[Any] = [notification.event for notification in batch]
+        return events if read is None else [read(event) for event in events]
 
     async def _take(
         self, most: int, timeout: float | None, *, commits: bool = True
@@ -168,7 +167,7 @@ class Listener(Generic[T]):
             raise error_of(notify.code, notify.reason, notify.id)
         batch = notify.notifications
         self._batch, self._tags = batch, notify.tags
-        self._taken += len(batch)
+        self._taken += 1 if most == 1 else len(batch)
         return batch
 
     def __aiter__(self) -> AsyncIterator[T]:

@@ -18,7 +18,7 @@ from tidings.errors import RefusedError, TidingsError
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ClientPublishAll, Input
+from tidings.protocol.inputs import ALL_FEATURES, ClientPublishAll, Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import AckMode, Message
 from tidings.runtime.admission import LOCAL, Admission
@@ -170,7 +170,7 @@ class LocalClients:
         def come_in() -> None:
             guest = self._host.admit_guest(client, self._principal, say, again, ended)
             self._local_clients[address] = (driver, guest)
-            driver.link_up(self._host.name, guest.hear)
+            driver.link_up(self._host.name, guest.hear, features=ALL_FEATURES)
 
         def say(message: Message) -> None:
             driver.receive(self._host.name, [message])

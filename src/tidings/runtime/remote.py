@@ -318,7 +318,7 @@ class RemoteClient:
         self.broker = opened.name
         self.connections += 1
         connection.receive = self._receive
-        self._driver.link_up(opened.name, _CoalescedCalls(connection).send)
+        self._driver.link_up(opened.name, _CoalescedCalls(connection).send, features=opened.features)
         if early:
             self._receive(connection, early)
         connection.release("early")

@@ -30,7 +30,7 @@ from tidings.history.recorder import Recorder
 from tidings.language.limits import DEFAULT_LIMITS, Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.effects import CloseLink, Warn
-from tidings.protocol.inputs import Input, MessageTooLarge, Started
+from tidings.protocol.inputs import ALL_FEATURES, Input, MessageTooLarge, Started
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import BROKER_MESSAGES, CLIENT_MESSAGES, Message, Publish
 from tidings.protocol.node import Node
@@ -304,13 +304,13 @@ class Server:
         connection.most_bytes, connection.limits = self.network.client_buffer_bytes, self.resources
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
-        own = self._codec.max_frame_bytes
+        own, system = self._codec.max_frame_bytes, self._system.name
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
         connection.send_by(self._codec.limited(sendable(open.takes, own)))
-        connection.send(SessionOpened(self.name, self._system.name, proved.farewell, self.address, own))
+        connection.send(SessionOpened(self.name, system, proved.farewell, self.address, own, ALL_FEATURES))
         self._driver.link_up(address, self._outlet(client))
 
     def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> PrincipalSession:

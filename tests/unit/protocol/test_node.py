@@ -28,6 +28,7 @@ from tidings.protocol.effects import (
     SubscriptionOpened,
 )
 from tidings.protocol.inputs import (
+    ALL_FEATURES,
     ClientAdvertise,
     ClientPublish,
     ClientSubscribe,
@@ -134,6 +135,18 @@ def test_nothing_is_delivered_without_credit() -> None:
     assert node.handle(Received("s", msg.Credit(1, 1)), 2.1) == [Send("s", msg.Deliver(1, 1, EVENT))]
 
 
+def test_an_acknowledgement_with_credit_settles_and_lets_the_next_one_go() -> None:
+    node = greeted()
+    subscribed(node, credit=1)
+    node.handle(Received("p", msg.Publish(7, EVENT, 1)), 2.0)
+    second = make_event({"change": -7}, source="p", id="2")
+    assert node.handle(Received("p", msg.Publish(8, second, 2)), 2.0) == [Send("p", msg.Published(8))]
+    sent = node.handle(Received("s", msg.AckCredit(1, (1,), 1)), 2.1)
+    assert sent == [Send("s", msg.Deliver(1, 2, second))]
+    (described,) = node.describe(1)
+    assert described["unacknowledged"] == 1, "the first one is settled"
+
+
 def test_who_did_not_say_hello_is_refused() -> None:
     node = greeted()
     refused = node.handle(Received("x", msg.Publish(7, EVENT, 1)), 2.0)
@@ -156,9 +169,9 @@ def test_a_node_and_a_client_refuse_each_others_inputs() -> None:
         client.handle(TimerFired(), 0.0)
 
 
-def linked() -> Client:
+def linked(features: int = ALL_FEATURES) -> Client:
     client = Client("s", "b", rng=Random(1), incarnation="i")
-    assert client.handle(LinkUp("b"), 0.0) == [Send("b", msg.Hello("s", "i"))]
+    assert client.handle(LinkUp("b", features=features), 0.0) == [Send("b", msg.Hello("s", "i"))]
     assert client.handle(Received("b", msg.Welcome("b", "b")), 0.0) == []
     return client
 
@@ -197,6 +210,15 @@ def test_a_client_takes_one_at_a_time_and_commits_the_one_before() -> None:
     assert client.handle(ClientTake(2, 1), 1.2) == [Send("b", msg.Credit(1, 1))]
     notified = client.handle(Received("b", msg.Deliver(1, 1, EVENT)), 1.3)
     assert notified == [Notify(1, [Notification(SubscriptionId("s", "news"), EVENT)], (1,), 2)]
+    assert client.handle(ClientTake(3, 1), 1.4) == [Send("b", msg.AckCredit(1, (1,), 1))]
+
+
+def test_a_broker_that_does_not_announce_it_gets_acknowledgement_and_credit_apart() -> None:
+    client = linked(features=0)
+    client.handle(ClientSubscribe(1, DROPS, name="news"), 1.0)
+    client.handle(Received("b", msg.Subscribed(1, 1, "s", "news", True)), 1.1)
+    client.handle(ClientTake(2, 1), 1.2)
+    client.handle(Received("b", msg.Deliver(1, 1, EVENT)), 1.3)
     assert client.handle(ClientTake(3, 1), 1.4) == [Send("b", msg.Ack(1, (1,))), Send("b", msg.Credit(1, 1))]
 
 
@@ -221,6 +243,7 @@ def test_every_message_survives_its_encoding() -> None:
         msg.Unsubscribe(1, 2, False),
         msg.Unsubscribed(1, 2),
         msg.Credit(1, -1),
+        msg.AckCredit(1, (1, 2), 3),
         msg.Deliver(1, 2, EVENT, Position("b", 3), 4, True),
         msg.DeliverAll(1, 2, (EVENT, EVENT)),
         msg.PublishedAll(1, 2),

@@ -59,6 +59,7 @@ VALID: dict[type[msgspec.Struct], msg.Message] = {
     msg.Credit: msg.Credit(1, 1),
     msg.Ack: msg.Ack(1, (1,)),
     msg.AckAll: msg.AckAll(1, 1, 1),
+    msg.AckCredit: msg.AckCredit(1, (1,), 1),
     msg.Nack: msg.Nack(1, (1,)),
     msg.Fence: msg.Fence(1, 1),
     msg.Advertise: msg.Advertise(1, "a", EVERYTHING),

@@ -80,6 +80,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.Credit(1, -5),
     m.Ack(1, (1, 2, 3)),
     m.AckAll(1, 4, 300),
+    m.AckCredit(1, (1, 2, 3), 4),
     m.DeliverAll(1, 300, (EVENT,) * 20),
     m.PublishedAll(5, 20),
     m.Nack(1, (4,), False),

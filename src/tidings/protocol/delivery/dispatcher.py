@@ -34,7 +34,7 @@ from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.publisher_migration import PublisherMigration
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
-from tidings.protocol.effects import Record
+from tidings.protocol.effects import Record, Send
 from tidings.protocol.lazy_queues import EMPTY, NOTHING, own
 from tidings.protocol.messages import Deliver, DeliverAll
 from tidings.protocol.slots import Ports
@@ -89,16 +89,12 @@ class Dispatcher:
         message; the rest joins its queue together. Any other subscription is offered them one by one."""
         after, count, size = self._ledger.end, len(batch), 0
         is_plain, is_kept = True, False
-        items: list[Item] = []
         for pending in batch:
-            event, position = pending.event, pending.position
             size += pending.size
-            is_kept = is_kept or position is not None
-            if pending.expires_at is not None or pending.moved is not None or event.key is not None:
+            is_kept = is_kept or pending.position is not None
+            if pending.expires_at is not None or pending.moved is not None or pending.event.key is not None:
                 is_plain = False
-            items.append(
-                Item(event, pending.size, position, pending.accepted, pending.expires_at, 1, False, after)
-            )
+        items = [Item(p.event, p.size, p.position, p.accepted, p.expires_at, 1, False, after) for p in batch]
         events: tuple[Event, ...] = ()  # one object for all subscriptions: it is encoded once
         for held in helds:
             place = 0  # of the first event that is not seen to
@@ -143,7 +139,7 @@ class Dispatcher:
             held.unacked = {}
         if count == 1:
             held.unacked[tag] = (items[0], member)
-            self._ports.send(member.address, Deliver(member.ref, tag, items[0].event))
+            self._ports.emit(Send(member.address, Deliver(member.ref, tag, items[0].event)))
         else:
             held.unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
             events = events or tuple([item.event for item in items])
@@ -209,18 +205,15 @@ class Dispatcher:
                 return
         item = Item(pending.event, pending.size, position, pending.accepted, pending.expires_at)
         item.after, item.moved = after, pending.moved
-        self._take_in(held, item, pending, now)
+        self.take_in(held, item, pending, now)
 
     def offer(self, held: SubscriptionState, event: Event, now: float) -> None:
         """A live event of no log, for one subscription alone."""
         item = Item(event, event_size(event), None, now, None, after=self._ledger.end)
-        self._take_in(held, item, None, now)
+        self.take_in(held, item, None, now)
 
-    def offer_read(self, held: SubscriptionState, item: Item, now: float) -> None:
-        """A live event of another broker's log."""
-        self._take_in(held, item, None, now)
-
-    def _take_in(self, held: SubscriptionState, item: Item, ticket: Ticket, now: float) -> None:
+    def take_in(self, held: SubscriptionState, item: Item, ticket: Ticket, now: float) -> None:
+        """A live event: send it, or add it to the queue by the subscription's policy."""
         is_plain = item.moved is None and held.moving is None
         if not is_plain and not self._may_pass(held, item, now):
             return
@@ -334,8 +327,9 @@ class Dispatcher:
     def pump(self, held: SubscriptionState, now: float) -> None:
         """Send what waits to members that have credit, then fill the room that it left."""
         while held.queue:
-            member = _next_member(held)
-            if member is None:
+            members = held.members
+            member = members[0] if members and not members[1:] else _next_member(held)
+            if member is None or member.credit <= 0:
                 break
             self._send_waiting(held, member, now)
             if held.blocked:
@@ -350,15 +344,24 @@ class Dispatcher:
             self._hooks.close(held, "closed", "all that was available is delivered", now)
 
     def _send_waiting(self, held: SubscriptionState, member: Member, now: float) -> None:
-        """Send waiting events to a member: to the only one as many as it has credit for, else one. Neighbours
-        that no log holds, sent for the first time, share a message."""
+        """Send waiting events to a member: to the only one as many as it has credit for, else one. First
+        sendings of events without a log share a message."""
         queue, most, size = held.queue, member.credit if len(held.members) == 1 else 1, 0
         room = 1 << 62  # in bytes
         if member.open_bytes + held.queued_bytes >= self._few_bytes:
             room = self._credit.room(member)
         items: list[Item] = []  # that share a message
         shared = 0  # bytes of those
-        while queue and most > 0 and room > 0 and member.credit > 0:
+        if len(queue) <= most and held.queued_bytes < room:  # all of it, unless an item is of another kind
+            for item in queue:
+                is_first = item.attempt == 1 and not item.again and item.position is None
+                if not is_first or item.expires_at is not None or item.event.key is not None:
+                    size = 0
+                    break
+                size += item.size
+            else:
+                items, shared, held.queue = list(queue), size, EMPTY
+        while held.queue and most > 0 and room > 0 and member.credit > 0:
             most -= 1
             item = queue.popleft()
             size += item.size
@@ -378,7 +381,9 @@ class Dispatcher:
             self._send(held, member, item)
         if items:
             self._send_first(held, member, items, shared)
-        held.count_queued(-size)
+        size = size if size < held.queued_bytes else held.queued_bytes
+        held.queued_bytes -= size
+        held.memory.used -= size
 
     def _send(self, held: SubscriptionState, member: Member, item: Item) -> None:
         held.last_tag += 1
@@ -391,10 +396,8 @@ class Dispatcher:
         held.memory.used += item.size
         if member.open_bytes >= self._few_bytes:
             self._credit.withhold(member)
-        self._ports.send(
-            member.address,
-            Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again),
-        )
+        deliver = Deliver(member.ref, held.last_tag, item.event, item.position, item.attempt, item.again)
+        self._ports.emit(Send(member.address, deliver))
 
     def _unblock(self, held: SubscriptionState, now: float) -> None:
         while held.blocked and not held.is_full:
@@ -430,10 +433,9 @@ class Dispatcher:
             tags = [tag for tag in unacked if tag in tags]
         size = 0
         for tag in tags:
-            found = unacked.get(tag)
-            if found is not None and found[1] is member:
+            if tag in unacked and unacked[tag][1] is member:
+                item = unacked[tag][0]
                 del unacked[tag]
-                item = found[0]
                 size += item.size
                 if item.position is not None or item.letter is not None:
                     self.settle(held, item, now)
@@ -455,9 +457,6 @@ class Dispatcher:
         """Has the member an unacknowledged delivery?"""
         return any(holder is member for _, holder in member.held.unacked.values())
 
-    def _with(self, member: Member) -> tuple[int, ...]:
-        return tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
-
     def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
         held = member.held
         for tag in sorted(tags, reverse=True):
@@ -476,7 +475,8 @@ class Dispatcher:
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
-        self.give_back(member, self._with(member), counted=False, now=now)
+        tags = tuple(tag for tag, (_, holder) in member.held.unacked.items() if holder is member)
+        self.give_back(member, tags, counted=False, now=now)
 
     def _put_back(self, held: SubscriptionState, item: Item, now: float) -> None:
         key = item.event.key if held.options.superseding else None

@@ -45,6 +45,7 @@ from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
     AckAll,
+    AckCredit,
     Advertise,
     Advertised,
     ClientJoined,
@@ -72,7 +73,7 @@ from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
 NO_HELLO = "say hello first"
-SETTLING = frozenset({Ack, AckAll, Credit})
+SETTLING = frozenset({Ack, AckAll, AckCredit, Credit})
 
 
 class ExactlyOnce(Delivery):
@@ -115,13 +116,15 @@ class ExactlyOnce(Delivery):
             ports, self._registry, self._dispatcher, self._ledger, self._dead, self._jobs
         )
         parts = (self._ledger, self._stays, self._registry, self._dispatcher, self._holding)
-        self._flow = PublishFlow(ports, settings.remembered, *parts)
+        self._flow = PublishFlow(ports, settings.remembered, *parts, self._forget_identities_later)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
+            Publish: self._flow.publish_one,
             Subscribe: self._on_subscribe,
             Unsubscribe: self._on_unsubscribe,
             Credit: self._on_credit,
             Ack: self._on_ack,
             AckAll: self._on_ack,
+            AckCredit: self._on_ack_credit,
             Nack: self._on_nack,
             Advertise: self._on_advertise,
             Unadvertise: self._on_unadvertise,
@@ -166,54 +169,42 @@ class ExactlyOnce(Delivery):
             self._persist(self._administration.handle(input, now), now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        kind = type(message)
-        if type(message) is Hello:
+        kind, sessions = type(message), self._registry.sessions
+        if sender in sessions and kind in self._handlers:
+            self._handlers[kind](sessions[sender], message, now)
+            if self._dispatcher.granted:
+                self._dispatcher.pump_granted(now)
+        elif type(message) is Hello:
             self._greet(sender, message, now)
         elif kind in FAREWELLS:
             self._remote_ends.on_message(sender, message, now)
-        elif (session := self._registry.sessions.get(sender)) is None:
-            if isinstance(message, Publish | Subscribe | Unsubscribe):
-                self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
-        elif type(message) is Publish:
-            self._publish(session, (message,), now)
-        else:
-            self._handlers[kind](session, message, now)
-            if self._dispatcher.granted:
-                self._dispatcher.pump_granted(now)
+        elif isinstance(message, Publish | Subscribe | Unsubscribe):
+            self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        publishes: list[Publish] = []
-        most, dispatcher = self.ports.limits.publishes_together, self._dispatcher
-        session = self._registry.sessions.get(sender)
-        for message in messages:
-            kind = type(message)
-            if type(message) is Publish and len(publishes) < most and not dispatcher.granted:
-                publishes.append(message)
-                continue
-            self._publish_all(sender, publishes, now)
-            publishes = []
+        dispatcher, place, count = self._dispatcher, 0, len(messages)
+        while place < count:
+            kind, begin = type(messages[place]), place
+            place += 1
+            session = self._registry.sessions.get(sender)
             if session is not None and kind in SETTLING:  # what waits is sent once for all that came together
-                self._handlers[kind](session, message, now)
+                self._handlers[kind](session, messages[begin], now)
                 continue
             if dispatcher.granted:
                 dispatcher.pump_granted(now)
-            if type(message) is Publish:
-                publishes = [message]
-            else:
-                self.on_message(sender, message, now)
-                session = self._registry.sessions.get(sender)
-        self._publish_all(sender, publishes, now)
+            if session is None or kind is not Publish:
+                self.on_message(sender, messages[begin], now)
+                continue
+            most = begin + self.ports.limits.publishes_together
+            while place < count and place < most and type(messages[place]) is Publish:
+                place += 1
+            self._publish(session, messages[begin:place], now)  # type: ignore[arg-type]
         if dispatcher.granted:
             dispatcher.pump_granted(now)
 
-    def _publish_all(self, sender: str, publishes: list[Publish], now: float) -> None:
+    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Publishes that follow one another on one link."""
-        session = self._registry.sessions.get(sender)
-        if session is not None and publishes:
-            self._publish(session, publishes, now)
-        else:
-            for message in publishes:
-                self.on_message(sender, message, now)
+        self._flow.publish(session, messages, now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -242,12 +233,6 @@ class ExactlyOnce(Delivery):
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         self._dispatcher.oversized.bury_for(to, envelope, now)
-
-    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
-        self._flow.publish(session, messages, now)
-        if self._flow.has_new_identities:
-            self._flow.has_new_identities = False
-            self._forget_identities_later(now)
 
     def _forget_identities_later(self, now: float) -> None:
         soon = now + self._settings.flush_seconds
@@ -398,6 +383,17 @@ class ExactlyOnce(Delivery):
             self._dispatcher.acknowledge(member, message.tags, now)
             if member.last_word is not None and not self._dispatcher.has_some(member):
                 self._leave(session, member, member.last_word, now)
+
+    def _on_ack_credit(self, session: Session, message: AckCredit, now: float) -> None:
+        members, ref = session.members, message.ref
+        if ref not in members:
+            return
+        member = members[ref]
+        if member.last_word is None:
+            self._dispatcher.acknowledge(member, message.tags, now)
+            self._dispatcher.credit(member, message.amount)
+        else:
+            self._on_ack(session, Ack(ref, message.tags), now)
 
     def _on_nack(self, session: Session, message: Nack, now: float) -> None:
         member = session.members.get(message.ref)

@@ -42,7 +42,7 @@ from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.registry import Registry
 from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.sessions import Session
-from tidings.protocol.effects import Record, Warn
+from tidings.protocol.effects import Record, Send, Warn
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import AckMode, Envelope, Publish, Published, PublishedAll, Refused
@@ -59,6 +59,7 @@ class PublishFlow:
     def __init__(
         self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays,
         registry: Registry, dispatcher: Dispatcher, holding: RetentionHolds,
+        identity_taken: Callable[[float], None],
     ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
@@ -68,6 +69,7 @@ class PublishFlow:
         self._registry = registry
         self._dispatcher = dispatcher
         self._holding = holding
+        self._identity_taken = identity_taken  # called when the time to forget identities may have changed
         self.identities = Identities(bounds, self._publisher_of)
         ledger.on_forgotten = self.identities.forgotten
         self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
@@ -77,12 +79,9 @@ class PublishFlow:
         self.release_at: float | None = None  # when to look at those again
         self._again: dict[PendingPublish, None] = {}  # on their way to the disk under another offset
         self.number = 0
-        self.has_new_identities = True  # since the last look at when to forget some
         self._begun = 1  # the first offset that this life gives
-        self.figures = {
-            "published": 0, "published again": 0, "kept": 0, "refused for room": 0, "offsets skipped": 0,
-            "offsets repeated": 0,
-        }  # fmt: skip
+        names = ("published", "published again", "kept", "refused for room", "offsets skipped")
+        self.figures = dict.fromkeys((*names, "offsets repeated"), 0)
 
     def load(self, state: Loaded) -> None:
         self._begun = state.next_offset
@@ -98,6 +97,12 @@ class PublishFlow:
 
     # -- the flow --------------------------------------------------------------------------------
 
+    def publish_one(self, session: Session, message: Publish, now: float) -> None:
+        """Take one publish through all steps: a batch of one."""
+        batch, _ = self._accept(session, (message,), 0, now)
+        if batch:
+            self._pass_batch(session, batch, now)
+
     def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Take the publishes that came together on one link through all steps, in their order."""
         place, count = 0, len(messages)
@@ -110,15 +115,20 @@ class PublishFlow:
     def _pass_batch(self, session: Session, batch: list[PendingPublish], now: float) -> None:
         """From the match on: a batch of events of which none is known yet."""
         interest, last_of, ports = self._interest, self._last_of, self._ports
-        events = [pending.event for pending in batch]
-        matches = interest.match_all(events)
+        if batch[1:]:
+            events = [pending.event for pending in batch]
+            matches = interest.match_all(events)
+        else:
+            events = [batch[0].event]
+            matches = [interest.match(events[0])]
         stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
         kept: list[PendingPublish] = []
         records: list[DiskRecord] = []
         looks = self._registry.durables or self._holding.rows
         begin = place = 0  # of the stretch that needs neither the disk nor the network
-        each = zip(batch, events, matches, stays, strict=False)
-        for place, (pending, event, match, stay) in enumerate(each):
+        for place, (pending, event, match, stay) in enumerate(
+            zip(batch, events, matches, stays, strict=False)
+        ):
             is_asked = event.lifetime > 0 or pending.mode is AckMode.KEPT
             is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
             if not is_owed:
@@ -139,9 +149,7 @@ class PublishFlow:
                 self._pass_on(pending, now)
                 if pending.blocked:
                     self._under_way[event.identity] = pending
-        if begin == 0:
-            self._dispatch(batch, matches, now)
-        elif begin <= place:
+        if begin <= place:
             self._dispatch(batch[begin:], matches[begin:], now)
         if kept:
             self._persist(session, kept, records)
@@ -198,15 +206,12 @@ class PublishFlow:
             self._ports.send(session.address, Refused(message.call, *refusal))
             return []
         self.identities.take(event.source, session.incarnation, message.sequence, now)
-        self.has_new_identities = True
+        self._identity_taken(now)
         self.number += 1
         self.figures["published"] += 1
         pending = self._pending(session, event, message.sequence, now)
-        pending.mode, pending.is_own, pending.waiters = (
-            message.mode,
-            is_own,
-            [(session.address, message.call)],
-        )
+        pending.mode, pending.is_own = message.mode, is_own
+        pending.waiters = [(session.address, message.call)]
         return [pending]
 
     def _pending(self, session: Session, event: Event, sequence: int | None, now: float) -> PendingPublish:
@@ -258,10 +263,8 @@ class PublishFlow:
             if not pending.is_dispatched:
                 self._ports.send(session.address, Refused(message.call, *unsure(reason)))
             return not pending.is_dispatched
-        if (
-            self._seen(session, message, _is_own(session, event.id, message.sequence), now)
-            is not IdentityStatus.NEW
-        ):
+        is_own = _is_own(session, event.id, message.sequence)
+        if self._seen(session, message, is_own, now) is not IdentityStatus.NEW:
             return False
         is_asked = event.lifetime > 0 or message.mode is AckMode.KEPT
         needs_disk = is_asked or self._is_owed(event, self._interest.match(event), False)
@@ -323,7 +326,7 @@ class PublishFlow:
             records,
             partial(self._kept_all, kept),
             partial(self._not_kept_all, kept),
-            partial(self._stalled_all, kept),
+            partial(self.stalled, kept),
         )
         for pending in kept:
             if pending.mode is AckMode.BEST_EFFORT:
@@ -397,14 +400,11 @@ class PublishFlow:
                 self._under_way.pop(refused.event.identity, None)
                 self._refuse(refused, "store", f"not kept: {failure.reason}")
 
-    def _stalled_all(self, pendings: list[PendingPublish], reason: str) -> None:
+    def stalled(self, pendings: Sequence[PendingPublish], reason: str) -> None:
+        """The disk is full, and these may be kept when there is room."""
         for pending in pendings:
-            self.stalled(pending, reason)
-
-    def stalled(self, pending: PendingPublish, reason: str) -> None:
-        """The disk is full, and this one may be kept when there is room."""
-        for waiting in (pending, *pending.followers):
-            self._refuse(waiting, *unsure(reason))
+            for waiting in (pending, *pending.followers):
+                self._refuse(waiting, *unsure(reason))
 
     def _refuse(self, pending: PendingPublish, code: str, reason: str) -> None:
         waiters, pending.waiters = pending.waiters, []
@@ -504,7 +504,7 @@ class PublishFlow:
     def _acknowledge(self, batch: list[PendingPublish]) -> None:
         """Answer a stretch that no log holds: calls that follow one another in one message. A publish that a
         subscription blocks is answered when there is room."""
-        send, count, address, first = self._ports.send, 0, "", 0
+        emit, count, address, first = self._ports.emit, 0, "", 0
         for pending in batch:
             pending.is_dispatched = True
             if pending.blocked:
@@ -515,10 +515,10 @@ class PublishFlow:
                     count += 1
                     continue
                 if count:
-                    send(address, Published(first) if count == 1 else PublishedAll(first, count))
+                    emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
                 address, first, count = to, call, 1
         if count:
-            send(address, Published(first) if count == 1 else PublishedAll(first, count))
+            emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
 
     def unblocked(self, pending: PendingPublish) -> None:
         """No subscription blocks the event any longer."""

@@ -90,6 +90,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         self._last_ask = 0
         for kind in (StageEvents, CommitStaged, CommitParts):
             self._handlers[kind] = self._refuse_staging
+        self._handlers[Publish] = lambda session, message, now: self._publish(session, (message,), now)
 
     def _refuse_staging(self, session: Session, message: Any, now: float) -> None:
         self.ports.send(session.address, Refused(message.call, "refused", NO_STAGING))
@@ -215,7 +216,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
             [*kept, *records],
             lambda at: self._entered(pending, at),
             lambda failure, at: None,
-            lambda reason: self._flow.stalled(pending, reason),
+            lambda reason: self._flow.stalled((pending,), reason),
         )
 
     def _entered(self, pending: PendingPublish, now: float) -> None:

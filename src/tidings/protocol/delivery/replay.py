@@ -186,7 +186,7 @@ class LogReplay:
             cursor.missed = offset
             self._owe_later(held, cursor, item, now)
         elif offset >= cursor.progress.heard:  # else it was read
-            self._dispatcher.offer_read(held, item, now)
+            self._dispatcher.take_in(held, item, None, now)
 
     def _hold_back(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """A durable subscription has few events wait, and only while a page is on its way: the log keeps the

@@ -507,10 +507,8 @@ class AcknowledgedRecovery(Recovery):
                 self._tell(whom, now)
             elif what == "confirm":
                 self._confirm(whom)
-            elif what == PARTS:
-                self._relay.gathered_enough(whom)
-            elif what == ASKS:
-                self._relay.send_asks(whom, now)
+            elif what in (PARTS, ASKS):
+                self._relay.on_timer(what, whom, now)
             elif what == "ask":
                 self._ask(self.views[whom], now)
             elif what == "orphan":

@@ -6,9 +6,10 @@ Rules
   again when no answer comes.
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
-- Requests for the logs behind one link that come soon after one another share a message, and so do their answers: the
-  first request of a link goes at once, and the next ones at most `ask_seconds` later. An answer with events takes those
-  along that wait; answers without events wait for the others that their link asked for, `gather_seconds` at most.
+- Requests for the logs behind one link that come soon after one another share a message, and so do their
+  answers: the first request of a link goes at once, and the next ones at most `ask_seconds` later. An answer
+  with events takes those along that wait; answers without events wait for the others that their link asked
+  for, `gather_seconds` at most.
 - A neighbour's own request for what it was sent is answered from what was sent last, where that is held.
 - The log's broker answers from its disk. To `RangeRequest` with what the link wants that the request came
   from, and each broker on the way back leaves out what the next link does not want; to `ReplayRequest`
@@ -109,13 +110,13 @@ class Relay:
         for link in links:
             soonest = self._asked_at.get(link, -inf) + self._recovery.settings.ask_seconds
             if soonest <= now:
-                self.send_asks(link, now)
+                self._send_asks(link, now)
             else:
                 self._recovery.timers.set_by((ASKS, link), soonest)
         return going
 
-    def send_asks(self, link: str, now: float) -> None:
-        """Send the requests that wait for this link. Those that are of no use now are dropped, and tried again."""
+    def _send_asks(self, link: str, now: float) -> None:
+        """Send the requests that wait for this link. Those of no use now are dropped, and tried again."""
         waiting = self._asks.pop(link, [])
         asks = [_aged(ask, now - since) for ask, since in waiting if self._way(ask.log) == link]
         self._recovery.timers.clear((ASKS, link))
@@ -251,7 +252,14 @@ class Relay:
         if waiting:
             self._ports.send(to, waiting[0] if len(waiting) == 1 else ReplayReplies(tuple(waiting)))
 
-    def gathered_enough(self, to: str) -> None:
+    def on_timer(self, what: str, link: str, now: float) -> None:
+        """Requests (`ASKS`) or answers (`PARTS`) of a link waited long enough."""
+        if what == ASKS:
+            self._send_asks(link, now)
+        else:
+            self._gathered_enough(link)
+
+    def _gathered_enough(self, to: str) -> None:
         """Send the answers that waited long enough; those that have not come by now are not waited for."""
         self._expected[to] = 0
         self._send_waiting(to)
