@@ -91,11 +91,11 @@ class WriteCoalescer:
     input was handled (`begin_input`, `settle`).
     """
 
-    def __init__(self) -> None:
+    def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
         self._waiting: list[Connection] = []
         self._later: list[Connection] = []  # that send no message of their own before the end of the turn
         self._callbacks: list[Callable[[], None]] = []
-        self._loop: asyncio.AbstractEventLoop | None = None  # known once a turn was scheduled
+        self._loop = loop  # known once a turn was scheduled
         self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
         self._is_scheduled = False  # does a callback end this turn?
         self.in_input = False  # set while an input is handled; `settle` follows
@@ -141,6 +141,7 @@ class WriteCoalescer:
         self._is_scheduled = True
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
+        if self._ready is None:
             self._ready = getattr(self._loop, "_ready", None)
         self._loop.call_soon(self._end_turn)
 

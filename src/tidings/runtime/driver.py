@@ -104,7 +104,7 @@ class Driver:
         self._breathe: Callable[[], None] | None = None
         self._soon: Callable[[Callable[[], None]], None] | None = None
         self.meter: FetchMeter | None = None
-        self._author: str | None = None  # client that the log is read for in this step
+        self._handled: Input | None = None  # by the main machine, in this step
         self._fetches: dict[int, str] = {}  # by request: the same of reads that are on their way
         self._breath = BREATH  # messages until the next breath
         self._sets_timer_soon = False
@@ -128,7 +128,7 @@ class Driver:
         self._performers[kind] = performer
 
     def _fetch(self, drive: DiskExecutor, effect: fx.Fetch) -> None:
-        author = self._author
+        author = None if self._handled is None else self._author_of(self._handled)
         if author is None or self.meter is None:
             drive.fetch(effect)
         else:
@@ -190,7 +190,6 @@ class Driver:
         self._is_running = True
         now, tap, datagram = self.clock.now(), self._tap, self.datagram
         machines, outlets, performers, hears = self._machines, self._outlets, self._performers, self._hears
-        is_watched = tap is not None or self.meter is not None
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
         place = 0  # inputs of this line that were handed in
@@ -201,8 +200,9 @@ class Driver:
                     place += 1
                     if name not in machines:
                         continue  # it went while this was on its way
-                    if is_watched:
-                        self._watch(name, input, now)
+                    self._handled = input if name == self.name else None
+                    if tap is not None:
+                        self._show(tap, input, now)
                     try:
                         effects = machines[name].handle(input, now + self._ahead)
                     except Exception as error:
@@ -247,16 +247,12 @@ class Driver:
             else:
                 self._soon(self._set_timer)
 
-    def _watch(self, name: str, input: Input, now: float) -> None:
-        """Note the client that the log is read for in this step, and show the tap what came."""
-        if self.meter is not None and name == self.name:
-            self._author = self._author_of(input)
-        if self._tap is None:
-            return
+    def _show(self, tap: Tap, input: Input, now: float) -> None:
+        """Show the tap what came."""
         if type(input) is Received:
-            self._tap.came(input.sender, input.message, now)
+            tap.came(input.sender, input.message, now)
         elif type(input) is ReceivedAll:
-            self._tap.came_all(input.sender, input.messages, now)
+            tap.came_all(input.sender, input.messages, now)
 
     def _is_fault_of_a_peer(self, input: Input, error: Exception) -> bool:
         """Whether the machine failed at a message of a remote peer: that peer is left, and others
@@ -281,7 +277,7 @@ class Driver:
             return None if isinstance(input.message, Publish) else input.sender
         if type(input) is ReceivedAll:
             return None if Publish in map(type, input.messages) else input.sender
-        return self._fetches.pop(input.request, None) if isinstance(input, Fetched | FetchFailed) else None
+        return self._fetches.get(input.request) if isinstance(input, Fetched | FetchFailed) else None
 
     def receive(self, sender: str, messages: list[Message]) -> None:
         """Messages came together on a link, in this order."""
@@ -294,6 +290,7 @@ class Driver:
         began = perf_counter()
         self.hand(self.name, input)
         if self.meter is not None and isinstance(input, Fetched | FetchFailed):
+            self._fetches.pop(input.request, None)
             self.meter.fetched(input.request, perf_counter() - began)
 
     # -- the timer -----------------------------------------------------------------------

@@ -22,6 +22,7 @@ from enum import StrEnum
 from pathlib import Path
 from random import Random, SystemRandom
 from typing import Any
+from weakref import WeakValueDictionary
 
 import msgspec
 
@@ -59,6 +60,8 @@ log = logging.getLogger("tidings.client")
 _BESIDE = frozenset(
     (Keepalive, KeepaliveAck, SessionClose, InquiryReply, InquiryRefused)
 )  # that are not for the machine
+ACKS = 64  # acknowledgements of one subscription that wait for one another
+ACK_SECONDS = 0.005  # that they wait at most; longer saves messages, and a killed client hears more again
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
 
@@ -83,16 +86,17 @@ class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _CoalescedCalls:
-    """Sends what the machine says; acknowledgements that follow one another go as one.
+    """Sends what the machine says; acknowledgements wait for one another.
 
-    An application that takes what is here already commits each event by itself, within one turn of the
-    event loop. Their acknowledgement leaves at the end of the turn, or before the next message.
+    An application that takes event by event commits each by itself. Acknowledgements leave together: with the
+    next message of another kind, when `ACKS` of a subscription wait, or after `ACK_SECONDS`. A client that is
+    killed before that receives those events again, as one that is killed before it takes the next one.
     """
 
     def __init__(self, connection: Connection) -> None:
         self._connection = connection
-        self._ref = 0
-        self._tags: list[int] = []
+        self._tags: dict[int, list[int]] = {}  # by ref
+        self._timer: asyncio.TimerHandle | None = None
         connection.before_flush = self._flush
 
     def send(self, message: Message) -> None:
@@ -101,17 +105,36 @@ class _CoalescedCalls:
                 self._flush()
             self._connection.send(message)
             return
-        if self._tags and message.ref != self._ref:
-            self._flush()
-        if not self._tags:
-            self._ref = message.ref
-            self._connection.send_later()
-        self._tags += message.tags
+        if message.ref in self._tags:
+            tags = self._tags[message.ref]
+            tags += message.tags
+            if len(tags) >= ACKS:
+                self._connection.send_later()
+        else:
+            self._tags[message.ref] = list(message.tags)
+            if self._timer is None:
+                self._timer = self._connection.loop.call_later(ACK_SECONDS, self._due)
+
+    def _due(self) -> None:
+        self._timer = None
+        self._flush()
 
     def _flush(self) -> None:
-        if self._tags:
-            tags, self._tags = tuple(self._tags), []
-            self._connection.send(Ack(self._ref, tags))
+        waiting, self._tags = self._tags, {}
+        for ref, tags in waiting.items():
+            self._connection.send(Ack(ref, tuple(tags)))
+
+
+_coalescers: WeakValueDictionary[int, WriteCoalescer] = WeakValueDictionary()  # by id of their event loop
+
+
+def _coalescer() -> WriteCoalescer:
+    """The coalescer of all clients on this event loop: their messages leave together at its turn's end."""
+    loop = asyncio.get_running_loop()
+    found = _coalescers.get(id(loop))
+    if found is None:
+        found = _coalescers[id(loop)] = WriteCoalescer(loop)  # which keeps the loop, and so its id
+    return found
 
 
 class RemoteClient:
@@ -146,7 +169,7 @@ class RemoteClient:
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
         self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame_bytes=self._limits.frame_bytes)
-        self._coalescer = WriteCoalescer()
+        self._coalescer = _coalescer()
         self._pauses = RetryDelays(network, rng)
         self._connection: Connection | None = None
         self._lost = asyncio.Event()

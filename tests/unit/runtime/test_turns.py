@@ -22,7 +22,7 @@ from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.driver import Driver
 from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive, KeepaliveAck
-from tidings.runtime.remote import _CoalescedCalls
+from tidings.runtime.remote import ACKS, _CoalescedCalls
 from tidings.testing.network import played, serving
 from tidings.wire.codec import Codec, FrameReader
 
@@ -93,9 +93,10 @@ async def test_an_input_that_fails_leaves_no_answer_behind() -> None:
 
 
 @played
-async def test_acknowledgements_travel_with_the_next_message_or_at_the_end_of_the_turn() -> None:
+async def test_acknowledgements_travel_with_the_next_message_or_when_they_are_many_or_old() -> None:
     connection, transport = connected(lambda *_: None)
-    say = _CoalescedCalls(connection).send
+    calls = _CoalescedCalls(connection)
+    say = calls.send
     say(Ack(1, (1,)))
     say(Ack(1, (2,)))
     say(Keepalive())
@@ -104,7 +105,14 @@ async def test_acknowledgements_travel_with_the_next_message_or_at_the_end_of_th
     say(Ack(1, (3,)))
     say(Ack(2, (4,)))
     await asyncio.sleep(0)
+    assert not transport.writes[1:], "they wait for one another"
+    calls._due()
+    await asyncio.sleep(0)
     assert transport.writes[1:] == [[Ack(1, (3,)), Ack(2, (4,))]]
+    for tag in range(ACKS):
+        say(Ack(1, (tag,)))
+    await asyncio.sleep(0)
+    assert transport.writes[2:] == [[Ack(1, tuple(range(ACKS)))]]
 
 
 @played
