@@ -23,7 +23,7 @@ class FarEnds:
 
     def takes(self, link: str, feature: Feature) -> bool:
         """Did the far end of a link announce this kind of message?"""
-        return bool(self._features.get(link, 0) & feature)
+        return self._features.get(link, 0) & int(feature) != 0
 
     def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
         """Is this an event that the far end of a link does not take (brokers of an earlier version take only
