@@ -115,8 +115,8 @@ FEW = "a broker's neighbours, contacts or members: as many as a link, a table or
 FILTERS = "filters of one key or one client, each bounded by the budget of filters"
 LAB = "of a system that is studied in simulation; its tables are bounded where they are kept"
 BOUNDED = {
-    "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "Nack": CLIENT, "CommitParts": CLIENT,
-    "StageEvents": CLIENT,
+    "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "AckCredit": CLIENT, "Nack": CLIENT,
+    "CommitParts": CLIENT, "StageEvents": CLIENT,
     "InquiryRequest": CLIENT, "Lost": "one number for each policy and bound of a subscription",
     "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE,
     "TailReply": PAGE,

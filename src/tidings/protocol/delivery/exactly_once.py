@@ -116,7 +116,7 @@ class ExactlyOnce(Delivery):
             ports, self._registry, self._dispatcher, self._ledger, self._dead, self._jobs
         )
         parts = (self._ledger, self._stays, self._registry, self._dispatcher, self._holding)
-        self._flow = PublishFlow(ports, settings.remembered, *parts, self._forget_identities_later)
+        self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._flow.publish_one,
             Subscribe: self._on_subscribe,
@@ -174,6 +174,8 @@ class ExactlyOnce(Delivery):
             self._handlers[kind](sessions[sender], message, now)
             if self._dispatcher.granted:
                 self._dispatcher.pump_granted(now)
+            if self._flow.has_new_identities:
+                self._forget_identities_later(now)
         elif type(message) is Hello:
             self._greet(sender, message, now)
         elif kind in FAREWELLS:
@@ -205,6 +207,8 @@ class ExactlyOnce(Delivery):
     def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Publishes that follow one another on one link."""
         self._flow.publish(session, messages, now)
+        if self._flow.has_new_identities:
+            self._forget_identities_later(now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
         if sender in self._registry.sessions:
@@ -235,6 +239,7 @@ class ExactlyOnce(Delivery):
         self._dispatcher.oversized.bury_for(to, envelope, now)
 
     def _forget_identities_later(self, now: float) -> None:
+        self._flow.has_new_identities = False
         soon = now + self._settings.flush_seconds
         self._identities_at = self._flow.identities.collect_at(self._identities_at, now, soon)
 
@@ -371,12 +376,12 @@ class ExactlyOnce(Delivery):
         left = Unsubscribed(call, message.ref)
         self._persist(records, now, lambda _: send(left), None, lambda why: send(Refused(call, *unsure(why))))
 
-    def _on_credit(self, session: Session, message: Credit, now: float) -> None:
-        member = session.members.get(message.ref)
-        if member is not None and member.last_word is None:
-            self._dispatcher.credit(member, message.amount)
+    def _on_credit(self, session: Session, message: Credit | AckCredit, now: float) -> None:
+        members, ref = session.members, message.ref
+        if ref in members and members[ref].last_word is None:
+            self._dispatcher.credit(members[ref], message.amount)
 
-    def _on_ack(self, session: Session, message: Ack | AckAll, now: float) -> None:
+    def _on_ack(self, session: Session, message: Ack | AckAll | AckCredit, now: float) -> None:
         members, ref = session.members, message.ref
         if ref in members:
             member = members[ref]
@@ -385,15 +390,8 @@ class ExactlyOnce(Delivery):
                 self._leave(session, member, member.last_word, now)
 
     def _on_ack_credit(self, session: Session, message: AckCredit, now: float) -> None:
-        members, ref = session.members, message.ref
-        if ref not in members:
-            return
-        member = members[ref]
-        if member.last_word is None:
-            self._dispatcher.acknowledge(member, message.tags, now)
-            self._dispatcher.credit(member, message.amount)
-        else:
-            self._on_ack(session, Ack(ref, message.tags), now)
+        self._on_ack(session, message, now)
+        self._on_credit(session, message, now)
 
     def _on_nack(self, session: Session, message: Nack, now: float) -> None:
         member = session.members.get(message.ref)

@@ -59,7 +59,6 @@ class PublishFlow:
     def __init__(
         self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays,
         registry: Registry, dispatcher: Dispatcher, holding: RetentionHolds,
-        identity_taken: Callable[[float], None],
     ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
@@ -69,7 +68,7 @@ class PublishFlow:
         self._registry = registry
         self._dispatcher = dispatcher
         self._holding = holding
-        self._identity_taken = identity_taken  # called when the time to forget identities may have changed
+        self.has_new_identities = True  # since the last look at when to forget some
         self.identities = Identities(bounds, self._publisher_of)
         ledger.on_forgotten = self.identities.forgotten
         self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
@@ -206,7 +205,7 @@ class PublishFlow:
             self._ports.send(session.address, Refused(message.call, *refusal))
             return []
         self.identities.take(event.source, session.incarnation, message.sequence, now)
-        self._identity_taken(now)
+        self.has_new_identities = True
         self.number += 1
         self.figures["published"] += 1
         pending = self._pending(session, event, message.sequence, now)
