@@ -136,6 +136,8 @@ class Peer:
                 self.send(mq.AckPacket(kind, packet.packet_id))
             elif isinstance(packet, mq.AckPacket) and packet.kind is PacketKind.PUBREL:
                 self.send(mq.AckPacket(PacketKind.PUBCOMP, packet.packet_id))
+            elif isinstance(packet, mq.AckPacket) and packet.kind is PacketKind.PUBREC:
+                self.send(mq.AckPacket(PacketKind.PUBREL, packet.packet_id))
         return found
 
     async def payloads(self, count: int) -> list[bytes]:
@@ -171,10 +173,10 @@ async def close_all() -> None:
             await writer.wait_closed()
 
 
-def run(test: Callable[[], Awaitable[None]]) -> None:
+def run(test: Callable[[], Awaitable[None]], seconds: float = 120.0) -> None:
     async def bounded() -> None:
         try:
-            async with asyncio.timeout(120):
+            async with asyncio.timeout(seconds):
                 await test()
         finally:
             await close_all()

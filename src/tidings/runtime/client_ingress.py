@@ -15,6 +15,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable
+from datetime import UTC
 from functools import lru_cache
 from typing import Any
 
@@ -65,7 +66,7 @@ def _is_plain(event: Event) -> bool:
     """Is the event of the common kind, where only the topic can be wrong? A quick look, never a wrong yes."""
     if not (event.source and event.id and event.lifetime >= 0.0):
         return False
-    if event.time is not None or event.expires is not None:
+    if event.expires is not None or (event.time is not None and event.time.tzinfo is not UTC):
         return False
     return not event.rich and has_plain_attributes(event.body)
 

@@ -8,7 +8,8 @@ messages to it pass the gate on the way back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from functools import partial
 from random import Random, SystemRandom
 from time import perf_counter
@@ -30,7 +31,6 @@ from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, Hear
 from tidings.runtime.fairness import ReadingShares
-from tidings.runtime.listener import LATER
 from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.security.interfaces import Guard
 
@@ -66,6 +66,7 @@ class LocalClient:
         self._share = self._fairness.join(owner_of(self._principal, LOCAL))
         reading.add(address, self._share)
         self._gate: ClientIngress | None = None
+        self._batch: list[Message] | None = None  # messages that are handed over together
         self._all: set[LocalClient] = set()
 
     def open(self, gate: ClientIngress, all: set[LocalClient]) -> None:
@@ -76,10 +77,27 @@ class LocalClient:
 
     def hear(self, message: Message) -> None:
         """Take a message of the guest."""
+        if self._batch is not None:
+            self._batch.append(message)
+        else:
+            self._receive([message])
+
+    def _receive(self, messages: list[Message]) -> None:
         if self._gate is not None:
             began = perf_counter()
-            self._driver.receive(self.address, self._gate.inward([message]))
+            self._driver.receive(self.address, self._gate.inward(messages))
             self._fairness.charge(self._share, perf_counter() - began)
+
+    @contextmanager
+    def together(self) -> Iterator[None]:
+        """Hand the messages of the guest over together when this is left."""
+        messages: list[Message] = []
+        self._batch = messages
+        try:
+            yield
+        finally:
+            self._batch = None
+            self._receive(messages)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
         """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
@@ -200,6 +218,11 @@ class LocalClients:
         known = self._local_clients.get(address)
         return 0.0 if known is None else known[1].charge(received_bytes, seconds)
 
+    def together(self, address: str) -> AbstractContextManager[None]:
+        """Hand the messages of this guest over together when the context is left."""
+        known = self._local_clients.get(address)
+        return nullcontext() if known is None else known[1].together()
+
     def inlet(self, address: str) -> Callable[[Input], None]:
         driver, _ = self._local_clients[address]
         return partial(driver.hand, driver.name)
@@ -234,17 +257,27 @@ def publish_batch(
 ) -> list[Any] | asyncio.Future[Any]:
     """Publish checked events of a gateway in this order, as one batch. A `Receipt` or `CallFailed` for each:
     at once when the broker has answered, else by a future. Without `waits` no answer is kept."""
+    local_clients = bus._broker
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
     call = bus._last_call + 1
     bus._last_call += len(events)
     input = ClientPublishAll(call, tuple(events), tuple(numbered), mode)
     if not waits:
-        bus._hand(input)
+        with local_clients.together(bus._address):
+            bus._hand(input)
         return []
-    results = bus._submit(call, input)
-    if results is not LATER:
-        return results if type(results) is list else [results] * len(events)
     future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
     bus._waiting[call] = future
+    try:
+        with local_clients.together(bus._address):
+            bus._hand(input)
+    except BaseException:
+        del bus._waiting[call]
+        raise
+    if future.done():
+        del bus._waiting[call]
+        results = future.result()
+        return results if type(results) is list else [results] * len(events)
     future.add_done_callback(lambda _: bus._waiting.pop(call, None))
     return future
 

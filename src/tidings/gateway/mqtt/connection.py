@@ -104,6 +104,8 @@ class MqttConnection:
         self._is_over = False
         self._lines: list[bytes] = []  # to be written in this turn of the loop
         self._line_bytes = 0
+        self._waiting = 0  # bytes that the transport had not sent when this turn of the loop began to write
+        self._loop = asyncio.get_running_loop()
         self.lost = 0
         self.over = asyncio.Event()
         writer.transport.set_write_buffer_limits(high=BUFFER)
@@ -123,10 +125,11 @@ class MqttConnection:
         self._put(data)
 
     def _put(self, data: bytes) -> None:
+        if not self._lines:
+            self._waiting = self._writer.transport.get_write_buffer_size()
+            self._loop.call_soon(self._flush)
         self._lines.append(data)
         self._line_bytes += len(data)
-        if len(self._lines) == 1:
-            asyncio.get_running_loop().call_soon(self._flush)
 
     def _aliased(self, packet: mq.PublishPacket) -> mq.PublishPacket:
         """With a number for its topic, of the first topics that there are numbers for; known ones by that
@@ -146,7 +149,7 @@ class MqttConnection:
         allows."""
         if self._is_over:
             return
-        if self._writer.transport.get_write_buffer_size() > MOST_WAITING:
+        if self._waiting + self._line_bytes > MOST_WAITING:
             self.lost += 1
             return
         self._put(data)
@@ -160,8 +163,7 @@ class MqttConnection:
             await asyncio.sleep(0)
 
     def _is_full(self) -> bool:
-        waiting = self._writer.transport.get_write_buffer_size() + self._line_bytes
-        return waiting > MOST_WAITING // 2
+        return self._waiting + self._line_bytes > MOST_WAITING // 2
 
     def _flush(self) -> None:
         """Everything of one turn of the loop in one write."""

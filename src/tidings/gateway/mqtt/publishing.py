@@ -13,6 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Sequence
+from sys import modules
 from typing import Any
 
 from tidings.errors import RefusedError, StoreFullError, TidingsError, TooLargeError, UnknownOutcomeError
@@ -24,11 +25,16 @@ from tidings.model.event import Event
 from tidings.protocol.effects import CallFailed
 from tidings.protocol.messages import AckMode
 from tidings.runtime.bus import Bus
-from tidings.runtime.coercion import event_from
+from tidings.runtime.coercion import UNNUMBERED, event_from
 from tidings.runtime.failures import error_of
 from tidings.runtime.local_clients import publish_batch
 
 log = logging.getLogger("tidings.gateway")
+
+
+def is_traced() -> bool:
+    return "opentelemetry" in modules
+
 
 Outcome = int | None  # a reason code; None: unknown, and the client is to send it again
 
@@ -145,6 +151,8 @@ class SessionPublisher:
     def _event(self, packet: PublishPacket, id: str | None) -> tuple[Event, bool]:
         """The event of a packet, and whether the client is to number it. Raises."""
         options = options_of(packet)
+        if id is None and not packet.properties and not packet.payload.startswith(b"{") and not is_traced():
+            return Event(source=self._bus.name, id=UNNUMBERED, **options), True
         if id is not None:
             options["id"] = id
         return event_from(attributes_of(packet), options, self._bus.name)

@@ -142,7 +142,7 @@ class Pushes:
         outlet = self._outlet
         if outlet is None:
             return
-        is_old = event.time is not None and event.time < began and event.lifetime > 0
+        is_old = event.lifetime > 0 and event.time is not None and event.time < began
         try:
             if outlet.has_aliases:
                 header = header_of(event, self._legacy_before)
