@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import json
 import os
+import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -20,6 +21,7 @@ from tidings.errors import SettingsError
 if TYPE_CHECKING:
     from tidings.runtime.server import Server
     from tidings.runtime.service import Service
+    from tidings.runtime.settings import BrokerSettings
 
 
 LEVEL = "TIDINGS_LOG_LEVEL"
@@ -41,6 +43,14 @@ MembersOption = Annotated[
 ]
 
 
+ProcessesOption = Annotated[
+    int | None,
+    typer.Option(
+        "--processes", metavar="N", min=1, help="Brokers on this machine as one unit: one for each core."
+    ),
+]
+
+
 def register(app: typer.Typer) -> None:
     shown = examples(
         "tidings broker --dev",
@@ -48,6 +58,7 @@ def register(app: typer.Typer) -> None:
         "tidings broker --config broker.toml",
         "tidings broker --name b1 --listen 127.0.0.1:7117 --store data --users users.toml",
         "tidings broker --config broker.toml --console",
+        "tidings broker --config broker.toml --processes 4",
         "tidings broker --name b2 --certs certs --users users.toml --listen 127.0.0.1:7118 --join "
         "127.0.0.1:7117",
         "tidings broker --name d1 --certs certs --users users.toml --store d1 --group news "
@@ -100,6 +111,7 @@ def broker(
     console_at: Annotated[
         str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console here.")
     ] = None,
+    processes: ProcessesOption = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run a broker.
@@ -120,6 +132,7 @@ def broker(
         **(_development(config) if dev else {}),
         **(_certified(certs, name) if certs is not None else {}),
         "http": http,
+        "processes": processes,
         "gateway.http": gateway_http,
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
@@ -143,13 +156,55 @@ def _certified(folder: Path, name: str | None) -> dict[str, str]:
 
 def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
     from tidings.console.listeners import ConsoleGateways
+    from tidings.runtime.processes import refuse_store_of_unit
     from tidings.runtime.service import Service
-    from tidings.runtime.settings import BrokerSettings, read_settings
+    from tidings.runtime.settings import read_settings
 
     def read() -> BrokerSettings:
         return read_settings(config, environment=os.environ, said=said)
 
-    run_service(Service(read(), again=read, doors=ConsoleGateways), as_json=as_json)
+    settings = read()
+    if settings.processes > 1:
+        _serve_unit(settings, {"config": str(config) if config else None, "said": said}, as_json=as_json)
+        return
+    refuse_store_of_unit(settings)
+    run_service(Service(settings, again=read, doors=ConsoleGateways), as_json=as_json)
+
+
+def _serve_unit(settings: BrokerSettings, task: dict[str, Any], *, as_json: bool) -> None:
+    """Serve as several processes until a signal comes; exit code 1 when a request was left unanswered."""
+    from tidings.runtime import logs
+    from tidings.runtime.process import run
+    from tidings.runtime.processes import ProcessUnit
+    from tidings.runtime.service import default_name
+
+    name = settings.name or default_name(settings)
+    logs.set_up(settings.log, name)
+
+    def ready(unit: ProcessUnit) -> None:
+        http = unit.http.address if unit.http is not None else None
+        rows = [unit.processes[number] for number in sorted(unit.processes)]
+        if as_json:
+            line = {"broker": name, "address": unit.address, "http": http, "process": os.getpid()}
+            parts = [{"broker": row.name, "process": row.process.pid, "address": row.address} for row in rows]
+            print(json.dumps(line | {"gateways": rows[0].gateways, "processes": parts}), flush=True)
+            return
+        print(f"unit {name} of {len(rows)} processes listens at {unit.address}", flush=True)
+        for row in rows:
+            print(f"  broker {row.name} is process {row.process.pid}", flush=True)
+        if http is not None:
+            print(f"metrics and health at {http}", flush=True)
+        for protocol, address in rows[0].gateways.items():
+            print(f"{protocol}{'' if protocol == 'console' else ' gateway'} at {address}", flush=True)
+
+    program = [sys.executable, "-m", "tidings.cli._unit_process"]
+
+    async def serve() -> bool:
+        return await ProcessUnit(settings, name, program, task).run(ready, say)
+
+    if not run(serve()):
+        say("a process ended with requests that were not answered; their publishers will ask again")
+        raise typer.Exit(Exit.NO)
 
 
 def run_service(service: Service, *, as_json: bool) -> None:

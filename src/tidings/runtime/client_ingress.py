@@ -84,6 +84,7 @@ class ClientIngress:
         hand_in: Say,
         beside: Callable[[msg.Message], bool] = lambda message: False,
         held: Callable[[SubscriptionId], tuple[Subscription, float] | None] = lambda id: None,
+        check_group: Callable[[str], None] = lambda group: None,
         limits: Limits = DEFAULT_LIMITS,
         bounds: ClientLimits = DEFAULT_RESOURCES.client,
     ) -> None:
@@ -104,6 +105,7 @@ class ClientIngress:
         self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
         self._shared: set[int] = set()  # refs of groups that other principals consume too
         self._held = held  # what the node holds under an identity
+        self._check_group = check_group  # refuses consumer groups that live elsewhere
         self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
@@ -247,6 +249,8 @@ class ClientIngress:
 
     def _subscribe(self, subscribe: msg.Subscribe) -> msg.Subscribe:
         filter, options = self._parsed_wish(subscribe.filter, subscribe.name), subscribe.options
+        if options.group is not None:
+            self._check_group(options.group)
         if self._guard is not None:
             if subscribe.ref in self._known:
                 raise RefusedError(f"the number {subscribe.ref} names an open subscription already")

@@ -188,6 +188,7 @@ class Connection(asyncio.Protocol):
         "_waiting_bytes",
         "before_flush",
         "codec",
+        "facts",
         "last_received",
         "last_sent",
         "limits",
@@ -225,6 +226,7 @@ class Connection(asyncio.Protocol):
         self.last_sent = 0.0
         self.transport: asyncio.Transport | None = None
         self.visit: AdmittedConnection | None = None  # of the far end, where connections are admitted
+        self.facts: dict[str, Any] | None = None  # of the far end, in the place of the transport's own
         self.spent: Callable[[float], None] | None = None  # charges seconds of handling; None: not counted
         self._made = made
         self._coalescer = coalescer
@@ -550,5 +552,16 @@ class Connection(asyncio.Protocol):
     def is_over(self) -> bool:
         return self._is_over
 
+    def detach(self) -> tuple[asyncio.Transport, Callable[[], None]]:
+        """Give the transport away, unread from now on, with the call that releases its admission."""
+        transport, visit = self.transport, self.visit
+        assert transport is not None
+        transport.pause_reading()
+        self.transport = self.visit = None
+        self._over("it was handed over")
+        return transport, visit.leave if visit is not None else _ignore
+
     def info(self, name: str) -> Any:
+        if self.facts is not None and name in self.facts:
+            return self.facts[name]
         return None if self.transport is None else self.transport.get_extra_info(name)

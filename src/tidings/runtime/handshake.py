@@ -67,10 +67,14 @@ class Handshake:
         self._admit = admit
         self._codec = Codec(HANDSHAKE, max_frame_bytes=settings.handshake_frame_bytes)
         self._waiting: dict[Connection, PendingHandshake] = {}  # in the order in which they came
+        self.steer: Callable[[Connection, OpenSession], bool] | None = (
+            None  # hands public ones over (`unit.py`)
+        )
         self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
 
-    def connection(self, visit: AdmittedConnection) -> Connection:
-        """The protocol of a new connection that was admitted."""
+    def connection(self, visit: AdmittedConnection, facts: dict[str, Any] | None = None) -> Connection:
+        """The protocol of a new connection that was admitted; `facts` of the far end stand for the
+        transport's own."""
         connection = Connection(
             self._codec,
             self._coalescer,
@@ -79,8 +83,12 @@ class Handshake:
             most_bytes=self._settings.handshake_frame_bytes,
             made=self._made,
         )
-        connection.visit = visit
+        connection.visit, connection.facts = visit, facts
         return connection
+
+    def public_connection(self, visit: AdmittedConnection) -> Connection:
+        """The same at the public address of a unit: the first frame says whether it stays (`steer`)."""
+        return self.connection(visit, {})
 
     def __len__(self) -> int:
         return len(self._waiting)
@@ -120,6 +128,9 @@ class Handshake:
         waiting.steps += 1
         if isinstance(message, OpenSession) and waiting.open is None:
             self._check(message)
+            connection = waiting.connection
+            if connection.facts == {} and self.steer is not None and self.steer(connection, message):
+                return
             waiting.open = message
             waiting.conversation = self._authenticator.begin(self._asked(waiting.connection, message))
             answer = waiting.conversation.step(message.proof)

@@ -10,7 +10,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import NamedTuple
 
@@ -34,7 +34,7 @@ class OperatorPage(NamedTuple):
     status: HTTPStatus = HTTPStatus.OK
 
 
-Handler = Callable[[], OperatorPage]
+Handler = Callable[[], OperatorPage | Awaitable[OperatorPage]]
 
 
 class OperatorHttp:
@@ -85,7 +85,10 @@ class OperatorHttp:
         handler = self._pages.get(path)
         if handler is None:
             return _said(HTTPStatus.NOT_FOUND)
-        return _written(handler(), with_body=method == b"GET")
+        page = handler()
+        if not isinstance(page, OperatorPage):
+            page = await page
+        return _written(page, with_body=method == b"GET")
 
 
 def _said(status: HTTPStatus) -> bytes:

@@ -76,6 +76,12 @@ KNOWN = {
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
     "strange messages": Metric("unknown_messages", "Messages that nobody here understands.", True),
     "connections": Metric("client_connections", "Clients that are connected."),
+    "connections handed over": Metric(
+        "connections_handed_over", "Connections that went to another process of the unit.", True
+    ),
+    "connections taken over": Metric(
+        "connections_taken_over", "Connections that came from another process of the unit.", True
+    ),
     "handshakes": Metric("handshakes_pending", "Connections that have not proved yet who they are."),
     "faults": Metric("message_errors", "Messages that the node failed at.", True),
     "withheld": Metric("deliveries_withheld", "Deliveries that the rules did not allow.", True),

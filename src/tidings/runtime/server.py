@@ -156,7 +156,10 @@ class Server:
         self._coalescer = WriteCoalescer()
         self._clients: dict[Connection, ClientConnection] = {}
         self._local_clients, self._last_client = set[LocalClient](), 0
-        self._listeners: list[SocketListener] = []
+        self.check_group: Callable[[str], None] = lambda group: (
+            None
+        )  # refuses one of another home (`unit.py`)
+        self.listeners: list[SocketListener] = []
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
         self._tasks: set[asyncio.Task[None]] = set()
@@ -204,7 +207,7 @@ class Server:
         )  # fmt: skip
         self._driver.perform(CloseLink, self._disconnect)
         self._driver.perform(Warn, lambda effect: log.warning("%s: %s", self.name, effect.text))
-        self._reception = Handshake(
+        self.handshake = Handshake(
             self._system.name, self._authenticator, self.network, self._coalescer, self._admit
         )
         self._driver.start(Started(state))
@@ -243,7 +246,7 @@ class Server:
     async def _listen_at(self, address: Address) -> None:
         try:
             opened = await listeners_at(
-                address.host, address.port, self._reception.connection, self.admission, tls=self._tls,
+                address.host, address.port, self.handshake.connection, self.admission, tls=self._tls,
                 handshake_seconds=self.network.handshake_seconds, backlog=self.resources.listen_backlog,
             )  # fmt: skip
         except OSError as error:
@@ -251,7 +254,7 @@ class Server:
                 f"this broker cannot listen at {address.host}:{address.port}: {_plain(error)}",
                 hint="end what listens there, or choose another address (--listen; `listen` in the settings)",
             ) from None
-        self._listeners += opened
+        self.listeners += opened
         self.addresses += [Address(*each.name, self._tls is not None) for each in opened]
 
     async def _open_datagrams(self, allowed: frozenset[type[Message]]) -> None:
@@ -296,6 +299,7 @@ class Server:
             hand_in=lambda message: self._driver.receive(address, [message]),
             beside=lambda message: self._hear_beside(client, message),
             held=self.node.subscription,
+            check_group=self.check_group,
             limits=self._limits,
             bounds=self.resources.client,
         )
@@ -346,8 +350,6 @@ class Server:
         for guest in [guest for guest in self._local_clients if guest.address == effect.peer]:
             guest.close()
             guest.sent_away()
-
-    # -- guests ---------------------------------------------------------------------------------
 
     @property
     def clock(self) -> RuntimeClock:
@@ -495,7 +497,7 @@ class Server:
         """Counters for people."""
         return {
             **self.node.figures(),
-            **self._reception.figures,
+            **self.handshake.figures,
             **self.admission.figures,
             **self._reading.fairness.figures,
             **self._intake.figures,
@@ -504,7 +506,7 @@ class Server:
             "address": self.address,
             "connections": len(self._clients),
             "guests": len(self._local_clients),
-            "handshakes": len(self._reception),
+            "handshakes": len(self.handshake),
             "unfinished bytes": self._unfinished.bytes,
             "links": self.links_at(),
             "problems": dict(self._neighbours.problems),
@@ -560,9 +562,9 @@ class Server:
     async def drain(self, timeout: float = 10.0) -> bool:
         """Accept no more requests, answer the accepted ones, and stop. True: every request was answered."""
         self._is_draining = True
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.close()
-        self._reception.close()
+        self.handshake.close()
         for client in self._clients.values():
             client.connection.hold("draining")
         with suppress(TimeoutError):
@@ -578,9 +580,9 @@ class Server:
         if self._looking is not None:
             self._looking.cancel()
         self.sessions.close()
-        for listener in self._listeners:
+        for listener in self.listeners:
             listener.close()
-        self._reception.close()
+        self.handshake.close()
         for connection in list(self._clients):
             connection.send(SessionClose("the broker stops"))
             connection.finish("the broker stops")

@@ -42,8 +42,9 @@ from tidings.runtime.server import Server
 from tidings.runtime.settings import GROUP_SYSTEM, LIVE, BrokerSettings, changed, peers_of
 from tidings.runtime.spans import SpanTap, exporting
 from tidings.runtime.trace import TraceRing
+from tidings.runtime.unit import UnitAuthenticator, UnitCredentials, UnitListeners, UnitMember
 from tidings.security.credentials import CertificateCredentials
-from tidings.security.interfaces import NoCredentials
+from tidings.security.interfaces import Authenticator, Credentials, NoCredentials
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS
 
@@ -71,8 +72,9 @@ class Service:
         settings: BrokerSettings,
         again: Callable[[], BrokerSettings] | None = None,
         doors: Callable[[Service], GatewaySet] | None = None,
+        unit: UnitMember | None = None,  # its place among the processes of a unit
     ) -> None:
-        self.settings = settings
+        self.settings, self._unit = settings, unit
         self._make_doors = doors
         self.doors: GatewaySet | None = None
         self._again = again
@@ -87,19 +89,26 @@ class Service:
         self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = self.tls = tls.listening(settings.tls)  # of all listeners
-        self._join_tls = _joining(settings) if listening else None
+        self._join_tls = _joining(settings) if listening and (unit is None or not unit.parent) else None
+        authenticator: Authenticator = self.secured.authenticator
+        credentials: Credentials = CertificateCredentials() if listening else NoCredentials()
+        if unit is not None:
+            authenticator = UnitAuthenticator(unit.secret, authenticator)
+            credentials = UnitCredentials(unit.secret) if unit.number else credentials
         self.server = Server(
             name,
             listen=settings.listen,
-            join=[_with_scheme(address, listening is not None) for address in settings.join],
+            join=[_with_scheme(address, listening is not None) for address in settings.join]
+            if unit is None or not unit.parent
+            else [unit.parent],
             advertise=_with_scheme(settings.advertise, listening is not None),
             path=settings.store or None,
             network=settings.network,
             delivery=settings.delivery,
-            authenticator=self.secured.authenticator,
+            authenticator=authenticator,
             guard=self.secured.guard,
-            credentials=CertificateCredentials() if listening else NoCredentials(),
-            tls=listening,
+            credentials=credentials,
+            tls=listening if unit is None else None,
             join_tls=self._join_tls,
             clock=self._clock,
             tap=together(self.ring, self.history, self._spans),
@@ -118,6 +127,7 @@ class Service:
                 **_group_options(settings),
             },
         )
+        self._public = UnitListeners(unit, self.server, listening) if unit is not None else None
         self._disowning = RevokedResources(self.server, self.secured)
         self.server.inquiries["figures"] = lambda about, principal: figures(
             self.server, self.figures, view_of(self.secured.guard, principal)
@@ -155,6 +165,8 @@ class Service:
         await self._open_control()
         self.past.start()
         await self.start_http()
+        if self._public is not None:
+            self._public.open()
         if self._make_doors is not None:
             self.doors = self._make_doors(self)
             await self.doors.start()
@@ -179,6 +191,8 @@ class Service:
 
     async def _close(self) -> None:
         await self._close_doors()
+        if self._public is not None:
+            self._public.close()
         if self.http is not None:
             await self.http.close()
         if self._control is not None:
@@ -261,6 +275,7 @@ class Service:
     def figures(self) -> dict[str, Any]:
         own: dict[str, Any] = {"version": __version__, "time": datetime.now(UTC).isoformat()}
         own |= {"sessions": len(self.server.sessions), "ready": int(self._problems()[0])}
+        own |= self._public.figures if self._public is not None else {}
         kept = self._kept_figures.figures(self._clock.now())
         return {**self.server.figures(), **self.secured.figures(), **self._delays(), **own, **kept}
 

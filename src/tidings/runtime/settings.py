@@ -134,6 +134,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
+    processes: int = 1  # brokers on this machine that are one unit with one address; see docs/brokers.md
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
     group: GroupTable = GroupTable()
     options: dict[
