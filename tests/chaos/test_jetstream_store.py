@@ -8,83 +8,21 @@ all three may take is the server's own before that (docs/distributors.md).
 from __future__ import annotations
 
 import asyncio
-import re
-import shutil
-import signal
-import socket
-import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+from tests.chaos._nats import SERVER, Cluster
 
 import tidings
 from tidings.availability.records import Append, Forget, Put
-from tidings.errors import StoreError
+from tidings.errors import SettingsError, StoreError
 from tidings.model.event import make_event
 from tidings.runtime.server import Server
 from tidings.store import jetstream
 from tidings.store.jetstream import JetStreamStore
 
-pytestmark = [
-    pytest.mark.skipif(shutil.which("nats-server") is None, reason="nats-server is not installed"),
-]
-SYNCS_SINCE = (2, 10)
-
-
-def server_version() -> tuple[int, int]:
-    said = subprocess.run(["nats-server", "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"v(\d+)\.(\d+)", said)
-    assert found is not None
-    return int(found[1]), int(found[2])
-
-
-class Cluster:
-    """Three servers that know one another."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._ports = free_ports(6)
-        self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        for place in range(3):
-            self.start(place)
-
-    @property
-    def address(self) -> str:
-        return "nats://" + ",".join(f"127.0.0.1:{port}" for port in self._ports[:3])
-
-    def start(self, place: int) -> None:
-        routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._ports[3:])
-        syncs = "sync_interval: always" if server_version() >= SYNCS_SINCE else ""
-        settings = f"""
-            server_name: n{place}
-            listen: 127.0.0.1:{self._ports[place]}
-            jetstream {{ store_dir: "{self._folder}/n{place}" {syncs} }}
-            cluster {{ name: c, listen: 127.0.0.1:{self._ports[3 + place]}, routes: [{routes}] }}
-        """
-        file = self._folder / f"n{place}.conf"
-        file.write_text(settings)
-        with (self._folder / f"n{place}.log").open("a") as log:
-            self.processes[place] = subprocess.Popen(["nats-server", "-c", str(file)], stdout=log, stderr=log)
-
-    def kill(self, place: int) -> None:
-        process = self.processes.pop(place)
-        process.send_signal(signal.SIGKILL)
-        process.wait()
-
-    def close(self) -> None:
-        for place in list(self.processes):
-            self.kill(place)
-
-
-def free_ports(count: int) -> list[int]:
-    sockets = [socket.socket() for _ in range(count)]
-    for each in sockets:
-        each.bind(("127.0.0.1", 0))
-    ports = [each.getsockname()[1] for each in sockets]
-    for each in sockets:
-        each.close()
-    return ports
+pytestmark = [pytest.mark.skipif(not SERVER, reason="nats-server is not installed")]
 
 
 @pytest.fixture(scope="module")
@@ -170,3 +108,33 @@ async def _move(cluster: Cluster) -> None:
     await second.drain(10)
     assert heard == list(range(20))
     cluster.start(0)
+
+
+def test_one_replica_works_and_says_what_it_is_worth(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    alone = Cluster(tmp_path, size=1)
+    try:
+        with caplog.at_level("WARNING", logger="tidings.store"):
+            store = JetStreamStore(f"{alone.address}/one?replicas=1")
+        assert "lost with the disk" in caplog.text
+        store.commit([event(1)])
+        store.close()
+        with pytest.raises(StoreError, match=r"1 replicas, and 3"):
+            JetStreamStore(f"{alone.address}/one", patience=1.0)
+        with pytest.raises(SettingsError, match="replicas=1, 3 or 5"):
+            JetStreamStore(f"{alone.address}/one?replicas=2")
+    finally:
+        alone.close()
+
+
+def test_a_value_larger_than_a_message_is_kept_whole(cluster: Cluster) -> None:
+    large = make_event({"x": 1}, payload=bytes(4_000_000), source="s", id="large", lifetime=60.0)
+    store = JetStreamStore(f"{cluster.address}/value")
+    store.commit([event(1), Append(2, large, 1.0), event(3)])
+    store.close()
+    store = JetStreamStore(f"{cluster.address}/value")
+    kept = store.fetch(1, 10, 1 << 30)
+    assert [append.offset for append in kept] == [1, 2, 3]
+    assert kept[1].event == large
+    store.close()

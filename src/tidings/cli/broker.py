@@ -214,6 +214,8 @@ def run_service(service: Service, *, as_json: bool) -> None:
     def ready(server: Server) -> None:
         if service.settings.security.anonymous:
             say("development: anybody on this machine may use this broker; loopback only, no TLS")
+        if service.settings.group.name:
+            say("group: its replicated log is experimental; docs/distributors.md names the production path")
         http = service.http.address if service.http is not None else None
         gateways = service.doors.addresses if service.doors is not None else {}
         if as_json:

@@ -324,7 +324,10 @@ def store_of(store: str, name: str) -> str:
     """The store of one process."""
     if not store:
         return ""
-    return f"{store}-{name}" if "://" in store else str(Path(store) / name)
+    if "://" in store:
+        place, mark, query = store.partition("?")
+        return f"{place}-{name}{mark}{query}"
+    return str(Path(store) / name)
 
 
 def merged_metrics(pages: Mapping[str, str]) -> str:

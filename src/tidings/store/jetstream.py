@@ -9,6 +9,9 @@ Rules
   message first; from then on an earlier owner, on any machine, is refused (`StoreError`), and stops.
 - A message that was not answered is sent again under its identity until `patience` is over, so that a server
   may die and another take its place; whether it was kept is looked up, never guessed.
+- A value that is larger than a message goes in several, which count together: servers take 1 MB by default.
+- `nats://HOST:PORT/NAME?replicas=1` is for development: acknowledged events live on one disk, and a warning
+  says so. A stream that exists keeps its number of replicas.
 - When the journal is several times as large as what it amounts to, all of that is written anew, and the rest
   purged.
 - How safe a majority is decides the server: `sync_interval: always` makes each write wait for its disk.
@@ -19,6 +22,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import logging
 import threading
 from collections.abc import Callable, Coroutine, Generator, Sequence
 from contextlib import suppress
@@ -32,6 +36,8 @@ from tidings.store.audit import audit
 from tidings.store.engine import Change
 from tidings.store.keyed import KeyedStore
 from tidings.store.memory import MemoryDisk
+
+log = logging.getLogger("tidings.store")
 
 SCHEME = "nats://"
 PART_BYTES = 512 << 10  # of one message; servers take 1 MB by default
@@ -51,7 +57,7 @@ class _JournalPart(msgspec.Struct, array_like=True):
     parts: int
     marked: int  # the last commit that was acknowledged before it
     is_anew: bool
-    changes: list[tuple[bytes, bytes | None]]
+    changes: list[tuple[bytes, bytes | None]] | bytes  # bytes: a piece of such a list, in msgpack
 
 
 class StreamJournal:
@@ -87,13 +93,31 @@ class StreamJournal:
             name=self._name, subjects=[self._subject], num_replicas=self._replicas,
             storage=StorageType.FILE, retention=RetentionPolicy.LIMITS,
         )  # fmt: skip
-        self._connection = await self._until(
-            deadline, lambda: nats.connect(self._servers, connect_timeout=2, max_reconnect_attempts=-1)
-        )
+        options = {"connect_timeout": 2, "max_reconnect_attempts": -1, "error_cb": self._note}
+        self._connection = await self._until(deadline, lambda: nats.connect(self._servers, **options))
         self._stream = self._connection.jetstream(timeout=TRY_SECONDS)
-        await self._until(deadline, lambda: self._stream.add_stream(config))
+        await self._until(deadline, lambda: self._make(config))
         found: list[_JournalPart] = await self._until(deadline, self._read)
         return found
+
+    async def _note(self, error: Exception) -> None:
+        """A line instead of the client's own traceback for each server that is down."""
+        log.info("store %s: %r", self._name, error)
+
+    async def _make(self, config: Any) -> None:
+        """Make the stream, or take it as it is. Raises `StoreError` when it has other replicas."""
+        from nats.js.errors import NotFoundError
+
+        try:
+            found = (await self._stream.stream_info(self._name)).config.num_replicas or 1
+        except NotFoundError:
+            await self._stream.add_stream(config)
+            return
+        if found != self._replicas:
+            raise StoreError(
+                f"store {self._name}: its stream has {found} replicas, and {self._replicas} were asked for",
+                hint=f"write ?replicas={found}, or change the stream with NATS's own tools",
+            )
 
     async def _until(self, deadline: float, work: Callable[[], Any]) -> Any:
         """Try until it is done; a cluster that has just started has no leader yet."""
@@ -145,9 +169,9 @@ class StreamJournal:
                 self.bytes += len(data)
                 return self.last
             except APIError as error:
-                if error.err_code == WRONG_SEQUENCE:
-                    return await self._look_up(identity)
                 reason: Exception = error
+                if error.err_code == WRONG_SEQUENCE and (seen := await self._looked_up(identity)) is not None:
+                    return seen
             except (ClientError, StreamError, OSError, TimeoutError) as error:
                 reason = error
             if self._loop.time() > deadline:
@@ -157,15 +181,22 @@ class StreamJournal:
                 ) from None
             await asyncio.sleep(0.1)
 
-    async def _look_up(self, identity: str) -> int:
-        """A message follows the last one that we know. Was it our own?"""
-        found = await self._stream.get_last_msg(self._name, self._subject)
+    async def _looked_up(self, identity: str) -> int | None:
+        """The number of our own message, which follows the last one that we know; None: the server that was
+        asked is behind, as a new leader is for a moment. Raises `StoreError` when another broker wrote."""
+        try:
+            found = await self._stream.get_last_msg(self._name, self._subject)
+        except Exception as error:  # a leader that goes: ask again
+            log.debug("store %s: the last message cannot be read now: %r", self._name, error)
+            return None
+        assert found.seq is not None
+        if found.seq <= self.last:
+            return None
         if (found.headers or {}).get(IDENTITY) != identity:
             raise StoreError(
                 f"store {self._name}: another broker has opened it, and this one is its owner no more",
                 hint="one broker at a time; give each its own stream",
             )
-        assert found.seq is not None
         self.last = found.seq
         return self.last
 
@@ -218,8 +249,8 @@ class JetStreamDisk(MemoryDisk):
             if begun and len(begun) == part.parts:
                 if part.is_anew:
                     self._values, self._keys = {}, []
-                for each in begun:
-                    super().write(each.changes)
+                for changes in _joined(begun):
+                    super().write(changes)
                 self._marked = max(self._marked, part.marked)
                 begun = []
 
@@ -256,8 +287,8 @@ class JetStreamDisk(MemoryDisk):
         self._journal.close()
 
 
-def _split(changes: list[Change]) -> Generator[list[Change], None, None]:
-    """Parts that fit into a message each."""
+def _split(changes: list[Change]) -> Generator[list[Change] | bytes, None, None]:
+    """Parts that fit into a message each. Changes that no message holds whole go as pieces of bytes."""
     part: list[Change] = []
     size = 0
     for key, value in changes:
@@ -265,19 +296,47 @@ def _split(changes: list[Change]) -> Generator[list[Change], None, None]:
         if part and size + length > PART_BYTES:
             yield part
             part, size = [], 0
+        if length > PART_BYTES:
+            encoded = msgspec.msgpack.encode([(key, value)])
+            yield from (encoded[at : at + PART_BYTES] for at in range(0, len(encoded), PART_BYTES))
+            yield b""  # ends the pieces
+            continue
         part.append((key, value))
         size += length
     yield part
 
 
+def _joined(parts: Sequence[_JournalPart]) -> Generator[list[Change], None, None]:
+    """The changes of a commit whose parts are all there."""
+    pieces: list[bytes] = []
+    for part in parts:
+        if not isinstance(part.changes, bytes):
+            yield part.changes
+        elif part.changes:
+            pieces.append(part.changes)
+        else:
+            yield msgspec.msgpack.decode(b"".join(pieces), type=list[tuple[bytes, bytes | None]])
+            pieces = []
+
+
 class JetStreamStore(KeyedStore):
-    """`nats://host:port,host:port,host:port/NAME`: a store in the stream of that name."""
+    """`nats://host:port,host:port,host:port/NAME`: a store in the stream of that name, with three replicas
+    or as many as `?replicas=` says."""
 
     def __init__(self, address: str, *, replicas: int = 3, patience: float = 30.0) -> None:
-        servers, _, stream = address.removeprefix(SCHEME).partition("/")
+        place, _, query = address.partition("?")
+        if query:
+            replicas = _replicas(query, address)
+        servers, _, stream = place.removeprefix(SCHEME).partition("/")
         if not servers or not stream.replace("_", "").replace("-", "").isalnum():
             raise SettingsError(
                 f"{address!r} is no store in JetStream", hint="write nats://host:port,host:port/NAME"
+            )
+        if replicas == 1:
+            log.warning(
+                "store %s has one replica: acknowledged events are lost with the disk of that server; "
+                "three replicas on three machines survive one of them",
+                stream,
             )
         disk = JetStreamDisk(servers.split(","), stream, replicas=replicas, patience=patience)
         try:
@@ -285,3 +344,10 @@ class JetStreamStore(KeyedStore):
         except BaseException:
             disk.close()
             raise
+
+
+def _replicas(query: str, address: str) -> int:
+    name, _, number = query.partition("=")
+    if name != "replicas" or number not in ("1", "3", "5"):
+        raise SettingsError(f"{address!r} is no store in JetStream", hint="write ?replicas=1, 3 or 5")
+    return int(number)

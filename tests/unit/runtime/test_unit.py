@@ -112,6 +112,7 @@ def test_a_store_keeps_its_number_of_processes(tmp_path: Path) -> None:
         check_unit(BrokerSettings(processes=2, store=str(tmp_path / "single")))
     assert not (tmp_path / "single" / MARK).exists()
     assert store_of("nats://host/NAME", "u-1") == "nats://host/NAME-u-1"
+    assert store_of("nats://host/NAME?replicas=1", "u-1") == "nats://host/NAME-u-1?replicas=1"
     assert store_of("", "u-1") == ""
 
 
