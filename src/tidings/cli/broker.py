@@ -34,6 +34,9 @@ CertsOption = Annotated[
     Path | None,
     typer.Option("--certs", metavar="DIR", help="TLS by NAME.pem and NAME.key there (`tidings certs`)."),
 ]
+ConsoleOption = Annotated[
+    bool, typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 by default.")
+]
 GroupOption = Annotated[
     str | None, typer.Option("--group", "-g", metavar="NAME", help="Join this group: one replicated log.")
 ]
@@ -104,10 +107,7 @@ def broker(
     gateway_mqtt: Annotated[
         str | None, typer.Option("--gateway-mqtt", metavar="HOST:PORT", help="Address of MQTT 3.1.1 and 5.")
     ] = None,
-    console: Annotated[
-        bool,
-        typer.Option("--console", help="Serve the web console, at 127.0.0.1:7180 by default."),
-    ] = False,
+    console: ConsoleOption = False,
     console_at: Annotated[
         str | None, typer.Option("--console-at", metavar="HOST:PORT", help="Serve the web console here.")
     ] = None,

@@ -156,9 +156,7 @@ class Server:
         self._coalescer = WriteCoalescer()
         self._clients: dict[Connection, ClientConnection] = {}
         self._local_clients, self._last_client = set[LocalClient](), 0
-        self.check_group: Callable[[str], None] = lambda group: (
-            None
-        )  # refuses one of another home (`unit.py`)
+        self.check_group: Callable[[str], None] = lambda group: None  # see `unit.py`
         self.listeners: list[SocketListener] = []
         self.admission = Admission(admission_settings(self.network))  # of all listeners of this process
         self._unseen: list[Connection] = []  # still to be looked at in this round
