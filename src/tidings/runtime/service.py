@@ -90,12 +90,36 @@ class Service:
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
         listening = self.tls = tls.listening(settings.tls)  # of all listeners
         self._join_tls = _joining(settings) if listening and (unit is None or not unit.parent) else None
+        self.server = self._made_server(name, unit)
+        self._public = UnitListeners(unit, self.server, listening) if unit is not None else None
+        self._disowning = RevokedResources(self.server, self.secured)
+        self.server.inquiries["figures"] = lambda about, principal: figures(
+            self.server, self.figures, view_of(self.secured.guard, principal)
+        )
+        self.server.inquiries["trace"] = self._trace
+        self.secured.guard.retained = partial(capped, settings=settings.retention)
+        self._kept_figures = RetentionFigures(self.server, settings.retention)
+        self.administration = BrokerAdministration(self.server, self.secured)
+        self.server.inquiries["admin"] = self.administration.answer
+        self.server.own_checks.add("admin")
+        self.server.inquiries["activity"] = self._activity
+        self.server.inquiries["history"] = self._history
+        self.past = PastFigures(self.figures, Path(settings.store) if _is_folder(settings.store) else None)
+        self.server.inquiries["past"] = self._past
+        if settings.archive:
+            self.server.serve_archive(settings.archive)
+        self.http: OperatorHttp | None = None
+        self._control: StoreControl | None = None
+
+    def _made_server(self, name: str, unit: UnitMember | None) -> Server:
+        """The server of this broker. In a unit it listens on loopback, the public address is separate."""
+        settings, listening = self.settings, self.tls
         authenticator: Authenticator = self.secured.authenticator
         credentials: Credentials = CertificateCredentials() if listening else NoCredentials()
         if unit is not None:
             authenticator = UnitAuthenticator(unit.secret, authenticator)
             credentials = UnitCredentials(unit.secret) if unit.number else credentials
-        self.server = Server(
+        return Server(
             name,
             listen=settings.listen,
             join=[_with_scheme(address, listening is not None) for address in settings.join]
@@ -127,25 +151,6 @@ class Service:
                 **_group_options(settings),
             },
         )
-        self._public = UnitListeners(unit, self.server, listening) if unit is not None else None
-        self._disowning = RevokedResources(self.server, self.secured)
-        self.server.inquiries["figures"] = lambda about, principal: figures(
-            self.server, self.figures, view_of(self.secured.guard, principal)
-        )
-        self.server.inquiries["trace"] = self._trace
-        self.secured.guard.retained = partial(capped, settings=settings.retention)
-        self._kept_figures = RetentionFigures(self.server, settings.retention)
-        self.administration = BrokerAdministration(self.server, self.secured)
-        self.server.inquiries["admin"] = self.administration.answer
-        self.server.own_checks.add("admin")
-        self.server.inquiries["activity"] = self._activity
-        self.server.inquiries["history"] = self._history
-        self.past = PastFigures(self.figures, Path(settings.store) if _is_folder(settings.store) else None)
-        self.server.inquiries["past"] = self._past
-        if settings.archive:
-            self.server.serve_archive(settings.archive)
-        self.http: OperatorHttp | None = None
-        self._control: StoreControl | None = None
 
     async def __aenter__(self) -> Service:
         """Run it inside another program: `async with Service(settings) as service`."""
