@@ -14,6 +14,9 @@ import pytest
 import websockets
 from tests.gateway.test_http import at, ce, event, run, sink
 
+import tidings
+from tidings.errors import InputError
+
 MINE = {"filter": "n >= 0", "name": "web", "durable": "true"}
 DESK = 1  # the guest that a principal's requests share
 
@@ -131,6 +134,26 @@ def test_of_puts_of_one_webhook_at_once_each_is_answered_and_the_last_one_stands
             assert answers[1].status_code in (200, 404)
             await until_left(service)
             assert (await http.get("/subscriptions")).json() == []
+
+    run(story)
+
+
+def test_an_operator_lists_and_ends_a_webhook(tmp_path: Path) -> None:
+    async def story() -> None:
+        async with sink() as (receiver, address), at(tmp_path, webhooks=("127.0.0.1",)) as (http, service):
+            path = await made(http, webhook(address) | {"protocolsettings": {"secret": "s3cret"}})
+            receiver.answers = [400]
+            await http.post("/events", **ce(event("1", n=1)))
+            await receiver.until(1)
+            async with tidings.connect(service.server.address, name="root") as root:
+                (row,) = (await root.inquire("admin", do="list", kind="webhook"))["rows"]
+                assert (row["sink"], row["owner"]) == (address, "anonymous")
+                assert "s3cret" not in str(row)
+                assert row["status"]["given back"] >= 0
+                await root.inquire("admin", do="end", kind="webhook", name=row["id"])
+                with pytest.raises(InputError, match="has no webhook"):
+                    await root.inquire("admin", do="end", kind="webhook", name=row["id"])
+            assert (await http.get(path)).status_code == 404
 
     run(story)
 
