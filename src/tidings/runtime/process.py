@@ -22,6 +22,7 @@ from typing import Any, TypeVar
 
 from tidings.errors import TidingsError
 from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.notify import Watchdog, notify
 from tidings.runtime.server import Server
 
 DRAIN_SECONDS = 10.0
@@ -67,7 +68,12 @@ async def serve(
     if reload is not None:
         loop.add_signal_handler(signal.SIGHUP, reload)
     (ready or print_ready)(server)
+    watchdog = Watchdog()
+    notify("READY=1")
+    watchdog.start()
     await server.serve_forever()
+    notify("STOPPING=1")
+    watchdog.stop()
     if stopping is not None:
         await stopping()
     return await server.drain(drain_seconds)

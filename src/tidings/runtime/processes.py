@@ -38,6 +38,7 @@ from tidings.errors import SettingsError, UnreachableError
 from tidings.runtime.dialling import parse_addresses
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE
+from tidings.runtime.notify import Watchdog, notify
 from tidings.runtime.settings import BrokerSettings
 from tidings.runtime.unit import member_name, public_sockets
 
@@ -90,15 +91,20 @@ class ProcessUnit:
         self._bind()
         self._folder = tempfile.mkdtemp(prefix="tidings-")
         keeping: list[asyncio.Task[None]] = []
+        watchdog = Watchdog()
         try:
             for number in range(self._settings.processes):
                 await self._start(number)
             await self._serve_http()
             self._on_signals()
             ready(self)
+            notify("READY=1")
+            watchdog.start()
             keeping = [asyncio.create_task(self._keep(number, say)) for number in self.processes]
             await self._stopping.wait()
         finally:
+            notify("STOPPING=1")
+            watchdog.stop()
             for task in keeping:
                 task.cancel()
             await asyncio.gather(*keeping, return_exceptions=True)
