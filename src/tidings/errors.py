@@ -46,6 +46,12 @@ class TooLargeError(EventError):
     code = "too large"
 
 
+class SchemaError(EventError):
+    """An event that does not fit the schema of its type or topic, or a schema that breaks the last one."""
+
+    code = "schema"
+
+
 class FilterError(InputError):
     """A filter that cannot be used."""
 

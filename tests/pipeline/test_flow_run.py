@@ -225,7 +225,7 @@ def test_a_torn_source_file_stops_the_flow_by_name(spark: Any, tmp_path: Path) -
         ('path = "prices"\ncolumns = "id string, price double"', 'path = "nowhere"', "cannot be opened"),
         ('subscriptions = "users"', 'subscriptions = "users"\nkeep = ["colour"]',
             "no column 'colour' to keep"),
-        ("price double", "price decimal(9, 2)", "decimal"),
+        ("price double", "price map<string, double>", "map"),
         ('path = "users"', 'path = "nobody"', "nobody"),
         ('kind = "parquet"\npath = "prices"\ncolumns = "id string, price double"',
             'kind = "csv"\npath = "prices"', "needs its columns"),

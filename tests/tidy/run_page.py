@@ -33,7 +33,9 @@ def run(page: Path) -> None:
     with asyncio.Runner() as runner:
         for line, code in blocks(page.read_text()):
             source = "\n" * line + code  # so that a traceback shows the page's own line
-            compiled = compile(source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT)
+            compiled = compile(
+                source, str(page), "exec", flags=ast.PyCF_ALLOW_TOP_LEVEL_AWAIT, dont_inherit=True
+            )
             if compiled.co_flags & inspect.CO_COROUTINE:
                 runner.run(eval(compiled, namespace))
             else:

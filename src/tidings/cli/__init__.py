@@ -34,6 +34,7 @@ COMMANDS = {
     "sub": "Subscribe, and print each event as it comes.",
     "top": "Watch the brokers of a network at work.",
     "trace": "Show the path of an event, broker by broker, and why a subscription did not receive it.",
+    "schema": "Show, attach and check the schemas of events.",
     "bridge": "Carry events between a broker and NATS, Redis or MQTT.",
     "cluster": "Run a network of brokers on this machine, for development.",
     "settings": "Print the settings of a broker, with their documentation.",

@@ -4,6 +4,10 @@ A pattern names attributes (nested objects, or dotted names) with a list of alte
 value, or one of `prefix`, `suffix`, `equals-ignore-case`, `wildcard`, `numeric`, `exists`,
 `anything-but`. All attributes must fit; `$or` lists patterns of which one must.
 
+A pattern fits arrays too: `{"tags": ["red"]}` fits a value and a list with that value, and the members of one
+object of a pattern fit one object of a list. The filter says so beside the condition for plain values: for
+events that hold a list (`EXISTS `[]``), every leaf of the pattern is an ANY.
+
 Differences of values follow Tidings: null is an absent attribute, so null means the same as
 {"exists": false}; and `anything-but` accepts other values of the same kind as those it names, not
 values of another kind.
@@ -23,9 +27,10 @@ from tidings.language.limits import DEFAULT_LIMITS, Limits, check_text, too_deep
 from tidings.language.mistakes import nearest
 from tidings.language.parser import balanced
 from tidings.language.printer import print_constraint, print_expression
+from tidings.model.body import HAS_LIST
 from tidings.model.constraint import Constraint, Equals, Exists, Like, Missing, NotOneOf, OneOf, Prefix, Range
 from tidings.model.decoding import UNREADABLE
-from tidings.model.expression import And, Attribute, Call, Compare, Expression, LikeTest, Literal, Or
+from tidings.model.expression import And, AnyOf, Attribute, Call, Compare, Expression, LikeTest, Literal, Or
 from tidings.model.filter import TIDINGS, Conjunction, Filter
 from tidings.model.pattern import escape_like, like_parts
 from tidings.model.value import Kind
@@ -41,10 +46,11 @@ def from_pattern(pattern: Mapping[str, Any] | str | bytes, *, limits: Limits = D
             pattern = msgspec.json.decode(pattern)
         except UNREADABLE as error:
             raise FilterError(f"the pattern is no JSON: {error}") from None
-    return as_filter(_pattern(pattern, (), limits), limits=limits)
+    plain, listed = _pattern(pattern, (), limits, lists=False), _pattern(pattern, (), limits, lists=True)
+    return as_filter(plain | (attr(HAS_LIST).exists() & listed), limits=limits)
 
 
-def _pattern(pattern: Any, path: tuple[str, ...], limits: Limits) -> Condition:
+def _pattern(pattern: Any, path: tuple[str, ...], limits: Limits, *, lists: bool) -> Condition:
     """All members of one object, below the attributes in `path`."""
     if not isinstance(pattern, Mapping) or not pattern:
         raise _mistake(path, "needs an object with at least one member")
@@ -56,12 +62,18 @@ def _pattern(pattern: Any, path: tuple[str, ...], limits: Limits) -> Condition:
         if name == "$or":
             if not isinstance(rule, list) or not rule:
                 raise _mistake(here, "needs a list of patterns")
-            parts.append(_any([_pattern(choice, path, limits) for choice in rule]))
+            parts.append(_any([_pattern(choice, path, limits, lists=lists) for choice in rule]))
         elif isinstance(rule, Mapping):
-            parts.append(_pattern(rule, here, limits))
+            inner = _pattern(rule, here, limits, lists=lists)
+            parts.append(_ranged(inner) if lists and len(rule) > 1 and "$or" not in rule else inner)
         else:
-            parts.append(_alternatives(rule, here))
+            leaf = _alternatives(rule, here)
+            parts.append(_ranged(leaf) if lists else leaf)
     return Condition(balanced(And, [part.expression for part in parts]))
+
+
+def _ranged(condition: Condition) -> Condition:
+    return Condition(AnyOf(condition.expression))
 
 
 def _any(conditions: list[Condition]) -> Condition:
@@ -222,7 +234,8 @@ def to_pattern(filter: Filter) -> dict[str, Any]:
         raise FilterError(f"a filter of dialect {filter.dialect} has no pattern")
     if filter.is_never_true or filter.is_always_true:
         raise FilterError("a pattern cannot say always or never")
-    written = [_written(conjunction) for conjunction in filter.conjunctions]
+    plain = [c for c in filter.conjunctions if Exists(HAS_LIST) not in c.constraints] or filter.conjunctions
+    written = [_written(conjunction) for conjunction in plain]
     patterns = [_nested(rules) for rules in _gathered(written)]
     return patterns[0] if len(patterns) == 1 else {"$or": patterns}
 

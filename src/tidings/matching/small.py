@@ -4,7 +4,8 @@ Rules
 - Each conjunction is filed once, under the *entry point* that the fewest others share; an event
   visits the entry points that its own attributes open, and tests what is left of each conjunction
   that it finds there.
-- Entry points, best first: a value (`=`, `IN`), a type name (`IS A`), the beginning of a text
+- Entry points, best first: a value (`=`, `IN`), an element of a list (`x IN name`), a type name (`IS A`), the
+  beginning of a text
   (`LIKE 'x%'`), the first level of a topic pattern, the presence of an attribute (ranges and all
   else that an absent value cannot satisfy).
 - Conjunctions that need no attribute (IS NULL alone, a residual alone, TRUE) are tested for every event.
@@ -13,8 +14,8 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
-from typing import Any, TypeAlias
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Any, NamedTuple, TypeAlias
 
 from tidings.language.evaluate import residual_test
 from tidings.language.work import is_over, work_of
@@ -23,13 +24,14 @@ from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
 from tidings.model.constraint import Constraint, Equals, IsA, Missing, OneOf, Prefix, TopicIs
 from tidings.model.event import Event
-from tidings.model.filter import Conjunction, Filter
+from tidings.model.expression import AnyOf, Attribute, Compare, Expression, Literal
+from tidings.model.filter import TIDINGS, Conjunction, Filter
 
 Place: TypeAlias = tuple[str, Any]  # the kind of entry point, and its key
 Bucket: TypeAlias = dict[tuple[int, int], "_CandidateTest"]  # (handle, number of the conjunction)
 
-VALUE, NAME, START, LEVEL, PRESENT = "value", "name", "start", "level", "present"
-_RANK = {VALUE: 0, NAME: 1, START: 2, LEVEL: 3, PRESENT: 4}
+VALUE, NAME, START, LEVEL, PRESENT, ELEMENT = "value", "name", "start", "level", "present", "element"
+_RANK = {VALUE: 0, NAME: 1, START: 2, LEVEL: 3, PRESENT: 4, ELEMENT: 1}
 _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 
 
@@ -54,11 +56,12 @@ class _CandidateTest:
 class _AttributeIndex:
     """The entry points of one attribute, by kind."""
 
-    __slots__ = ("has_texts", "lengths", "levels", "names", "present", "starts", "values")
+    __slots__ = ("elements", "has_texts", "lengths", "levels", "names", "present", "starts", "values")
 
     def __init__(self) -> None:
         self.present: dict[Any, Bucket] = {}  # under None
         self.values: dict[Any, Bucket] = {}
+        self.elements: dict[Any, Bucket] = {}
         self.names: dict[Any, Bucket] = {}
         self.starts: dict[Any, Bucket] = {}
         self.levels: dict[Any, Bucket] = {}
@@ -66,6 +69,8 @@ class _AttributeIndex:
         self.has_texts = False  # is anything filed by name, start or level?
 
     def keys(self, kind: str) -> dict[Any, Bucket]:
+        if kind == ELEMENT:
+            return self.elements
         by_kind = (self.values, self.names, self.starts, self.levels, self.present)
         return by_kind[_RANK[kind]]
 
@@ -98,12 +103,24 @@ class _AttributeIndex:
 
     @property
     def is_empty(self) -> bool:
-        return not (self.present or self.values or self.has_texts)
+        return not (self.present or self.values or self.elements or self.has_texts)
+
+    def opened_by_elements(self, value: Any) -> list[Bucket | None]:
+        """Entries filed under the elements of a list, at any depth; a scalar is a list of one."""
+        found: list[Bucket | None] = []
+        waiting = [value]
+        while waiting:
+            item = waiting.pop()
+            if type(item) is tuple:
+                waiting.extend(item)
+            elif type(item) is not dict:
+                found.append(self.elements.get(_key(item)))
+        return found
 
     def opened_by_text(self, value: Any) -> list[Bucket | None]:
         """Entries filed under the names, prefixes and levels of a value."""
         if type(value) is tuple:
-            return [self.names.get(name) for name in value]
+            return [self.names.get(name) for name in value if type(name) is str]
         if type(value) is not str:
             return []
         found = [self.starts.get(value[:length]) for length in self.lengths]
@@ -140,6 +157,7 @@ class SmallMatcher:
         choices = [
             (constraint, places) for constraint in conjunction.constraints if (places := _places(constraint))
         ]
+        choices += [member for residual in conjunction.residuals for member in _members(residual, filter)]
         if not choices:
             self._everywhere[key] = _CandidateTest(key[0], conjunction.constraints, residuals, weighted)
             filed.append((None, (PRESENT, None), key))
@@ -153,7 +171,7 @@ class SmallMatcher:
             index.bucket(place)[key] = entry
             filed.append((chosen.attribute, place, key))
 
-    def _cost(self, choice: tuple[Constraint, Sequence[Place]]) -> tuple[int, int, str]:
+    def _cost(self, choice: tuple[Any, Sequence[Place]]) -> tuple[int, int, str]:
         """Fewer neighbours are better; the name decides between equals, so that runs are alike."""
         constraint, places = choice
         index = self._attributes.get(constraint.attribute)
@@ -183,6 +201,8 @@ class SmallMatcher:
                 buckets.append(index.present[None])
             if index.values and type(value) is not tuple:
                 buckets.append(index.values.get(value if type(value) is not bool else ("bool", value)))
+            if index.elements:
+                buckets += index.opened_by_elements(value)
             if index.has_texts:
                 buckets += index.opened_by_text(value)
         for bucket in buckets:
@@ -217,6 +237,30 @@ class SmallMatcher:
             **entries,
             "everywhere": len(self._everywhere),
         }
+
+
+class _Membership(NamedTuple):
+    """The list of a residual `x IN name`, in the place of a constraint."""
+
+    attribute: str
+
+
+def _members(residual: Expression, filter: Filter) -> Iterator[tuple[Any, list[Place]]]:
+    """The entry point of `x IN name` for a constant and a name without a dot, which leads to no other
+    list."""
+    if filter.dialect != TIDINGS or not isinstance(residual, AnyOf):
+        return
+    condition = residual.condition
+    if not isinstance(condition, Compare) or condition.op != "=":
+        return
+    name, value = condition.left, condition.right
+    if (
+        isinstance(name, Attribute)
+        and isinstance(value, Literal)
+        and "." not in name.name
+        and name.name != "topic"
+    ):
+        yield _Membership(name.name), [(ELEMENT, _key(value.value))]
 
 
 def _key(value: Any) -> Any:

@@ -35,6 +35,8 @@ MAX_NESTING = 64
 MAX_ITEMS = 65_536  # elements of all lists of an event
 LONGEST_NUMBER = 4096  # digits of a decimal or of a wide integer, its exponent's zeros included
 
+HAS_LIST = "[]"  # a name that filters see of an event with a list anywhere; patterns ask for it
+
 DECIMAL, UNIQUE, DATE, CLOCK, LOCAL, INTEGER, DURATION = range(1, 8)  # codes of the extensions
 _MICROSECOND = timedelta(microseconds=1)
 
@@ -309,6 +311,8 @@ def seen_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     for name, value in sorted(attributes.items(), key=_is_own):
         path = f"{DATA}.{name}" if name.partition(".")[0] in RESERVED else name
         view.update(_flat(path, value))
+    if any(type(value) is tuple for value in view.values()):
+        view[HAS_LIST] = True
     return view
 
 
@@ -350,6 +354,6 @@ def seen_value(value: Any) -> Any:
 _ALIKE = frozenset({bool, int, float, str, type(None)})
 
 __all__ = [
-    "DATA", "MAX_ATTRIBUTES", "MAX_ITEMS", "MAX_NESTING", "OPAQUE", "RESERVED", "check_number",
-    "is_list_of_values", "packed_body", "seen_body", "seen_value", "unpacked_body",
+    "DATA", "HAS_LIST", "MAX_ATTRIBUTES", "MAX_ITEMS", "MAX_NESTING", "OPAQUE", "RESERVED",
+    "check_number", "is_list_of_values", "packed_body", "seen_body", "seen_value", "unpacked_body",
 ]  # fmt: skip

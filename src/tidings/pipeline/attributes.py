@@ -3,9 +3,10 @@
 Rules
 - A column is an attribute; a member of a struct is a nested one (`venue.city`). Names have case here,
   regardless of Spark's setting. NULL and NaN are absent.
-- Booleans, integers, floats, strings and timestamps are values as they are. Anything else (a decimal,
-  a date, a timestamp without a time zone, an array) is refused when some filter asks for it; `casts`
-  says what to take it for, and the column itself leaves as it came.
+- Booleans, integers, floats, decimals, strings, timestamps (with and without a time zone), dates, binary
+  columns and arrays, of structs too, are values as they are. Anything else (a map, an interval) is refused
+  when some filter asks for it; `casts` says what to take it for, and the column itself leaves as it came.
+- A name that leads through an array of structs (`lines.price`) is read from the column of the array.
 - `topic` is a string, `time` a timestamp, `type` a string or, as a lineage, an array of strings; a
   column `type.lineage` gives the lineage beside a plain `type`. `id` and `source` are taken as text;
   every event has both, so that a table without the column is refused when some filter asks for it.
@@ -21,6 +22,7 @@ from difflib import get_close_matches
 from typing import Any, NamedTuple
 
 from tidings.errors import InputError, SettingsError
+from tidings.language.lists import prefixes
 from tidings.model.event import LINEAGE, RESERVED
 from tidings.pipeline.tables import About
 
@@ -29,6 +31,13 @@ KINDS = {
     "boolean": "b", "tinyint": "n", "smallint": "n", "int": "n", "bigint": "n", "float": "n",
     "double": "n", "string": "s", "timestamp": "t",
 }  # fmt: skip
+WIDE_KINDS = {
+    "decimal": "n",
+    "date": "t",
+    "timestamp_ntz": "t",
+    "array": "",
+    "binary": "",
+}  # by the type's first word
 WORDS = {"b": "a boolean", "n": "a number", "s": "a string", "t": "a timestamp"}
 OWN = {"topic": "string", "time": "timestamp"}  # of the event itself; no other type is meant by these
 AS_TEXT = ("id", "source")
@@ -150,7 +159,7 @@ def _chosen(
     unknown = sorted(set(casts) - set(leaves))
     if unknown:
         raise SettingsError(f"casts names {unknown[0]!r}, which is no column", hint=_near(unknown[0], leaves))
-    for name in wanted:
+    for name in _with_arrays(wanted, leaves):
         if name in ("type", LINEAGE):
             continue
         if name in AS_TEXT and name not in leaves:
@@ -166,6 +175,24 @@ def _chosen(
         yield from _types(leaves)
 
 
+def _with_arrays(wanted: list[str], leaves: Mapping[str, list[ColumnLeaf]]) -> list[str]:
+    """The wanted names; in place of one that no column holds, the array that it leads through."""
+    return list(dict.fromkeys(array_of(name, leaves) or name for name in wanted))
+
+
+def array_of(name: str, leaves: Mapping[str, list[ColumnLeaf]]) -> str | None:
+    """The column of an array on the way to a name; None when there is none."""
+    if name in leaves:
+        return None
+    found = (prefix for prefix in prefixes(name) if prefix in leaves)
+    return next((prefix for prefix in found if leaves[prefix][0].type.startswith("array<")), None)
+
+
+def _wide_kind(type: str) -> str | None:
+    """The kind of slot of a column whose values are more than Spark's plain ones."""
+    return WIDE_KINDS.get(type.partition("(")[0].partition("<")[0])
+
+
 def _value(name: str, leaf: ColumnLeaf, cast: str | None) -> ColumnLeaf:
     if cast is not None:
         leaf = ColumnLeaf(leaf.column.cast(cast), cast.strip().lower(), None)
@@ -177,18 +204,12 @@ def _value(name: str, leaf: ColumnLeaf, cast: str | None) -> ColumnLeaf:
             f"the column {name!r} is of type {leaf.type}, and an event's {name} is a {expected}",
             hint=f"casts={{{name!r}: {expected!r}}} takes it for one, or rename the column",
         )
-    if leaf.type not in KINDS:
+    if leaf.type not in KINDS and _wide_kind(leaf.type) is None:
         raise InputError(
             f"filters ask for {name!r}, and its column is of type {leaf.type}, which is no attribute value",
-            hint=f"say what to take it for, as in casts={{{name!r}: '{_suggested(leaf.type)}'}}",
+            hint=f"say what to take it for, as in casts={{{name!r}: 'string'}}",
         )
     return leaf
-
-
-def _suggested(kind: str) -> str:
-    if kind.startswith("decimal"):
-        return "double"
-    return "timestamp" if kind.startswith(("date", "timestamp")) else "string"
 
 
 def _types(leaves: dict[str, list[ColumnLeaf]]) -> Iterator[tuple[str, ColumnLeaf]]:
@@ -219,11 +240,16 @@ def _notes(about: About, leaves: dict[str, list[ColumnLeaf]], casts: dict[str, s
         if name == LINEAGE or name == "type":
             if "type" not in leaves and LINEAGE not in leaves:
                 yield "filters ask for the type, and no column 'type' or 'type.lineage' holds it"
+        elif array_of(name, leaves) is not None:
+            continue
         elif name not in leaves:
             near = _near(name, leaves)
             yield f"filters ask for {name!r}, which no column holds" + (f" ({near})" if near else "")
         else:
-            kind = KINDS.get(casts.get(name, leaves[name][0].type), "s" if name in AS_TEXT else "")
+            declared = casts.get(name, leaves[name][0].type)
+            kind = KINDS.get(declared) or _wide_kind(declared) or ("s" if name in AS_TEXT else "")
+            if declared.startswith("array<"):
+                continue
             for other in sorted(set(about.kinds.get(name, "")) & set(WORDS) - {kind}):
                 yield (
                     f"some filter compares {name!r} with {WORDS[other]}; its column is {leaves[name][0].type}"

@@ -25,6 +25,7 @@ from tidings.errors import RefusedError, TidingsError, WireError
 from tidings.language import DEFAULT_LIMITS, Limits, parse_filter
 from tidings.model.event import TENANT_MARK, Event, checked_event, event_size, has_plain_attributes
 from tidings.model.filter import EVERYTHING, Filter
+from tidings.model.schemas import SCHEMAS
 from tidings.model.subscription import (
     GROUPS,
     OWNER_MARK,
@@ -54,6 +55,8 @@ _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 def check_event(event: Event) -> Event:
     """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
+    if SCHEMAS.active:
+        SCHEMAS.check(event)
     if _is_plain(event):
         topic = event.topic
         if topic is not None:

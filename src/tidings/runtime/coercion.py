@@ -16,6 +16,8 @@ from tidings.language.parser import parse
 from tidings.model.event import Event, checked_event, make_event
 from tidings.model.fields import is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
+from tidings.model.schemas import SCHEMAS
+from tidings.model.serialisers import SERIALISERS
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
 from tidings.runtime.telemetry import carried
 
@@ -36,9 +38,24 @@ def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, 
         options["id"] = UNNUMBERED
     if "source" not in options or options["source"] is None:
         options["source"] = source
+    if "content_type" in options and options["content_type"] is not None:
+        attributes = _serialised(attributes, options)
     if "opentelemetry" in modules:
         attributes = carried(attributes)
-    return make_event(attributes, **options), is_numbered
+    event = make_event(attributes, **options)
+    if SCHEMAS.active:
+        SCHEMAS.check(event)
+    return event, is_numbered
+
+
+def _serialised(attributes: Mapping[str, Any] | None, options: dict[str, Any]) -> Mapping[str, Any] | None:
+    """The attributes beside a payload of a registered content type: the one is made from the other."""
+    content_type, payload = options["content_type"], options.get("payload")
+    if payload is None:
+        if attributes is not None and SERIALISERS.find(content_type) is not None:
+            options["payload"] = SERIALISERS.encode(attributes, content_type)
+        return attributes
+    return SERIALISERS.attributes_of(payload, content_type) if attributes is None else attributes
 
 
 def _fields_of(what: Any, options: dict[str, Any]) -> Mapping[str, Any]:

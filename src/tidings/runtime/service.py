@@ -23,6 +23,7 @@ from typing import TYPE_CHECKING, Any, Protocol
 
 from tidings._version import __version__
 from tidings.errors import RefusedError, SettingsError, TidingsError, UnreachableError
+from tidings.model.schemas import SCHEMAS
 from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
@@ -164,6 +165,8 @@ class Service:
         await self._close()
 
     async def _on_start(self) -> None:
+        if self.settings.schemas:
+            SCHEMAS.load(self.settings.schemas)
         self._count_durables()
         trusts_others = bool(self.settings.tls.authority or self.secured.guard.users.verifier)
         self._disowning.start(others=trusts_others)

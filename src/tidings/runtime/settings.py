@@ -133,6 +133,7 @@ class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
     peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
     archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
+    schemas: str = ""  # a file of `tidings schema`: publishes that do not fit are refused; empty: none
     http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
     processes: int = 1  # brokers on this machine that are one unit with one address; see docs/brokers.md
     drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
@@ -510,6 +511,7 @@ def _resolved(settings: BrokerSettings, folder: Path | None) -> BrokerSettings:
     return msgspec.structs.replace(
         settings,
         store=absolute(settings.store),
+        schemas=absolute(settings.schemas),
         console=msgspec.structs.replace(
             console,
             flows=tuple(flow if "://" in flow else absolute(flow) for flow in console.flows),

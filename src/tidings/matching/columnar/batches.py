@@ -24,7 +24,7 @@ from tidings.matching.columnar.programs import Program, result_of, text_of
 from tidings.matching.columnar.slots import Strings, encoded, has_kernels, places_of
 from tidings.matching.columnar.table import FrozenTable
 from tidings.matching.matcher import Matches
-from tidings.model.body import seen_value
+from tidings.model.body import HAS_LIST, seen_value
 from tidings.model.event import LINEAGE, Event, row_event
 
 
@@ -89,6 +89,10 @@ def rows_of_batch(packer: Packer, batch: Any) -> tuple[Matrix, Rests]:
             needed = _fill(plan, name, column, matrix, rests) or needed
         elif name == LINEAGE:
             _fill_lineage(packer, column, matrix)
+    if HAS_LIST in packer.plans:
+        for name, column in _columns(batch):
+            if name != LINEAGE and _is_list(column.type):
+                matrix[np.asarray(column.is_valid()), packer.plans[HAS_LIST].present] = 0.0
     if packer.computed:
         needed = _compute(packer.computed, batch, range(batch.num_rows), matrix, rests) or needed
     return matrix, rests if needed else rests[:0]
@@ -241,13 +245,19 @@ def _fill_others(
     return False
 
 
+def _is_list(kind: Any) -> bool:
+    import pyarrow as pa
+
+    return bool(pa.types.is_list(kind) or pa.types.is_large_list(kind) or pa.types.is_fixed_size_list(kind))
+
+
 def _is_opaque(kind: Any) -> bool:
     import pyarrow as pa
 
     types = pa.types
     return bool(
-        types.is_list(kind) or types.is_large_list(kind) or types.is_fixed_size_list(kind)
-        or types.is_binary(kind) or types.is_large_binary(kind) or types.is_fixed_size_binary(kind)
+        _is_list(kind) or types.is_binary(kind) or types.is_large_binary(kind)
+        or types.is_fixed_size_binary(kind)
         or types.is_duration(kind)
     )  # fmt: skip
 

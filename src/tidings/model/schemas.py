@@ -1,0 +1,313 @@
+"""Schemas: a JSON Schema for the events of a type or of a topic, checked at publish.
+
+Rules
+- A schema comes from a class (dataclass, msgspec Struct, attrs class, TypedDict, Pydantic model) or is given.
+- It is attached to a type's name or to a topic pattern. An event must fit every schema that is attached to a
+  name of its lineage or to a pattern that its topic matches; otherwise the publish is refused and the error
+  names the field.
+- Attributes are only added: a new version of a schema is *breaking* when it demands a field that was not
+  demanded, drops a field, or accepts less in a field. A breaking version is refused unless it is forced.
+- Values that JSON lacks are checked as the text that stands for them.
+- The keywords that classes give are checked: type, properties, required, additionalProperties, items, enum,
+  const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths, pattern. Others are ignored.
+"""
+
+from __future__ import annotations
+
+import operator
+import re
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import msgspec
+
+from tidings.errors import InputError, SchemaError
+from tidings.model.decoding import UNREADABLE
+from tidings.model.event import Event
+from tidings.model.fields import field_names, is_model, is_typed_mapping
+from tidings.model.textual import json_ready
+from tidings.model.topic import check_pattern, topic_matches
+from tidings.model.typed import lineage_of
+
+Schema = Mapping[str, Any]
+
+_TYPES: dict[str, tuple[type, ...]] = {
+    "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
+    "number": (int, float), "null": (type(None),),
+}  # fmt: skip
+
+
+_SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems")}
+
+
+def schema_of(cls: Any) -> dict[str, Any]:
+    """The JSON Schema of a class."""
+    if isinstance(cls, type) and is_model(cls):
+        made: dict[str, Any] = cls.model_json_schema()  # type: ignore[attr-defined]
+        return made
+    if not isinstance(cls, type) or (field_names(cls) is None and not is_typed_mapping(cls)):
+        raise SchemaError(
+            f"{cls!r} has no schema",
+            hint="give a dataclass, a Struct, a model, an attrs class or a TypedDict",
+        )
+    return msgspec.json.schema(cls)
+
+
+# Checking
+
+
+def problems(value: Any, schema: Schema, path: str = "", root: Schema | None = None) -> Iterator[str]:
+    """What is wrong with a JSON value, field by field."""
+    root = schema if root is None else root
+    schema = _resolved(schema, root)
+    where = path or "the body"
+    kinds = schema.get("type")
+    if kinds is not None and not _is_of(value, [kinds] if isinstance(kinds, str) else kinds):
+        yield f"{where} is {_kind(value)}, not {kinds}"
+        return
+    if "enum" in schema and value not in schema["enum"]:
+        yield f"{where} is {value!r}, not one of {schema['enum']}"
+    if "const" in schema and value != schema["const"]:
+        yield f"{where} is {value!r}, not {schema['const']!r}"
+    for part in schema.get("allOf", ()):
+        yield from problems(value, part, path, root)
+    for word in ("anyOf", "oneOf"):
+        if word in schema and not any(not list(problems(value, part, path, root)) for part in schema[word]):
+            yield f"{where} fits none of {len(schema[word])} alternatives"
+    yield from _bounds(value, schema, where)
+    if isinstance(value, dict):
+        yield from _members(value, schema, path, root)
+    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        for number, item in enumerate(value):
+            yield from problems(item, schema["items"], f"{path}[{number}]", root)
+
+
+def _resolved(schema: Schema, root: Schema) -> Schema:
+    for _ in range(32):  # a reference to itself ends
+        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
+        if not isinstance(reference, str) or not reference.startswith("#/"):
+            break
+        found: Any = root
+        for part in reference[2:].split("/"):
+            found = found.get(part, {}) if isinstance(found, Mapping) else {}
+        schema = {**found, **{name: held for name, held in schema.items() if name != "$ref"}}
+    return schema if isinstance(schema, Mapping) else {}
+
+
+def _is_of(value: Any, kinds: list[str]) -> bool:
+    if isinstance(value, bool):
+        return "boolean" in kinds
+    if isinstance(value, float) and value.is_integer() and "integer" in kinds:
+        return True
+    return any(isinstance(value, _TYPES.get(kind, ())) for kind in kinds)
+
+
+def _kind(value: Any) -> str:
+    return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
+
+
+def _bounds(value: Any, schema: Schema, where: str) -> Iterator[str]:
+    if isinstance(value, int | float) and not isinstance(value, bool):
+        for word, holds in (
+            ("minimum", operator.ge), ("maximum", operator.le), ("exclusiveMinimum", operator.gt),
+            ("exclusiveMaximum", operator.lt),
+        ):  # fmt: skip
+            if word in schema and not holds(value, schema[word]):
+                yield f"{where} is {value}, against {word} {schema[word]}"
+    sized = _SIZES.get(type(value))
+    if sized is not None:
+        if len(value) < schema.get(sized[0], 0):
+            yield f"{where} is shorter than {schema[sized[0]]}"
+        if len(value) > schema.get(sized[1], len(value)):
+            yield f"{where} is longer than {schema[sized[1]]}"
+    if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
+        yield f"{where} does not fit the pattern {schema['pattern']!r}"
+
+
+def _members(value: dict[str, Any], schema: Schema, path: str, root: Schema) -> Iterator[str]:
+    properties = schema.get("properties", {})
+    prefix = f"{path}." if path else ""
+    for name in schema.get("required", ()):
+        if name not in value:
+            yield f"{prefix}{name} is missing"
+    extra = schema.get("additionalProperties", True)
+    for name, member in value.items():
+        if name in properties:
+            yield from problems(member, properties[name], f"{prefix}{name}", root)
+        elif extra is False:
+            yield f"{prefix}{name} is no field of the schema"
+        elif isinstance(extra, Mapping):
+            yield from problems(member, extra, f"{prefix}{name}", root)
+
+
+# Versions
+
+
+def breaking_changes(old: Schema, new: Schema) -> list[str]:
+    """Why events of the old version may not fit the new one, or its readers miss a field."""
+    return list(_breaks(old, new, old, new, "", 0))
+
+
+def _breaks(old: Schema, new: Schema, before: Schema, after: Schema, path: str, depth: int) -> Iterator[str]:
+    if depth > 16:
+        return
+    old, new = _resolved(old, before), _resolved(new, after)
+    where = path or "the body"
+    was, now = _accepted(old, before), _accepted(new, after)
+    if now is not None and (was is None or not was <= now):
+        yield f"{where} was {_words(was)} and is {_words(now)}"
+    lost = [value for value in old.get("enum", ()) if "enum" in new and value not in new["enum"]]
+    if lost or ("enum" in new and "enum" not in old and "const" not in old):
+        yield f"{where} no longer accepts {lost or 'every value'}"
+    prefix = f"{path}." if path else ""
+    olds, news = old.get("properties", {}), new.get("properties", {})
+    for name in new.get("required", ()):
+        if name not in old.get("required", ()):
+            yield f"{prefix}{name} is required, and was not"
+    for name in olds:
+        if name not in news:
+            yield f"{prefix}{name} is gone"
+        else:
+            yield from _breaks(olds[name], news[name], before, after, f"{prefix}{name}", depth + 1)
+    if isinstance(old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
+        yield from _breaks(old["items"], new["items"], before, after, f"{path}[]", depth + 1)
+
+
+def _accepted(schema: Schema, root: Schema) -> set[str] | None:
+    """The kinds of value that a schema accepts; None for every kind."""
+    kinds = schema.get("type")
+    if kinds is not None:
+        found = {kinds} if isinstance(kinds, str) else set(kinds)
+        return found | {"integer"} if "number" in found else found
+    for word in ("anyOf", "oneOf"):
+        if word in schema:
+            parts = [_accepted(_resolved(part, root), root) for part in schema[word]]
+            return None if None in parts else set().union(*(part for part in parts if part is not None))
+    return None
+
+
+def _words(kinds: set[str] | None) -> str:
+    return "anything" if kinds is None else " or ".join(sorted(kinds))
+
+
+# The registry
+
+
+class AttachedSchema(msgspec.Struct, frozen=True):
+    """A schema in force: its version grows with each change."""
+
+    version: int
+    schema: dict[str, Any]
+
+
+class _SchemaFile(msgspec.Struct):
+    types: dict[str, AttachedSchema] = {}
+    topics: dict[str, AttachedSchema] = {}
+
+
+class SchemaRegistry:
+    """Schemas by type and by topic pattern, in memory and, with a path, in a JSON file."""
+
+    def __init__(self, path: str | Path | None = None) -> None:
+        self.path = None if path is None else Path(path)
+        self._held = _SchemaFile()
+        if self.path is not None and self.path.exists():
+            try:
+                self._held = msgspec.json.decode(self.path.read_bytes(), type=_SchemaFile)
+            except UNREADABLE as error:
+                raise InputError(f"{self.path} is no file of schemas: {error}") from None
+        self.active = False  # is any schema in force? Asked at every publish, without a call
+        self._changed()
+
+    def load(self, path: str | Path) -> None:
+        """Take the schemas of a file in place of those in force; the file is not written by this registry."""
+        self._held = SchemaRegistry(path)._held
+        self._changed()
+
+    def _changed(self) -> None:
+        self.active = bool(self._held.types or self._held.topics)
+
+    def attach(
+        self,
+        schema: Any,
+        *,
+        type: str | None = None,
+        topic: str | None = None,
+        force: bool = False,
+    ) -> AttachedSchema:
+        """Put a schema, or that of a class, in force for a type (the class's own by default) or a topic.
+
+        Raises `SchemaError` for a breaking change, unless `force` says that it is meant.
+        """
+        made = dict(schema) if isinstance(schema, Mapping) else schema_of(schema)
+        if type is not None and topic is not None:
+            raise SchemaError("a schema is for a type or for a topic", hint="attach it twice for both")
+        if topic is not None:
+            held, key = self._held.topics, check_pattern(topic)
+        elif type is not None or not isinstance(schema, Mapping):
+            held, key = self._held.types, type or lineage_of(schema)[0]
+        else:
+            raise SchemaError("the schema has no type", hint="give type= or topic=")
+        known = held.get(key)
+        if known is not None and known.schema == made:
+            return known
+        broken = [] if known is None or force else breaking_changes(known.schema, made)
+        if broken:
+            raise SchemaError(
+                f"the new schema of {key!r} breaks the one in force: {'; '.join(broken)}",
+                hint="only add optional fields, name a new type, or force it",
+            )
+        held[key] = AttachedSchema(1 if known is None else known.version + 1, made)
+        self._save()
+        return held[key]
+
+    def detach(self, *, type: str | None = None, topic: str | None = None) -> bool:
+        """Take a schema out of force; was it there?"""
+        held, key = (self._held.types, type) if type is not None else (self._held.topics, topic)
+        found = held.pop(str(key), None) is not None
+        self._save()
+        return found
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Every schema in force, with what it is attached to."""
+        return [
+            {"for": word, "name": name, "version": held.version, "schema": held.schema}
+            for word, table in (("type", self._held.types), ("topic", self._held.topics))
+            for name, held in sorted(table.items())
+        ]
+
+    def check(self, event: Event) -> None:
+        """Refuse an event that does not fit. Raises `SchemaError`."""
+        wanted = [(name, self._held.types[name]) for name in event.type if name in self._held.types]
+        if event.topic is not None and self._held.topics:
+            wanted += [(p, held) for p, held in self._held.topics.items() if topic_matches(p, event.topic)]
+        for name, held in wanted:
+            found = next(problems(json_ready(event.attributes), held.schema), None)
+            if found is not None:
+                raise SchemaError(
+                    f"the event does not fit the schema of {name!r}, version {held.version}: {found}",
+                    hint="`tidings schema show` prints the schema",
+                )
+
+    def _save(self) -> None:
+        self._changed()
+        if self.path is not None:
+            written = msgspec.json.format(msgspec.json.encode(self._held), indent=2)
+            fresh = self.path.with_suffix(self.path.suffix + ".new")
+            fresh.write_bytes(written + b"\n")
+            fresh.replace(self.path)
+
+
+SCHEMAS = SchemaRegistry()  # of this process: checked at every publish
+attach = SCHEMAS.attach
+
+__all__ = [
+    "SCHEMAS",
+    "AttachedSchema",
+    "SchemaRegistry",
+    "attach",
+    "breaking_changes",
+    "problems",
+    "schema_of",
+]

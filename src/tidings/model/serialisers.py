@@ -1,0 +1,188 @@
+"""Serialisers: payloads of a content type to bodies and back, through one small registry.
+
+Rules
+- MessagePack and JSON are there. Avro and Protobuf need a schema: `register(avro(...))` or
+  `register(protobuf(...))`, with packages that are imported when they are used (`pip install
+  'tidings[formats]'`).
+- `publish(body, content_type=...)` without a payload writes the body as that content type beside the
+  attributes, so that a consumer in another language reads the payload while filters see the attributes.
+- `publish(payload=..., content_type=...)` without attributes reads them from the payload, where the content
+  type is registered and the payload holds an object. A payload of a registered schema that cannot be read
+  is refused.
+- A content type is compared without regard to case, spaces and its `charset`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from io import BytesIO
+from typing import Any, NamedTuple
+
+import msgspec
+
+from tidings.errors import EventError, MissingDependencyError
+from tidings.model.body import packed_body, unpacked_body
+from tidings.model.decoding import UNREADABLE
+from tidings.model.textual import json_ready
+
+MSGPACK = "application/msgpack"
+JSON = "application/json"
+AVRO = "application/avro"
+PROTOBUF = "application/protobuf"
+
+
+class Serialiser(NamedTuple):
+    """A content type with its two functions. `decode` raises ValueError for bytes that it cannot read."""
+
+    content_type: str
+    encode: Callable[[Mapping[str, Any]], bytes]
+    decode: Callable[[bytes], Any]
+    strict: bool = True  # is a payload that cannot be read refused at publish?
+
+
+def _unpacked(data: bytes) -> Any:
+    try:
+        read = msgspec.msgpack.decode(data)
+    except UNREADABLE as error:
+        raise ValueError(str(error)) from error
+    return unpacked_body(read) if type(read) is dict else read
+
+
+def _json(data: bytes) -> Any:
+    try:
+        return msgspec.json.decode(data)
+    except UNREADABLE as error:
+        raise ValueError(str(error)) from error
+
+
+_BUILT_IN = (
+    Serialiser(MSGPACK, lambda body: msgspec.msgpack.encode(packed_body(body)[0]), _unpacked, strict=False),
+    Serialiser(
+        JSON, lambda body: msgspec.json.encode(json_ready(dict(body)), enc_hook=str), _json, strict=False
+    ),
+)
+
+
+def _folded(content_type: str) -> str:
+    parts = [part.strip().lower() for part in content_type.split(";")]
+    return ";".join([parts[0], *sorted(part for part in parts[1:] if not part.startswith("charset="))])
+
+
+class Serialisers:
+    """Registry of serialisers by content type."""
+
+    def __init__(self) -> None:
+        self._known: dict[str, Serialiser] = {}
+        for serialiser in _BUILT_IN:
+            self.register(serialiser)
+
+    def register(self, serialiser: Serialiser) -> Serialiser:
+        """Add a serialiser; a later one of the same content type takes its place."""
+        self._known[_folded(serialiser.content_type)] = serialiser
+        return serialiser
+
+    def unregister(self, content_type: str) -> None:
+        """Forget the serialiser of a content type."""
+        self._known.pop(_folded(content_type), None)
+
+    def find(self, content_type: str | None) -> Serialiser | None:
+        """The serialiser of a content type; None when there is none."""
+        return None if content_type is None else self._known.get(_folded(content_type))
+
+    def encode(self, body: Mapping[str, Any], content_type: str = MSGPACK) -> bytes:
+        """A body as bytes of a content type. Raises `EventError` when it does not fit."""
+        serialiser = self._wanted(content_type)
+        try:
+            return serialiser.encode(unpacked_body(packed_body(body)[0]))
+        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+            raise EventError(f"the body cannot be written as {content_type}: {error}") from error
+
+    def decode(self, payload: bytes, content_type: str = MSGPACK) -> Any:
+        """The value that a payload holds. Raises `EventError` when it cannot be read."""
+        try:
+            return self._wanted(content_type).decode(payload)
+        except ValueError as error:
+            raise EventError(f"the payload cannot be read as {content_type}: {error}") from error
+
+    def attributes_of(self, payload: bytes, content_type: str) -> dict[str, Any] | None:
+        """The attributes that a payload gives; None when it gives none."""
+        serialiser = self.find(content_type)
+        if serialiser is None:
+            return None
+        try:
+            read = serialiser.decode(payload)
+        except ValueError as error:
+            if serialiser.strict:
+                raise EventError(f"the payload cannot be read as {content_type}: {error}") from error
+            return None
+        return read if type(read) is dict else None
+
+    def _wanted(self, content_type: str) -> Serialiser:
+        found = self.find(content_type)
+        if found is None:
+            raise EventError(
+                f"no serialiser is registered for {content_type!r}",
+                hint=f"register one; there are {', '.join(sorted(self._known))}",
+            )
+        return found
+
+
+SERIALISERS = Serialisers()
+register = SERIALISERS.register
+encode = SERIALISERS.encode
+decode = SERIALISERS.decode
+
+
+def avro(schema: Mapping[str, Any], content_type: str | None = None) -> Serialiser:
+    """Serialiser of Avro records of one schema: `application/avro; schema=NAME` by default."""
+    try:
+        import fastavro
+    except ImportError:
+        raise MissingDependencyError(
+            "Avro needs the package fastavro", hint="pip install 'tidings[formats]'"
+        ) from None
+
+    parsed = fastavro.parse_schema(dict(schema))
+
+    def write(body: Mapping[str, Any]) -> bytes:
+        file = BytesIO()
+        fastavro.schemaless_writer(file, parsed, dict(body), strict_allow_default=True)
+        return file.getvalue()
+
+    def read(data: bytes) -> Any:
+        try:
+            return fastavro.schemaless_reader(BytesIO(data), parsed, None)
+        except (EOFError, IndexError, KeyError, TypeError, ValueError, UnicodeDecodeError) as error:
+            raise ValueError(f"no record of {schema.get('name')}: {error}") from error
+
+    return Serialiser(content_type or f"{AVRO}; schema={schema.get('name', 'record')}", write, read)
+
+
+def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
+    """Serialiser of one Protobuf message class: `application/protobuf; message=NAME` by default."""
+    try:
+        from google.protobuf.json_format import MessageToDict, ParseDict, ParseError
+        from google.protobuf.message import DecodeError
+    except ImportError:
+        raise MissingDependencyError(
+            "Protobuf needs the package protobuf", hint="pip install 'tidings[formats]'"
+        ) from None
+
+    def write(body: Mapping[str, Any]) -> bytes:
+        try:
+            made: bytes = ParseDict(json_ready(dict(body)), message()).SerializeToString(deterministic=True)
+        except ParseError as error:
+            raise ValueError(str(error)) from error
+        return made
+
+    def read(data: bytes) -> Any:
+        try:
+            return MessageToDict(
+                message.FromString(data),
+                preserving_proto_field_name=True,
+                always_print_fields_with_no_presence=True,
+            )
+        except DecodeError as error:
+            raise ValueError(str(error)) from error
+
+    return Serialiser(content_type or f"{PROTOBUF}; message={message.DESCRIPTOR.full_name}", write, read)

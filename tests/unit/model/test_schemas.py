@@ -1,0 +1,149 @@
+"""Schemas: from classes, checked at publish, versions that break refused."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+import tidings
+from tidings.errors import SchemaError
+from tidings.model.event import make_event
+from tidings.model.schemas import SCHEMAS, SchemaRegistry, breaking_changes, problems, schema_of
+
+
+@dataclass
+class Line:
+    sku: str
+    price: Decimal
+
+
+@dataclass
+class Order:
+    id: int
+    lines: list[Line]
+    note: str | None = None
+    tags: list[str] = field(default_factory=list)
+
+
+def event(body: dict[str, Any], **options: Any) -> tidings.Event:
+    return make_event(body, source="s", id="1", **{"type": "Order", **options})
+
+
+GOOD: dict[str, Any] = {"id": 7, "lines": [{"sku": "a", "price": Decimal("1.10")}], "note": None}
+
+
+@pytest.mark.parametrize(
+    ("change", "problem"),
+    [
+        ({}, None), ({"extra": 1}, None), ({"id": "x"}, "id is string, not integer"), ({"id": True},
+        "not integer"),
+        ({"lines": [{"sku": "a"}]}, r"lines\[0\].price is missing"), ({"lines": {}}, "lines is object"),
+        ({"note": 5}, "note"), ({"tags": ["a", 1]}, r"tags\[1\] is integer"),
+    ],
+)  # fmt: skip
+def test_an_event_fits_the_schema_of_its_class_or_is_refused(
+    change: dict[str, Any], problem: str | None
+) -> None:
+    registry = SchemaRegistry()
+    registry.attach(Order)
+    if problem is None:
+        registry.check(event(GOOD | change))
+    else:
+        with pytest.raises(SchemaError, match=problem):
+            registry.check(event(GOOD | change))
+    registry.check(event(GOOD | change, type="Other"))
+
+
+@pytest.mark.parametrize(
+    ("schema", "value", "wrong"),
+    [
+        ({"enum": ["a"]}, "b", 1), ({"const": 1}, 2, 1), ({"minimum": 3}, 2, 1),
+        ({"exclusiveMaximum": 3}, 3, 1),
+        ({"maxLength": 1}, "ab", 1), ({"minItems": 1}, [], 1), ({"pattern": "^a"}, "b", 1),
+        ({"type": ["null", "string"]}, None, 0),
+        ({"anyOf": [{"type": "string"}, {"type": "null"}]}, 5, 1), ({"allOf": [{"minimum": 1},
+        {"maximum": 2}]}, 3, 1),
+        ({"additionalProperties": False, "properties": {"a": {}}}, {"a": 1, "b": 2}, 1),
+        ({"additionalProperties": {"type": "integer"}}, {"b": "x"}, 1), ({"$ref": "#/$defs/n",
+        "$defs": {"n": {"type": "integer"}}}, "x", 1),
+        ({"type": "integer"}, 5.0, 0), ({"type": "number"}, 5, 0), ({}, object(), 0), ({"$ref": "#"}, 1, 0),
+    ],
+)  # fmt: skip
+def test_keywords(schema: dict[str, Any], value: Any, wrong: int) -> None:
+    assert len(list(problems(value, schema))) == wrong
+
+
+def version(**properties: Any) -> dict[str, Any]:
+    required = [name for name, schema in properties.items() if schema.pop("must", False)]
+    return {"type": "object", "properties": properties, "required": required}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "broken"),
+    [
+        (version(a={"type": "integer"}), version(a={"type": "integer"}, b={}), []),
+        (version(a={"type": "integer"}), version(a={"type": "number"}), []),
+        (version(a={"type": "number"}), version(a={"type": "integer"}),
+         ["a was integer or number and is integer"]),
+        (version(a={}), version(), ["a is gone"]),
+        (version(), version(a={"must": True}), ["a is required, and was not"]),
+        (version(a={"must": True}), version(a={}), []),
+        (version(a={"enum": [1, 2]}), version(a={"enum": [2]}), ["a no longer accepts [1]"]),
+        (version(a={"items": version(b={})}), version(a={"items": version()}), ["a[].b is gone"]),
+    ],
+)  # fmt: skip
+def test_changes_that_break(old: dict[str, Any], new: dict[str, Any], broken: list[str]) -> None:
+    assert breaking_changes(old, new) == broken
+
+
+def test_a_breaking_version_is_refused_unless_it_is_forced(tmp_path: Path) -> None:
+    registry = SchemaRegistry(tmp_path / "schemas.json")
+    assert registry.attach(Order).version == 1
+    assert registry.attach(Order).version == 1
+    with pytest.raises(SchemaError, match="lines is gone"):
+        registry.attach({"properties": {"id": {"type": "integer"}}}, type="Order")
+    assert registry.attach({"type": "object"}, type="Order", force=True).version == 2
+    assert registry.attach(Order, topic="shop/#").version == 1
+    again = SchemaRegistry(tmp_path / "schemas.json")
+    assert [(row["for"], row["name"], row["version"]) for row in again.rows()] == [
+        ("type", "Order", 2), ("topic", "shop/#", 1),
+    ]  # fmt: skip
+    with pytest.raises(SchemaError, match="'shop/#'"):
+        again.check(event({}, topic="shop/x"))
+    assert again.detach(topic="shop/#")
+    again.check(event({}, topic="shop/x"))
+
+
+def test_mistakes_are_named() -> None:
+    with pytest.raises(SchemaError, match="has no schema"):
+        schema_of(int)
+    with pytest.raises(SchemaError, match="for a type or for a topic"):
+        SCHEMAS.attach(Order, type="a", topic="b")
+    with pytest.raises(SchemaError, match="no type"):
+        SCHEMAS.attach({})
+
+
+@pytest.fixture
+def in_force() -> Iterator[None]:
+    SCHEMAS.attach(Order)
+    yield
+    SCHEMAS.detach(type="Order")
+
+
+@pytest.mark.usefixtures("in_force")
+def test_a_publish_that_does_not_fit_is_refused() -> None:
+    async def run() -> None:
+        async with tidings.connect() as bus:
+            heard = await bus.subscribe(Order)
+            await bus.publish(Order(7, [Line("a", Decimal("1.10"))]))
+            with pytest.raises(SchemaError, match="lines is missing"):
+                await bus.publish({"id": 7}, type="Order")
+            assert await heard.get() == Order(7, [Line("a", Decimal("1.10"))])
+
+    asyncio.run(run())
