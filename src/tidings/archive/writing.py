@@ -34,8 +34,10 @@ from tidings.archive.state import STAGED, Archive, ArchiveFile, ArchiveState, St
 from tidings.errors import InputError
 from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
+from tidings.model.body import HAS_LIST
 from tidings.model.event import FOREVER, LINEAGE, RESERVED, Event
 from tidings.model.filter import Filter
+from tidings.model.value import INT_MAX, INT_MIN
 
 ROW_GROUP = 65_536  # rows; smaller ones are pruned better and scanned slower
 SMALL_ROWS = 500_000  # a file with fewer is compacted with its neighbours
@@ -157,8 +159,10 @@ def _widen(columns: dict[str, str], entries: Iterable[ArchiveEntry]) -> None:
     """Columns for attributes that are new; integers give way to floats."""
     for entry in entries:
         for name, value in _attributes(entry.event):
-            kind = KINDS[type(value)]
+            kind = _kind(value)
             known = columns.get(name)
+            if kind is None:
+                continue  # no column holds it: its row is odd
             if known is None and len(columns) < MOST_COLUMNS and not name.startswith("_"):
                 columns[name] = kind
             elif known == "int" and kind == "float":
@@ -166,11 +170,19 @@ def _widen(columns: dict[str, str], entries: Iterable[ArchiveEntry]) -> None:
 
 
 def _attributes(event: Event) -> Iterable[tuple[str, Any]]:
-    return [(name, value) for name, value in event.view.items() if name not in RESERVED and name != LINEAGE]
+    own = RESERVED | {LINEAGE, HAS_LIST}
+    return [(name, value) for name, value in event.view.items() if name not in own]
+
+
+def _kind(value: Any) -> str | None:
+    """The kind of column that holds a value; None for lists, decimals, wide integers and opaque values."""
+    if type(value) is int and not INT_MIN <= value <= INT_MAX:
+        return None
+    return KINDS.get(type(value))
 
 
 def _fits(value: Any, kind: str) -> bool:
-    own = KINDS[type(value)]
+    own = _kind(value)
     if own == kind:
         return True
     return kind == "float" and own == "int" and -EXACT <= value <= EXACT

@@ -239,7 +239,7 @@ class SmallMatcher:
         }
 
 
-class _Membership(NamedTuple):
+class _ListEntry(NamedTuple):
     """The list of a residual `x IN name`, in the place of a constraint."""
 
     attribute: str
@@ -260,7 +260,7 @@ def _members(residual: Expression, filter: Filter) -> Iterator[tuple[Any, list[P
         and "." not in name.name
         and name.name != "topic"
     ):
-        yield _Membership(name.name), [(ELEMENT, _key(value.value))]
+        yield _ListEntry(name.name), [(ELEMENT, _key(value.value))]
 
 
 def _key(value: Any) -> Any:

@@ -5,6 +5,7 @@ from __future__ import annotations
 
 import shutil
 from datetime import UTC, datetime
+from decimal import Decimal
 from pathlib import Path
 from typing import Any
 
@@ -60,6 +61,16 @@ def test_what_lives_forever_and_what_the_policy_names_is_archived(tmp_path: Path
     assert archive.state().places == {LOG: 4}
     with pytest.raises(InputError, match="has the policy 'n = 9', not None"), archive.locked():
         ArchiveWriter(archive)
+
+
+def test_lists_and_decimals_come_back_and_filters_find_them(tmp_path: Path) -> None:
+    rich = {"tags": ["red"], "price": Decimal("0.1"), "id": 7, "wide": 2**70, "raw": b"x", "n": 1}
+    archive = fill(tmp_path, [entry(1, rich), entry(2, {"n": 2})])
+    found = list(events(archive, archive.state(), EVERYTHING))
+    assert found[0].event.attributes == rich
+    assert [file.odd for file in archive.state().files] == [1]
+    for text in ("'red' IN tags", "price = DECIMAL('0.1')", "data.id = 7", "wide > 1e20", "EXISTS raw"):
+        assert read(archive, text) == [1]
 
 
 def test_an_event_comes_back_exactly_as_it_was(tmp_path: Path) -> None:

@@ -33,6 +33,7 @@ import msgspec
 
 from tidings.errors import EventError, InputError
 from tidings.model.event import FOREVER, Event, make_event
+from tidings.model.textual import json_ready
 from tidings.pipeline.broker.reading import Entries, LogSpan, decoded, raw_pages
 from tidings.runtime.pages import StoredEntry
 
@@ -272,7 +273,7 @@ def _rest(attributes: Mapping[str, Any], known: frozenset[str]) -> str | None:
 
 
 def _json(values: Mapping[str, Any]) -> str:
-    return json.dumps(values, ensure_ascii=False, default=_plain)
+    return json.dumps(json_ready(dict(values)), ensure_ascii=False, default=_plain)
 
 
 def _plain(value: Any) -> Any:
