@@ -4,14 +4,17 @@ or fetched."""
 from __future__ import annotations
 
 import re
+import shutil
 from pathlib import Path
 from typing import Any
 
 import pytest
 
+from tidings.errors import MissingDependencyError
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA
+from tidings_lab.studies._printing import BROWSERS, print_to_pdf
 from tidings_lab.studies._report import StudyRecord, write
-from tidings_lab.studies.study import PaperClaim, StudyTable, study_names
+from tidings_lab.studies.study import Kind, PaperClaim, StudyTable, Verdict, study_names
 
 ROOT = Path(__file__).parents[2]
 TESTS = [ROOT / place for place in ("tests", "tests/together", "lab/tests", "quality/tests")]
@@ -20,8 +23,13 @@ SHOWN = [shown for document in DOCUMENTS for shown in document.shows]
 
 
 def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> PaperClaim:
-    said = {"claim": "t", "paper": 1.0, "expected": 1.0, **more}
-    return PaperClaim(id=id, ours=1.01, tolerance=0.1, reproduced=held, **said)
+    kind = Kind.NUMBER if more.get("paper", 1.0) is not None else Kind.OWN
+    said = {"claim": "t", "paper": 1.0, "where": "Table 3.1", "kind": kind, "reason": "so", **more}
+    verdict = Verdict.HELD if held else Verdict.REFUTED
+    source = "tidings_lab/studies/study.py:3"
+    return PaperClaim(
+        id=id, ours=1.01, tolerance=0.1, reproduced=held, verdict=verdict, source=source, **said
+    )
 
 
 def kept(name: str, *claims: PaperClaim, **more: Any) -> StudyRecord:
@@ -31,7 +39,7 @@ def kept(name: str, *claims: PaperClaim, **more: Any) -> StudyRecord:
 
 @pytest.mark.parametrize("shown", SHOWN, ids=[f"{shown.place} {shown.what}" for shown in SHOWN])
 def test_what_answers_a_table_or_figure_exists(shown: Any) -> None:
-    assert shown.studies or shown.tests
+    assert bool(shown.studies or shown.tests) is not bool(shown.reason)
     assert set(shown.studies) <= set(study_names())
     assert [test for test in shown.tests if not any((place / test).exists() for place in TESTS)] == []
 
@@ -52,28 +60,76 @@ def test_every_erratum_that_a_study_names_is_told() -> None:
     assert named <= set(ERRATA)
 
 
+def numbers(kind: str, text: str) -> set[str]:
+    """Numbers of figures or tables: `Figures 4.3 to 4.8 and 4.10` are seven."""
+    found: set[str] = set()
+    for words in re.findall(rf"{kind}s? ([0-9][0-9., to and]*)", text):
+        for first, last in re.findall(r"(\d+(?:\.\d+)?)(?: to (\d+(?:\.\d+)?))?", words):
+            chapter, _, low = first.rpartition(".")
+            high = (last or first).rpartition(".")[2]
+            found |= {f"{chapter}.{n}" if chapter else str(n) for n in range(int(low), int(high) + 1)}
+    return found
+
+
+@pytest.mark.parametrize(
+    ("author", "figures", "tables"),
+    [
+        ("Virgillito", {2: 4, 3: 12, 4: 20, 5: 10}, {"2.1", "3.1", "5.1"}),
+        ("Baldoni", {0: 8}, set()),
+        ("Costa", {0: 3}, set()),
+        ("Baehni", {0: 5}, {"1", "2"}),
+        ("Mathur", {0: 6}, set()),
+    ],
+)
+def test_every_figure_and_table_has_a_row(author: str, figures: dict[int, int], tables: set[str]) -> None:
+    document = next(each for each in DOCUMENTS if each.authors.startswith(author))
+    places = ". ".join(shown.place for shown in document.shows)
+    wanted = {f"{c}.{n}" if c else str(n) for c, count in figures.items() for n in range(1, count + 1)}
+    assert wanted - numbers("Figure", places) == set()
+    assert tables - numbers("Table", places) == set()
+
+
 def test_the_page_counts_and_links_and_escapes(tmp_path: Path) -> None:
     bad = claim("VIR3-8", held=False, erratum="E-V5")
     nasty = StudyTable("<script>alert(1)</script>", ["<b>"], [["<img src=x onerror=y>"]])
     page = write(tmp_path, [kept("diffusion", claim(), tables=[nasty]), kept("notification-loss", bad)])
     text = page.read_text()
-    assert "<b>1 of 2</b> claims hold in 2 studies" in text
+    assert "Of 2 claims of the papers: 1 held, 1 refuted, 0 undecided, 0 fitted, 0 not comparable." in text
     assert "tidings study run diffusion --seed 3 --quick" in text
-    assert "0 of 1 claims hold" in text
-    assert "1 of 1 claims hold" in text
-    assert "<script" not in text
+    assert "<b class=good>1 held</b>" in text
+    assert text.count("<script") == 0
     assert "<img src=x" not in text
     assert not re.search(r'(src|href)="?https?:', text)
+    anchors = set(re.findall(r"id=([^ >]+)", text))
+    links = set(re.findall(r"href=#([^ >]+)", text))
+    assert {name for name in links if not name.startswith(tuple(study_names()))} <= anchors
+    assert "line-tidings-lab-studies-study-py-3" in anchors & links
+    assert "StudyOutcome" in text.partition("<h2 id=sources>")[2]  # the lines themselves
 
 
-def test_our_own_claims_stand_apart_and_the_claims_are_also_text(tmp_path: Path) -> None:
+def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path: Path) -> None:
     ours = claim("VIR5-10", claim="more | than the paper", paper=None)
     bad = claim("VIR3-8", held=False, erratum="E-V5", expected=2.0)
-    page = write(tmp_path, [kept("diffusion", claim(), ours), kept("notification-loss", bad)])
-    beyond = page.read_text().partition("<h2 id=beyond>")[2].partition("<h2 id=benchmarks>")[0]
-    assert "more | than the paper" in beyond
-    assert beyond.count("reproduced</b>") == 1
-    lines = (tmp_path / "claims.md").read_text().splitlines()
-    assert "2 of 3 claims hold in 2 studies." in lines[2]
-    assert r"| VIR5-10 | more \| than the paper | - | 1.01 | reproduced |" in lines
-    assert "| VIR3-8 | t | 1; corrected: 2 | 1.01 | **not reproduced** |" in lines
+    write(tmp_path, [kept("diffusion", claim(), ours), kept("notification-loss", bad)])
+    text = (tmp_path / "claims.md").read_text()
+    assert "Of 2 claims of the papers: 1 held, 1 refuted" in text
+    assert "1 are our own" in text
+    assert (
+        r"| VIR5-10 | more \| than the paper | Table 3.1 | our own | - | - | 1.01 | 0.1. so | held |" in text
+    )
+    wrong = (tmp_path / "wrong.md").read_text()
+    assert "| VIR3-8 | t | Table 3.1 | printed number | 1 | 2 | 1.01 | 0.1. so | **refuted** |" in wrong
+    assert wrong.count("| VIR3-8") == 1
+
+
+@pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no Chromium is installed")
+def test_the_report_is_printed_as_pdf(tmp_path: Path) -> None:
+    page = write(tmp_path, [kept("diffusion", claim())])
+    printed = print_to_pdf(page)
+    assert printed.read_bytes().startswith(b"%PDF")
+
+
+def test_without_a_browser_the_error_says_what_to_do(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(shutil, "which", lambda _: None)
+    with pytest.raises(MissingDependencyError, match="no Chromium"):
+        print_to_pdf(tmp_path / "index.html")

@@ -135,6 +135,31 @@ def test_vir4_4_an_unsubscription_triggers_toward_what_is_left() -> None:
     assert choosing.worth_asking(EXACT, old, new, behind) == ["right"]
 
 
+def test_vir4_4_a_link_that_covers_the_zone_never_triggers_again_as_printed() -> None:
+    old, new, behind = (
+        zone("x <= 0.3"),
+        zone("x <= 0.6"),
+        {"covers": zone("x <= 0.9"), "apart": zone("x > 0.9")},
+    )
+    assert choosing.worth_asking(EXACT, old, new, behind) == []  # its share was 1, and is
+    assert choosing.worth_asking(EXACT, old, new, behind, choosing.OVERLAP) == ["covers"]
+    assert choosing.worth_asking(EXACT, old, new, behind, choosing.GROWTH) == ["covers", "apart"]
+    for trigger in choosing.TRIGGERS:
+        assert choosing.worth_asking(EXACT, new, new, behind, trigger) == []
+
+
+def test_vir4_5_forwarding_predicates_from_the_narrowest_to_all() -> None:
+    asked, own = zone("x <= 0.5"), zone("x <= 0.25")
+    behind = {
+        "more": zone("x <= 0.375"),
+        "same": zone("x > 0.125 AND x <= 0.375"),
+        "less": zone("x <= 0.125"),
+        "none": zone("x > 0.75"),
+    }
+    found = [choosing.worth_passing(EXACT, asked, own, behind, each) for each in choosing.FORWARDINGS]
+    assert found == [["more"], ["more", "same"], ["more", "same", "less"], ["more", "same", "less", "none"]]
+
+
 def test_vir4_5_a_request_goes_only_where_there_may_be_more() -> None:
     asked, own = zone("x <= 0.5"), zone("x <= 0.2")
     behind = {"more": zone("x <= 0.3"), "same": zone("x BETWEEN 0.1 AND 0.3"), "other": zone("x > 0.6")}

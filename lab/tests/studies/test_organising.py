@@ -58,6 +58,21 @@ def test_the_counted_tree_is_that_of_socbr(seed: int, fan_out: int) -> None:
     assert {kind: sent[kind] for kind in SWAP_WORDS} == {kind: network.sent[kind] for kind in SWAP_WORDS}
 
 
+@pytest.mark.parametrize("trigger", ["overlap", "growth"])
+def test_the_counted_tree_is_that_of_each_trigger(trigger: str) -> None:
+    tree = random_tree(14, Random(4), 4)
+    steps = drawn(4, 24, 1.0, tree.brokers)
+    world = protocol("socbr", tree, steps, trigger=trigger)
+    network = FastNetwork(tree, OrganisingVariant(trigger=trigger))
+    in_turn(network, tree, steps)
+    printed = FastNetwork(tree, OrganisingVariant())
+    in_turn(printed, tree, steps)
+    assert {tuple(sorted(link)) for link in network.overlay.links} == links_of(world)
+    sent = world.simulation.sent
+    assert {kind: sent[kind] for kind in SWAP_WORDS} == {kind: network.sent[kind] for kind in SWAP_WORDS}
+    assert network.sent["DiscoveryRequest"] > printed.sent["DiscoveryRequest"]
+
+
 def test_the_counted_tree_is_that_of_a_short_ttl() -> None:
     tree = random_tree(14, Random(5), 4)
     steps = drawn(5, 20, 1.0, tree.brokers)
@@ -105,7 +120,9 @@ def test_counted_hops_are_those_that_events_take(seed: int, monkeypatch: pytest.
 @pytest.mark.timeout(3600)
 def test_a_thousand_brokers_and_twenty_thousand_subscriptions_take_minutes() -> None:
     begun = process_time()
-    network = FastNetwork(organising.start(1, 1000), OrganisingVariant(weigh="hops", ttl=16))
+    network = FastNetwork(
+        organising.start(1, 1000), OrganisingVariant(weigh="hops", ttl=16, trigger="growth")
+    )
     in_turn(network, network.overlay, drawn(1, 20_000, 0.2, network.brokers))
     assert network.overlay.is_tree
     assert process_time() - begun < 600

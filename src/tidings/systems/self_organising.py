@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 
 SQUARE = {"x": (0.0, 1.0), "y": (0.0, 1.0)}  # the space of the thesis' simulations
 KNOBS = (
-    "fan_out", "ttl", "adaptive_ttl", "bound_seconds", "keep_alpha", "on_unsubscribe", "again_seconds",
+    "fan_out", "trigger", "ttl", "adaptive_ttl", "bound_seconds", "keep_alpha", "on_unsubscribe",
+    "again_seconds",
     "patience_seconds", "locks",
 )  # fmt: skip
 OPTIONS = ("space", "measure", "points", *KNOBS)

@@ -16,6 +16,7 @@ if TYPE_CHECKING:
     from tidings_lab.studies.study import Study, StudyOutcome
 
 app_help = "Run the papers' experiments again and compare."
+SEEDS_HELP = "Seeds for each figure; without it as many as the verdicts need."
 
 
 def register(app: typer.Typer) -> None:
@@ -53,7 +54,8 @@ def run(
     name: Annotated[str | None, typer.Argument(help="Which one; `tidings study list` names them.")] = None,
     all_: Annotated[bool, typer.Option("--all", help="Every study, one after the other.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: seconds instead of minutes.")] = False,
-    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    seed: Annotated[int, typer.Option(help="Moves every random choice: the first seed.")] = 1,
+    seeds: Annotated[int | None, typer.Option(min=1, help=SEEDS_HELP)] = None,
     plots: Annotated[
         Path, typer.Option("--plots", "--plot", metavar="DIR", help="The folder for the pictures.")
     ] = Path("artefacts/studies"),
@@ -63,12 +65,14 @@ def run(
     points: Annotated[Path, typer.Option(help=POINTS_HELP)] = Path("artefacts/sweeps"),
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
-    """Run a study: the paper's values beside ours, with a verdict on each claim.
+    """Run a study: what the paper prints beside ours with its interval, and a verdict on each claim.
 
-    Ends with 1 when a claim was not reproduced. With --spark or --processes the points of a study
-    run side by side, and those that are finished are kept and not run again.
+    A verdict is held, refuted, undecided, fitted or not comparable. Ends with 1 when a claim is refuted. With
+    --spark or
+    --processes the points of a study run side by side, and those that are finished are kept and not run
+    again.
     """
-    from tidings_lab.studies.study import StudySetting, find_study, studies
+    from tidings_lab.studies.study import StudySetting, Verdict, find_study, studies
 
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
@@ -76,9 +80,9 @@ def run(
     for chosen in studies() if all_ else [str(name)]:
         study = find_study(chosen)
         runner = runner_for(points / chosen, spark, processes)
-        setting = StudySetting(quick=quick, seed=seed, runner=runner)
+        setting = StudySetting(quick=quick, seed=seed, seeds=seeds, runner=runner)
         outcome, drawn = _run_one(study, setting, None if no_plots else plots)
-        failed = failed or not all(claim.reproduced for claim in outcome.claims)
+        failed = failed or any(claim.verdict is Verdict.REFUTED for claim in outcome.claims)
         _print(study, outcome, drawn, as_json)
     if failed:
         raise typer.Exit(Exit.NO)
@@ -92,23 +96,27 @@ def report(
         str | None, typer.Option(help="Some studies, with commas; the others stay as kept.")
     ] = None,
     quick: Annotated[bool, typer.Option("--quick", help="Fewer runs: minutes in all.")] = False,
-    seed: Annotated[int, typer.Option(help="Moves every random choice.")] = 1,
+    seed: Annotated[int, typer.Option(help="Moves every random choice: the first seed.")] = 1,
+    seeds: Annotated[int | None, typer.Option(min=1, help=SEEDS_HELP)] = None,
     again: Annotated[bool, typer.Option("--again", help="Also those that were run before.")] = False,
     spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
     processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
     soak: Annotated[Path, typer.Option(help="What the long campaign held.")] = Path(
         "artefacts/soak/soak.json"
     ),
+    pdf: Annotated[bool, typer.Option("--pdf", help="Also report.pdf, printed by Chromium.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Run every study and write one page: each claim, the paper's value, ours, the verdict, the plots.
 
     Finished studies are kept in the folder and not run again. Benchmarks that lie in its `benches/`
-    (as `tidings bench NAME --json` prints them) are on the page too. Ends with 1 when a claim does not hold.
+    (as `tidings bench NAME --json` prints them) are on the page too. Ends with 1 when a claim is refuted.
     """
     from tidings.errors import SettingsError
-    from tidings_lab.studies._report import write
-    from tidings_lab.studies.study import find_study, studies, study_names
+    from tidings_lab.studies._claims import Verdict, by_kind
+    from tidings_lab.studies._printing import print_to_pdf
+    from tidings_lab.studies._report import sentence, write
+    from tidings_lab.studies.study import StudySetting, find_study, studies, study_names
 
     wanted = list(studies()) if only is None else [name.strip() for name in only.split(",")]
     for name in wanted:
@@ -116,10 +124,15 @@ def report(
     found = []
     for number, name in enumerate(study_names(), 1):
         kept = _kept(to, name)
-        usable = kept is not None and (kept.quick, kept.seed) == (quick, seed) and not again
+        usable = (
+            kept is not None and (kept.quick, kept.seed, kept.seeds) == (quick, seed, seeds) and not again
+        )
         if name in wanted and not usable:
             errors().print(f"{number} of {len(study_names())}: {name} ...")
-            kept = _keep(to, name, quick, seed, runner_for(to / "sweeps" / name, spark, processes))
+            setting = StudySetting(
+                quick=quick, seed=seed, seeds=seeds, runner=runner_for(to / "sweeps" / name, spark, processes)
+            )
+            kept = _keep(to, name, setting)
         if kept is not None:
             found.append(kept)
     if not found:
@@ -127,12 +140,19 @@ def report(
     page = write(to, found, soak=soak)
     claims = [claim for each in found for claim in each.claims]
     held = sum(claim.reproduced for claim in claims)
+    printed = print_to_pdf(page) if pdf else None
     if as_json:
         held_of = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
-        print_json({"page": str(page), "claims": len(claims), "reproduced": held, "studies": held_of})
+        kinds = {
+            str(kind): {str(verdict): count for verdict, count in counts.items()}
+            for kind, counts in by_kind(claims).items()
+        }
+        print_json({"page": str(page), "pdf": printed and str(printed), "claims": len(claims),
+            "reproduced": held,
+                    "studies": held_of, "kinds": kinds})  # fmt: skip
     else:
-        console().print(f"{held} of {len(claims)} claims hold: {page}")
-    if held < len(claims):
+        console().print(f"{sentence(claims)} {page}" + (f" {printed}" if printed else ""))
+    if any(claim.verdict is Verdict.REFUTED for claim in claims):
         raise typer.Exit(Exit.NO)
 
 
@@ -142,22 +162,29 @@ def _kept(folder: Path, name: str) -> StudyRecord | None:
     from tidings_lab.studies._report import StudyRecord
 
     file = folder / "studies" / f"{name}.json"
-    return msgspec.json.decode(file.read_bytes(), type=StudyRecord) if file.exists() else None
+    if not file.exists():
+        return None
+    try:
+        return msgspec.json.decode(file.read_bytes(), type=StudyRecord)
+    except msgspec.ValidationError:  # kept by a version without verdicts
+        errors().print(f"{file} is of an earlier version: the study is run again")
+        return None
 
 
-def _keep(folder: Path, name: str, quick: bool, seed: int, runner: Any) -> StudyRecord:
+def _keep(folder: Path, name: str, setting: Any) -> StudyRecord:
     import time
 
     import msgspec
 
     from tidings_lab._version import __version__
     from tidings_lab.studies._report import StudyRecord
-    from tidings_lab.studies.study import StudySetting, find_study
+    from tidings_lab.studies.study import find_study
 
     study, began = find_study(name), time.monotonic()
-    outcome, drawn = _run_one(study, StudySetting(quick=quick, seed=seed, runner=runner), folder / "plots")
+    outcome, drawn = _run_one(study, setting, folder / "plots")
     kept = StudyRecord(
-        study=study.name, title=study.title, answers=study.answers, quick=quick, seed=seed,
+        study=study.name, title=study.title, answers=study.answers, quick=setting.quick, seed=setting.seed,
+        seeds=setting.seeds,
         version=__version__, seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
         tables=outcome.tables, plots=[path.name for path in drawn],
     )  # fmt: skip
@@ -202,14 +229,15 @@ def _print(study: Study, outcome: StudyOutcome, drawn: list[Path], as_json: bool
             table.add_row(*(_cell(value) for value in row))
         console().print(table)
     table = Table(title="claims", title_justify="left", box=None, pad_edge=False)
-    for column in ("id", "claim", "paper", "expected", "ours", "tolerance", "verdict"):
+    for column in ("id", "claim", "kind", "paper", "our reference", "ours", "rule", "verdict"):
         table.add_column(column, overflow="fold")
+    colours = {"held": "green", "refuted": "red"}
     for claim in outcome.claims:
-        verdict = "[green]reproduced[/]" if claim.reproduced else "[red]not reproduced[/]"
-        corrected = "" if claim.erratum is None else f" ({claim.erratum})"
+        erratum = "" if claim.erratum is None else f" ({claim.erratum})"
+        colour = colours.get(claim.verdict, "yellow")
         table.add_row(
-            claim.id, claim.claim, _cell(claim.paper), _cell(claim.expected) + corrected, _cell(claim.ours),
-            _cell(claim.tolerance), verdict,
+            claim.id, claim.claim, claim.kind, _cell(claim.paper), _cell(claim.expected) + erratum,
+            _cell(claim.ours), _cell(claim.tolerance), f"[{colour}]{claim.verdict}[/]",
         )  # fmt: skip
     console().print(table)
     for path in drawn:

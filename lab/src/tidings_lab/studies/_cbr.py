@@ -1,10 +1,10 @@
 """Content-based routing on transit-stub networks, as in the simulations of Virgillito 2003, 3.3.
 
-100 brokers in a tree that is blind to the network under it. A link takes the latency of the
-shortest path between its hosts, and handling takes a time of its own: a change of a routing table
-more than a match. All seconds are the simulator's; one constant turns them into the thesis' (the
-hardware's share), found on its first row. The handling times below and the shape of the network are not in
-the thesis: they were chosen so that the rows of Table 3.1 come out, and are no result.
+100 brokers in a tree that is blind to the network under it. A link takes the latency of the shortest path
+between its hosts, and handling takes a time of its own: a change of a routing table more than a match. All
+seconds are the simulator's; one constant turns them into the thesis' (the hardware's share), found on its
+first row. The handling times below and the shape of the network are not in the thesis: they were chosen so
+that the rows of Table 3.1 come out, and are no result.
 """
 
 from __future__ import annotations

@@ -49,6 +49,8 @@ class OrganisingVariant(msgspec.Struct, frozen=True, kw_only=True):
     bound: float | None = None  # on the distance
     keep_alpha: bool = False
     events_per_change: float | None = None  # not None: the TTL adapts to it
+    trigger: str = choosing.PRINTED  # of `choosing.TRIGGERS`
+    forwarding: str = choosing.PRINTED  # of `choosing.FORWARDINGS`
 
 
 @cache
@@ -100,9 +102,8 @@ class FastNetwork:
         if self._ttl() < 1:
             return
         self._look()
-        links = choosing.worth_asking(by, old, new, {n: self._behind[broker, n] for n in self.links[broker]})
-        if self.way.weigh == "hops" and choosing.really_changed(by, old, new):
-            links = list(self.links[broker])
+        behind = {n: self._behind[broker, n] for n in self.links[broker]}
+        links = choosing.worth_asking(by, old, new, behind, self.way.trigger)
         self._forget()
         offers = [self._ask(broker, link, new) for link in links]
         for offer in offers:
@@ -153,7 +154,7 @@ class FastNetwork:
         )
         link_weight = weight(by, self.zones[before], own)
         offers = [self._offer(broker, before, hops, asked, link_weight)]
-        for other in choosing.worth_passing(by, asked, own, behind):
+        for other in choosing.worth_passing(by, asked, own, behind, self.way.forwarding):
             hop = self._away(self._hop(broker, before, link_weight, (before, other)), asker)
             offers.append(self._visit(other, broker, (*hops, hop), asked, ttl - 1))
         return choosing.best(offers)

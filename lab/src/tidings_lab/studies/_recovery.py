@@ -1,9 +1,9 @@
 """One point of the study of recovery: a network that loses events, one style of recovery, and its result.
 
-Brokers in a tree of degree at most four, each with a client that wants some patterns; a few brokers
-publish. Losses begin when every subscription is known and go on until the end, so that gossip
-and replies are lost too. Judged are the events of the middle of the run: the first of a source give every
-broker a beginning to count from, and those published last have no later event that would reveal their loss.
+Brokers in a tree of degree at most four, each with a client that wants some patterns; a few brokers publish.
+Losses begin when every subscription is known and go on until the end, so that gossip and replies are lost
+too. Judged are the events of the middle of the run: the first of a source give every broker a beginning to
+count from, and those published last have no later event that would reveal their loss.
 """
 
 from __future__ import annotations
@@ -110,7 +110,7 @@ class RecoveryRun:
         # of the events that are judged: how many subscriptions want each
         self.owed: dict[tuple[str, int], int] = {}
         self.likely = 0.0  # deliveries to expect without recovery
-        self.requests: Counter[tuple[str, int]] = Counter()  # that sources hear, by broker and interval
+        self.requests: Counter[tuple[str, int]] = Counter()  # received, by broker and interval
         numbers = dict.fromkeys(publishers, 0)
         far = {publisher: hops_from(self.overlay.neighbours(), publisher) for publisher in publishers}
         at = SETTLE
@@ -186,7 +186,7 @@ class RecoveryRun:
         }
 
     def _count_request(self, name: str, item: Any, now: float) -> None:
-        if type(item) is Received and type(item.message) in REQUESTS and f"at-{name}" in self.publishing:
+        if type(item) is Received and type(item.message) in REQUESTS:
             self.requests[name, int(now / self.case.gossip.get("interval_seconds", 0.2))] += 1
 
     def _figures(self) -> dict[str, float]:
@@ -201,10 +201,33 @@ class RecoveryRun:
         rounds = [getattr(node.slots["recovery"], "count", {}).get("rounds", 0) for node in nodes]
         begun = [count for count in rounds if count]
         figures["most rounds"] = max(begun) * len(begun) / sum(begun) if begun else 0.0
-        figures["requests at once"] = max(self.requests.values(), default=0)
+        at_sources = [count for (name, _), count in self.requests.items() if f"at-{name}" in self.publishing]
+        figures["requests at once"] = max(at_sources, default=0)
+        figures["requests at any broker"] = max(self.requests.values(), default=0)
         recovered = figures.get("events recovered", 0)
         figures["copies"] = 1 + figures.get("recovered twice", 0) / recovered if recovered else 0.0
         return figures
+
+
+def matching_calls(style: str, seed: int) -> dict[str, float]:
+    """Matches of an event against all patterns, for each event: at its publisher's broker, and at all others
+    (COS-10)."""
+    system = {"push": "epidemic-push", "publisher pull": "epidemic-publisher-pull"}[style]
+    case = RecoveryCase(system=system, brokers=20, patterns=10, per_event=2, events=100, loss=0.0, seed=seed)
+    run = RecoveryRun(case)
+    calls: Counter[str] = Counter()
+    for name, node in run.world.nodes():
+        recovery = node.slots["recovery"]
+        recovery.matching = partial(_counted, recovery.matching, calls, name)
+    run.result()
+    own = sum(count for name, count in calls.items() if f"at-{name}" in run.publishing)
+    others = sum(count for name, count in calls.items() if f"at-{name}" not in run.publishing)
+    return {"at the publisher": own / case.events, "elsewhere": others / case.events}
+
+
+def _counted(match: Any, calls: Counter[str], name: str, event: Any) -> Any:
+    calls[name] += 1
+    return match(event)
 
 
 def pairs_floor(overlay: OverlayGraph, loss: float) -> float:

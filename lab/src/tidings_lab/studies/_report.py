@@ -1,9 +1,10 @@
-"""One page for a reviewer: every table and figure of the documents, the paper's value, ours, the verdict, the
-plot.
+"""One page for a reviewer: every claim, what the paper prints, ours with its interval, the rule, the verdict,
+the plot.
 
-It stands on its own: pictures are inside the file, and the page fetches no resource. It is made from what was
-run and kept (`FOLDER/studies/NAME.json`), from benchmarks that lie beside it (`FOLDER/benches/NAME.json`, as
-`tidings bench NAME --json` prints them), and from the campaign's `soak.json`.
+It stands on its own: pictures and the lines of source that state each claim are inside the file, and the page
+fetches no resource. It is made from studies that were run and kept (`FOLDER/studies/NAME.json`), from
+benchmarks beside it (`FOLDER/benches/NAME.json`, as `tidings bench NAME --json` prints them), and from the
+campaign's `soak.json`.
 """
 
 from __future__ import annotations
@@ -12,13 +13,16 @@ import base64
 import re
 from collections.abc import Iterable, Sequence
 from html import escape
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
+from tidings_lab.studies._claims import Kind, PaperClaim, Verdict, by_kind
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, Document, Shown
-from tidings_lab.studies.study import PaperClaim, StudyTable
+from tidings_lab.studies._deviations import DEVIATIONS
+from tidings_lab.studies.study import StudyTable
 
 
 class StudyRecord(msgspec.Struct, kw_only=True):
@@ -29,6 +33,7 @@ class StudyRecord(msgspec.Struct, kw_only=True):
     answers: str
     quick: bool
     seed: int
+    seeds: int | None = None  # None: as many as the study asks for
     version: str
     seconds: float
     claims: list[PaperClaim]
@@ -37,56 +42,98 @@ class StudyRecord(msgspec.Struct, kw_only=True):
 
     @property
     def command(self) -> str:
-        return f"tidings study run {self.study} --seed {self.seed}" + (" --quick" if self.quick else "")
+        seeds = "" if self.seeds is None else f" --seeds {self.seeds}"
+        return f"tidings study run {self.study} --seed {self.seed}{seeds}" + (
+            " --quick" if self.quick else ""
+        )
+
+
+HEADS = ("id", "claim", "where", "kind", "paper", "our reference", "ours", "rule, and why", "verdict")
+CONTENTS = (
+    ("verdicts", "The verdicts, by kind"), ("documents", "The documents, place by place"),
+    ("wrong", "What we believe is wrong in the papers"), ("deviations", "Where we deviate from the papers"),
+    ("studies", "The studies"), ("benchmarks", "Benchmarks"), ("soak", "The long campaign"),
+    ("sources", "Lines that state the claims"),
+)  # fmt: skip
 
 
 def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = None) -> Path:
-    """`index.html` in the folder; the claims alone, as Markdown, beside it."""
+    """`index.html` in the folder; the claims, and what is wrong in the papers, as Markdown beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
     held = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
-    body = [
-        _summary(found),
-        *(_document(document, found) for document in DOCUMENTS),
-        "<h2 id=wrong>What we found wrong in the texts</h2>",
-        _errata(found),
-        "<h2 id=studies>The studies</h2>",
-        *(_study(each, folder) for each in found),
-        "<h2 id=beyond>Beyond the papers</h2>",
-        _beyond(found),
-        "<h2 id=benchmarks>Benchmarks</h2>",
-        *([_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
-           "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"]),
-        "<h2 id=soak>The long campaign</h2>",
-        _soak(held),
-    ]  # fmt: skip
+    bodies = {
+        "verdicts": [_summary(found)],
+        "documents": [_document(document, found) for document in DOCUMENTS],
+        "wrong": [_errata(found)],
+        "deviations": [_deviations()],
+        "studies": [_study(each, folder) for each in found],
+        "benchmarks": [_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
+           "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"],
+        "soak": [_soak(held)],
+        "sources": [_sources(found)],
+    }  # fmt: skip
+    inner = "".join(f"<li><a href=#{each.study}>{escape(each.title)}</a>" for each in found)
+    contents = "".join(
+        f"<li><a href=#{name}>{title}</a>" + (f"<ol>{inner}</ol>" if name == "studies" else "")
+        for name, title in CONTENTS
+    )
+    body = [f"<nav><ol>{contents}</ol></nav>"]
+    for name, title in CONTENTS:
+        body += [f"<h2 id={name}>{title}</h2>", *bodies[name]]
     (folder / "claims.md").write_text(claims_page(found), encoding="utf-8")
+    (folder / "wrong.md").write_text(wrong_page(found), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_PAGE.replace("{body}", "\n".join(body)), encoding="utf-8")
     return page
 
 
+def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
+    """A row for each kind of claim: how many there are, and how many have each verdict."""
+    table = by_kind(claims)
+    papers = [kind for kind in Kind if kind is not Kind.OWN]
+    rows = [(str(kind), *_counts([table[kind]])) for kind in papers]
+    rows.append(("all claims of the papers", *_counts([table[kind] for kind in papers])))
+    rows.append((str(Kind.OWN), *_counts([table[Kind.OWN]])))
+    return rows
+
+
+def _counts(tables: Sequence[dict[Verdict, int]]) -> tuple[str, ...]:
+    sums = [sum(table[verdict] for table in tables) for verdict in Verdict]
+    return (str(sum(sums)), *map(str, sums))
+
+
+def sentence(claims: Sequence[PaperClaim]) -> str:
+    """The headline in one sentence: of the papers' claims alone."""
+    theirs = [claim for claim in claims if claim.kind is not Kind.OWN]
+    parts = [f"{sum(claim.verdict is verdict for claim in theirs)} {verdict}" for verdict in Verdict]
+    return (
+        f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {len(claims) - len(theirs)} are our own."
+    )
+
+
 def _summary(found: Sequence[StudyRecord]) -> str:
     claims = [claim for each in found for claim in each.claims]
-    good = sum(claim.reproduced for claim in claims)
     quick = [each.study for each in found if each.quick]
     note = f"<p class=note>Run in their quick form: {escape(', '.join(quick))}.</p>" if quick else ""
-    rows = "".join(
-        f"<tr><td><a href=#{escape(each.study)}>{escape(each.title)}</a><td>{escape(each.answers)}"
-        f"<td class=number>{sum(c.reproduced for c in each.claims)} of {len(each.claims)}<td "
-        f"class=number>{each.seconds:.0f} s"
+    by_study = [
+        (each.title, each.answers, len(each.claims),
+            *(sum(c.verdict is v for c in each.claims) for v in Verdict),
+         f"{each.seconds:.0f} s")
         for each in found
-    )
+    ]  # fmt: skip
+    verdicts = [str(verdict) for verdict in Verdict]
     return (
-        f"<p class=lead><b>{good} of {len(claims)}</b> claims hold in {len(found)} studies.</p>{note}"
-        f"<div class=wide><table><tr><th>study<th>answers<th>claims<th>time{rows}</table></div>"
+        f"<p class=lead>{escape(sentence(claims))}</p>{note}"
+        + _table(StudyTable("By kind of claim", ("kind", "claims", *verdicts), headline(claims)))
+        + _table(StudyTable("By study", ("study", "answers", "claims", *verdicts, "time"), by_study))
     )
 
 
 def _document(document: Document, found: Sequence[StudyRecord]) -> str:
     rows = "".join(_shown(shown, found) for shown in document.shows)
     return (
-        f"<h2>{escape(document.authors)}</h2><p>{escape(document.title)}</p><div class=wide><table>"
-        f"<tr><th>place<th>what it shows<th>answered by<th>verdict{rows}</table></div>"
+        f"<h3>{escape(document.authors)}</h3><p>{escape(document.title)}</p><div class=wide><table>"
+        f"<tr><th>place<th>subject<th>answered by<th>verdict{rows}</table></div>"
     )
 
 
@@ -97,14 +144,17 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
         for name in shown.studies
         if name in by_name
         for claim in by_name[name].claims
-        if claim.id.startswith(shown.ids)
+        if claim.id.startswith(shown.ids) and shown.mark in claim.where and claim.kind is not Kind.OWN
     ]
     answers = [f"<a href=#{name}>{name}</a>" for name in shown.studies]
     answers += [f"<code>tests/{escape(test)}</code>" for test in shown.tests]
-    if claims:
-        good = sum(claim.reproduced for claim in claims)
-        verdict = (
-            f"<b class={'good' if good == len(claims) else 'bad'}>{good} of {len(claims)} claims hold</b>"
+    if shown.reason:
+        verdict = escape(shown.reason)
+    elif claims:
+        verdict = ", ".join(
+            f"<b class={_CLASSES[v]}>{count} {v}</b>"
+            for v in Verdict
+            if (count := sum(c.verdict is v for c in claims))
         )
     elif any(name not in by_name for name in shown.studies):
         verdict = "the study was not run"
@@ -114,50 +164,72 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
 
 
 def _errata(found: Sequence[StudyRecord]) -> str:
-    used = {claim.erratum for each in found for claim in each.claims if claim.erratum}
-    known = "".join(f"<li><code>{code}</code> {escape(words)}" for code, words in ERRATA.items())
-    others = sorted(words for words in used if not re.match(r"E-[A-Z]\d+[a-z]?\b", words))
-    return f"<ul>{known}{''.join(f'<li>{escape(words)}' for words in others)}</ul>"
+    parts = []
+    for code, words in ERRATA.items():
+        rows = [_claim(each, claim, at) for each, at, claim in _evidence(code, found)]
+        table = (
+            f"<div class=wide><table><tr>{''.join(f'<th>{h}' for h in HEADS)}{''.join(rows)}</table></div>"
+        )
+        parts.append(f"<h3 id={code}>{code}</h3><p>{escape(words)}</p>{table if rows else ''}")
+    return "".join(parts)
 
 
-def _beyond(found: Sequence[StudyRecord]) -> str:
-    """Claims of ours that no paper makes."""
-    rows = "".join(
-        f"<tr><td><a href=#{escape(each.study)}>{escape(each.study)}</a>{_claim(claim).removeprefix('<tr>')}"
+def _evidence(code: str, found: Sequence[StudyRecord]) -> list[tuple[StudyRecord, int, PaperClaim]]:
+    named = re.compile(rf"{re.escape(code)}(?![0-9a-z])")
+    return [
+        (each, at, claim)
         for each in found
-        for claim in each.claims
-        if claim.paper is None
-    )
-    if not rows:
-        return "<p>No study that was run has any.</p>"
-    head = "<tr><th>study<th>id<th>claim<th>paper<th>expected<th>ours<th>within<th>verdict"
-    return f"<div class=wide><table>{head}{rows}</table></div>"
+        for at, claim in enumerate(each.claims)
+        if claim.erratum is not None and named.match(claim.erratum)
+    ]
+
+
+def _deviations() -> str:
+    return _table(StudyTable("Algorithms and settings", ("place", "printed", "here", "reason"), DEVIATIONS))
 
 
 def claims_page(found: Sequence[StudyRecord]) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
+    verdicts = [str(verdict) for verdict in Verdict]
     parts = [
         "# Every claim, and what we measured\n",
-        f"{sum(claim.reproduced for claim in claims)} of {len(claims)} claims hold in {len(found)} studies. "
-        "Plots, tables and the mistakes of the texts are in [the report](report.md).\n",
-    ]
+        f"{sentence(claims)} How a verdict comes about, plots and tables: [the report](report.md). "
+        "[What we believe is wrong in the papers](wrong.md) has the evidence for each erratum.\n",
+        _line("kind", "claims", *verdicts), _line(*["---"] * 7), *(_line(*row) for row in headline(claims)),
+        "",
+    ]  # fmt: skip
     for each in found:
         quick = ", in its quick form" if each.quick else ""
         parts += [f"## {each.title}\n", f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}).\n"]
-        parts += [_line("id", "claim", "paper", "ours", "verdict"), _line(*["---"] * 5)]
-        for claim in each.claims:
-            verdict = "reproduced" if claim.reproduced else "**not reproduced**"
-            expected = (
-                f"; corrected: {cell(claim.expected)}"
-                if claim.erratum and claim.expected != claim.paper
-                else ""
-            )
-            parts.append(
-                _line(claim.id, claim.claim, cell(claim.paper) + expected, cell(claim.ours), verdict)
-            )
+        parts += [_line(*HEADS), _line(*["---"] * len(HEADS))]
+        parts += [_line(*_cells(claim)) for claim in each.claims]
         parts.append("")
     return "\n".join(parts)
+
+
+def wrong_page(found: Sequence[StudyRecord]) -> str:
+    """Every erratum with the claims that are its evidence, as Markdown."""
+    parts = [
+        "# What we believe is wrong in the papers\n",
+        "Each erratum, and the measured evidence for it where a study has some; errata without a table are "
+        "shown by "
+        "algebra or by a test. A reader who disagrees can repeat every line: [the claims](claims.md) name "
+        "the command.\n",
+    ]
+    for code, words in ERRATA.items():
+        parts += [f"## {code}\n", f"{words}\n"]
+        rows = [_line(*_cells(claim)) for _, _, claim in _evidence(code, found)]
+        if rows:
+            parts += [_line(*HEADS), _line(*["---"] * len(HEADS)), *rows, ""]
+    return "\n".join(parts)
+
+
+def _cells(claim: PaperClaim) -> tuple[str, ...]:
+    rule = f"{cell(claim.tolerance)}. {claim.reason}"
+    verdict = str(claim.verdict) if claim.verdict is Verdict.HELD else f"**{claim.verdict}**"
+    return (claim.id, claim.claim, claim.where, str(claim.kind), cell(claim.paper), cell(claim.expected),
+            cell(claim.ours), rule, verdict)  # fmt: skip
 
 
 def _line(*cells: str) -> str:
@@ -165,26 +237,68 @@ def _line(*cells: str) -> str:
 
 
 def _study(kept: StudyRecord, folder: Path) -> str:
-    claims = "".join(_claim(claim) for claim in kept.claims)
+    claims = "".join(_claim(kept, claim, at, anchor=True) for at, claim in enumerate(kept.claims))
     tables = "".join(_table(table) for table in kept.tables)
-    plots = "".join(_plot(folder / "plots" / name) for name in kept.plots if name.endswith(".png"))
+    plots = "".join(_plot(folder / "plots" / name) for name in kept.plots if name.endswith(".svg"))
     return (
         f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3><p>{escape(kept.answers)}. Again: "
-        f"<code>{escape(kept.command)}</code> (version {escape(kept.version)}, {kept.seconds:.0f} s)</p>"
-        "<div "
-        f"class=wide><table><tr><th>id<th>claim<th>paper<th>expected<th>ours<th>within<th>verdict{claims}</table></div>"
-        f"<div class=plots>{plots}</div><details><summary>What was "
-        f"measured</summary>{tables}</details></section>"
+        f"<code id={escape(kept.study)}-command>{escape(kept.command)}</code> (version "
+        f"{escape(kept.version)}, "
+        f"{kept.seconds:.0f} s)</p>"
+        f"<div class=wide><table><tr>{''.join(f'<th>{h}' for h in HEADS)}{claims}</table></div>"
+        f"<div class=plots>{plots}</div><details "
+        f"open><summary>Measurements</summary>{tables}</details></section>"
     )
 
 
-def _claim(claim: PaperClaim) -> str:
-    verdict = "<b class=good>reproduced</b>" if claim.reproduced else "<b class=bad>not reproduced</b>"
-    corrected = "" if claim.erratum is None else f" <small>({escape(claim.erratum)})</small>"
-    cells = (claim.id, claim.claim, claim.paper, claim.expected, claim.ours, claim.tolerance)
-    told = [escape(cell(value)) for value in cells]
-    told[3] += corrected
-    return "<tr>" + "".join(f"<td>{each}" for each in told) + f"<td>{verdict}"
+_CLASSES = {
+    Verdict.HELD: "good",
+    Verdict.REFUTED: "bad",
+    Verdict.UNDECIDED: "open",
+    Verdict.FITTED: "open",
+    Verdict.NOT_COMPARABLE: "open",
+}
+
+
+def _claim(kept: StudyRecord, claim: PaperClaim, at: int, *, anchor: bool = False) -> str:
+    cells = [escape(text) for text in _cells(claim)]
+    name = f"{kept.study}-{at}"
+    cells[0] = f"<a id={name} href=#{name}>{cells[0]}</a>" if anchor else f"<a href=#{name}>{cells[0]}</a>"
+    if claim.erratum is not None:
+        code = claim.erratum.partition(":")[0]
+        cells[5] += f" <a href=#{escape(code)}>{escape(code)}</a>"
+    how = f"<a href=#{escape(kept.study)}-command>seed {kept.seed}</a>"
+    if claim.source:
+        how += f", <a href=#{_anchor(claim.source)}>{escape(claim.source.rpartition('/')[2])}</a>"
+    cells[8] = f"<b class={_CLASSES[claim.verdict]}>{claim.verdict}</b><br><small>{how}</small>"
+    return "<tr>" + "".join(f"<td>{each}" for each in cells)
+
+
+def _anchor(source: str) -> str:
+    return "line-" + re.sub(r"[^a-z0-9]+", "-", source.lower())
+
+
+def _sources(found: Sequence[StudyRecord]) -> str:
+    """The lines that state the claims, each with those around it."""
+    named = sorted({claim.source for each in found for claim in each.claims if claim.source})
+    parts = []
+    for source in named:
+        path, _, line = source.rpartition(":")
+        lines = _lines_of(path)
+        first, last = max(0, int(line) - 2), min(len(lines), int(line) + 6)
+        shown = "\n".join(f"{number + 1:4} {lines[number]}" for number in range(first, last))
+        parts.append(f"<h4 id={_anchor(source)}>{escape(source)}</h4><pre>{escape(shown)}</pre>")
+    return "".join(parts)
+
+
+def _lines_of(path: str) -> list[str]:
+    """The text of a module that is named by its path from its package on."""
+    package, _, rest = path.partition("/")
+    try:
+        root = Path(next(iter(import_module(package).__path__)))
+        return (root / rest).read_text(encoding="utf-8").splitlines()
+    except (ImportError, OSError):
+        return []
 
 
 def _table(table: StudyTable) -> str:
@@ -197,7 +311,7 @@ def _plot(file: Path) -> str:
     if not file.exists():
         return ""
     data = base64.b64encode(file.read_bytes()).decode()
-    return f'<img loading=lazy alt="{escape(file.stem)}" src="data:image/png;base64,{data}">'
+    return f'<img loading=lazy alt="{escape(file.stem)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def _bench(bench: dict[str, Any]) -> str:
@@ -232,23 +346,22 @@ _PAGE = """<!doctype html>
 <html lang=en><meta charset=utf-8><meta name=viewport content="width=device-width">
 <title>Tidings: the claims of the papers, and what we measured</title>
 <style>
-:root { color-scheme: light dark; --line: #8884;
- --good: light-dark(#0a7d33, #5fd38d); --bad: light-dark(#b00020, #ff8a80) }
-body { font: 16px/1.5 system-ui, sans-serif; max-width: 76rem; margin: 2rem auto; padding: 0 1.5rem }
+:root { color-scheme: light dark; --line: #8884; --good: light-dark(#0a7d33, #5fd38d);
+  --bad: light-dark(#b00020, #ff8a80); --open: light-dark(#8a5a00, #ffc861) }
+body { font: 16px/1.5 system-ui, sans-serif; max-width: 90rem; margin: 2rem auto; padding: 0 1.5rem }
 h1 { line-height: 1.2 } h2 { margin-top: 3rem; border-bottom: 2px solid var(--line) }
-table { border-collapse: collapse; font-size: .9rem }
-td, th { padding: .35rem .8rem; text-align: left;
- vertical-align: top; border-bottom: 1px solid var(--line) }
-.wide { overflow-x: auto } .number { text-align: right; white-space: nowrap } .lead { font-size: 1.3rem }
-.good { color: var(--good) } .bad { color: var(--bad) } .note { opacity: .8 }
-.plots { display: grid;
- grid-template-columns: repeat(auto-fit, minmax(22rem, 1fr)); gap: 1rem; margin: 1rem 0 }
-.plots img { width: 100%; background: #fff; border-radius: 6px }
-nav a { margin-right: 1rem }
+table { border-collapse: collapse; font-size: .85rem }
+td, th { padding: .3rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
+.wide { overflow-x: auto } .lead { font-size: 1.3rem } pre { font-size: .75rem; overflow-x: auto }
+.good { color: var(--good) } .bad { color: var(--bad) } .open { color: var(--open) } .note { opacity: .8 }
+.plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem; margin: 1rem 0
+} .plots img { width: 100%; background: #fff; border-radius: 6px }
+@page { size: A4 landscape; margin: 12mm }
+@media print { :root { color-scheme: light } body { font-size: 9pt; max-width: none; margin: 0; padding: 0 }
+  table { font-size: 7pt } .wide { overflow: visible } .plots { grid-template-columns: 1fr 1fr }
+  .plots img, tr { break-inside: avoid } h2 { break-before: page } h3, h4 { break-after: avoid } }
 </style>
 <h1>The claims of the papers, and what we measured</h1>
-<nav><a href=#studies>studies</a><a href=#beyond>beyond the papers</a>
-<a href=#wrong>mistakes in the texts</a><a href=#benchmarks>benchmarks</a><a href=#soak>campaign</a></nav>
 {body}
 </html>
 """

@@ -92,6 +92,15 @@ def measured(
     }  # fmt: skip
 
 
+def by_seed(
+    algorithm: str, sizes: list[int], runs: int, faults: dict[str, Any], scheme: dict[str, Any],
+    published: int,
+    seed: int,
+) -> dict[str, Any]:  # fmt: skip
+    """The same with the seed last, as sweeps over seeds have it."""
+    return measured(algorithm, sizes, runs, seed, faults, scheme, published)
+
+
 def lazy(size: int, runs: int, seed: int) -> dict[str, float]:
     """Lazy push in one group."""
     found = [lazy_push(size, seed=seed * 1_000_003 + number, loss=LOSS) for number in range(runs)]

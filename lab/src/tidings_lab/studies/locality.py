@@ -1,9 +1,9 @@
 """Study `locality`: content-based routing gains from neighbours with like interests (Figure 4.2).
 
-100 brokers in four groups of neighbours, a square of four zones, subscriptions as rectangles around
-the centre of a zone by Zipf's law. With locality p a subscription falls into the zone of its broker's
-group with probability p, else into a zone drawn at random. Hops per event are the links that an event
-crosses; flooding crosses all 99 (Virgillito 2003, 4.1.3).
+100 brokers in four groups of neighbours, a square of four zones, subscriptions as rectangles around the
+centre of a zone by Zipf's law. With locality p a subscription falls into the zone of its broker's group with
+probability p, else into a zone drawn at random. Hops per event are the links that an event crosses; flooding
+crosses all 99 (Virgillito 2003, 4.1.3).
 
 How much this shows. The thesis prints no number and no size of its rectangles. Ours, and twelve to a broker,
 were chosen so that without locality four fifths of the links are crossed: that claim holds by choice (with
@@ -20,16 +20,8 @@ from tidings.model.event import make_event
 from tidings.simulation.topology import OverlayGraph, hops_from, minimal_subtree, random_tree
 from tidings.simulation.workloads import box_filter, zipf_weights
 from tidings.simulation.world import World
-from tidings_lab.studies.study import (
-    Curve,
-    PaperClaim,
-    Picture,
-    Study,
-    StudyOutcome,
-    StudySetting,
-    StudyTable,
-    judged,
-)
+from tidings_lab.studies._claims import ANY_MORE, PaperClaim, estimate, everywhere, exact, measured
+from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
 BROKERS = 100
 ZONES = ((0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75))  # centres
@@ -106,56 +98,63 @@ class LocalityCase:
         return publisher, {"x": round(self.rng.random(), 6), "y": round(self.rng.random(), 6)}
 
 
-def hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
+def hops_of(locality: float, per_broker: int, events: int, seed: int) -> float:
     return LocalityCase(locality, per_broker, seed).hops(events)
 
 
-def simulated_hops_of(locality: float, per_broker: int, seed: int, events: int) -> float:
+def simulated_hops_of(locality: float, per_broker: int, events: int, seed: int) -> float:
     """With real brokers."""
     return LocalityCase(locality, per_broker, seed).simulated_hops(events)
 
 
 def run(setting: StudySetting) -> StudyOutcome:
-    per_broker, events, runs = (12, 100, 2) if setting.quick else (12, 400, 5)
-    seeds = range(setting.seed * 100, setting.seed * 100 + runs)
-    points = [(level, per_broker, seed, events) for level in LEVELS for seed in seeds]
-    hops = setting.measure(hops_of, points)
-    curve = [sum(hops[place : place + runs]) / runs for place in range(0, len(hops), runs)]
-    same = (1.0, 2, setting.seed * 100, 60 if setting.quick else 300)
-    [real] = setting.measure(simulated_hops_of, [same])
-    [oracle] = setting.measure(hops_of, [same])
+    per_broker, events = (12, 100) if setting.quick else (12, 200)
+    seeds = [100 * seed for seed in setting.seed_range(3, 20)]
+    found = setting.over_seeds(hops_of, [(level, per_broker, events) for level in LEVELS], seeds)
+    same = [(1.0, 2, 60 if setting.quick else 200)]
+    few = seeds[:2] if setting.quick else seeds[:10]
+    [real] = setting.over_seeds(simulated_hops_of, same, few)
+    [oracle] = setting.over_seeds(hops_of, same, few)
+    rows = [(level, estimate(hops).text(".1f")) for level, hops in zip(LEVELS, found, strict=True)]
     return StudyOutcome(
-        claims=_claims(curve, real, oracle),
-        pictures=[_picture(curve)],
-        tables=[StudyTable("hops per event", ("locality", "hops"), list(zip(LEVELS, curve, strict=True)))],
+        claims=_claims(found, real, oracle),
+        pictures=[_picture(found)],
+        tables=[StudyTable("hops per event", ("locality", "hops"), rows)],
     )
 
 
-def _claims(curve: list[float], real: float, oracle: float) -> list[PaperClaim]:
-    flooding = BROKERS - 1
-    falls = all(later <= earlier * 1.03 for earlier, later in itertools.pairwise(curve))
+def _claims(found: list[list[float]], real: list[float], oracle: list[float]) -> list[PaperClaim]:
+    flooding, where = BROKERS - 1, "Virgillito 2003, 4.1.3, Figure 4.2"
+    first, last = found[0], found[-1]
+    rises = {
+        f"to {level:.0%}": [after / before - 1 for before, after in zip(a, b, strict=True)]
+        for level, (a, b) in zip(LEVELS[1:], itertools.pairwise(found), strict=True)
+    }
+    chosen = "size and number of the rectangles, so that 0.8 comes out"
     return [
-        judged(
-            "VIR4-2", "hops fall strongly with locality", paper="strong fall", ours=curve[-1] / curve[0],
-            rule="hops at 100% are at most half of those at 0%", held=curve[-1] <= 0.5 * curve[0],
-        ),
-        judged(
-            "VIR4-2", "with little locality routing by content is hardly better than flooding",
-            paper="negligible gain", ours=curve[0] / flooding,
-            rule="hops at 0% are at least 0.8 of flooding", held=curve[0] >= 0.8 * flooding,
-        ),
-        judged(
-            "VIR4-2", "the fall is steady", paper="monotone", ours=", ".join(f"{hops:.1f}" for hops in curve),
-            rule="no point more than 3% above the one before", held=falls,
-        ),
-        judged(
-            "VIR4-1", "an event crosses exactly the links of the smallest subtree", paper=oracle, ours=real,
-            rule="real brokers and the oracle agree exactly", held=real == oracle,
-        ),
+        measured("VIR4-2", "hops at full locality over those without", where=where, within=(0.0, 0.5),
+                 form=".3f",
+                 paper="a strong dependence on locality",
+                 values=[b / a for a, b in zip(first, last, strict=True)],
+                 why="Strong: half at most (catalogue)."),
+        measured("VIR4-2", "hops without locality over those of flooding", where=where,
+                 within=(0.8, ANY_MORE), form=".3f",
+                 paper="at low locality the gain is negligible", values=[hops / flooding for hops in first],
+                 fitted=chosen, why="Negligible: a fifth at most (catalogue)."),
+        everywhere("VIR4-2", "change of the hops from one degree of locality to the next", where=where,
+                   paper=None,
+                   reference="a steady fall", levels=rises, within=(-1.0, 0.03), form="+.3f",
+                   why="No rise by more than 3%, for noise. The curve is lost, and no word says that it is "
+                   "steady."),
+        exact("VIR4-1",
+              "links that an event crosses through real brokers, less those of the smallest subtree",
+              where="our system", paper=None, reference=0, rule="none in any run", seeds=len(real),
+              ours=max(abs(a - b) for a, b in zip(real, oracle, strict=True)),
+              why="Real brokers and the oracle count the same links.", held=real == oracle),
     ]  # fmt: skip
 
 
-def _picture(curve: list[float]) -> Picture:
+def _picture(found: list[list[float]]) -> Picture:
     x = [100 * level for level in LEVELS]
     return Picture(
         name="locality",
@@ -163,7 +162,7 @@ def _picture(curve: list[float]) -> Picture:
         x_label="locality (%)",
         y_label="hops per event",
         curves=[
-            Curve("routing by content", x, curve),
+            curve_of("routing by content", x, [estimate(hops) for hops in found]),
             Curve("flooding", x, [float(BROKERS - 1)] * len(x), dashed=True),
         ],
     )

@@ -1,9 +1,12 @@
 """Study `notification-loss`: how likely an event is notified (Virgillito 2003, Figures 3.7–3.9, 3.11, 3.12).
 
-Three parts. The analytical curves of 3.7–3.9, with the text's claims about them. A simulation with
-real brokers: pairs of a subscriber and a publisher, events at random moments while the subscription
-is on, and how many are notified. And the error of the model beside that measurement: the thesis has
-6%, and more for short intervals; the exact form has no such limit (E-V3).
+Three parts. The analytical curves of 3.7–3.9, with the text's claims about them: there is nothing to measure,
+formula (3.6) is evaluated and compared with the printed words. A simulation with real brokers: pairs of a
+subscriber and a publisher, events at random moments while the subscription is on, and how many are notified;
+a topology is a seed. And the error of the models beside that measurement: of (3.6), for which the thesis
+prints 6%, and of the exact form (E-V3). The thesis has 250 pairs with one event on each of 5 topologies; here
+there are fewer pairs, more events and ten topologies. Where d lies depends on delays whose handling times
+were fitted to Table 3.1 (`_cbr.py`): *fitted*.
 """
 
 from __future__ import annotations
@@ -26,46 +29,53 @@ from tidings_lab.studies._cbr import (
     build,
     delays_of,
 )
-from tidings_lab.studies.study import (
-    Curve,
-    PaperClaim,
-    Picture,
-    Study,
-    StudyOutcome,
-    StudySetting,
-    StudyTable,
-    close,
-    judged,
-)
+from tidings_lab.studies._claims import Kind, PaperClaim, estimate, everywhere, exact, incomparable, measured
+from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
 MEAN_SUBSCRIPTION = math.log(BROKERS) / 0.97  # seconds, Table 3.1 with 100 hosts
 T_ON = (10.0, 20.0, 35.0, 50.0, 75.0, 100.0, 150.0, 300.0, 600.0)
-PAPER_D = {100: {50: 0.829, 100: 0.914, 150: 0.943, 300: 0.972, 600: 0.986},
+PLACE = "Virgillito 2003"
+# From the rates of Table 3.1 by (3.6): a reference of ours. Figure 3.11 is lost, and the text gives no value
+# of it.
+BY_TABLE = {100: {50: 0.829, 100: 0.914, 150: 0.943, 300: 0.972, 600: 0.986},
            250: {50: 0.736, 100: 0.868, 150: 0.912, 300: 0.956, 600: 0.978}}  # fmt: skip
 
 
 class Point(NamedTuple):
+    """One interval of subscription: d of each topology, measured and by two models."""
+
     t_on: float  # in the thesis' seconds
-    measured: float
-    exact: float
-    model: float  # (3.6)
+    measured: list[float]
+    exact: list[float]
+    model: list[float]  # (3.6) with the topology's own mean delays
+
+    def errors(self, by: list[float]) -> list[float]:
+        """Error as a share of the measured value, one for each topology."""
+        return [ours / seen - 1 for ours, seen in zip(by, self.measured, strict=True)]
 
 
 class Series(NamedTuple):
     hosts: int
     stable_from: float  # T_sub + T_diff
-    loss_constant: float  # mean D_s + mean D_n
     points: list[Point]
+
+    @property
+    def long(self) -> list[Point]:
+        return [point for point in self.points if point.t_on >= self.stable_from]
+
+    @property
+    def short(self) -> list[Point]:
+        return [point for point in self.points if point.t_on < self.stable_from]
 
 
 def run(setting: StudySetting) -> StudyOutcome:
     constant = _constant(setting)
-    measured = [_series(hosts, constant, setting) for hosts in (100, 250)]
-    claims = [*_formula_claims(), *_measured_claims(measured)]
-    tables = [_table(series) for series in measured]
+    series = [_series(hosts, constant, setting) for hosts in (100, 250)]
+    claims = [*_formula_claims(), *(claim for each in series for claim in _measured_claims(each))]
     return StudyOutcome(
-        claims=claims, pictures=[*_formula_pictures(), *_measured_pictures(measured)], tables=tables
-    )
+        claims=claims, pictures=[*_formula_pictures(), *_measured_pictures(series)],
+        tables=[*map(_table, series)]
+    )  # fmt: skip
 
 
 def _constant(setting: StudySetting) -> float:
@@ -80,23 +90,24 @@ def _constant(setting: StudySetting) -> float:
 
 
 def _series(hosts: int, constant: float, setting: StudySetting) -> Series:
-    topologies, pairs, events = (1, 80, 25) if setting.quick else (5, 250, 40)
-    seeds = [setting.seed * 1000 + 500 + number for number in range(topologies)]
-    found = setting.measure(on_one_topology, [(hosts, seed, constant, pairs, events) for seed in seeds])
-    told = {t_on: np.sum([each["told"][place] for each in found], axis=0) for place, t_on in enumerate(T_ON)}
-    delays = [(one, other) for each in found for one, other in each["delays"]]
+    pairs, events = (30, 10) if setting.quick else (60, 20)
+    first = setting.seed * 1000 + 500
+    seeds = [first + number for number in range(len(setting.seed_range(2, 10)))]
+    found = setting.measure(
+        on_one_topology, [(hosts, seed, round(constant, 6), pairs, events) for seed in seeds]
+    )
     longest = np.max([each["longest"] for each in found], axis=0)
-    means = np.mean(np.asarray(delays), axis=0)
-    points = [
-        Point(
-            t_on,
-            float(told[t_on][0] / told[t_on][1]),
-            volatile_from_pairs(t_on, delays),
-            1 - float(means.sum()) / t_on,
-        )
-        for t_on in T_ON
-    ]
-    return Series(hosts, float(longest.sum()), float(means.sum()), points)
+    points = []
+    for place, t_on in enumerate(T_ON):
+        delays = [[(a, b) for a, b in each["delays"]] for each in found]
+        points.append(
+            Point(
+                t_on, [each["told"][place][0] / each["told"][place][1] for each in found],
+                [volatile_from_pairs(t_on, each) for each in delays],
+                [1 - float(np.mean(np.asarray(each), axis=0).sum()) / t_on for each in delays],
+            )
+        )  # fmt: skip
+    return Series(hosts, float(longest.sum()), points)
 
 
 def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: int) -> dict[str, Any]:
@@ -147,79 +158,86 @@ def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: 
 
 
 def _formula_claims() -> list[PaperClaim]:
-    cases = (
-        ("VIR3-6", "Figure 3.7: d at α = 0.2, T_ON = 500 (the text: above 0.9)", 0.2, 500, 100, 0.908),
-        ("VIR3-6", "Figure 3.7: d at α = 0.5, T_ON = 100 (the text: relatively high)", 0.5, 100, 100, 0.816),
-        ("VIR3-6", "Figure 3.8: d at α = 1, T_ON = 60 (the text: critical below)", 1.0, 60, 100, 0.846),
-        ("VIR3-6", "Figure 3.9: d at α = 1.5, T_ON = 150, N = 100", 1.5, 150, 100, 0.959),
-        ("VIR3-6", "Figure 3.9: d at α = 1.5, T_ON = 150, N = 10000", 1.5, 150, 10_000, 0.918),
-    )
-    claims = [
-        close(id, words, expected=expected, ours=volatile(t_on, n, alpha, alpha), tolerance=1e-3)
-        for id, words, alpha, t_on, n, expected in cases
-    ]
-    at_100_000 = volatile(150, 100_000, 1.5, 1.5)
-    claims.append(
-        judged(
-            "VIR3-6", "a fast system (α ≥ 1.5) keeps d above 0.9 however many participants there are",
-            paper="always above 0.9", expected="up to about 76,900 participants", ours=at_100_000,
-            rule="d at N = 76,000 is above 0.9 and at N = 100,000 below", erratum="E-V6",
-            held=volatile(150, 76_000, 1.5, 1.5) > 0.9 > at_100_000,
-        )
-    )  # fmt: skip
+    formula = Kind.FORMULA
+    slow, usual = volatile(500, 100, 0.19, 0.19), volatile(100, 100, 0.5, 0.5)
+    many, average = volatile(150, 100_000, 1.5, 1.5), volatile(150, 100, 1.5, 1.5)
     needed = interval_needed(0.8, 100, 1.5, 1.5)
-    claims.append(
-        close(
-            "VIR3-6", "T_ON from which α = 1.5 gives d of 0.8", expected=30.7, ours=needed, tolerance=0.1
-        )
-    )  # fmt: skip
-    return claims
+    by_alpha = {alpha: volatile(60, 100, alpha, alpha) for alpha in (0.5, 1.0, 2.0)}
+    return [
+        exact("VIR3-6", "(3.6): d just below an update rate of 0.2, T_ON = 500",
+              where=f"{PLACE}, 3.2.3, Figure 3.7",
+              kind=formula, paper="T_ON > 500: also a slow system (α < 0,2) can offer d > 0,9",
+              ours=round(slow, 4),
+              rule="above 0.9 at α = 0.19", why="Can: there are such rates. It ends at α = 0.184.",
+              held=slow > 0.9),
+        exact("VIR3-6", "(3.6): d at α = 0.5, T_ON = 100", where=f"{PLACE}, 3.2.3, Figure 3.7", kind=formula,
+              paper="relatively high values for d with α higher than about 0,5", ours=round(usual, 4),
+              rule="0.8 or more", why="Relatively high: the 80% that 3.2.2 calls fast.", held=usual >= 0.8),
+        incomparable("VIR3-6", "(3.6): d at T_ON = 60", where=f"{PLACE}, 3.2.3, Figure 3.8", kind=formula,
+                     paper="the more critical behavior, independently from α, when T_ON is lower than 60 "
+                     "seconds",
+                     ours=", ".join(f"{d:.3f} at α = {alpha:g}" for alpha, d in by_alpha.items()),
+                     why="(3.6) is 1 - C / T_ON: it has no threshold, and C depends on α."),
+        exact("VIR3-6", "(3.6): d at α = 1.5, T_ON = 150 with 100,000 participants", kind=formula,
+              where=f"{PLACE}, 3.2.3, Figure 3.9", paper="increasing the number of participants, always "
+              "higher than 0.9",
+              ours=round(many, 4), reference="up to about 76,900 participants", rule="above 0.9",
+              why="Always leaves no exception; the range of the figure is lost.", held=many > 0.9),
+        exact("VIR3-6", "(3.6): d at α = 1.5, T_ON = 150", where=f"{PLACE}, 3.2.2", kind=formula,
+              rule="0.8 or more",
+              paper="update rates greater than 1,5: with average intervals at least the 80%",
+              ours=round(average, 4),
+              reference=f"from T_ON = {needed:.1f} on", why="150 s is the interval of Figure 3.9.",
+              held=average >= 0.8),
+    ]  # fmt: skip
 
 
-def _measured_claims(measured: list[Series]) -> list[PaperClaim]:
-    claims = []
-    for series in measured:
-        long = [p for p in series.points if p.t_on >= series.stable_from]
-        short = [p for p in series.points if p.t_on < series.stable_from]
-        for words, points, limit in (
-            (f"T_ON ≥ T_sub + T_diff = {series.stable_from:.0f} s", long, 0.01),
-            ("shorter T_ON, where (3.6) does not hold", short, 0.02),
-        ):
-            worst = max(abs(p.measured - p.exact) for p in points)
-            claims.append(
-                judged(
-                    "VIR3-8", f"Figure 3.12, {series.hosts} hosts: error of the exact model, {words}",
-                    paper=0.06, expected=0.0, ours=worst, rule=f"at most {limit:.0%}", held=worst <= limit,
-                    erratum="E-V3",
-                )
-            )  # fmt: skip
-        slope = _slope([p for p in series.points if p.t_on >= series.stable_from])
-        claims.append(
-            close(
-                "VIR3-8", f"{series.hosts} hosts: loss falls as 1/T_ON (slope in log-log)", expected=-1.0,
-                ours=slope, tolerance=0.05, erratum="E-V5",
-            )
-        )  # fmt: skip
-        claims.append(_against_paper(series))
-    return claims
+def _measured_claims(series: Series) -> list[PaperClaim]:
+    hosts, name = series.hosts, f"{series.hosts} hosts"
+    exact_gaps = {
+        words: {f"{p.t_on:g} s": [a - b for a, b in zip(p.exact, p.measured, strict=True)] for p in points}
+        for words, points in (("long", series.long), ("short", series.short))
+    }
+    worst = estimate(series.points[-1].measured)
+    slopes = [_slope(series.long, place) for place in range(len(series.points[0].measured))]
+    known = [p for p in series.points if p.t_on in BY_TABLE[hosts]]
+    gaps = {f"{p.t_on:g} s": [d - BY_TABLE[hosts][int(p.t_on)] for d in p.measured] for p in known}
+    return [
+        everywhere("VIR3-8", f"{name}: error of (3.6), T_ON >= T_sub + T_diff = {series.stable_from:.0f} s",
+                   where=f"{PLACE}, 3.3.2, Figure 3.12", paper="the error is bounded in a small 6%",
+                   kind=Kind.NUMBER,
+                   levels={f"{p.t_on:g} s": p.errors(p.model) for p in series.long}, within=(-0.06, 0.06),
+                   form="+.4f",
+                   why="The printed bound, to both sides, apart from small T_ON as the text says."),
+        everywhere("VIR3-8", f"{name}: error of the exact form, T_ON >= {series.stable_from:.0f} s",
+                   where="beside Figure 3.12", paper=None, reference="at most 1%", levels=exact_gaps["long"],
+                   within=(-0.01, 0.01), form="+.4f", erratum="E-V3", why="The goal of the catalogue."),
+        everywhere("VIR3-8", f"{name}: error of the exact form, shorter T_ON", where="beside Figure 3.12",
+                   paper=None,
+                   reference="at most 2%", levels=exact_gaps["short"], within=(-0.02, 0.02), form="+.4f",
+                   erratum="E-V3", why="The goal of the catalogue; (3.6) does not hold there."),
+        measured("VIR3-8", f"{name}: slope of the loss over T_ON, both as logarithms",
+                 where=f"{PLACE}, 3.3.2, Figure 3.11", paper="the losses surprisingly do not tend to 0",
+                 values=slopes,
+                 reference=-1.0, within=(-0.2, 0.2), form="+.3f", erratum="E-V5",
+                 note=f"loss at {series.points[-1].t_on:g} s {1 - worst.mean:.4f}",
+                 why="If losses tended to a constant the slope would be near 0; a loss of C / T_ON has -1."),
+        measured("VIR3-8", f"{name}: the same slope, as the model has it", where="beside Figure 3.11",
+                 paper=None,
+                 reference=-1.0, values=slopes, within=(-1.05, -0.95), form="+.3f", erratum="E-V5",
+                 why="The goal of the catalogue."),
+        everywhere("VIR3-8", f"{name}: d less what the rates of Table 3.1 give", where="beside Figure 3.11",
+                   paper=None,
+                   reference="0", levels=gaps, within=(-0.05, 0.05), form="+.4f",
+                   fitted="handling times and the shape of networks, by Table 3.1",
+                   why="The catalogue's band."),
+    ]  # fmt: skip
 
 
-def _slope(points: list[Point]) -> float:
+def _slope(points: list[Point], place: int) -> float:
     x = np.log([p.t_on for p in points])
-    y = np.log([max(1e-9, 1 - p.measured) for p in points])
+    y = np.log([max(1e-9, 1 - p.measured[place]) for p in points])
     return float(np.polyfit(x, y, 1)[0])
-
-
-def _against_paper(series: Series) -> PaperClaim:
-    """Value of d by the printed rates; other networks differ by their delays, so the band is wide."""
-    gaps = {p.t_on: p.measured - PAPER_D[series.hosts][int(p.t_on)] for p in series.points
-            if p.t_on in PAPER_D[series.hosts]}  # fmt: skip
-    worst = max(gaps.values(), key=abs)
-    return judged(
-        "VIR3-8", f"Figure 3.11, {series.hosts} hosts: d where Table 3.1 puts it", paper="0.829 … 0.986"
-        if series.hosts == 100 else "0.736 … 0.978", ours=f"largest gap {worst:+.3f}",
-        rule="within 0.05 at every T_ON from 50 s on", held=abs(worst) <= 0.05,
-    )  # fmt: skip
 
 
 # -- pictures --------------------------------------------------------------------------------
@@ -260,34 +278,35 @@ def _formula_pictures() -> list[Picture]:
 def _measured_pictures(measured: list[Series]) -> list[Picture]:
     curves, errors = [], []
     for series in measured:
-        x = [p.t_on for p in series.points]
-        curves.append(Curve(f"measured, {series.hosts} hosts", x, [p.measured for p in series.points]))
-        curves.append(Curve(f"exact, {series.hosts} hosts", x, [p.exact for p in series.points], dashed=True))
-        paper = PAPER_D[series.hosts]
+        x, name = [p.t_on for p in series.points], f"{series.hosts} hosts"
+        curves.append(curve_of(f"measured, {name}", x, [estimate(p.measured) for p in series.points]))
         curves.append(
-            Curve(
-                f"Table 3.1, {series.hosts} hosts",
-                [float(t) for t in paper],
-                list(paper.values()),
-                points=True,
-            )
+            Curve(f"exact, {name}", x, [estimate(p.exact).mean for p in series.points], dashed=True)
         )
-        gaps = [100 * abs(p.exact - p.measured) for p in series.points]
-        errors.append(Curve(f"exact, {series.hosts} hosts", x, gaps))
-        printed = [100 * abs(max(0.0, p.model) - p.measured) for p in series.points]
-        errors.append(Curve(f"(3.6), {series.hosts} hosts", x, printed, dashed=True))
-    errors.append(Curve("the thesis' bound", [10.0, 600.0], [6.0, 6.0], dashed=True))
+        known = BY_TABLE[series.hosts]
+        curves.append(
+            Curve(f"by Table 3.1, {name}", [float(t) for t in known], list(known.values()), points=True)
+        )
+        for words, by in (("exact", "exact"), ("(3.6)", "model")):
+            gaps = [estimate(p.errors(getattr(p, by))) for p in series.points if p.t_on >= 20]
+            errors.append(curve_of(f"{words}, {name}", [t for t in x if t >= 20], gaps, 100))
+    errors += [
+        Curve(f"printed bound, {edge:+g}%", [20.0, 600.0], [edge, edge], dashed=True) for edge in (-6.0, 6.0)
+    ]
     return [
         Picture(name="loss-measured", title="Figure 3.11: d against the subscription interval",
                 x_label="T_ON (s)", y_label="d", curves=curves),
-        Picture(name="loss-error", title="Figure 3.12: error of the model", x_label="T_ON (s)",
-                y_label="percentage points", curves=errors),
+        Picture(name="loss-error", title="Figure 3.12: error of the models", x_label="T_ON (s)",
+                y_label="per cent of the measured value", curves=errors),
     ]  # fmt: skip
 
 
 def _table(series: Series) -> StudyTable:
-    rows = [tuple(round(float(value), 4) for value in point) for point in series.points]
-    return StudyTable(f"{series.hosts} hosts", ("T_ON", "measured", "exact", "(3.6)"), rows)
+    rows = [
+        (p.t_on, *(estimate(each).text(".4f") for each in (p.measured, p.exact, p.model)))
+        for p in series.points
+    ]
+    return StudyTable(f"{series.hosts} hosts: d", ("T_ON", "measured", "exact", "(3.6)"), rows)
 
 
 STUDY = Study(

@@ -1,16 +1,13 @@
 """Parts of every study: claims, figures to draw, and one function that runs.
 
-A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives an `StudyOutcome`: claims with
-the paper's value beside ours, tables of what was measured, and pictures described as data, so
-that measuring needs no plotting library and drawing happens in one place (`draw.py`).
-A claim of a paper that is false counts as reproduced when we show it false: `expected` is then
-the corrected value, and `erratum` says what was wrong.
+A study module exposes `STUDY`, a `Study`. Its `run(setting)` gives a `StudyOutcome`: claims with the paper's
+value beside ours and a verdict (`_claims.py` has the rules), tables of what was measured, and pictures
+described as data, so that measuring needs no plotting library and drawing happens in one place (`draw.py`).
 """
 
 from __future__ import annotations
 
 import json
-import math
 from collections.abc import Callable, Sequence
 from importlib import import_module
 from pkgutil import iter_modules
@@ -20,38 +17,17 @@ import msgspec
 
 from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import blamed, load, offered, pass_over
-
-
-class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
-    """One claim of a paper and our answer to it."""
-
-    id: str  # catalogue id, e.g. VIR3-7
-    claim: str  # in our own words
-    paper: float | str | None  # as printed
-    expected: float | str | None  # as printed, or corrected
-    erratum: str | None = None
-    ours: float | str | None
-    tolerance: float | str | None = None  # absolute, or the rule in words
-    reproduced: bool
-
-
-def close(id: str, claim: str, *, expected: float, ours: float, tolerance: float, paper: float | None = None,
-          erratum: str | None = None) -> PaperClaim:  # fmt: skip
-    """A claim that holds when ours is within `tolerance` of what is expected."""
-    held = math.isfinite(ours) and abs(ours - expected) <= tolerance
-    return PaperClaim(
-        id=id, claim=claim, paper=expected if paper is None else paper, expected=expected,
-        erratum=erratum, ours=ours, tolerance=tolerance, reproduced=held,
-    )  # fmt: skip
-
-
-def judged(id: str, claim: str, *, paper: float | str | None, ours: float | str, rule: str, held: bool,
-           expected: float | str | None = None, erratum: str | None = None) -> PaperClaim:  # fmt: skip
-    """A claim that is judged by a rule in words (an order, a band, a slope)."""
-    return PaperClaim(
-        id=id, claim=claim, paper=paper, expected=paper if expected is None else expected,
-        erratum=erratum, ours=ours, tolerance=rule, reproduced=bool(held),
-    )  # fmt: skip
+from tidings_lab.studies._claims import Estimate as Estimate
+from tidings_lab.studies._claims import Kind as Kind
+from tidings_lab.studies._claims import PaperClaim as PaperClaim
+from tidings_lab.studies._claims import Verdict as Verdict
+from tidings_lab.studies._claims import estimate as estimate
+from tidings_lab.studies._claims import everywhere as everywhere
+from tidings_lab.studies._claims import exact as exact
+from tidings_lab.studies._claims import incomparable as incomparable
+from tidings_lab.studies._claims import jackknife as jackknife
+from tidings_lab.studies._claims import judged as judged
+from tidings_lab.studies._claims import measured as measured
 
 
 class Curve(msgspec.Struct, frozen=True):
@@ -61,7 +37,15 @@ class Curve(msgspec.Struct, frozen=True):
     x: Sequence[float]
     y: Sequence[float]
     points: bool = False  # markers only: the paper's values
-    dashed: bool = False
+    dashed: bool = False  # computed, not measured: no markers
+    spread: Sequence[float] = ()  # half of the 95% interval at each point, drawn as error bars
+
+
+def curve_of(label: str, x: Sequence[float], found: Sequence[Estimate], scale: float = 1.0) -> Curve:
+    """A measured curve with its error bars."""
+    return Curve(
+        label, x, [each.mean * scale for each in found], spread=[each.half * scale for each in found]
+    )
 
 
 class Picture(msgspec.Struct, frozen=True, kw_only=True):
@@ -95,9 +79,22 @@ class StudySetting(msgspec.Struct, frozen=True, kw_only=True):
     """How to run: `quick` in seconds, full in minutes; the seed moves the figures."""
 
     quick: bool = False
-    seed: int = 1
+    seed: int = 1  # the first of those that are run
+    seeds: int | None = None  # how many; None: as many as the study's verdicts need
     progress: Callable[[str], None] | None = None
     runner: Runner | None = None  # runs points in processes or on Spark
+
+    def seed_range(self, quick: int, full: int) -> range:
+        """The seeds to run: so many, unless the setting names a number."""
+        count = self.seeds if self.seeds is not None else quick if self.quick else full
+        return range(self.seed, self.seed + count)
+
+    def over_seeds(
+        self, function: Callable[..., Any], cases: Sequence[tuple[Any, ...]], seeds: Sequence[int]
+    ) -> list[list[Any]]:
+        """`function(*case, seed)` for each case and seed: the results of each case, seed by seed."""
+        found = self.measure(function, [(*case, seed) for case in cases for seed in seeds])
+        return [found[place : place + len(seeds)] for place in range(0, len(found), len(seeds))]
 
     def say(self, words: str) -> None:
         if self.progress is not None:

@@ -1,17 +1,19 @@
 """Study `topic-gossip`: daMulticast and its rivals (Baehni et al. 2004, Tables 1 and 2, Figures 4 and 5).
 
 Everything is measured in synchronous rounds (`simulation/rounds.py`), as in the paper: loss 0.15, c = 5, g =
-5, a = 1, z = 3, fan-outs floor(ln S + c), fixed tables, events of the lowest topic unless Table 2 is meant.
-Beside the measurements stand the formulas as printed and as corrected.
+5, a = 1, z = 3, fan-outs floor(ln S + c), fixed tables, events of the lowest topic unless Table 2 is meant. A
+value is the mean of some disseminations of one seed; intervals are over seeds.
 
-How much this shows. The curves of Figures 4 and 5 are lost: only what the text says of them binds. The tree
-of PMcast is not described; ours (branches of 10, 3 delegates) was chosen before its row was looked at, and
-only its order of magnitude is judged. CPU seconds are this machine's: what is judged is how the cost grows.
-Three bands were set when first results were known: a factor of 2.5 for a flat cost, 2% above 2 g a for named
-links, and 15% for the messages of hierarchical broadcast. Named links send g a for each step up, as the
-paper's do on average; in all they send more than the paper's, because they reach more groups that hand on.
-Four turns of which the one who names takes three itself were chosen with the wanted result in view, among
-counts of 4 and 5 with 1 to 3 own turns.
+The curves of Figures 4 and 5 are lost: only their text binds. It defines reliability as the probability that
+*all* processes of a group receive an event, and says that T0 is lowest. By that metric T0, with ten
+processes, is not lowest while few crash: losing one of ten is rarer than losing one of a thousand. By the
+mean share of processes it is. Both metrics are judged. The tree of PMcast is not described; ours (branches of
+10, 3 delegates) was chosen before its row was looked at, so its rounds are not comparable and only the order
+of magnitude of its parasites is judged. CPU seconds are this machine's. A formula of the paper is judged by
+measurement; its value is computed by us and is a reference. Bands of our own claims that were set when first
+results were known: a factor of 2.5 for a flat cost, 2% above 2 g a for named links, 15% for the messages of
+hierarchical broadcast; four turns of which the naming process takes three itself were chosen with the result
+in view, among counts of 4 and 5 with 1 to 3 own turns.
 """
 
 from __future__ import annotations
@@ -23,18 +25,18 @@ from typing import Any
 from tidings_lab.analysis import gossip, printed_gossip
 from tidings_lab.analysis.gossip import constants_for
 from tidings_lab.simulation.rounds import fan_out
-from tidings_lab.studies._topic_gossip import LOSS, SETTINGS, cost, lazy, measured
-from tidings_lab.studies.study import (
-    Curve,
+from tidings_lab.studies._claims import (
+    ANY_MORE,
+    Kind,
     PaperClaim,
-    Picture,
-    Study,
-    StudyOutcome,
-    StudySetting,
-    StudyTable,
-    close,
-    judged,
+    estimate,
+    everywhere,
+    exact,
+    incomparable,
+    measured,
 )
+from tidings_lab.studies._topic_gossip import LOSS, SETTINGS, by_seed, cost, lazy
+from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
 SUCCESS = 1 - LOSS
 PAPER = [10, 100, 1000]
@@ -58,7 +60,8 @@ RIVALS = (
 
 OWN_TURNS = {"named": True, "g": 4, "own": 3}
 
-Found = dict[str, Any]
+PAPER_NAME = "Baehni et al. 2004"
+Seeds = list[dict[str, Any]]  # the figures of each seed
 Point = tuple[str, list[int], dict[str, float], dict[str, Any], int]  # of a measurement: see `_ask`
 
 
@@ -74,148 +77,183 @@ def run(setting: StudySetting) -> StudyOutcome:
 
 
 def _runs(setting: StudySetting, quick: int, full: int) -> int:
+    """Disseminations of each seed."""
     return quick if setting.quick else full
 
 
-def _ask(setting: StudySetting, points: list[Point], runs: int) -> list[Found]:
-    """Measure (algorithm, sizes, faults, scheme, published topic) each so many times."""
-    return setting.measure(
-        measured,
-        [(name, sizes, runs, setting.seed, faults, scheme, of) for name, sizes, faults, scheme, of in points]
-    )  # fmt: skip
+def _ask(setting: StudySetting, points: list[Point], runs: int) -> list[Seeds]:
+    """Measure (algorithm, sizes, faults, scheme, published topic) each so many times with each seed."""
+    cases = [(name, sizes, runs, faults, scheme, of) for name, sizes, faults, scheme, of in points]
+    return setting.over_seeds(by_seed, cases, setting.seed_range(4, 20))
+
+
+def _of(found: Seeds, key: str, place: int | None = None) -> list[float]:
+    return [float(each[key] if place is None else each[key][place]) for each in found]
 
 
 # -- Tables 1 and 2 --------------------------------------------------------------------------------
 
 
 def _tables(setting: StudySetting) -> StudyOutcome:
-    runs = _runs(setting, 150, 1000)
+    runs = _runs(setting, 40, 60)
     names = list(TABLE_1)
     points: list[Point] = [(name, list(sizes), {}, {}, -1) for name in names for sizes in SETTINGS]
     below = iter(_ask(setting, points, runs))
     from_the_root = iter(_ask(setting, [(n, s, f, c, 0) for n, s, f, c, _ in points], runs))
     rounds = {name: [_rounds(name, next(below)) for _ in SETTINGS] for name in names}
-    parasites = {name: [next(from_the_root)["parasites"] for _ in SETTINGS] for name in names}
+    parasites = {name: [_of(next(from_the_root), "parasites") for _ in SETTINGS] for name in names}
     claims = [*_claims_of_table_1(rounds), *_claims_of_table_2(parasites)]
     tables = [
         StudyTable("Table 1, rounds", ("algorithm", *NAMES),
-            [(n, *(round(v, 2) for v in rounds[n])) for n in names]),
-        StudyTable(
-            "Table 2, parasites of an event of the root topic", ("algorithm", *NAMES),
-            [(n, *(round(v, 1) for v in parasites[n])) for n in names],
-        ),
+                   [(n, *(estimate(v).text(".2f") for v in rounds[n])) for n in names]),
+        StudyTable("Table 2, parasites of an event of the root topic", ("algorithm", *NAMES),
+                   [(n, *(estimate(v).text(".1f") for v in parasites[n])) for n in names]),
     ]  # fmt: skip
     return StudyOutcome(claims=claims, tables=tables)
 
 
-def _rounds(name: str, found: Found) -> float:
-    """Until the last of the root group has heard; for the flat ones until the last of all."""
-    return float(found["last"][0] if name == "daMulticast" else found["rounds"])
+def _rounds(name: str, found: Seeds) -> list[float]:
+    """Until the last of the root group has the event; for the flat ones until the last of all."""
+    return _of(found, "last", 0) if name == "daMulticast" else _of(found, "rounds")
 
 
-def _claims_of_table_1(rounds: dict[str, list[float]]) -> list[PaperClaim]:
+def _less(more: list[float], less: list[float]) -> list[float]:
+    return [a - b for a, b in zip(more, less, strict=True)]
+
+
+def _claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]:
     claims = []
-    for name, part, erratum in (("daMulticast", 0.12, None), ("gossip broadcast", 0.10, "E-D10")):
+    for name, part, erratum, why in (
+        ("daMulticast", 0.12, None, "12%: the catalogue's tolerance, from before the first run."),
+        (
+            "gossip broadcast",
+            0.10,
+            "E-D10",
+            "10%: the catalogue's; the paper computes this row, we simulate it.",
+        ),
+    ):
         for place, printed in enumerate(TABLE_1[name]):
             claims.append(
-                close(
-                    "DAM-10", f"Table 1, {name}, {NAMES[place]}: rounds", expected=printed,
-                    ours=rounds[name][place], tolerance=part * printed, erratum=erratum,
-                )
+                measured("DAM-10", f"Table 1, {name}, {NAMES[place]}: rounds", where=f"{PAPER_NAME}, Table 1",
+                         paper=printed, values=rounds[name][place], erratum=erratum, form=".2f", why=why,
+                         within=(printed * (1 - part), printed * (1 + part)))
             )  # fmt: skip
-    in_order = all(
-        rounds["gossip broadcast"][p] < rounds["PMcast"][p] < rounds["daMulticast"][p]
-        for p in range(len(NAMES))
-    )
-    shown = " ".join("/".join(f"{value:.2f}" for value in rounds[name]) for name in TABLE_1)
-    claims.append(
-        judged("DAM-10", "Table 1: gossip takes fewer rounds than PMcast, PMcast fewer than daMulticast",
-               paper="in every column", ours=shown, rule="the same order in every column", held=in_order)
-    )  # fmt: skip
+    for place, printed in enumerate(TABLE_1["PMcast"]):
+        ours = estimate(rounds["PMcast"][place])
+        claims.append(
+            incomparable("DAM-10", f"Table 1, PMcast, {NAMES[place]}: rounds", where=f"{PAPER_NAME}, Table 1",
+                         paper=printed, ours=ours.text(".2f"), seeds=ours.seeds,
+                         why="The tree of PMcast is not described, and its depth decides the rounds.")
+        )  # fmt: skip
+    where, words = f"{PAPER_NAME}, Table 1", "in every column (rows 1 to 3)"
+    for more, less in (("PMcast", "gossip broadcast"), ("daMulticast", "PMcast")):
+        levels = {NAMES[p]: _less(rounds[more][p], rounds[less][p]) for p in range(len(NAMES))}
+        claims.append(
+            everywhere("DAM-10", f"Table 1: rounds of {more} less those of {less}", where=where, paper=words,
+                       kind=Kind.NUMBER, levels=levels, within=(0.0, ANY_MORE), form="+.2f",
+                       why="The printed rows have this order in each column.")
+        )  # fmt: skip
     return claims
 
 
-def _claims_of_table_2(parasites: dict[str, list[float]]) -> list[PaperClaim]:
-    claims = []
+def _claims_of_table_2(parasites: dict[str, list[list[float]]]) -> list[PaperClaim]:
+    claims, where = [], f"{PAPER_NAME}, Table 2"
     for place, sizes in enumerate(SETTINGS):
         n = sum(sizes)
+        printed = TABLE_2["gossip broadcast"][place]
         closed = gossip.parasites_broadcast(n, sizes[0], fan_out(n, 5), SUCCESS)
-        ours = parasites["gossip broadcast"][place]
-        claims.append(
-            close("DAM-11", f"Table 2, gossip, {NAMES[place]}: (n - S0) floor(ln n + 5) 0.85",
-                expected=closed,
-                  ours=ours, tolerance=0.005 * closed, paper=TABLE_2["gossip broadcast"][place],
-                  erratum="E-D10")
-        )  # fmt: skip
-        claims.append(
-            close("DAM-11", f"Table 2, daMulticast, {NAMES[place]}: no parasite", expected=0,
-                  ours=parasites["daMulticast"][place], tolerance=0)
-        )  # fmt: skip
-        mine, printed = parasites["PMcast"][place], TABLE_2["PMcast"][place]
-        claims.append(
-            judged("DAM-11", f"Table 2, PMcast, {NAMES[place]}: some parasites, far fewer than gossip",
-                   paper=printed, ours=mine, rule="within a factor of 10 of the paper, and fewer than gossip",
-                   held=printed / 10 < mine < min(10 * printed, ours))
-        )  # fmt: skip
+        mine, row = parasites["PMcast"][place], TABLE_2["PMcast"][place]
+        claims += [
+            measured("DAM-11", f"Table 2, gossip, {NAMES[place]}: parasites", where=where, paper=printed,
+                     reference=round(closed, 1), values=parasites["gossip broadcast"][place], form=".1f",
+                     within=(0.995 * printed, 1.005 * printed), erratum="E-D10",
+                     why="Half a per cent: (n - S0) floor(ln n + 5) 0.85 gives the printed values that "
+                     "closely."),
+            exact("DAM-11", f"Table 2, daMulticast, {NAMES[place]}: parasites", where=where, paper=0,
+                  ours=max(parasites["daMulticast"][place]), rule="none in any run", seeds=len(mine),
+                  why="The paper claims none ever.", held=not any(parasites["daMulticast"][place])),
+            measured("DAM-11", f"Table 2, PMcast, {NAMES[place]}: parasites", where=where, paper=row,
+                     values=mine,
+                     within=(row / math.sqrt(10), row * math.sqrt(10)), form=".0f",
+                     why="The tree is not described, so only the order of magnitude counts: half a decade "
+                     "either way."),
+        ]  # fmt: skip
     return claims
 
 
 # -- Figures 4 and 5 ---------------------------------------------------------------------------------
 
+METRICS = {"whole": "all processes receive", "reached": "mean share of processes"}
+
 
 def _figures(setting: StudySetting) -> StudyOutcome:
-    runs = _runs(setting, 150, 1000)
+    runs = _runs(setting, 40, 60)
     levels = (0.0, 0.2, 0.4, 0.6, 0.8) if setting.quick else CRASHES
     points: list[Point] = [
         ("daMulticast", PAPER, {kind: q}, {}, -1) for kind in ("crashed", "apparent") for q in levels
     ]
     found = _ask(setting, points, runs)
-    stillborn = dict(zip(levels, (f["reached"] for f in found[: len(levels)]), strict=True))
-    dynamic = dict(zip(levels, (f["reached"] for f in found[len(levels) :]), strict=True))
-    return StudyOutcome(
-        claims=_claims_of_figures(stillborn, dynamic, runs),
-        pictures=[
-            _figure("topic-gossip-stillborn", "Figure 4: reached, crashed at the start", stillborn,
-                "crashed"),
-            _figure("topic-gossip-dynamic", "Figure 5: reached, crashed for some", dynamic, "apparent"),
-        ],
-        tables=[
-            StudyTable(f"Figure {n}: part of the live that heard", ("crashed", "T2", "T1", "T0"),
-                  [(q, *(round(v, 3) for v in reversed(curve[q]))) for q in levels])
-            for n, curve in ((4, stillborn), (5, dynamic))
-        ],
-    )  # fmt: skip
-
-
-def _claims_of_figures(
-    stillborn: dict[float, list[float]], dynamic: dict[float, list[float]], runs: int
-) -> list[PaperClaim]:
-    noise = 0.02  # two curves that meet may cross by chance
-    falling = all(
-        curve[q][2] + noise >= curve[q][1] and curve[q][1] + noise >= curve[q][0]
-        for curve in (stillborn, dynamic)
-        for q in curve
-    )
-    better = {q: dynamic[q][0] - stillborn[q][0] for q in (0.4, 0.6)}
-    exact = gossip.passing(1000, success=SUCCESS) * gossip.passing(100, success=SUCCESS)
-    printed = printed_gossip.printed_reliability(3, 5, printed_gossip.printed_passing(1000, success=SUCCESS))
-    return [
-        judged("DAM-12", "Figures 4 and 5: the further up a group, the less it hears", paper="T0 lowest",
-               ours="T2 >= T1 >= T0" if falling else "not in this order", rule="at every share of crashes",
-               held=falling),
-        judged("DAM-12", "Figure 5 is much better than Figure 4", paper="much better",
-               ours=", ".join(f"{q:.0%}: {gap:+.2f}" for q, gap in better.items()),
-               rule="T0 gains 0.2 or more at 40% and 60%", held=all(gap >= 0.2 for gap in better.values())),
-        close("DAM-12", "T0 without crashes: what passes two steps up", expected=exact,
-            ours=stillborn[0.0][0],
-              tolerance=0.02 if runs >= 500 else 0.06, paper=printed, erratum="E-D1"),
+    stillborn = dict(zip(levels, found[: len(levels)], strict=True))
+    dynamic = dict(zip(levels, found[len(levels) :], strict=True))
+    pictures = [
+        _figure(f"topic-gossip-{name}-{metric}", f"Figure {number}: {words}", curve, kind, metric)
+        for number, name, kind, curve in ((4, "stillborn", "crashed", stillborn), (5, "dynamic", "apparent",
+            dynamic))
+        for metric, words in METRICS.items()
     ]  # fmt: skip
+    tables = [
+        StudyTable(f"Figure {n}: {words}", ("crashed", "T2", "T1", "T0"),
+                   [(q, *(estimate(_of(curve[q], metric, g)).text(".3f") for g in (2, 1,
+                       0))) for q in levels])
+        for n, curve in ((4, stillborn), (5, dynamic))
+        for metric, words in METRICS.items()
+    ]  # fmt: skip
+    return StudyOutcome(claims=_claims_of_figures(stillborn, dynamic), pictures=pictures, tables=tables)
 
 
-def _figure(name: str, title: str, curve: dict[float, list[float]], kind: str) -> Picture:
+def _claims_of_figures(stillborn: dict[float, Seeds], dynamic: dict[float, Seeds]) -> list[PaperClaim]:
+    claims = []
+    for metric, words in METRICS.items():
+        as_printed = metric == "whole"
+        for number, curve in ((4, stillborn), (5, dynamic)):
+            gaps = {
+                f"{q:.0%}": [min(each[metric][2], each[metric][1]) - each[metric][0] for each in found]
+                for q, found in curve.items()
+            }
+            claims.append(
+                everywhere("DAM-12", f"Figure {number}, {words}: the lower of T1 and T2 less T0, by share "
+                           f"of crashes",
+                           where=f"{PAPER_NAME}, 6.2, Figure {number}", levels=gaps, within=(-0.02, ANY_MORE),
+                           paper="the reliability is smaller for T0" if as_printed else None,
+                           reference=None if as_printed else "T0 lowest", form="+.3f",
+                           erratum="E-D13" if as_printed else None,
+                           why="Smaller at every share of crashes; two points for noise where curves meet.")
+            )  # fmt: skip
+        gains = {
+            f"{q:.0%}": _less(_of(dynamic[q], metric, 0), _of(stillborn[q], metric, 0)) for q in (0.4, 0.6)
+        }
+        claims.append(
+            everywhere("DAM-12", f"Figure 5 less Figure 4 at T0, {words}",
+                       where=f"{PAPER_NAME}, 6.2, Figure 5",
+                       paper="a much better reliability" if as_printed else None, levels=gains, form="+.3f",
+                       reference=None if as_printed else "much better", within=(0.2, ANY_MORE),
+                       why="Much: a fifth at least, where 40% to 60% crash (catalogue).")
+        )  # fmt: skip
+    exact_share = gossip.passing(1000, success=SUCCESS) * gossip.passing(100, success=SUCCESS)
+    claims.append(
+        measured("DAM-12", "T0 without crashes: mean share", where="beside Figure 4", paper=None,
+                 erratum="E-D1",
+                 reference=round(exact_share, 4), values=_of(stillborn[0.0], "reached", 0), form=".3f",
+                 within=(exact_share - 0.02, exact_share + 0.02),
+                 why="The corrected formula, two points either way.")
+    )  # fmt: skip
+    return claims
+
+
+def _figure(name: str, title: str, curve: dict[float, Seeds], kind: str, metric: str) -> Picture:
     x = list(curve)
-    groups = [Curve(f"T{g}, measured", x, [curve[q][g] for q in x]) for g in (2, 1, 0)]
-    exact = [
+    groups = [curve_of(f"T{g}", x, [estimate(_of(curve[q], metric, g)) for q in x]) for g in (2, 1, 0)]
+    right = [
         math.prod(
             gossip.passing(
                 size, success=SUCCESS, crashed=q * (kind == "crashed"), apparent=q * (kind == "apparent")
@@ -226,8 +264,8 @@ def _figure(name: str, title: str, curve: dict[float, list[float]], kind: str) -
     ]
     printed = [printed_gossip.printed_passing(1000, success=SUCCESS * (1 - q)) ** 2 for q in x]
     return Picture(
-        name=name, title=title, x_label="part that crashed", y_label="part of the live that heard",
-        curves=[*groups, Curve("T0 entered, corrected formula", x, exact, dashed=True),
+        name=name, title=title, x_label="share that crashed", y_label=METRICS[metric],
+        curves=[*groups, Curve("T0 entered, corrected formula", x, right, dashed=True),
                 Curve("T0 entered, printed formula", x, printed, dashed=True)],
     )  # fmt: skip
 
@@ -235,43 +273,67 @@ def _figure(name: str, title: str, curve: dict[float, list[float]], kind: str) -
 # -- reliability, and the three properties ---------------------------------------------------------------
 
 
+def _around(value: float, width: float) -> tuple[float, float]:
+    return value - width, value + width
+
+
 def _passing(setting: StudySetting) -> StudyOutcome:
-    runs = _runs(setting, 400, 4000)
+    runs = _runs(setting, 100, 200)
     paper, forced = _ask(
         setting, [("daMulticast", PAPER, {}, {}, -1), ("daMulticast", PAPER, {}, {"forced": True}, -1)], runs
     )
     fans = [fan_out(size, 5) for size in PAPER]
     pits = [1.0, *(gossip.passing(size, success=SUCCESS) for size in PAPER[1:])]
     whole = gossip.reliability(PAPER, fans, pits, SUCCESS)
-    wide = 4 / runs**0.5 / 2  # four standard errors of a share, at most
     t2 = gossip.group_reliability(1000, 11, SUCCESS)
-    printed = printed_gossip.printed_reliability(3, 5, printed_gossip.printed_passing(1000, success=SUCCESS))
-    claims = [
-        close("DAM-7", "pit of T2: an event enters T1", expected=pits[2], ours=paper["entered"][1],
-            tolerance=wide,
-              paper=printed_gossip.printed_passing(1000, success=SUCCESS), erratum="E-D1"),
-        close("DAM-7", "everybody of T2 hears", expected=t2, ours=paper["whole"][2], tolerance=wide,
-              paper=0.9933, erratum="E-D2"),
-        close("DAM-7", "everybody of all groups hears", expected=whole, ours=paper["all"], tolerance=wide,
-              paper=printed, erratum="E-D3"),
-        judged("DAM-6", "a publisher that is always a link changes what the root hears",
-            paper="both are in the text",
-               ours=f"entered {paper['entered'][0]:.3f}, forced {forced['entered'][0]:.3f}", erratum="E-D11",
-               rule="forced enters the root more often and sooner",
-               held=forced["entered"][0] > paper["entered"][0] and forced["last"][0] < paper["last"][0]),
-        judged("DAM-3", "validity: some other correct process delivers", paper="always",
-            ours=paper["validity"],
-               rule="in every run", held=paper["validity"] == 1.0),
-        judged("DAM-3", "integrity: at most once, and only those of the topic or above it",
-            paper="high probability",
-               ours=f"{paper['parasites']:.0f} parasites",
-               rule="no parasite; a process delivers its first copy only",
-               held=paper["parasites"] == 0),
-        judged("DAM-3", "agreement: when one delivers, all do, with high probability",
-            paper="high probability",
-               expected=f"{whole:.3f} by the corrected formula", ours=paper["all"], erratum="E-D1",
-               rule="not above 0.95 in the paper's own setting: its probability is not high",
-               held=paper["all"] < 0.95),
+    pit = printed_gossip.printed_passing(1000, success=SUCCESS)
+    claims = []
+    for words, formula, where, printed, right, erratum, values in (
+        ("an event enters T1 from T2", "pit = 1 - pbNoIntGrpMsg", "5.3", pit, pits[2], "E-D1",
+            _of(paper, "entered", 1)),
+        ("all of T2 receive", "e^(-e^(-c))", "5.3", math.exp(-math.exp(-5)), t2, "E-D2",
+            _of(paper, "whole", 2)),
+        ("all of all groups receive", "the product over groups of e^(-e^(-c)) pit", "5.3",
+         printed_gossip.printed_reliability(3, 5, pit), whole, "E-D3", _of(paper, "all")),
+    ):  # fmt: skip
+        claims += [
+            measured("DAM-7", f"{words}: the formula as printed", where=f"{PAPER_NAME}, {where}",
+                     paper=formula,
+                     kind=Kind.FORMULA, reference=round(printed, 4), values=values,
+                     within=_around(printed, 0.01),
+                     form=".4f", erratum=erratum, why="One point: the formula claims to be the probability."),
+            measured("DAM-7", f"{words}: the formula as corrected", where=f"beside {where}", paper=None,
+                     reference=round(right, 4), values=values, within=_around(right, 0.03), form=".4f",
+                     erratum=erratum,
+                     why="Three points: the corrected form takes groups as independent and infection as "
+                     "complete."),
+        ]  # fmt: skip
+    sooner = _less(_of(forced, "last", 0), _of(paper, "last", 0))
+    claims += [
+        measured("DAM-6", "a publisher that always acts as link: root group entered, less by chance",
+                 paper=None,
+                 where="beside 4.1.3 and 4.3", reference="more often",
+                 values=_less(_of(forced, "entered", 0), _of(paper, "entered", 0)), within=(0.0, ANY_MORE),
+                 form="+.3f",
+                 erratum="E-D11", why="4.1.3 and 4.3 give two rules; they differ if this is not 0."),
+        measured("DAM-6", "the same: rounds to the root group, less by chance", where="beside 4.1.3 and 4.3",
+                 paper=None,
+                 reference="sooner", values=sooner, within=(-ANY_MORE, 0.0), form="+.2f", erratum="E-D11",
+                 why="4.1.3 and 4.3 give two rules."),
+        exact("DAM-3", "validity: some other correct process delivers", where=f"{PAPER_NAME}, 3",
+              paper="always",
+              ours=min(_of(paper, "validity")), rule="in every run", why="It is claimed of every run.",
+              seeds=len(paper),
+              held=min(_of(paper, "validity")) == 1.0),
+        exact("DAM-3", "integrity: at most once, and only topics that were subscribed to",
+              where=f"{PAPER_NAME}, 3",
+              paper="with high probability", ours=f"{max(_of(paper, 'parasites')):.0f} parasites",
+              rule="no parasite in any run", seeds=len(paper), held=not any(_of(paper, "parasites")),
+              why="A process delivers its first copy alone, so that parasites are the only way to break it."),
+        measured("DAM-3", "agreement: when one delivers, all do", where=f"{PAPER_NAME}, 3",
+                 paper="with high probability",
+                 values=_of(paper, "all"), within=(0.95, ANY_MORE), form=".3f", erratum="E-D1",
+                 why="High: 0.95 at least, which the paper's own formula (0.98) promises."),
     ]  # fmt: skip
     return StudyOutcome(claims=claims)
 
@@ -279,42 +341,52 @@ def _passing(setting: StudySetting) -> StudyOutcome:
 # -- messages and memory -----------------------------------------------------------------------------
 
 
+def _sent(found: Seeds) -> list[float]:
+    return [float(each["inside"] + each["across"]) for each in found]
+
+
 def _complexity(setting: StudySetting) -> StudyOutcome:
-    runs = _runs(setting, 60, 400)
+    runs = _runs(setting, 10, 20)
     found = dict(
         zip(RIVALS, _ask(setting, [(name, PAPER, {}, {}, -1) for name in RIVALS], runs), strict=True)
     )
-    ours = found["daMulticast"]
     fans = [fan_out(size, 5) for size in PAPER]
-    sent, expected = ours["inside"] + ours["across"], gossip.messages(PAPER, fans)
-    hierarchical = found["hierarchical"]["inside"] + found["hierarchical"]["across"]
+    sent, right = _sent(found["daMulticast"]), gossip.messages(PAPER, fans)
+    printed = printed_gossip.printed_messages(PAPER, 5, success=SUCCESS)
+    most, cost = gossip.most_messages(3, 1000, 5, 3), gossip.messages_hierarchical(1110, 3)
     claims = [
-        judged("DAM-7", "messages of one event",
-            paper=round(printed_gossip.printed_messages(PAPER, 5, success=SUCCESS)),
-               expected=expected, ours=sent, rule="at most the sum over groups, and within 2% of it",
-               erratum="E-D4",
-               held=0.98 * expected <= sent <= expected + 10),
-        judged("DAM-7", "messages stay below t S ln S (1 + c + z)", paper="for S > 1",
-               expected=gossip.most_messages(3, 1000, 5, 3), ours=sent, rule="below; S must be 3 or more",
-               held=sent < gossip.most_messages(3, 1000, 5, 3), erratum="E-D5"),
-        judged("DAM-8", "hierarchical broadcast costs O(S ln S) messages", paper="O(S_max ln S_max)",
-               expected=gossip.messages_hierarchical(1110, 3), ours=hierarchical, erratum="E-D9",
-               rule="it is a broadcast: within 15% of n (ln m + c1) + N (ln N + c2), floors and missed "
-                   "ones apart",
-               held=abs(hierarchical / gossip.messages_hierarchical(1110, 3) - 1) < 0.15),
+        measured("DAM-7", "messages of one event: the sum as printed", where=f"{PAPER_NAME}, 5.1",
+                 kind=Kind.FORMULA,
+                 paper="sum of S (ln S + c) and of messages between groups", reference=round(printed),
+                 values=sent,
+                 within=(0.98 * printed, 1.02 * printed), form=".0f", erratum="E-D4",
+                 why="2% for the missed processes."),
+        measured("DAM-7", "messages of one event: the sum with whole fan-outs", where="beside 5.1",
+                 paper=None,
+                 reference=round(right), values=sent, within=(0.98 * right, 1.02 * right), form=".0f",
+                 erratum="E-D4",
+                 why="2% for the missed processes."),
+        measured("DAM-7", "messages stay below the bound", where=f"{PAPER_NAME}, 5.1", kind=Kind.FORMULA,
+                 paper="t S ln S (1 + c + z) for S > 1", reference=round(most), values=sent,
+                 within=(0.0, most),
+                 form=".0f", erratum="E-D5", why="It is an upper bound; a loose one, by a factor of 15."),
+        incomparable("DAM-8", "messages of hierarchical broadcast", where=f"{PAPER_NAME}, 5.5.1",
+                     paper="O(S_max ln S_max)", kind=Kind.FORMULA, erratum="E-D9",
+                     ours=estimate(_sent(found["hierarchical"])).text(".0f"), seeds=len(sent),
+                     why="An order without its constant forbids no single value."),
+        measured("DAM-8", "messages of hierarchical broadcast: n (ln m + c1) + N (ln N + c2)",
+                 where="beside 5.5.1",
+                 paper=None, reference=round(cost), values=_sent(found["hierarchical"]), form=".0f",
+                 erratum="E-D9",
+                 within=(0.85 * cost, 1.15 * cost), why="15% for whole fan-outs and missed processes."),
         _memory_claim(),
     ]  # fmt: skip
     rows = [
-        (
-            name,
-            round(f["inside"] + f["across"]),
-            *f["entries"][::-1],
-            round(f["all"], 3),
-            round(f["parasites"], 1),
-        )
+        (name, estimate(_sent(f)).text(".0f"), *f[0]["entries"][::-1], estimate(_of(f, "all")).text(".3f"),
+         estimate(_of(f, "parasites")).text(".1f"))
         for name, f in found.items()
-    ]
-    columns = ("algorithm", "messages", "entries T2", "entries T1", "entries T0", "all heard", "parasites")
+    ]  # fmt: skip
+    columns = ("algorithm", "messages", "entries T2", "entries T1", "entries T0", "all receive", "parasites")
     return StudyOutcome(
         claims=claims, tables=[StudyTable("One event of T2: messages and memory", columns, rows)]
     )
@@ -333,13 +405,11 @@ def _memory_claim() -> PaperClaim:
         for g in range(3)
         if own[g] > of[g]
     ]
-    return judged(
-        "DAM-8", "the memory of a process is always smaller than in the other algorithms",
-        paper="always smaller",
-        expected="false for T1 and T2 against broadcast", ours="; ".join(larger), erratum="E-D7",
-        rule="T1 and T2 hold more than under broadcast, T0 less",
-        held=own[2] > rivals["broadcast"][2] and own[1] > rivals["broadcast"][1]
-        and own[0] < rivals["broadcast"][0],
+    return exact(
+        "DAM-8", "memory of a process against the other algorithms, by the printed formulas",
+        where=f"{PAPER_NAME}, 5.5.2",
+        paper="always smaller", ours="; ".join(larger) or "never larger", erratum="E-D7", rule="never larger",
+        why="Always leaves no exception; the setting is the paper's own.", held=not larger,
     )  # fmt: skip
 
 
@@ -347,32 +417,38 @@ def _memory_claim() -> PaperClaim:
 
 
 def _conditions(_: StudySetting) -> StudyOutcome:
-    printed = printed_gossip.printed_passing(1000, success=SUCCESS)
-    exact = gossip.passing(1000, success=SUCCESS)
-    cases: tuple[tuple[str, float, float, Callable[[float], float]], ...] = (
-        ("gossip broadcast", 8.39, 2.05, lambda pit: gossip.equals_broadcast(3, pit)[1]),
-        ("gossip multicast", 9.49, 3.15, lambda pit: gossip.equals_multicast(pit)[1]),
-        ("hierarchical broadcast", 9.77, 3.44, lambda pit: gossip.equals_hierarchical(3, 3, pit)[1]),
-    )
+    """At the printed bound on c both reliabilities have to be equal, with groups that lose nothing inside."""
+    pit = printed_gossip.printed_passing(1000, success=SUCCESS)
+    right = gossip.passing(1000, success=SUCCESS)
+    cases: tuple[tuple[str, str, Callable[[float], float], Callable[[float, float], float]], ...] = (
+        ("gossip broadcast", "0 <= c <= -ln(-t ln pit)", lambda p: gossip.equals_broadcast(3, p)[1],
+         lambda c, p: math.exp(-math.exp(-c)) - p**3),
+        ("gossip multicast", "0 <= c <= -ln(-ln pit)", lambda p: gossip.equals_multicast(p)[1],
+         lambda c, p: math.exp(-math.exp(-c)) - p),
+    )  # fmt: skip
     claims = [
-        close("DAM-7", f"as reliable as {name} up to which c, with the exact pit", expected=right,
-            ours=bound(exact),
-              tolerance=0.02, paper=round(bound(printed), 2), erratum="E-D1")
-        for name, _, right, bound in cases
+        exact("DAM-7", f"as reliable as {name} up to this c: the difference there",
+              where=f"{PAPER_NAME}, 5.5.3",
+              kind=Kind.FORMULA, paper=formula, reference=0.0, ours=gap(bound(pit), pit), rule="within 1e-9",
+              why="The bound is where both are equal; this is algebra.",
+              held=abs(gap(bound(pit), pit)) <= 1e-9)
+        for name, formula, bound, gap in cases
     ]  # fmt: skip
-    claims += [
-        close("DAM-7", f"as reliable as {name} up to which c, with the printed pit", expected=wrong,
-              ours=bound(printed), tolerance=0.01)
-        for name, wrong, _, bound in cases
-    ]  # fmt: skip
-    return StudyOutcome(claims=claims)
+    hierarchical = gossip.equals_hierarchical(3, 3, right)[1]
+    rows = [
+        (name, formula, round(bound(pit), 2), round(bound(right), 2)) for name, formula, bound, _ in cases
+    ]
+    rows.append(("hierarchical broadcast", "as printed", round(gossip.equals_hierarchical(3, 3, pit)[1], 2),
+                 round(hierarchical, 2)))  # fmt: skip
+    columns = ("as reliable as", "condition", "largest c, printed pit", "largest c, exact pit (E-D1)")
+    return StudyOutcome(claims=claims, tables=[StudyTable("Conditions of 5.5.3", columns, rows)])
 
 
 # -- beyond the paper ---------------------------------------------------------------------------------------
 
 
 def _beyond(setting: StudySetting) -> StudyOutcome:
-    runs = _runs(setting, 300, 4000)
+    runs = _runs(setting, 75, 200)
     known = constants_for(0.999, 3, loss=LOSS, crashed=0.2)
     chosen = {"named": True, "c": known.c, "g": known.g, "z": known.z, "success": known.success}
     rules: dict[str, dict[str, Any]] = {
@@ -382,87 +458,90 @@ def _beyond(setting: StudySetting) -> StudyOutcome:
     points = [("daMulticast", PAPER, {"crashed": q}, rule, -1) for rule in rules.values() for q in (0.0, 0.2)]
     found = _ask(setting, points, runs)
     at = {(name, q): found.pop(0) for name in rules for q in (0.0, 0.2)}
-    in_groups = {
-        size: setting.measure(lazy, [(size, _runs(setting, 5, 40), setting.seed)])[0] for size in (100, 1000)
-    }
+    seeds = setting.seed_range(4, 20)
+    cases = [(size, _runs(setting, 2, 4)) for size in (100, 1000)]
+    in_groups = dict(zip((100, 1000), setting.over_seeds(lazy, cases, seeds), strict=True))
     rows = [
-        (name, q, *(round(v, 4) for v in f["entered"][:2]), round(f["all"], 4), round(f["inside"]),
-            round(f["across"], 2),
-         round(f["last"][0], 2))
+        (name, q, *(estimate(_of(f, "entered", g)).text(".4f") for g in (0, 1)),
+            estimate(_of(f, "all")).text(".4f"),
+         *(estimate(_of(f, key)).text(".1f") for key in ("inside", "across")),
+         estimate(_of(f, "last", 0)).text(".2f"))
         for (name, q), f in at.items()
     ]  # fmt: skip
-    columns = ("links", "crashed", "T0 entered", "T1 entered", "all heard", "inside", "across", "rounds")
-    lazy_rows = [(size, *(round(v, 4) for v in f.values())) for size, f in in_groups.items()]
-    lazy_columns = ("size", *next(iter(in_groups.values())))
+    columns = ("links", "crashed", "T0 entered", "T1 entered", "all receive", "inside", "across", "rounds")
+    keys = list(in_groups[100][0])
+    lazy_rows = [
+        (size, *(estimate(_of(f, key)).text(".4f") for key in keys)) for size, f in in_groups.items()
+    ]
     return StudyOutcome(
         claims=[*_claims_of_links(at), *_claims_of_lazy(in_groups, at)],
         tables=[
             StudyTable("Beyond the paper", columns, rows),
-            StudyTable("Lazy push in one group", lazy_columns, lazy_rows),
+            StudyTable("Lazy push in one group", ("size", *keys), lazy_rows),
         ],
     )
 
 
-def _claims_of_links(at: dict[tuple[str, float], Found]) -> list[PaperClaim]:
+def _steps(found: Seeds) -> list[float]:
+    """Messages between groups for each group that passes events up."""
+    return [each["across"] / (1 + each["entered"][1]) for each in found]
+
+
+def _claims_of_links(at: dict[tuple[str, float], Seeds]) -> list[PaperClaim]:
     paper, named, chosen = (at[(name, 0.2)] for name in ("paper", "named links", "chosen for 0.999"))
-    calm, calm_named = at[("paper", 0.0)], at[("named links", 0.0)]
-    steps = [f["across"] / (1 + f["entered"][1]) for f in (paper, named)]  # for each group that hands on
-    dearer = (chosen["inside"] + chosen["across"]) / (paper["inside"] + paper["across"])
-    more = at[("fan-out for loss", 0.0)]
+    calm, calm_named, more = (at[(name, 0.0)] for name in ("paper", "named links", "fan-out for loss"))
+    turns = at[("named, own turns", 0.2)]
+    dearer = estimate([a / b for a, b in zip(_sent(chosen), _sent(paper), strict=True)])
+    extra = estimate([a / b - 1 for a, b in zip(_of(more, "inside"), _of(calm, "inside"), strict=True)])
+    entered = f"the paper's scheme {estimate(_of(paper, 'entered', 0)).text('.3f')}"
+    own: dict[str, Any] = {"where": "our scheme", "paper": None}
+    in_view = "the number of turns, with the result in view"
     return [
-        judged("DAM-6", "15% loss, 20% crashed: named links, root group entered", paper=paper["entered"][0],
-               expected=0.96, ours=named["entered"][0], rule="0.96 or more",
-               held=named["entered"][0] >= 0.96),
-        judged("DAM-6", "what named links cost: messages between groups for each step up, 20% crashed",
-               paper=round(steps[0], 2), expected="at most g a = 5", ours=round(steps[1], 2),
-               rule="at most g a", held=steps[1] <= 5.0),
-        judged("DAM-6", "the same without crashes", paper=round(calm["across"], 2), expected="10 + 2%",
-               ours=round(calm_named["across"], 2), rule="at most 2 g a and 2% for late entries",
-               held=calm_named["across"] <= 10.2),
-        *_claims_of_own_turns(at),
-        judged("DAM-6", "15% loss, 20% crashed: constants chosen for 0.999, everybody hears",
-            paper=paper["all"],
-               expected=0.999,
-               ours=f"{chosen['all']:.4f}, root {chosen['entered'][0]:.4f}, for {dearer:.2f} times the "
-               "messages", rule="root entered 0.999 or more", held=chosen["entered"][0] >= 0.999),
-        judged("DAM-6", "fan-out (ln S + c) / 0.85: everybody of T2 hears", paper=calm["whole"][2],
-            expected=0.993,
-               ours=f"{more['whole'][2]:.4f} for {more['inside'] / calm['inside'] - 1:+.0%} messages",
-               rule="0.985 or more for at most 30% more", held=more["whole"][2] >= 0.985
-               and more["inside"] <= 1.3 * calm["inside"]),
+        measured("DAM-6", "20% crashed: named links, root group entered", reference=0.96, note=entered,
+                 form=".4f",
+                 values=_of(named, "entered", 0), within=(0.96, ANY_MORE),
+                 why="The goal set before it was built.", **own),
+        measured("DAM-6", "messages between groups of named links for each step up, 20% crashed",
+                 values=_steps(named),
+                 reference="at most g a = 5", within=(0.0, 5.0), form=".2f", why="The paper's own mean.",
+                 note=f"the paper's scheme {estimate(_steps(paper)).text('.2f')}", **own),
+        measured("DAM-6", "messages between groups of named links without crashes",
+                 values=_of(calm_named, "across"),
+                 reference="at most 2 g a and 2%", within=(0.0, 10.2), form=".2f", **own,
+                 fitted="the 2%, when first results were known", why="The paper's mean over two levels."),
+        measured("DAM-6", "20% crashed: four turns, three of them one's own: root group entered",
+                 reference=0.96,
+                 values=_of(turns, "entered", 0), within=(0.96, ANY_MORE), form=".4f", fitted=in_view,
+                 note=entered,
+                 why="The goal set for named links.", **own),
+        *(measured("DAM-6", f"messages between groups of these turns for each step up, {q:.0%} crashed",
+            form=".2f",
+                   values=_steps(at[("named, own turns", q)]), reference=f"at most {5 * (1 - q):.0f}",
+                   within=(0.0, 5 * (1 - q)), fitted=in_view, why="g a links that live: the paper's mean.",
+                   **own)
+          for q in (0.0, 0.2)),
+        measured("DAM-6", "20% crashed: constants chosen for 0.999: root group entered", reference=0.999,
+                 form=".4f",
+                 values=_of(chosen, "entered", 0), within=(0.999, ANY_MORE),
+                 why="The goal that they were chosen for.",
+                 note=f"all receive {estimate(_of(chosen, 'all')).text('.4f')}, {dearer.text('.2f')} times "
+                 f"the messages",
+                 **own),
+        measured("DAM-6", "fan-out (ln S + c) / 0.85: all of T2 receive", reference=0.993,
+                 values=_of(more, "whole", 2),
+                 within=(0.985, ANY_MORE), form=".4f", note=f"{extra.percent} messages", **own,
+                 why="The catalogue expects 0.993; less than a point for noise."),
     ]  # fmt: skip
 
 
-def _claims_of_own_turns(at: dict[tuple[str, float], Found]) -> list[PaperClaim]:
-    entered = [at[(name, 0.2)]["entered"][0] for name in ("paper", "named, own turns")]
-    claims = [
-        judged("DAM-6", "15% loss, 20% crashed: four turns, three of them one's own: root group entered",
-               paper=entered[0], expected=0.96, ours=entered[1], rule="0.96 or more",
-               held=entered[1] >= 0.96),
-    ]  # fmt: skip
-    for crashed in (0.0, 0.2):
-        found = [at[(name, crashed)] for name in ("paper", "named, own turns")]
-        steps = [f["across"] / (1 + f["entered"][1]) for f in found]
-        mean = 5 * (1 - crashed)  # g a links that live: what the paper's scheme sends on average
-        claims.append(
-            judged("DAM-6",
-                f"messages between groups of these turns, for each step up, {crashed:.0%} crashed",
-                   paper=round(steps[0], 2), expected=f"at most the paper's mean, {mean:.0f}",
-                   ours=round(steps[1], 2),
-                   rule="no more", held=steps[1] <= mean)
-        )  # fmt: skip
-    return claims
-
-
-def _claims_of_lazy(
-    in_groups: dict[int, dict[str, float]], at: dict[tuple[str, float], Found]
-) -> list[PaperClaim]:
-    eager = at[("paper", 0.0)]["payloads"]
+def _claims_of_lazy(in_groups: dict[int, Seeds], at: dict[tuple[str, float], Seeds]) -> list[PaperClaim]:
+    eager = estimate(_of(at[("paper", 0.0)], "payloads"))
     return [
-        judged("DAM-6", f"lazy push in a group of {size}: payloads for each delivery", paper=round(eager, 2),
-               expected="at most 1.2", ours=f"{found['payloads']:.3f}, {found['reached']:.4f} heard",
-               rule="at most 1.2 with 0.999 heard",
-               held=found["payloads"] <= 1.2 and found["reached"] >= 0.999)
+        measured("DAM-6", f"lazy push in a group of {size}: payloads for each delivery", where="our scheme",
+                 paper=None,
+                 reference="at most 1.2", values=_of(found, "payloads"), within=(0.0, 1.2), form=".3f",
+                 note=f"{estimate(_of(found, 'reached')).text('.4f')} receive; eager {eager.text('.2f')}",
+                 why="The goal of the catalogue.")
         for size, found in in_groups.items()
     ]  # fmt: skip
 
@@ -486,17 +565,19 @@ def _scale(setting: StudySetting) -> StudyOutcome:
         for f, ns in zip(found, each, strict=True)
     ]
     claims = [
-        judged("DAM-7", f"the cost for each process is flat up to {sizes[-1]:,} processes", paper=None,
-            expected="flat",
-               ours=f"{min(each):.0f} to {max(each):.0f} ns",
-               rule="within a factor of 2.5; the fan-out itself grows "
-               "with ln S", held=widest <= 2.5)
+        exact("DAM-7", f"CPU time for each process up to {sizes[-1]:,} processes", where="our simulator",
+              paper=None,
+              reference="flat", ours=f"{min(each):.0f} to {max(each):.0f} ns", rule="within a factor of 2.5",
+              why="The fan-out itself grows with ln S.", held=widest <= 2.5,
+              fitted="the factor, when first results were known")
     ]  # fmt: skip
     if not setting.quick:
         claims.append(
-            judged("DAM-7", "a million processes, one dissemination on one core", paper=None,
-                expected="under 2 s",
-                   ours=found[-1]["seconds"], rule="under 2 CPU seconds", held=found[-1]["seconds"] < 2.0)
+            exact("DAM-7", "a million processes, one dissemination on one core", where="our simulator",
+                  paper=None,
+                  reference="under 2 s", ours=found[-1]["seconds"], rule="under 2 CPU seconds",
+                  held=found[-1]["seconds"] < 2.0,
+                  why="The goal set before it was built; this machine's seconds.")
         )  # fmt: skip
     columns = ("processes", "CPU s", "ns a process", "messages", "bytes a process", "heard")
     return StudyOutcome(

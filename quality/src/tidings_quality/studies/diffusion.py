@@ -1,15 +1,15 @@
 """Study `diffusion`: how fast subscriptions and events spread (Virgillito 2003, Table 3.1, Figure 3.10).
 
-Every broker in turn is the source of a subscription that all others have to learn, and of an event
-that all others want. T_sub and T_diff are the longest of these delays over all sources; the rates s
-and r are those of the logistic curve with the same integral as the measured one. Absolute seconds are
-the hardware's: one constant is set on the row of 100 hosts.
+Every broker in turn is the source of a subscription that all others have to learn, and of an event that all
+others want. T_sub and T_diff are the longest of these delays over all sources; the rates s and r are those of
+the logistic curve with the same integral as the measured one. Absolute seconds are the hardware's: one
+constant is set on the row of 100 hosts.
 
 How much this shows. The thesis prints neither the shape of its networks nor its handling times. Ours
-(`TransitStub`, and the two costs in `_cbr`) were chosen with all three rows of Table 3.1 in view, so the
-ratios and the rows of 250 and 500 hosts are a fit and no prediction. Independent of it are r > s, the shape
-of the curves, and that one set of values serves all rows. The spread between topologies is wide: with
-`--quick` a seed may miss a band.
+(`TransitStub`, and the two costs in `_cbr`) were chosen with all three rows of Table 3.1 in view, so its rows
+are *fitted*, T_sub and T_diff as well, whose values follow from the same delays; that r > s follows from a
+handling time that is longer for subscriptions than for events, and is fitted too. Independent of it is the
+shape of the curves. A topology is a seed; intervals are over topologies.
 """
 
 from __future__ import annotations
@@ -23,14 +23,17 @@ from tidings_lab.analysis.fit import fit_rate, goodness
 from tidings_lab.studies._cbr import BROKERS, delays_of
 from tidings_lab.studies.study import (
     Curve,
+    Kind,
     PaperClaim,
     Picture,
     Study,
     StudyOutcome,
     StudySetting,
     StudyTable,
-    close,
-    judged,
+    estimate,
+    everywhere,
+    jackknife,
+    measured,
 )
 
 Floats = NDArray[np.float64]
@@ -52,93 +55,97 @@ PAPER = (
 
 
 class MeasuredDiffusion(NamedTuple):
+    """Delays of each topology, in simulated seconds."""
+
     hosts: int
-    subscription: Floats  # delays over all sources and topologies, simulated seconds
-    notification: Floats
-    longest_subscription: float  # mean over topologies of the longest delay
-    longest_notification: float
+    subscriptions: list[Floats]
+    notifications: list[Floats]
+
+    @property
+    def subscription(self) -> Floats:
+        return np.concatenate([delays.ravel() for delays in self.subscriptions])
+
+    @property
+    def notification(self) -> Floats:
+        return np.concatenate([delays.ravel() for delays in self.notifications])
+
+    def figures(self, constant: float) -> dict[str, list[float]]:
+        """The four columns of Table 3.1, each as one value for each topology."""
+        return {
+            "s": [fit_rate(delays.ravel() * constant, BROKERS) for delays in self.subscriptions],
+            "r": [fit_rate(delays.ravel() * constant, BROKERS) for delays in self.notifications],
+            "T_sub": [float(delays.max()) * constant for delays in self.subscriptions],
+            "T_diff": [float(delays.max()) * constant for delays in self.notifications],
+        }
 
     def row(self, constant: float) -> DiffusionRow:
+        longest = self.figures(constant)
         return DiffusionRow(
             self.hosts,
             fit_rate(self.subscription * constant, BROKERS),
             fit_rate(self.notification * constant, BROKERS),
-            self.longest_subscription * constant,
-            self.longest_notification * constant,
+            float(np.mean(longest["T_sub"])),
+            float(np.mean(longest["T_diff"])),
         )
 
 
 def measure(hosts: int, setting: StudySetting) -> MeasuredDiffusion:
     topologies, step = (30, 34) if setting.quick else (40, 10)  # the thesis has 5: the spread is wide
     sources = list(range(0, BROKERS, step))
-    points = [(hosts, setting.seed * 1000 + number, sources) for number in range(topologies)]
+    points = [(hosts, setting.seed * 1000 + number, sources) for number in range(setting.seeds or topologies)]
     found = setting.measure(delays_of, points)
-    subscription = [np.asarray(delays["subscription"]) for delays in found]
-    notification = [np.asarray(delays["notification"]) for delays in found]
     return MeasuredDiffusion(
         hosts,
-        np.concatenate([delays.ravel() for delays in subscription]),
-        np.concatenate([delays.ravel() for delays in notification]),
-        float(np.mean([delays.max() for delays in subscription])),
-        float(np.mean([delays.max() for delays in notification])),
+        [np.asarray(delays["subscription"]) for delays in found],
+        [np.asarray(delays["notification"]) for delays in found],
     )
 
 
 def run(setting: StudySetting) -> StudyOutcome:
-    measured = [measure(row.hosts, setting) for row in PAPER]
-    constant = np.log(BROKERS) / PAPER[0].s / float(measured[0].subscription.mean())
-    ours = [each.row(constant) for each in measured]
-    claims = [*_ratio_claims(ours), *_row_claims(ours), *_shape_claims(measured, ours, constant)]
+    found = [measure(row.hosts, setting) for row in PAPER]
+    constant = float(np.log(BROKERS) / PAPER[0].s / found[0].subscription.mean())
+    ours = [each.row(constant) for each in found]
+    claims = [*_table_claims(found, constant), *_shape_claims(found, ours, constant)]
     return StudyOutcome(
-        claims=claims, pictures=_pictures(measured[0], ours[0], constant), tables=[_table(ours)]
+        claims=claims, pictures=_pictures(found[0], ours[0], constant), tables=[_table(found, constant)]
     )
 
 
-def _ratio_claims(ours: list[DiffusionRow]) -> list[PaperClaim]:
-    claims = []
-    for name, place in (("s", 1), ("r", 2)):
-        for number in (1, 2):
-            printed = float(PAPER[number][place]) / float(PAPER[0][place])
-            ratio = float(ours[number][place]) / float(ours[0][place])
-            words = f"{name} with {PAPER[number].hosts} hosts over {name} with 100"
-            claims.append(close("VIR3-7", words, expected=printed, ours=ratio, tolerance=0.1))
-    return claims
+FITTED = "handling times and the shape of networks, by the rows of this table"
+WHERE = "Virgillito 2003, 3.3.2, Table 3.1"
 
 
-def _row_claims(ours: list[DiffusionRow]) -> list[PaperClaim]:
+def _table_claims(found: list[MeasuredDiffusion], constant: float) -> list[PaperClaim]:
+    """Every cell of Table 3.1; rates as the rate of the mean delay, so that they agree with the pooled
+    fit."""
     claims = []
-    for number in (1, 2):
-        for name, place in (("s", 1), ("r", 2)):
-            printed = float(PAPER[number][place])
-            words = f"{name} with {PAPER[number].hosts} hosts, fitted to the whole table"
+    columns = {each.hosts: each.figures(constant) for each in found}
+    for row in PAPER:
+        for name in ("s", "r", "T_sub", "T_diff"):
+            printed = {"s": row.s, "r": row.r, "T_sub": row.t_sub, "T_diff": row.t_diff}[name]
+            set_by = "the one constant, by this very value" if (row.hosts, name) == (100, "s") else FITTED
+            values = columns[row.hosts][name]
+            if name in ("s", "r"):
+                values = jackknife([1.0] * len(values), [1 / value for value in values])
             claims.append(
-                close(
-                    "VIR3-7",
-                    words,
-                    expected=printed,
-                    ours=float(ours[number][place]),
-                    tolerance=0.15 * printed,
-                )
-            )
-    rates = ", ".join(f"{row.r:.2f} > {row.s:.2f}" for row in ours)
+                measured("VIR3-7", f"{name} with {row.hosts} hosts", where=WHERE, paper=printed,
+                         values=values,
+                         within=(0.85 * printed, 1.15 * printed), form=".2f", fitted=set_by,
+                         erratum="E-V8" if name.startswith("T") else None,
+                         why="15%: the catalogue's tolerance.")
+            )  # fmt: skip
+    faster = {
+        f"{each.hosts} hosts": [
+            r - s for s, r in zip(columns[each.hosts]["s"], columns[each.hosts]["r"], strict=True)
+        ]
+        for each in found
+    }
     claims.append(
-        judged(
-            "VIR3-7", "events spread faster than subscriptions", paper="r > s", ours=rates,
-            rule="r > s in every row", held=all(row.r > row.s for row in ours),
-        )
+        everywhere("VIR3-7", "r less s", where=WHERE, paper="notification routing turns out to be faster",
+                   levels=faster,
+                   within=(0.0, float("inf")), form="+.3f", fitted="a longer handling time for subscriptions",
+                   why="Faster: above 0 in every row.")
     )  # fmt: skip
-    spread = [row.t_sub * row.s / (2 * np.log(BROKERS - 1)) for row in ours]
-    claims.append(
-        judged(
-            "VIR3-7",
-            "T_sub is a maximum over sources, above the (2/s) ln(N-1) of the mean curve",
-            paper=1.27,
-            ours=float(np.mean(spread)),
-            rule="reported; the two are different quantities (between 0.8 and 1.6)",
-            held=0.8 < float(np.mean(spread)) < 1.6,
-            erratum="E-V8",
-        )
-    )
     return claims
 
 
@@ -149,22 +156,29 @@ def _curve(delays: Floats, constant: float, longest: float) -> tuple[Floats, Flo
 
 
 def _shape_claims(
-    measured: list[MeasuredDiffusion], ours: list[DiffusionRow], constant: float
+    found: list[MeasuredDiffusion], ours: list[DiffusionRow], constant: float
 ) -> list[PaperClaim]:
+    """Figure 3.10, both panels: one R² for each topology, of the logistic curve of equal integral."""
     claims = []
-    for each, row in zip(measured, ours, strict=True):
-        times, reached = _curve(each.subscription, constant, row.t_sub)
-        fit = goodness(list(times), list(reached), BROKERS, row.s)
-        claims.append(
-            judged(
-                "VIR3-8",
-                f"the spread of a subscription over {row.hosts} hosts has the shape of an epidemic",
-                paper="logistic",
-                ours=float(fit),
-                rule="R² of the logistic curve of equal integral is at least 0.97",
-                held=fit >= 0.97,
-            )
-        )
+    for each, row in zip(found, ours, strict=True):
+        for what, runs, longest, rate in (
+            ("subscription, reached", each.subscriptions, row.t_sub, row.s),
+            ("event, not reached", each.notifications, row.t_diff, row.r),
+        ):
+            fits = []
+            for delays in runs:
+                times, reached = _curve(delays.ravel(), constant, longest)
+                own = fit_rate(delays.ravel() * constant, BROKERS)
+                fits.append(float(goodness(list(times), list(reached), BROKERS, own)))
+            times, reached = _curve(np.concatenate([d.ravel() for d in runs]), constant, longest)
+            pooled = goodness(list(times), list(reached), BROKERS, rate)
+            claims.append(
+                measured("VIR3-8", f"{row.hosts} hosts, brokers by time, {what}: R² of the logistic curve",
+                         where="Virgillito 2003, 3.3.2, Figure 3.10", kind=Kind.CURVE,
+                         paper="the shape of the curves coincides with those in Figure 3.6", values=fits,
+                         within=(0.97, float("inf")), form=".4f", note=f"pooled over topologies {pooled:.4f}",
+                         why="0.97: the catalogue's; of each topology, since pooling smooths any curve.")
+            )  # fmt: skip
     return claims
 
 
@@ -206,11 +220,11 @@ def _side(reached: Floats, flip: bool) -> list[float]:
     return [float(value) for value in (1 - reached if flip else reached)]
 
 
-def _table(ours: list[DiffusionRow]) -> StudyTable:
+def _table(found: list[MeasuredDiffusion], constant: float) -> StudyTable:
     rows: list[tuple[Any, ...]] = []
-    for printed, row in zip(PAPER, ours, strict=True):
+    for printed, each in zip(PAPER, found, strict=True):
         rows.append(("thesis", *printed))
-        rows.append(("ours", *(round(float(value), 2) for value in row)))
+        rows.append(("ours", each.hosts, *(estimate(v).text(".2f") for v in each.figures(constant).values())))
     return StudyTable("Table 3.1", ("", "hosts", "s", "r", "T_sub", "T_diff"), rows)
 
 

@@ -4,6 +4,13 @@ SOCBR and pbSOCBR (Virgillito 2003, 4.3 and 4.4) in their corrected form, and ou
 Rules
 - The activation predicate: the zone really changed, and behind some link there is now a larger share of
   it. It holds after an unsubscription as well as after a subscription; the thesis has the latter only.
+  As printed (`PRINTED`) it compares shares of the zone and saturates: a link that covers the zone never
+  triggers again. `OVERLAP` compares the overlap itself; `GROWTH` asks over every link when the zone really
+  changed.
+- The forwarding predicate as printed passes a request on where more of the zone is wanted than here.
+  `NOT_LESS`
+  passes it on where as much is wanted too, `ANY` where some is, `EVERYWHERE` always; these are for
+  comparison.
 - A hop sequence begins with the broker that asks; the link of hop k joins brokers k - 1 and k, so the first
   hop has none. The cut link is named by the number of its hop.
 - Associativity: N times the system's is the sum of all links' weights. So a swap that raises the weight
@@ -27,6 +34,12 @@ NEVER_ENDS = 1 << 30  # a TTL without effect
 BREAK_EVEN = (
     5.0  # events for each change of a subscription: from here on looking everywhere pays (E-V9c: 1 to 5)
 )
+
+
+PRINTED, OVERLAP, GROWTH = "printed", "overlap", "growth"
+TRIGGERS = (PRINTED, OVERLAP, GROWTH)
+NOT_LESS, ANY, EVERYWHERE = "not less", "any", "everywhere"
+FORWARDINGS = (PRINTED, NOT_LESS, ANY, EVERYWHERE)
 
 
 class Hop(msgspec.Struct, frozen=True, array_like=True):
@@ -62,10 +75,18 @@ def really_changed(measure: Measure, old: Z, new: Z) -> bool:
     return not measure.size(old) == measure.size(new) == measure.common(old, new)
 
 
-def worth_asking(measure: Measure, old: Z, new: Z, behind: Mapping[str, Z]) -> list[str]:
+def worth_asking(
+    measure: Measure, old: Z, new: Z, behind: Mapping[str, Z], trigger: str = PRINTED
+) -> list[str]:
     """The links for which the activation predicate holds."""
     if not really_changed(measure, old, new):
         return []
+    if trigger == GROWTH:
+        return list(behind)
+    if trigger == OVERLAP:
+        return [
+            link for link, zone in behind.items() if measure.common(new, zone) > measure.common(old, zone)
+        ]
     return [
         link
         for link, zone in behind.items()
@@ -73,9 +94,15 @@ def worth_asking(measure: Measure, old: Z, new: Z, behind: Mapping[str, Z]) -> l
     ]
 
 
-def worth_passing(measure: Measure, asked: Z, own: Z, behind: Mapping[str, Z]) -> list[str]:
+def worth_passing(
+    measure: Measure, asked: Z, own: Z, behind: Mapping[str, Z], forwarding: str = PRINTED
+) -> list[str]:
     """The links for which the forwarding predicate holds; `behind` leaves out the link that asked."""
-    here = measure.common(asked, own)
+    if forwarding == EVERYWHERE:
+        return list(behind)
+    here = 0.0 if forwarding == ANY else measure.common(asked, own)
+    if forwarding == NOT_LESS:
+        return [link for link, zone in behind.items() if measure.common(asked, zone) >= max(here, 1e-12)]
     return [link for link, zone in behind.items() if measure.common(asked, zone) > here]
 
 

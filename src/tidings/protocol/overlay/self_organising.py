@@ -23,6 +23,7 @@ from functools import partial
 import msgspec
 
 from tidings.availability.records import Delete, Put, Record
+from tidings.errors import SettingsError
 from tidings.model.filter import Filter
 from tidings.protocol.effects import CloseLink, OpenLink, ProbePeer
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Probed, Started
@@ -51,6 +52,10 @@ class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
 
     fan_out: int = 10  # links of a broker at most
     weigh: str = "associativity"  # or "hops"
+    trigger: str = (
+        ""  # `printed`, `overlap` or `growth`: which change of the zone begins a discovery; "": as printed,
+    )
+    # or on any growth when hops are weighed. Each costs more messages than the one before and finds more
     ttl: int = NEVER_ENDS  # how far a discovery goes; less costs fewer messages and finds less; 0: never
     adaptive_ttl: bool = False  # True: it is chosen from the events and changes that were seen
     bound_seconds: float | None = None  # one way, to a new neighbour; None: any distance
@@ -63,6 +68,18 @@ class OrganisingSettings(msgspec.Struct, frozen=True, kw_only=True):
     )
     patience_seconds: float = 2.0  # until an answer that did not come is given up
     locks: bool = True  # False: breaks the tree; for the test that shows it
+
+    def __post_init__(self) -> None:
+        if self.trigger and self.trigger not in choosing.TRIGGERS:
+            raise SettingsError(
+                f"no trigger is called {self.trigger!r}", hint=f"there are: {', '.join(choosing.TRIGGERS)}"
+            )
+
+    @property
+    def active_trigger(self) -> str:
+        """The trigger that is chosen, or that of what is weighed: associativity is not what hops are
+        after."""
+        return self.trigger or (choosing.GROWTH if self.weigh == "hops" else choosing.PRINTED)
 
 
 class _StoredNeighbour(msgspec.Struct, frozen=True, array_like=True):
@@ -288,9 +305,7 @@ class SelfOrganisingOverlay(Overlay):
         if ttl < 1:
             return
         behind = self.behind()
-        links = choosing.worth_asking(self.measure, old, zone, behind)
-        if self.settings.weigh == "hops" and choosing.really_changed(self.measure, old, zone):
-            links = list(behind)
+        links = choosing.worth_asking(self.measure, old, zone, behind, self.settings.active_trigger)
         self.counts["activated"] += bool(links)
         self.looks.begin(behind, now)
         self.discovery.ask(zone, links, ttl, now)

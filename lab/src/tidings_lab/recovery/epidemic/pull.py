@@ -8,6 +8,8 @@ sent.
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.slots import Ports
@@ -89,10 +91,14 @@ class _Pull(Epidemic):
     def pull(self, now: float) -> None:
         """Ask for some of what is lost."""
 
-    def pull_by_pattern(self, now: float) -> None:
+    def pull_by_pattern(self, now: float, among: Sequence[int] = ()) -> None:
+        """Ask the other subscribers of one lost pattern, drawn from `among`, or from all lost patterns."""
         settings = self.settings
         latest = self.losses.take_latest() if settings.at_once else None
-        pattern = latest[1] if latest else self.ports.rng.choice(self.losses.patterns())
+        if latest is not None and (not among or latest[1] in among):
+            pattern = latest[1]
+        else:
+            pattern = self.ports.rng.choice(among or self.losses.patterns())
         asked = self.losses.ask(now, self.patience.seconds, settings.most_entries, pattern=pattern)
         lost = {source: counters for (source, _), counters in asked.items()}
         if lost:
@@ -260,12 +266,15 @@ class CombinedPull(_Pull):
 
     def pull(self, now: float) -> None:
         """Pull by source or by pattern, by chance; by source where no other broker wants any of the lost
-        patterns."""
-        shared = any(self.links_for(pattern) for pattern in self.losses.patterns())
+        patterns.
+
+        Only patterns that another broker wants are drawn: a round for any other pattern would reach no
+        broker, and its losses would count as asked for until the patience is over."""
+        shared = [pattern for pattern in self.losses.patterns() if self.links_for(pattern)]
         if not shared or self.ports.rng.random() < self.settings.by_source:
             self.pull_by_source(now)
         else:
-            self.pull_by_pattern(now)
+            self.pull_by_pattern(now, shared)
 
 
 class RandomPull(_Pull):

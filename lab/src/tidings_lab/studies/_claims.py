@@ -1,0 +1,308 @@
+"""Claims of papers and the verdicts on them.
+
+Rules
+- `paper` holds only what a paper prints: a number, or its words in short. Every claim of a paper has it; our
+  own claims and corrections have none. A value that we computed is a `reference`.
+- A rule is a band with two edges and a reason. An edge at infinity is there only when the printed words have
+  one side ("more than", "not significantly").
+- A verdict on measurements comes from the 95% confidence interval of the mean over seeds (Student's t):
+  *held* when the whole interval is inside the band, *refuted* when all of it is outside, *undecided* when it
+  meets an edge.
+- *fitted*: a free parameter that the paper does not print was chosen so that this, or the figure it follows
+  from, comes out. A fit that fails all the same is refuted. *not comparable*: what was printed and what we
+  measure are not the same quantity, or a parameter that decides the figure is not printed and was not fitted;
+  the reason says which.
+- A correction of ours is a claim of its own, of the kind *our own*, beside the printed claim that it refutes.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from collections.abc import Mapping, Sequence
+from enum import StrEnum
+from pathlib import Path
+from statistics import fmean, stdev
+from typing import Any
+
+import msgspec
+
+from tidings.errors import SettingsError
+
+ANY_MORE = math.inf
+
+
+class Kind(StrEnum):
+    """Source of a claim: how its value or its words stand in a paper."""
+
+    NUMBER = "printed number"
+    WORDS = "printed words"
+    CURVE = "read from a curve"
+    FORMULA = "formula"
+    OWN = "our own"
+
+
+class Verdict(StrEnum):
+    HELD = "held"
+    REFUTED = "refuted"
+    UNDECIDED = "undecided"
+    FITTED = "fitted"
+    NOT_COMPARABLE = "not comparable"
+
+
+class Estimate(msgspec.Struct, frozen=True):
+    """Mean over seeds with its 95% confidence interval; one seed has no interval."""
+
+    mean: float
+    low: float
+    high: float
+    seeds: int
+
+    @property
+    def half(self) -> float:
+        return (self.high - self.low) / 2
+
+    def text(self, form: str = ".3g", scale: float = 1.0, unit: str = "") -> str:
+        """`0.91 ± 0.02 (20 seeds)`."""
+        if self.seeds < 2:
+            return f"{self.mean * scale:{form}}{unit} (1 seed)"
+        wide = format(self.half * scale, form).removeprefix("+")
+        return f"{self.mean * scale:{form}} ± {wide}{unit} ({self.seeds} seeds)"
+
+    @property
+    def percent(self) -> str:
+        return self.text("+.0f", 100.0, "%")
+
+
+# Quantiles 0.975 of Student's t by degrees of freedom; between them 1/df is interpolated.
+_T = {1: 12.706, 2: 4.303, 3: 3.182, 4: 2.776, 5: 2.571, 6: 2.447, 7: 2.365, 8: 2.306, 9: 2.262, 10: 2.228,
+      11: 2.201, 12: 2.179, 13: 2.160, 14: 2.145, 15: 2.131, 16: 2.120, 17: 2.110, 18: 2.101, 19: 2.093,
+      20: 2.086,
+      24: 2.064, 29: 2.045, 39: 2.023, 59: 2.001, 119: 1.980}  # fmt: skip
+_NORMAL = 1.960
+
+
+def t_quantile(freedom: int) -> float:
+    """The 0.975 quantile of Student's t."""
+    if freedom < 1:
+        raise SettingsError("an interval needs two values at least", hint="run it with more seeds")
+    if freedom in _T:
+        return _T[freedom]
+    below = max(known for known in _T if known < freedom)
+    above = min((known for known in _T if known > freedom), default=None)
+    upper, far = (_NORMAL, 0.0) if above is None else (_T[above], 1 / above)
+    share = (1 / freedom - far) / (1 / below - far)
+    return upper + share * (_T[below] - upper)
+
+
+def estimate(values: Sequence[float]) -> Estimate:
+    """Mean and interval of one value per seed. A value that is not finite makes the interval infinite."""
+    if not values:
+        raise SettingsError("there is nothing to estimate", hint="give one value for each seed")
+    if not all(math.isfinite(value) for value in values):
+        return Estimate(fmean(values), -math.inf, math.inf, len(values))
+    mean = fmean(values)
+    half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
+    return Estimate(mean, mean - half, mean + half, len(values))
+
+
+def jackknife(tops: Sequence[float], bottoms: Sequence[float]) -> list[float]:
+    """Pseudo-values of the ratio of two means over the same seeds: their mean and interval are those of the
+    ratio.
+
+    One ratio for each seed would let a seed with a small denominator rule the mean."""
+    count = len(tops)
+    whole = _ratio(sum(tops), sum(bottoms))
+    if count < 2:
+        return [whole]
+    left_out = [
+        _ratio(sum(tops) - top, sum(bottoms) - bottom) for top, bottom in zip(tops, bottoms, strict=True)
+    ]
+    return [count * whole - (count - 1) * each for each in left_out]
+
+
+def _ratio(top: float, bottom: float) -> float:
+    return top / bottom if bottom else math.inf
+
+
+class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
+    """One claim and our answer to it. `reproduced` is true only where the verdict is *held*."""
+
+    id: str  # catalogue id, e.g. VIR3-7
+    claim: str  # in our own words
+    where: str  # section, table, figure or sentence of the paper
+    kind: Kind
+    paper: float | str | None  # as printed; None only for claims of our own
+    expected: float | str | None = None  # our reference: computed by us, or corrected
+    erratum: str | None = None
+    ours: float | str | None
+    interval: tuple[float, float] | None = None  # of 95%, over seeds
+    seeds: int = 1
+    tolerance: float | str  # the rule
+    reason: str  # why this rule
+    verdict: Verdict
+    reproduced: bool
+    source: str = ""  # file and line that states the claim
+
+    def __post_init__(self) -> None:
+        if (self.paper is None) is not (self.kind is Kind.OWN):
+            raise SettingsError(
+                f"claim {self.id} ({self.claim}) is of kind {self.kind} and its printed value is "
+                f"{self.paper!r}",
+                hint="a claim of a paper needs what the paper prints; one of ours has nothing printed",
+            )
+        if self.reproduced is not (self.verdict is Verdict.HELD):
+            raise SettingsError(
+                f"claim {self.id}: reproduced is {self.reproduced} and the verdict is {self.verdict}",
+                hint="reproduced is true only where the verdict is held",
+            )
+
+
+Band = tuple[float, float]
+
+
+def verdict_of(found: Estimate, band: Band) -> Verdict:
+    """Held, refuted or undecided by interval and band; edges belong to the band."""
+    low, high = band
+    if math.isnan(found.mean):
+        return Verdict.UNDECIDED
+    if low <= found.low and found.high <= high:
+        return Verdict.HELD
+    if found.high < low or found.low > high:
+        return Verdict.REFUTED
+    return Verdict.UNDECIDED
+
+
+def band_text(band: Band, form: str = "{:g}") -> str:
+    low, high = band
+    if math.isinf(high):
+        return f"at least {form.format(low)}"
+    if math.isinf(low):
+        return f"at most {form.format(high)}"
+    return f"{form.format(low)} to {form.format(high)}"
+
+
+def measured(
+    id: str, claim: str, *, where: str, paper: float | str | None, values: Sequence[float], within: Band,
+    why: str,
+    kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    fitted: str = "",
+    note: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
+) -> PaperClaim:  # fmt: skip
+    """A claim on a mean over seeds, judged by interval and band.
+
+    `fitted` names the parameter that was chosen with this in view: then *held* becomes *fitted*."""
+    found = estimate(values)
+    verdict = verdict_of(found, within)
+    if fitted and verdict is Verdict.HELD:
+        verdict = Verdict.FITTED
+    rule = band_text((within[0] * scale, within[1] * scale), f"{{:{form}}}{unit}")
+    return PaperClaim(
+        id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
+        erratum=erratum, ours=found.text(form, scale, unit) + (f"; {note}" if note else ""),
+        interval=(found.low * scale, found.high * scale) if found.seeds > 1 else None, seeds=found.seeds,
+        tolerance=rule, reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        reproduced=verdict is Verdict.HELD, source=_stated(),
+    )  # fmt: skip
+
+
+def everywhere(
+    id: str, claim: str, *, where: str, paper: float | str | None, levels: Mapping[str, Sequence[float]],
+    within: Band,
+    why: str, kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    fitted: str = "", form: str = ".4g",
+) -> PaperClaim:  # fmt: skip
+    """A claim on every level of something: held when every level holds, refuted when one is refuted."""
+    found = {name: estimate(values) for name, values in levels.items()}
+    verdicts = {name: verdict_of(each, within) for name, each in found.items()}
+    verdict = next(
+        (each for each in (Verdict.REFUTED, Verdict.UNDECIDED) if each in verdicts.values()), Verdict.HELD
+    )
+    if fitted and verdict is Verdict.HELD:
+        verdict = Verdict.FITTED
+    shown = ", ".join(
+        f"{name}: {each.mean:{form}} ± {format(each.half, form).removeprefix('+')}"
+        + ("" if verdicts[name] is Verdict.HELD else f" ({verdicts[name]})")
+        for name, each in found.items()
+    )
+    seeds = min(each.seeds for each in found.values())
+    return PaperClaim(
+        id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
+        erratum=erratum, ours=f"{shown} ({seeds} seeds)", seeds=seeds,
+        interval=(min(each.low for each in found.values()), max(each.high for each in found.values())),
+        tolerance=f"{band_text(within, f'{{:{form}}}')}, at every level",
+        reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        reproduced=verdict is Verdict.HELD,
+        source=_stated(),
+    )  # fmt: skip
+
+
+def exact(
+    id: str, claim: str, *, where: str, paper: float | str | None, ours: float | str, rule: str, why: str,
+    held: bool,
+    kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    fitted: str = "",
+    seeds: int = 1,
+) -> PaperClaim:  # fmt: skip
+    """A claim on counts or orders that have no spread, or that must hold in every run."""
+    verdict = (Verdict.FITTED if fitted else Verdict.HELD) if held else Verdict.REFUTED
+    return PaperClaim(
+        id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
+        erratum=erratum, ours=ours, seeds=seeds, tolerance=rule,
+        reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        reproduced=verdict is Verdict.HELD,
+        source=_stated(),
+    )  # fmt: skip
+
+
+def incomparable(
+    id: str, claim: str, *, where: str, paper: float | str, ours: float | str, why: str,
+    kind: Kind | None = None,
+    reference: float | str | None = None, erratum: str | None = None, seeds: int = 1,
+) -> PaperClaim:  # fmt: skip
+    """A printed value beside one of ours that does not measure the same."""
+    return PaperClaim(
+        id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
+        erratum=erratum, ours=ours, seeds=seeds, tolerance="none: shown side by side", reason=why,
+        verdict=Verdict.NOT_COMPARABLE, reproduced=False, source=_stated(),
+    )  # fmt: skip
+
+
+def judged(
+    id: str, claim: str, *, paper: float | str | None, ours: float | str, rule: str, held: bool,
+    expected: float | str | None = None, erratum: str | None = None,
+) -> PaperClaim:  # fmt: skip
+    """A claim by a rule in words, as studies of other packages write it; `exact` says more."""
+    return exact(
+        id, claim, where="not stated", paper=paper, ours=ours, rule=rule, why="The study states no reason.",
+        held=held,
+        reference=expected, erratum=erratum,
+    )  # fmt: skip
+
+
+def kind_of(paper: Any) -> Kind:
+    if paper is None:
+        return Kind.OWN
+    return Kind.NUMBER if isinstance(paper, int | float) else Kind.WORDS
+
+
+_OWN_FILE = Path(__file__).name
+
+
+def _stated() -> str:
+    """File and line of the study that states the claim."""
+    depth = 1
+    frame = sys._getframe(depth)
+    while Path(frame.f_code.co_filename).name == _OWN_FILE and frame.f_back is not None:
+        frame = frame.f_back
+    path = Path(frame.f_code.co_filename)
+    package = path.parent.parent.name
+    return f"{package}/studies/{path.name}:{frame.f_lineno}"
+
+
+def by_kind(claims: Sequence[PaperClaim]) -> dict[Kind, dict[Verdict, int]]:
+    """How many claims of each kind have which verdict."""
+    table = {kind: dict.fromkeys(Verdict, 0) for kind in Kind}
+    for claim in claims:
+        table[claim.kind][claim.verdict] += 1
+    return table

@@ -1,0 +1,46 @@
+"""Deviations from the papers' algorithms, and study settings that differ from shipped defaults, each with its
+reason."""
+
+from __future__ import annotations
+
+DEVIATIONS: tuple[tuple[str, str, str, str], ...] = (
+    ("Baehni 4.2, supertopic tables", "a process asks the living for z - tau others when fewer than tau live",
+     "z - tau + 1 (`membership/topics.py`)", "fewer than tau are at most tau - 1: z - tau + 1 fill the "
+     "table, z - tau "
+     "leave it one short for ever"),
+    ("Costa Figure 2, push", "a pattern drawn from the whole subscription table",
+     "a pattern of the table of which the cache holds an event and which some link wants (`push.py`)",
+     "any other draw sends an empty digest, or sends it nowhere: E-C3 for push. Rounds are never idle, so "
+     "push is "
+     "faster here than as printed"),
+    ("Costa Figure 3, subscriber pull", "a pattern of the local subscriptions", "one that has lost events",
+        "E-C3"),
+    ("Costa 5, combined pull", "both pulls together, no rule printed",
+        "by chance one half; the pattern is drawn among lost "
+     "ones that another broker wants, and the round goes to the source when there is none (`CombinedPull`)",
+     "a pattern that no other broker wants reaches no broker, and its losses would wait out the patience"),
+    ("Costa Figure 3", "served entries stay in the digest", "they are taken off, and an empty digest stops",
+        "E-C2"),
+    ("Virgillito Figures 4.4 to 4.11", "pseudo-code", "corrected in eleven places",
+        "E-V9: as printed it does not end"),
+    ("Virgillito 4.3.2, trigger", "share of the zone", "as printed by default; `trigger=\"overlap\"` and "
+    "`\"growth\"`",
+     "E-V9e is a proposal, so systems keep the printed rule"),
+    ("Virgillito 4.3.2", "a broker looks once, when a subscription arrives",
+        "studies look once; systems look again after "
+     "`again_seconds` and after unsubscriptions", "two brokers that subscribe at the same moment would "
+     "never find each other"),
+    ("Mathur 4.1, views", "two phases", "three, with a majority", "E-U3"),
+    ("study recovery, push", "shipped: fan_out 1, forward 0.5", "fan_out 4, forward 1.0",
+        "with the defaults push does not "
+     "get round its table within a run; both are in the table of the study"),
+    ("study recovery, pulls", "shipped: forward 0.5", "forward 0.9",
+        "the same; both are in the table of the study"),
+    ("study self-organisation", "shipped: 1,024 points measure zones, looks again",
+        "the same points, looks once",
+     "the thesis looks once"),
+    ("study notification-loss", "250 pairs, one event each, 5 topologies",
+        "60 pairs, 20 events each, 10 topologies",
+     "the spread between topologies is the larger part of the noise"),
+    ("study diffusion", "5 topologies, every broker a source", "40 topologies, ten sources each", "the same"),
+)  # fmt: skip

@@ -1,0 +1,165 @@
+"""Pictures and tables of study `self-organisation`, with error bars over seeds."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+from tidings_lab.studies._claims import Estimate, estimate
+from tidings_lab.studies._organisation_fit import Fit
+from tidings_lab.studies._organisation_runs import (
+    ALL,
+    BOUND_STEP,
+    CBR,
+    FEWER,
+    GROWTH,
+    PRINTED,
+    SOCBR,
+    STEP,
+    TRIGGERS,
+    Case,
+    OrganisationRuns,
+)
+from tidings_lab.studies.study import Curve, Picture, StudyTable, curve_of
+
+RATIOS = (1, 2, 5, 10, 12, 20, 50, 100)
+TTLS = (1, 2, 4, 8)
+WORKLOADS = [(width, fan) for width in (1.0, 0.5, 0.2) for fan in (10, 4)]
+EVERY = BOUND_STEP // STEP  # looks between two points that are drawn
+
+
+def pictures(runs: OrganisationRuns, fit: Fit) -> list[Picture]:
+    named = [(f"SOCBR, {trigger} trigger", Case(SOCBR, trigger)) for trigger in TRIGGERS]
+    named.append((f"SOCBR, {fit.case.trigger} trigger, {fit.case.forwarding} forwarding", fit.case))
+    return [
+        *(_hops(runs, width, fan) for width, fan in WORKLOADS),
+        _along(runs, "figure-4-13", "Associativity of the system", "AS", "as", named),
+        _ratios(runs, "figure-4-14", "Messages of all kinds", [("CBR", Case(CBR)), *named], ALL),
+        _ratios(runs, "figure-4-14-fitted", f"Messages, {fit.counting}", [("CBR", Case(CBR)), *named[-1:]],
+                fit.counting),
+        _prices(runs, named, fit),
+        _ratios(runs, "figure-4-16", "Discovery over some hops only, as printed", [
+            ("CBR", Case(CBR)), *((f"TTL {ttl}", Case(f"TTL {ttl}")) for ttl in TTLS),
+            ("no bound", Case(SOCBR))], ALL),
+    ]  # fmt: skip
+
+
+def _thin(found: list[Estimate]) -> list[Estimate]:
+    return found[EVERY - 1 :: EVERY]
+
+
+def _hops(runs: OrganisationRuns, width: float, fan: int) -> Picture:
+    ends = [float(end) for end in runs.ends()]
+    plain = Case(CBR, width=width, fan_out=fan)
+    variants = [("CBR", plain), *((f"SOCBR, {t}", Case(SOCBR, t, PRINTED, width, fan)) for t in TRIGGERS),
+                ("fewer hops", Case(FEWER, GROWTH, PRINTED, width, fan))]  # fmt: skip
+    curves = [curve_of(name, ends, _thin(runs.along(case, "hops"))) for name, case in variants]
+    best = _thin(runs.along(plain, "best"))
+    ideal = _thin(runs.along(plain, "ideal"))
+    return Picture(
+        name=f"figure-4-12-{width:g}-f{fan}", title=f"Hops per event: rectangles to {width:g}, F = {fan}",
+        x_label="subscriptions", y_label="links crossed",
+        curves=[*curves, Curve("tree of most associativity", ends, [each.mean for each in best], dashed=True),
+                Curve("no pure forwarder", ends, [each.mean for each in ideal], dashed=True)],
+    )  # fmt: skip
+
+
+def _along(
+    runs: OrganisationRuns, name: str, title: str, label: str, column: str, named: list[tuple[str, Case]]
+) -> Picture:
+    ends = [float(end) for end in runs.ends()]
+    curves = [
+        curve_of(words, ends, _thin(runs.along(case, column))) for words, case in [("CBR", Case(CBR)), *named]
+    ]
+    most = [each.mean for each in _thin(runs.along(Case(CBR), "most"))]
+    return Picture(
+        name=name, title=title, x_label="subscriptions", y_label=label,
+        curves=[*curves, Curve("maximum-weight spanning tree", ends, most, dashed=True)],
+    )  # fmt: skip
+
+
+def _ratios(
+    runs: OrganisationRuns, name: str, title: str, named: list[tuple[str, Case]], counting: str
+) -> Picture:
+    at = runs.middle
+    curves = [
+        curve_of(
+            words,
+            [float(ratio) for ratio in RATIOS],
+            [
+                estimate([run.per_operation(at, ratio, counting) for run in runs[case]])
+                for ratio in RATIOS
+            ],
+        )
+        for words, case in named
+    ]  # fmt: skip
+    return Picture(
+        name=name, title=title, x_label="events for each subscription (R)", y_label="messages per operation",
+        curves=curves, x_log=True,
+    )  # fmt: skip
+
+
+def _prices(runs: OrganisationRuns, named: list[tuple[str, Case]], fit: Fit) -> Picture:
+    ends = runs.ends()
+    curves = [
+        curve_of(words, [float(end) for end in ends],
+            [estimate(runs.price(case, end, fit.counting)) for end in ends])
+        for words, case in named
+    ]  # fmt: skip
+    return Picture(
+        name="figure-4-15", title=f"The price of self-organisation ({fit.counting})", x_label="subscriptions",
+        y_label="messages per subscription", curves=curves,
+    )  # fmt: skip
+
+
+def tables(runs: OrganisationRuns) -> list[StudyTable]:
+    return [_chapter(runs), _hops_table(runs)]
+
+
+def _chapter(runs: OrganisationRuns) -> StudyTable:
+    """Figures 4.12 to 4.16 under each trigger."""
+    rows: list[tuple[str, ...]] = []
+    at, counting = runs.middle, ALL
+    shares: tuple[tuple[str, str, Callable[[Case], list[float]]], ...] = (
+        ("4.12, pure forwarders, window to 100", "-70%", lambda case: runs.fewer_forwarders(case, 100)),
+        ("4.12, window to 200", "-70%", lambda case: runs.fewer_forwarders(case, 200)),
+        (f"4.12, window to {runs.subscriptions}", "-70%", lambda case: runs.fewer_forwarders(case,
+            runs.subscriptions)),
+        ("4.14, messages at R = 100, window to 100", "-30%", lambda case: runs.fewer_messages(case, 100, 100,
+            counting)),
+        (f"4.14, window to {at}", "-30%", lambda case: runs.fewer_messages(case, at, 100, counting)),
+        (f"4.14, window to {runs.subscriptions}", "-30%",
+         lambda case: runs.fewer_messages(case, runs.subscriptions, 100, counting)),
+        ("4.14, messages at R = 10", "more", lambda case: runs.fewer_messages(case, at, 10, counting)),
+        ("hops against CBR", "-", lambda case: runs.fewer_hops(case, runs.subscriptions)),
+    )  # fmt: skip
+    rows += [
+        (words, printed, *(estimate(values(Case(SOCBR, trigger))).percent for trigger in TRIGGERS))
+        for words, printed, values in shares
+    ]
+    numbers: tuple[tuple[str, str, Callable[[Case], list[float]]], ...] = (
+        ("4.14, break-even", "12", lambda case: runs.break_even(case, at, counting)),
+        ("4.15, price at the end", "-", lambda case: runs.price(case, runs.subscriptions, counting)),
+        ("share of discovery", "0.9", lambda case: runs.discovery_share(case, counting)),
+    )
+    rows += [
+        (words, printed, *(estimate(values(Case(SOCBR, trigger))).text(".2f") for trigger in TRIGGERS))
+        for words, printed, values in numbers
+    ]
+    return StudyTable(
+        "Figures 4.12 to 4.15 under each trigger (forwarding as printed, all messages counted)",
+        ("figure", "printed", *TRIGGERS), rows,
+    )  # fmt: skip
+
+
+def _hops_table(runs: OrganisationRuns) -> StudyTable:
+    end, rows = runs.subscriptions, []
+    for width, fan in WORKLOADS:
+        cases = [Case(name, trigger, PRINTED, width, fan) for name in (SOCBR, FEWER) for trigger in TRIGGERS]
+        rows.append([
+            width, fan,
+            estimate([run.at(end, "hops") for run in runs[Case(CBR, width=width, fan_out=fan)]]).text(".1f"),
+            *(estimate(runs.fewer_hops(case, end)).percent for case in cases),
+        ])  # fmt: skip
+    columns = ["largest side", "F", "CBR, hops", *(f"SOCBR, {trigger}" for trigger in TRIGGERS),
+               *(f"fewer hops, {trigger}" for trigger in TRIGGERS)]  # fmt: skip
+    return StudyTable(f"hops per event after {end} subscriptions, against CBR", columns, rows)

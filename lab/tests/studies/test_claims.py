@@ -1,0 +1,123 @@
+"""Claims: a verdict comes from an interval and a band, and only printed values stand as printed."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from random import Random
+from statistics import fmean
+
+import msgspec
+import pytest
+
+from tidings.errors import SettingsError
+from tidings_lab.studies._claims import (
+    Kind,
+    PaperClaim,
+    Verdict,
+    by_kind,
+    estimate,
+    everywhere,
+    exact,
+    incomparable,
+    jackknife,
+    judged,
+    measured,
+    t_quantile,
+    verdict_of,
+)
+
+
+def claim(values: list[float], within: tuple[float, float], fitted: str = "") -> PaperClaim:
+    return measured(
+        "X-1", "c", where="Table 1", paper=5.0, values=values, within=within, why="w", fitted=fitted
+    )
+
+
+def test_an_interval_inside_outside_or_on_the_edge_of_the_band() -> None:
+    values = [4.9, 5.0, 5.1, 5.0]
+    assert claim(values, (4.0, 6.0)).verdict is Verdict.HELD
+    assert claim(values, (5.5, 6.0)).verdict is Verdict.REFUTED
+    assert claim(values, (1.0, 2.0)).verdict is Verdict.REFUTED
+    assert claim(values, (5.0, 6.0)).verdict is Verdict.UNDECIDED
+
+
+def test_only_a_held_claim_is_reproduced_and_a_fit_never_is() -> None:
+    fitted = claim([4.9, 5.0, 5.1], (4.0, 6.0), fitted="the size of it")
+    assert (fitted.verdict, fitted.reproduced) == (Verdict.FITTED, False)
+    assert "the size of it" in fitted.reason
+    assert claim([4.9, 5.0, 5.1], (8.0, 9.0), fitted="x").verdict is Verdict.REFUTED  # even a fit may fail
+    for verdict in Verdict:
+        wrong = verdict is not Verdict.HELD
+        with pytest.raises(SettingsError, match="reproduced is"):
+            msgspec.structs.replace(fitted, verdict=verdict, reproduced=wrong)
+
+
+def test_what_no_paper_prints_cannot_stand_as_printed() -> None:
+    with pytest.raises(SettingsError, match="its printed value is None"):
+        exact("X", "c", where="-", paper=None, kind=Kind.NUMBER, ours=1, rule="r", why="w", held=True)
+    with pytest.raises(SettingsError, match="its printed value is 3"):
+        exact("X", "c", where="-", paper=3, kind=Kind.OWN, ours=1, rule="r", why="w", held=True)
+    ours = exact("X", "c", where="-", paper=None, reference=3, ours=3, rule="r", why="w", held=True)
+    assert (ours.kind, ours.paper, ours.expected) == (Kind.OWN, None, 3)
+
+
+def test_the_interval_is_students() -> None:
+    found = estimate([1.0, 2.0, 3.0, 4.0])  # deviation 1.291, t 3.182
+    assert found.mean == 2.5
+    assert found.half == pytest.approx(3.182 * 1.2910 / 2, rel=1e-3)
+    assert estimate([2.0]).half == 0.0
+    assert math.isinf(estimate([1.0, math.inf]).high)
+    assert t_quantile(9) == 2.262
+    assert 2.064 > t_quantile(27) > 2.045
+    assert 1.980 > t_quantile(5000) >= 1.960
+    with pytest.raises(SettingsError):
+        t_quantile(0)
+
+
+def test_intervals_hold_the_truth_as_often_as_they_say() -> None:
+    rng = Random(5)
+    inside = 0
+    for _ in range(2000):
+        found = estimate([rng.gauss(3.0, 1.0) for _ in range(5)])
+        inside += found.low <= 3.0 <= found.high
+    assert 0.935 <= inside / 2000 <= 0.965
+
+
+def test_a_ratio_of_means_is_not_ruled_by_one_small_denominator() -> None:
+    tops, bottoms = [10.0, 12.0, 11.0, 9.0], [5.0, 6.0, 5.5, 0.01]
+    assert fmean(a / b for a, b in zip(tops, bottoms, strict=True)) > 200
+    assert estimate(jackknife(tops, bottoms)).mean < 4
+    assert estimate(jackknife([2.0] * 5, [1.0] * 5)).mean == pytest.approx(2.0)
+
+
+def test_every_level_counts() -> None:
+    good, bad, open_ = [1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [0.0, 1.0, -1.0]
+
+    def found(**levels: list[float]) -> Verdict:
+        return everywhere(
+            "X", "c", where="-", paper="w", levels=levels, within=(0.0, math.inf), why="w"
+        ).verdict
+
+    assert found(a=good, b=good) is Verdict.HELD
+    assert found(a=good, b=open_) is Verdict.UNDECIDED
+    assert found(a=good, b=open_, c=bad) is Verdict.REFUTED
+
+
+def test_claims_say_where_they_are_stated_and_are_counted_by_kind() -> None:
+    shown = incomparable("X", "c", where="-", paper=2.0, ours=3.0, why="w")
+    assert shown.source.endswith("test_claims.py:" + str(_line()))
+    table = by_kind(
+        [shown, claim([1.0, 1.0], (0.0, 2.0)), judged("Y", "c", paper=None, ours=1, rule="r", held=False)]
+    )
+    assert table[Kind.NUMBER] == {**dict.fromkeys(Verdict, 0), Verdict.NOT_COMPARABLE: 1, Verdict.HELD: 1}
+    assert table[Kind.OWN][Verdict.REFUTED] == 1
+
+
+def _line() -> int:
+    text = Path(__file__).read_text(encoding="utf-8").splitlines()
+    return 1 + next(n for n, line in enumerate(text) if line.startswith("    shown = incomparable("))
+
+
+def test_a_value_that_is_no_number_decides_nothing() -> None:
+    assert verdict_of(estimate([math.nan, 1.0]), (0.0, 2.0)) is Verdict.UNDECIDED
