@@ -14,7 +14,7 @@ from tidings.errors import MissingDependencyError
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA
 from tidings_lab.studies._printing import BROWSERS, print_to_pdf
 from tidings_lab.studies._report import StudyRecord, write
-from tidings_lab.studies.study import Kind, PaperClaim, StudyTable, Verdict, study_names
+from tidings_lab.studies.study import ClaimKind, ClaimVerdict, PaperClaim, StudyTable, study_names
 
 ROOT = Path(__file__).parents[2]
 TESTS = [ROOT / place for place in ("tests", "tests/together", "lab/tests", "quality/tests")]
@@ -23,9 +23,9 @@ SHOWN = [shown for document in DOCUMENTS for shown in document.shows]
 
 
 def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> PaperClaim:
-    kind = Kind.NUMBER if more.get("paper", 1.0) is not None else Kind.OWN
+    kind = ClaimKind.NUMBER if more.get("paper", 1.0) is not None else ClaimKind.OWN
     said = {"claim": "t", "paper": 1.0, "where": "Table 3.1", "kind": kind, "reason": "so", **more}
-    verdict = Verdict.HELD if held else Verdict.REFUTED
+    verdict = ClaimVerdict.HELD if held else ClaimVerdict.REFUTED
     source = "tidings_lab/studies/study.py:3"
     return PaperClaim(
         id=id, ours=1.01, tolerance=0.1, reproduced=held, verdict=verdict, source=source, **said

@@ -16,7 +16,7 @@ def test_the_command_keeps_what_was_run(tidings: Run, tmp_path: Path) -> None:
     again = tidings("study", "report", "--quick", "--only", "policies", "--to", str(tmp_path), "--json")
     assert again.rows == first.rows
     assert (tmp_path / "studies" / "policies.json").stat().st_mtime_ns == before
-    assert (tmp_path / "index.html").read_text().count("data:image/png;base64,") >= 1
+    assert (tmp_path / "index.html").read_text().count("data:image/svg+xml;base64,") >= 1
 
 
 def test_a_study_that_is_not_there(tidings: Run, tmp_path: Path) -> None:

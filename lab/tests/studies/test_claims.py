@@ -12,9 +12,9 @@ import pytest
 
 from tidings.errors import SettingsError
 from tidings_lab.studies._claims import (
-    Kind,
+    ClaimKind,
+    ClaimVerdict,
     PaperClaim,
-    Verdict,
     by_kind,
     estimate,
     everywhere,
@@ -36,30 +36,32 @@ def claim(values: list[float], within: tuple[float, float], fitted: str = "") ->
 
 def test_an_interval_inside_outside_or_on_the_edge_of_the_band() -> None:
     values = [4.9, 5.0, 5.1, 5.0]
-    assert claim(values, (4.0, 6.0)).verdict is Verdict.HELD
-    assert claim(values, (5.5, 6.0)).verdict is Verdict.REFUTED
-    assert claim(values, (1.0, 2.0)).verdict is Verdict.REFUTED
-    assert claim(values, (5.0, 6.0)).verdict is Verdict.UNDECIDED
+    assert claim(values, (4.0, 6.0)).verdict is ClaimVerdict.HELD
+    assert claim(values, (5.5, 6.0)).verdict is ClaimVerdict.REFUTED
+    assert claim(values, (1.0, 2.0)).verdict is ClaimVerdict.REFUTED
+    assert claim(values, (5.0, 6.0)).verdict is ClaimVerdict.UNDECIDED
 
 
 def test_only_a_held_claim_is_reproduced_and_a_fit_never_is() -> None:
     fitted = claim([4.9, 5.0, 5.1], (4.0, 6.0), fitted="the size of it")
-    assert (fitted.verdict, fitted.reproduced) == (Verdict.FITTED, False)
+    assert (fitted.verdict, fitted.reproduced) == (ClaimVerdict.FITTED, False)
     assert "the size of it" in fitted.reason
-    assert claim([4.9, 5.0, 5.1], (8.0, 9.0), fitted="x").verdict is Verdict.REFUTED  # even a fit may fail
-    for verdict in Verdict:
-        wrong = verdict is not Verdict.HELD
+    assert (
+        claim([4.9, 5.0, 5.1], (8.0, 9.0), fitted="x").verdict is ClaimVerdict.REFUTED
+    )  # even a fit may fail
+    for verdict in ClaimVerdict:
+        wrong = verdict is not ClaimVerdict.HELD
         with pytest.raises(SettingsError, match="reproduced is"):
             msgspec.structs.replace(fitted, verdict=verdict, reproduced=wrong)
 
 
 def test_what_no_paper_prints_cannot_stand_as_printed() -> None:
     with pytest.raises(SettingsError, match="its printed value is None"):
-        exact("X", "c", where="-", paper=None, kind=Kind.NUMBER, ours=1, rule="r", why="w", held=True)
+        exact("X", "c", where="-", paper=None, kind=ClaimKind.NUMBER, ours=1, rule="r", why="w", held=True)
     with pytest.raises(SettingsError, match="its printed value is 3"):
-        exact("X", "c", where="-", paper=3, kind=Kind.OWN, ours=1, rule="r", why="w", held=True)
+        exact("X", "c", where="-", paper=3, kind=ClaimKind.OWN, ours=1, rule="r", why="w", held=True)
     ours = exact("X", "c", where="-", paper=None, reference=3, ours=3, rule="r", why="w", held=True)
-    assert (ours.kind, ours.paper, ours.expected) == (Kind.OWN, None, 3)
+    assert (ours.kind, ours.paper, ours.expected) == (ClaimKind.OWN, None, 3)
 
 
 def test_the_interval_is_students() -> None:
@@ -94,14 +96,14 @@ def test_a_ratio_of_means_is_not_ruled_by_one_small_denominator() -> None:
 def test_every_level_counts() -> None:
     good, bad, open_ = [1.0, 1.1, 0.9], [-1.0, -1.1, -0.9], [0.0, 1.0, -1.0]
 
-    def found(**levels: list[float]) -> Verdict:
+    def found(**levels: list[float]) -> ClaimVerdict:
         return everywhere(
             "X", "c", where="-", paper="w", levels=levels, within=(0.0, math.inf), why="w"
         ).verdict
 
-    assert found(a=good, b=good) is Verdict.HELD
-    assert found(a=good, b=open_) is Verdict.UNDECIDED
-    assert found(a=good, b=open_, c=bad) is Verdict.REFUTED
+    assert found(a=good, b=good) is ClaimVerdict.HELD
+    assert found(a=good, b=open_) is ClaimVerdict.UNDECIDED
+    assert found(a=good, b=open_, c=bad) is ClaimVerdict.REFUTED
 
 
 def test_claims_say_where_they_are_stated_and_are_counted_by_kind() -> None:
@@ -110,8 +112,12 @@ def test_claims_say_where_they_are_stated_and_are_counted_by_kind() -> None:
     table = by_kind(
         [shown, claim([1.0, 1.0], (0.0, 2.0)), judged("Y", "c", paper=None, ours=1, rule="r", held=False)]
     )
-    assert table[Kind.NUMBER] == {**dict.fromkeys(Verdict, 0), Verdict.NOT_COMPARABLE: 1, Verdict.HELD: 1}
-    assert table[Kind.OWN][Verdict.REFUTED] == 1
+    assert table[ClaimKind.NUMBER] == {
+        **dict.fromkeys(ClaimVerdict, 0),
+        ClaimVerdict.NOT_COMPARABLE: 1,
+        ClaimVerdict.HELD: 1,
+    }
+    assert table[ClaimKind.OWN][ClaimVerdict.REFUTED] == 1
 
 
 def _line() -> int:
@@ -120,4 +126,4 @@ def _line() -> int:
 
 
 def test_a_value_that_is_no_number_decides_nothing() -> None:
-    assert verdict_of(estimate([math.nan, 1.0]), (0.0, 2.0)) is Verdict.UNDECIDED
+    assert verdict_of(estimate([math.nan, 1.0]), (0.0, 2.0)) is ClaimVerdict.UNDECIDED

@@ -72,7 +72,7 @@ def run(
     --processes the points of a study run side by side, and those that are finished are kept and not run
     again.
     """
-    from tidings_lab.studies.study import StudySetting, Verdict, find_study, studies
+    from tidings_lab.studies.study import ClaimVerdict, StudySetting, find_study, studies
 
     if (name is None) is not all_:
         raise typer.BadParameter("give the NAME of a study, or --all", param_hint="NAME")
@@ -82,7 +82,7 @@ def run(
         runner = runner_for(points / chosen, spark, processes)
         setting = StudySetting(quick=quick, seed=seed, seeds=seeds, runner=runner)
         outcome, drawn = _run_one(study, setting, None if no_plots else plots)
-        failed = failed or any(claim.verdict is Verdict.REFUTED for claim in outcome.claims)
+        failed = failed or any(claim.verdict is ClaimVerdict.REFUTED for claim in outcome.claims)
         _print(study, outcome, drawn, as_json)
     if failed:
         raise typer.Exit(Exit.NO)
@@ -113,7 +113,7 @@ def report(
     (as `tidings bench NAME --json` prints them) are on the page too. Ends with 1 when a claim is refuted.
     """
     from tidings.errors import SettingsError
-    from tidings_lab.studies._claims import Verdict, by_kind
+    from tidings_lab.studies._claims import ClaimVerdict, by_kind
     from tidings_lab.studies._printing import print_to_pdf
     from tidings_lab.studies._report import sentence, write
     from tidings_lab.studies.study import StudySetting, find_study, studies, study_names
@@ -152,7 +152,7 @@ def report(
                     "studies": held_of, "kinds": kinds})  # fmt: skip
     else:
         console().print(f"{sentence(claims)} {page}" + (f" {printed}" if printed else ""))
-    if any(claim.verdict is Verdict.REFUTED for claim in claims):
+    if any(claim.verdict is ClaimVerdict.REFUTED for claim in claims):
         raise typer.Exit(Exit.NO)
 
 

@@ -32,7 +32,7 @@ from tidings.errors import SettingsError
 ANY_MORE = math.inf
 
 
-class Kind(StrEnum):
+class ClaimKind(StrEnum):
     """Source of a claim: how its value or its words stand in a paper."""
 
     NUMBER = "printed number"
@@ -42,7 +42,7 @@ class Kind(StrEnum):
     OWN = "our own"
 
 
-class Verdict(StrEnum):
+class ClaimVerdict(StrEnum):
     HELD = "held"
     REFUTED = "refuted"
     UNDECIDED = "undecided"
@@ -50,7 +50,7 @@ class Verdict(StrEnum):
     NOT_COMPARABLE = "not comparable"
 
 
-class Estimate(msgspec.Struct, frozen=True):
+class SeedEstimate(msgspec.Struct, frozen=True):
     """Mean over seeds with its 95% confidence interval; one seed has no interval."""
 
     mean: float
@@ -95,15 +95,15 @@ def t_quantile(freedom: int) -> float:
     return upper + share * (_T[below] - upper)
 
 
-def estimate(values: Sequence[float]) -> Estimate:
+def estimate(values: Sequence[float]) -> SeedEstimate:
     """Mean and interval of one value per seed. A value that is not finite makes the interval infinite."""
     if not values:
         raise SettingsError("there is nothing to estimate", hint="give one value for each seed")
     if not all(math.isfinite(value) for value in values):
-        return Estimate(fmean(values), -math.inf, math.inf, len(values))
+        return SeedEstimate(fmean(values), -math.inf, math.inf, len(values))
     mean = fmean(values)
     half = t_quantile(len(values) - 1) * stdev(values) / math.sqrt(len(values)) if len(values) > 1 else 0.0
-    return Estimate(mean, mean - half, mean + half, len(values))
+    return SeedEstimate(mean, mean - half, mean + half, len(values))
 
 
 def jackknife(tops: Sequence[float], bottoms: Sequence[float]) -> list[float]:
@@ -131,7 +131,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     id: str  # catalogue id, e.g. VIR3-7
     claim: str  # in our own words
     where: str  # section, table, figure or sentence of the paper
-    kind: Kind
+    kind: ClaimKind
     paper: float | str | None  # as printed; None only for claims of our own
     expected: float | str | None = None  # our reference: computed by us, or corrected
     erratum: str | None = None
@@ -140,18 +140,18 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     seeds: int = 1
     tolerance: float | str  # the rule
     reason: str  # why this rule
-    verdict: Verdict
+    verdict: ClaimVerdict
     reproduced: bool
     source: str = ""  # file and line that states the claim
 
     def __post_init__(self) -> None:
-        if (self.paper is None) is not (self.kind is Kind.OWN):
+        if (self.paper is None) is not (self.kind is ClaimKind.OWN):
             raise SettingsError(
                 f"claim {self.id} ({self.claim}) is of kind {self.kind} and its printed value is "
                 f"{self.paper!r}",
                 hint="a claim of a paper needs what the paper prints; one of ours has nothing printed",
             )
-        if self.reproduced is not (self.verdict is Verdict.HELD):
+        if self.reproduced is not (self.verdict is ClaimVerdict.HELD):
             raise SettingsError(
                 f"claim {self.id}: reproduced is {self.reproduced} and the verdict is {self.verdict}",
                 hint="reproduced is true only where the verdict is held",
@@ -161,16 +161,16 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
 Band = tuple[float, float]
 
 
-def verdict_of(found: Estimate, band: Band) -> Verdict:
+def verdict_of(found: SeedEstimate, band: Band) -> ClaimVerdict:
     """Held, refuted or undecided by interval and band; edges belong to the band."""
     low, high = band
     if math.isnan(found.mean):
-        return Verdict.UNDECIDED
+        return ClaimVerdict.UNDECIDED
     if low <= found.low and found.high <= high:
-        return Verdict.HELD
+        return ClaimVerdict.HELD
     if found.high < low or found.low > high:
-        return Verdict.REFUTED
-    return Verdict.UNDECIDED
+        return ClaimVerdict.REFUTED
+    return ClaimVerdict.UNDECIDED
 
 
 def band_text(band: Band, form: str = "{:g}") -> str:
@@ -185,7 +185,7 @@ def band_text(band: Band, form: str = "{:g}") -> str:
 def measured(
     id: str, claim: str, *, where: str, paper: float | str | None, values: Sequence[float], within: Band,
     why: str,
-    kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
     fitted: str = "",
     note: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
@@ -194,35 +194,36 @@ def measured(
     `fitted` names the parameter that was chosen with this in view: then *held* becomes *fitted*."""
     found = estimate(values)
     verdict = verdict_of(found, within)
-    if fitted and verdict is Verdict.HELD:
-        verdict = Verdict.FITTED
+    if fitted and verdict is ClaimVerdict.HELD:
+        verdict = ClaimVerdict.FITTED
     rule = band_text((within[0] * scale, within[1] * scale), f"{{:{form}}}{unit}")
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=found.text(form, scale, unit) + (f"; {note}" if note else ""),
         interval=(found.low * scale, found.high * scale) if found.seeds > 1 else None, seeds=found.seeds,
         tolerance=rule, reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
-        reproduced=verdict is Verdict.HELD, source=_stated(),
+        reproduced=verdict is ClaimVerdict.HELD, source=_stated(),
     )  # fmt: skip
 
 
 def everywhere(
     id: str, claim: str, *, where: str, paper: float | str | None, levels: Mapping[str, Sequence[float]],
     within: Band,
-    why: str, kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    why: str, kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
     fitted: str = "", form: str = ".4g",
 ) -> PaperClaim:  # fmt: skip
     """A claim on every level of something: held when every level holds, refuted when one is refuted."""
     found = {name: estimate(values) for name, values in levels.items()}
     verdicts = {name: verdict_of(each, within) for name, each in found.items()}
     verdict = next(
-        (each for each in (Verdict.REFUTED, Verdict.UNDECIDED) if each in verdicts.values()), Verdict.HELD
+        (each for each in (ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED) if each in verdicts.values()),
+        ClaimVerdict.HELD,
     )
-    if fitted and verdict is Verdict.HELD:
-        verdict = Verdict.FITTED
+    if fitted and verdict is ClaimVerdict.HELD:
+        verdict = ClaimVerdict.FITTED
     shown = ", ".join(
         f"{name}: {each.mean:{form}} ± {format(each.half, form).removeprefix('+')}"
-        + ("" if verdicts[name] is Verdict.HELD else f" ({verdicts[name]})")
+        + ("" if verdicts[name] is ClaimVerdict.HELD else f" ({verdicts[name]})")
         for name, each in found.items()
     )
     seeds = min(each.seeds for each in found.values())
@@ -232,7 +233,7 @@ def everywhere(
         interval=(min(each.low for each in found.values()), max(each.high for each in found.values())),
         tolerance=f"{band_text(within, f'{{:{form}}}')}, at every level",
         reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
-        reproduced=verdict is Verdict.HELD,
+        reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),
     )  # fmt: skip
 
@@ -240,31 +241,31 @@ def everywhere(
 def exact(
     id: str, claim: str, *, where: str, paper: float | str | None, ours: float | str, rule: str, why: str,
     held: bool,
-    kind: Kind | None = None, reference: float | str | None = None, erratum: str | None = None,
+    kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
     fitted: str = "",
     seeds: int = 1,
 ) -> PaperClaim:  # fmt: skip
     """A claim on counts or orders that have no spread, or that must hold in every run."""
-    verdict = (Verdict.FITTED if fitted else Verdict.HELD) if held else Verdict.REFUTED
+    verdict = (ClaimVerdict.FITTED if fitted else ClaimVerdict.HELD) if held else ClaimVerdict.REFUTED
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, seeds=seeds, tolerance=rule,
         reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
-        reproduced=verdict is Verdict.HELD,
+        reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),
     )  # fmt: skip
 
 
 def incomparable(
     id: str, claim: str, *, where: str, paper: float | str, ours: float | str, why: str,
-    kind: Kind | None = None,
+    kind: ClaimKind | None = None,
     reference: float | str | None = None, erratum: str | None = None, seeds: int = 1,
 ) -> PaperClaim:  # fmt: skip
     """A printed value beside one of ours that does not measure the same."""
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, seeds=seeds, tolerance="none: shown side by side", reason=why,
-        verdict=Verdict.NOT_COMPARABLE, reproduced=False, source=_stated(),
+        verdict=ClaimVerdict.NOT_COMPARABLE, reproduced=False, source=_stated(),
     )  # fmt: skip
 
 
@@ -280,10 +281,10 @@ def judged(
     )  # fmt: skip
 
 
-def kind_of(paper: Any) -> Kind:
+def kind_of(paper: Any) -> ClaimKind:
     if paper is None:
-        return Kind.OWN
-    return Kind.NUMBER if isinstance(paper, int | float) else Kind.WORDS
+        return ClaimKind.OWN
+    return ClaimKind.NUMBER if isinstance(paper, int | float) else ClaimKind.WORDS
 
 
 _OWN_FILE = Path(__file__).name
@@ -300,9 +301,9 @@ def _stated() -> str:
     return f"{package}/studies/{path.name}:{frame.f_lineno}"
 
 
-def by_kind(claims: Sequence[PaperClaim]) -> dict[Kind, dict[Verdict, int]]:
+def by_kind(claims: Sequence[PaperClaim]) -> dict[ClaimKind, dict[ClaimVerdict, int]]:
     """How many claims of each kind have which verdict."""
-    table = {kind: dict.fromkeys(Verdict, 0) for kind in Kind}
+    table = {kind: dict.fromkeys(ClaimVerdict, 0) for kind in ClaimKind}
     for claim in claims:
         table[claim.kind][claim.verdict] += 1
     return table

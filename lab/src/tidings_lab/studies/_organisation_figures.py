@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-from tidings_lab.studies._claims import Estimate, estimate
+from tidings_lab.studies._claims import SeedEstimate, estimate
 from tidings_lab.studies._organisation_fit import Fit
 from tidings_lab.studies._organisation_runs import (
     ALL,
@@ -43,7 +43,7 @@ def pictures(runs: OrganisationRuns, fit: Fit) -> list[Picture]:
     ]  # fmt: skip
 
 
-def _thin(found: list[Estimate]) -> list[Estimate]:
+def _thin(found: list[SeedEstimate]) -> list[SeedEstimate]:
     return found[EVERY - 1 :: EVERY]
 
 

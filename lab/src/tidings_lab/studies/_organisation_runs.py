@@ -8,11 +8,8 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.protocol.overlay.choosing import ANY, EVERYWHERE, NOT_LESS
-from tidings.protocol.overlay.choosing import GROWTH as GROWTH
-from tidings.protocol.overlay.choosing import OVERLAP as OVERLAP
-from tidings.protocol.overlay.choosing import PRINTED as PRINTED
-from tidings_lab.studies._claims import Estimate, estimate, jackknife
+from tidings.protocol.overlay import choosing
+from tidings_lab.studies._claims import SeedEstimate, estimate, jackknife
 from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn, start
 from tidings_lab.studies.study import StudySetting
 
@@ -20,8 +17,8 @@ STEP = 10  # subscriptions between two looks
 BOUND_STEP = 50  # and between two looks at the best tree, which takes longer to find; STEP divides it
 WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
-TRIGGERS = (PRINTED, OVERLAP, GROWTH)
-FORWARDINGS = (PRINTED, NOT_LESS, ANY, EVERYWHERE)
+PRINTED, OVERLAP, GROWTH = choosing.TRIGGERS
+TRIGGERS, FORWARDINGS = choosing.TRIGGERS, choosing.FORWARDINGS
 COLUMNS = (
     "number", "hops", "ideal", "as", "most", "best", "told", "requests", "replies", "probes", "swapping",
     "tables",
@@ -185,7 +182,7 @@ class OrganisationRuns:
     def price(self, case: Case, end: int, counting: str) -> list[float]:
         return [run.rate(end, COUNTINGS[counting]) for run in self[case]]
 
-    def along(self, case: Case, column: str) -> list[Estimate]:
+    def along(self, case: Case, column: str) -> list[SeedEstimate]:
         """A figure look by look."""
         table = np.array([run.by[column] for run in self[case]])
         return [estimate(table[:, place].tolist()) for place in range(table.shape[1])]

@@ -9,10 +9,9 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from tidings.protocol.overlay.choosing import PRINTED
 from tidings.simulation.topology import OverlayGraph, broker_names, transit_stub
 from tidings_lab.studies._claims import jackknife
-from tidings_lab.studies._organisation_runs import COUNTINGS, parts_of
+from tidings_lab.studies._organisation_runs import COUNTINGS, PRINTED, parts_of
 from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn, latencies
 from tidings_lab.studies.study import StudySetting
 

@@ -19,7 +19,7 @@ from typing import Any
 
 import msgspec
 
-from tidings_lab.studies._claims import Kind, PaperClaim, Verdict, by_kind
+from tidings_lab.studies._claims import ClaimKind, ClaimVerdict, PaperClaim, by_kind
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, Document, Shown
 from tidings_lab.studies._deviations import DEVIATIONS
 from tidings_lab.studies.study import StudyTable
@@ -90,22 +90,22 @@ def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = Non
 def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
     """A row for each kind of claim: how many there are, and how many have each verdict."""
     table = by_kind(claims)
-    papers = [kind for kind in Kind if kind is not Kind.OWN]
+    papers = [kind for kind in ClaimKind if kind is not ClaimKind.OWN]
     rows = [(str(kind), *_counts([table[kind]])) for kind in papers]
     rows.append(("all claims of the papers", *_counts([table[kind] for kind in papers])))
-    rows.append((str(Kind.OWN), *_counts([table[Kind.OWN]])))
+    rows.append((str(ClaimKind.OWN), *_counts([table[ClaimKind.OWN]])))
     return rows
 
 
-def _counts(tables: Sequence[dict[Verdict, int]]) -> tuple[str, ...]:
-    sums = [sum(table[verdict] for table in tables) for verdict in Verdict]
+def _counts(tables: Sequence[dict[ClaimVerdict, int]]) -> tuple[str, ...]:
+    sums = [sum(table[verdict] for table in tables) for verdict in ClaimVerdict]
     return (str(sum(sums)), *map(str, sums))
 
 
 def sentence(claims: Sequence[PaperClaim]) -> str:
     """The headline in one sentence: of the papers' claims alone."""
-    theirs = [claim for claim in claims if claim.kind is not Kind.OWN]
-    parts = [f"{sum(claim.verdict is verdict for claim in theirs)} {verdict}" for verdict in Verdict]
+    theirs = [claim for claim in claims if claim.kind is not ClaimKind.OWN]
+    parts = [f"{sum(claim.verdict is verdict for claim in theirs)} {verdict}" for verdict in ClaimVerdict]
     return (
         f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {len(claims) - len(theirs)} are our own."
     )
@@ -117,11 +117,11 @@ def _summary(found: Sequence[StudyRecord]) -> str:
     note = f"<p class=note>Run in their quick form: {escape(', '.join(quick))}.</p>" if quick else ""
     by_study = [
         (each.title, each.answers, len(each.claims),
-            *(sum(c.verdict is v for c in each.claims) for v in Verdict),
+            *(sum(c.verdict is v for c in each.claims) for v in ClaimVerdict),
          f"{each.seconds:.0f} s")
         for each in found
     ]  # fmt: skip
-    verdicts = [str(verdict) for verdict in Verdict]
+    verdicts = [str(verdict) for verdict in ClaimVerdict]
     return (
         f"<p class=lead>{escape(sentence(claims))}</p>{note}"
         + _table(StudyTable("By kind of claim", ("kind", "claims", *verdicts), headline(claims)))
@@ -144,7 +144,7 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
         for name in shown.studies
         if name in by_name
         for claim in by_name[name].claims
-        if claim.id.startswith(shown.ids) and shown.mark in claim.where and claim.kind is not Kind.OWN
+        if claim.id.startswith(shown.ids) and shown.mark in claim.where and claim.kind is not ClaimKind.OWN
     ]
     answers = [f"<a href=#{name}>{name}</a>" for name in shown.studies]
     answers += [f"<code>tests/{escape(test)}</code>" for test in shown.tests]
@@ -153,7 +153,7 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
     elif claims:
         verdict = ", ".join(
             f"<b class={_CLASSES[v]}>{count} {v}</b>"
-            for v in Verdict
+            for v in ClaimVerdict
             if (count := sum(c.verdict is v for c in claims))
         )
     elif any(name not in by_name for name in shown.studies):
@@ -191,7 +191,7 @@ def _deviations() -> str:
 def claims_page(found: Sequence[StudyRecord]) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
-    verdicts = [str(verdict) for verdict in Verdict]
+    verdicts = [str(verdict) for verdict in ClaimVerdict]
     parts = [
         "# Every claim, and what we measured\n",
         f"{sentence(claims)} How a verdict comes about, plots and tables: [the report](report.md). "
@@ -227,7 +227,7 @@ def wrong_page(found: Sequence[StudyRecord]) -> str:
 
 def _cells(claim: PaperClaim) -> tuple[str, ...]:
     rule = f"{cell(claim.tolerance)}. {claim.reason}"
-    verdict = str(claim.verdict) if claim.verdict is Verdict.HELD else f"**{claim.verdict}**"
+    verdict = str(claim.verdict) if claim.verdict is ClaimVerdict.HELD else f"**{claim.verdict}**"
     return (claim.id, claim.claim, claim.where, str(claim.kind), cell(claim.paper), cell(claim.expected),
             cell(claim.ours), rule, verdict)  # fmt: skip
 
@@ -252,11 +252,11 @@ def _study(kept: StudyRecord, folder: Path) -> str:
 
 
 _CLASSES = {
-    Verdict.HELD: "good",
-    Verdict.REFUTED: "bad",
-    Verdict.UNDECIDED: "open",
-    Verdict.FITTED: "open",
-    Verdict.NOT_COMPARABLE: "open",
+    ClaimVerdict.HELD: "good",
+    ClaimVerdict.REFUTED: "bad",
+    ClaimVerdict.UNDECIDED: "open",
+    ClaimVerdict.FITTED: "open",
+    ClaimVerdict.NOT_COMPARABLE: "open",
 }
 
 

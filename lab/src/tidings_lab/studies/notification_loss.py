@@ -29,7 +29,15 @@ from tidings_lab.studies._cbr import (
     build,
     delays_of,
 )
-from tidings_lab.studies._claims import Kind, PaperClaim, estimate, everywhere, exact, incomparable, measured
+from tidings_lab.studies._claims import (
+    ClaimKind,
+    PaperClaim,
+    estimate,
+    everywhere,
+    exact,
+    incomparable,
+    measured,
+)
 from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
 MEAN_SUBSCRIPTION = math.log(BROKERS) / 0.97  # seconds, Table 3.1 with 100 hosts
@@ -158,7 +166,7 @@ def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: 
 
 
 def _formula_claims() -> list[PaperClaim]:
-    formula = Kind.FORMULA
+    formula = ClaimKind.FORMULA
     slow, usual = volatile(500, 100, 0.19, 0.19), volatile(100, 100, 0.5, 0.5)
     many, average = volatile(150, 100_000, 1.5, 1.5), volatile(150, 100, 1.5, 1.5)
     needed = interval_needed(0.8, 100, 1.5, 1.5)
@@ -205,7 +213,7 @@ def _measured_claims(series: Series) -> list[PaperClaim]:
     return [
         everywhere("VIR3-8", f"{name}: error of (3.6), T_ON >= T_sub + T_diff = {series.stable_from:.0f} s",
                    where=f"{PLACE}, 3.3.2, Figure 3.12", paper="the error is bounded in a small 6%",
-                   kind=Kind.NUMBER,
+                   kind=ClaimKind.NUMBER,
                    levels={f"{p.t_on:g} s": p.errors(p.model) for p in series.long}, within=(-0.06, 0.06),
                    form="+.4f",
                    why="The printed bound, to both sides, apart from small T_ON as the text says."),

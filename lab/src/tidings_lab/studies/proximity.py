@@ -24,7 +24,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings_lab.studies._claims import ANY_MORE, Kind, PaperClaim, estimate, exact, measured
+from tidings_lab.studies._claims import ANY_MORE, ClaimKind, PaperClaim, estimate, exact, measured
 from tidings_lab.studies._organisation_runs import ALL, GROWTH, OVERLAP, TRIGGERS
 from tidings_lab.studies._proximity_runs import (
     ALPHA,
@@ -74,21 +74,23 @@ def _printed(runs: ProximityRuns) -> list[PaperClaim]:
     return [
         measured("VIR4-11", "latency of SOCBR against CBR", where=f"{PLACE}, Figure 4.17",
                  paper="a 50% increase",
-                 kind=Kind.NUMBER, values=runs.against_plain(NearCase(SOCBR), "latency"), within=(0.3, 0.7),
+                 kind=ClaimKind.NUMBER, values=runs.against_plain(NearCase(SOCBR), "latency"),
+                 within=(0.3, 0.7),
                  **percent,
                  why="The catalogue's band, from before the first run."),
         *_points(runs, BLIND, printed=True),
         measured("VIR4-11", "break-even with a bound of 100 ms", where=f"{PLACE}, Figure 4.19",
                  paper="about R = 30 : 1",
-                 kind=Kind.NUMBER, values=runs.break_even(middle, ALL), within=(22.5, 37.5), form=".1f",
+                 kind=ClaimKind.NUMBER, values=runs.break_even(middle, ALL), within=(22.5, 37.5), form=".1f",
                  why="About: a quarter to either side."),
         measured("VIR4-11", "messages at R = 100 with a bound of 100 ms, against CBR",
                  where=f"{PLACE}, Figure 4.19",
-                 paper="still a 30% less", kind=Kind.NUMBER, values=runs.fewer_messages(middle, 100, ALL),
+                 paper="still a 30% less", kind=ClaimKind.NUMBER, values=runs.fewer_messages(middle, 100,
+                     ALL),
                  within=(-0.35, -0.20), **percent, why="The catalogue's band, from before the first run.",
                  erratum="E-V9f"),
         measured("VIR4-11", "latency with a bound of 100 ms, against CBR", where=f"{PLACE}, Figure 4.20",
-                 paper="a maximum of 10%, 0,3 sec.", kind=Kind.NUMBER, values=runs.against_plain(middle,
+                 paper="a maximum of 10%, 0,3 sec.", kind=ClaimKind.NUMBER, values=runs.against_plain(middle,
                      "latency"),
                  within=(0.0, 0.12), **percent,
                  why="An overhead of at most 10%, and two points for noise; below 0 it is none, and the "

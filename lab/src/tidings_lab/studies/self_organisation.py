@@ -28,7 +28,7 @@ from __future__ import annotations
 from itertools import pairwise
 from typing import Any
 
-from tidings_lab.studies._claims import ANY_MORE, Kind, PaperClaim, estimate, exact, measured
+from tidings_lab.studies._claims import ANY_MORE, ClaimKind, PaperClaim, estimate, exact, measured
 from tidings_lab.studies._organisation_figures import pictures, tables
 from tidings_lab.studies._organisation_fit import ALL, fit_of
 from tidings_lab.studies._organisation_runs import (
@@ -86,7 +86,8 @@ def _hops(runs: OrganisationRuns) -> list[PaperClaim]:
     return [
         measured("VIR4-11", f"pure forwarders against CBR, after {end} subscriptions",
                  where=f"{PLACE}, Figure 4.12",
-                 paper="reduced by a 70%", kind=Kind.NUMBER, values=last, within=(-0.80, -0.55), scale=100,
+                 paper="reduced by a 70%", kind=ClaimKind.NUMBER, values=last, within=(-0.80, -0.55),
+                 scale=100,
                  form="+.0f",
                  unit="%", why="The catalogue's band, from before the first run.", erratum="E-V9e"),
         measured("VIR4-11", f"the reduction in the window that ends at {end} less that at 100",
@@ -109,7 +110,7 @@ def _associativity(runs: OrganisationRuns) -> list[PaperClaim]:
                  note=f"plain routing {without.text('.2f')}",
                  why="No number is printed: 0.7 of the bound is the catalogue's reading of high."),
         measured("VIR4-10", "mean diameter of the first trees", where=f"{PLACE}, note 7",
-                 paper="about 16", kind=Kind.NUMBER, values=[run.diameter for run in plain],
+                 paper="about 16", kind=ClaimKind.NUMBER, values=[run.diameter for run in plain],
                  within=(12.0, 20.0),
                  reference=14.5, form=".1f", erratum="E-V9d", why="About: a quarter to either side."),
     ]  # fmt: skip
@@ -120,12 +121,12 @@ def _messages(runs: OrganisationRuns) -> list[PaperClaim]:
     where = f"{PLACE}, Figure 4.14"
     return [
         measured("VIR4-11", "messages of all kinds at R = 100 against CBR", where=where, paper="about 30%",
-                 kind=Kind.NUMBER, values=runs.fewer_messages(case, at, 100, ALL), within=(-0.40, -0.25),
+                 kind=ClaimKind.NUMBER, values=runs.fewer_messages(case, at, 100, ALL), within=(-0.40, -0.25),
                  scale=100,
                  form="+.0f", unit="%", why="The catalogue's band, from before the first run.",
                  erratum="E-V9e"),
         measured("VIR4-11", "break-even: events for each subscription", where=where, paper="about R = 12 : 1",
-                 kind=Kind.NUMBER, values=runs.break_even(case, at, ALL), within=(9.0, 15.0), form=".1f",
+                 kind=ClaimKind.NUMBER, values=runs.break_even(case, at, ALL), within=(9.0, 15.0), form=".1f",
                  why="About: a quarter to either side. A lower value is as far from the print as a higher "
                  "one."),
         measured("VIR4-11", "messages of all kinds at R = 10 against CBR", where=where,
@@ -136,7 +137,7 @@ def _messages(runs: OrganisationRuns) -> list[PaperClaim]:
         _price(runs, case, ALL, where=f"{PLACE}, Figure 4.15",
                paper="sub-linear trend, stabilizing (and slightly descending)"),
         measured("VIR4-11", "discovery as a share of the messages of a self-organisation", where=PLACE,
-                 paper="about 90%", kind=Kind.NUMBER, values=runs.discovery_share(case, ALL),
+                 paper="about 90%", kind=ClaimKind.NUMBER, values=runs.discovery_share(case, ALL),
                  within=(0.8, ANY_MORE), scale=100,
                  form=".0f", unit="%", why="About: ten points to either side of a share.",
                  note=f"without messages for tables "

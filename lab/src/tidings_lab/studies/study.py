@@ -17,10 +17,10 @@ import msgspec
 
 from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import blamed, load, offered, pass_over
-from tidings_lab.studies._claims import Estimate as Estimate
-from tidings_lab.studies._claims import Kind as Kind
+from tidings_lab.studies._claims import ClaimKind as ClaimKind
+from tidings_lab.studies._claims import ClaimVerdict as ClaimVerdict
 from tidings_lab.studies._claims import PaperClaim as PaperClaim
-from tidings_lab.studies._claims import Verdict as Verdict
+from tidings_lab.studies._claims import SeedEstimate as SeedEstimate
 from tidings_lab.studies._claims import estimate as estimate
 from tidings_lab.studies._claims import everywhere as everywhere
 from tidings_lab.studies._claims import exact as exact
@@ -41,7 +41,7 @@ class Curve(msgspec.Struct, frozen=True):
     spread: Sequence[float] = ()  # half of the 95% interval at each point, drawn as error bars
 
 
-def curve_of(label: str, x: Sequence[float], found: Sequence[Estimate], scale: float = 1.0) -> Curve:
+def curve_of(label: str, x: Sequence[float], found: Sequence[SeedEstimate], scale: float = 1.0) -> Curve:
     """A measured curve with its error bars."""
     return Curve(
         label, x, [each.mean * scale for each in found], spread=[each.half * scale for each in found]

@@ -27,7 +27,7 @@ from tidings_lab.analysis.gossip import constants_for
 from tidings_lab.simulation.rounds import fan_out
 from tidings_lab.studies._claims import (
     ANY_MORE,
-    Kind,
+    ClaimKind,
     PaperClaim,
     estimate,
     everywhere,
@@ -150,7 +150,7 @@ def _claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]
         levels = {NAMES[p]: _less(rounds[more][p], rounds[less][p]) for p in range(len(NAMES))}
         claims.append(
             everywhere("DAM-10", f"Table 1: rounds of {more} less those of {less}", where=where, paper=words,
-                       kind=Kind.NUMBER, levels=levels, within=(0.0, ANY_MORE), form="+.2f",
+                       kind=ClaimKind.NUMBER, levels=levels, within=(0.0, ANY_MORE), form="+.2f",
                        why="The printed rows have this order in each column.")
         )  # fmt: skip
     return claims
@@ -299,7 +299,7 @@ def _passing(setting: StudySetting) -> StudyOutcome:
         claims += [
             measured("DAM-7", f"{words}: the formula as printed", where=f"{PAPER_NAME}, {where}",
                      paper=formula,
-                     kind=Kind.FORMULA, reference=round(printed, 4), values=values,
+                     kind=ClaimKind.FORMULA, reference=round(printed, 4), values=values,
                      within=_around(printed, 0.01),
                      form=".4f", erratum=erratum, why="One point: the formula claims to be the probability."),
             measured("DAM-7", f"{words}: the formula as corrected", where=f"beside {where}", paper=None,
@@ -356,7 +356,7 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
     most, cost = gossip.most_messages(3, 1000, 5, 3), gossip.messages_hierarchical(1110, 3)
     claims = [
         measured("DAM-7", "messages of one event: the sum as printed", where=f"{PAPER_NAME}, 5.1",
-                 kind=Kind.FORMULA,
+                 kind=ClaimKind.FORMULA,
                  paper="sum of S (ln S + c) and of messages between groups", reference=round(printed),
                  values=sent,
                  within=(0.98 * printed, 1.02 * printed), form=".0f", erratum="E-D4",
@@ -366,12 +366,12 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
                  reference=round(right), values=sent, within=(0.98 * right, 1.02 * right), form=".0f",
                  erratum="E-D4",
                  why="2% for the missed processes."),
-        measured("DAM-7", "messages stay below the bound", where=f"{PAPER_NAME}, 5.1", kind=Kind.FORMULA,
+        measured("DAM-7", "messages stay below the bound", where=f"{PAPER_NAME}, 5.1", kind=ClaimKind.FORMULA,
                  paper="t S ln S (1 + c + z) for S > 1", reference=round(most), values=sent,
                  within=(0.0, most),
                  form=".0f", erratum="E-D5", why="It is an upper bound; a loose one, by a factor of 15."),
         incomparable("DAM-8", "messages of hierarchical broadcast", where=f"{PAPER_NAME}, 5.5.1",
-                     paper="O(S_max ln S_max)", kind=Kind.FORMULA, erratum="E-D9",
+                     paper="O(S_max ln S_max)", kind=ClaimKind.FORMULA, erratum="E-D9",
                      ours=estimate(_sent(found["hierarchical"])).text(".0f"), seeds=len(sent),
                      why="An order without its constant forbids no single value."),
         measured("DAM-8", "messages of hierarchical broadcast: n (ln m + c1) + N (ln N + c2)",
@@ -429,7 +429,8 @@ def _conditions(_: StudySetting) -> StudyOutcome:
     claims = [
         exact("DAM-7", f"as reliable as {name} up to this c: the difference there",
               where=f"{PAPER_NAME}, 5.5.3",
-              kind=Kind.FORMULA, paper=formula, reference=0.0, ours=gap(bound(pit), pit), rule="within 1e-9",
+              kind=ClaimKind.FORMULA, paper=formula, reference=0.0, ours=gap(bound(pit), pit),
+              rule="within 1e-9",
               why="The bound is where both are equal; this is algebra.",
               held=abs(gap(bound(pit), pit)) <= 1e-9)
         for name, formula, bound, gap in cases

@@ -34,8 +34,8 @@ from typing import Any
 from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 from tidings_lab.studies.study import (
+    ClaimKind,
     Curve,
-    Kind,
     PaperClaim,
     Picture,
     Study,
@@ -241,7 +241,7 @@ def _reductions(runs: Runs, sizes: Sequence[int]) -> list[PaperClaim]:
             )
             claims.append(
                 measured("VIR5-10", f"reduction of the {named}, {mapping}, {AT} subscriptions each",
-                         where=f"{WHERE}, Figure 5.8", paper="reaches the 75%", kind=Kind.NUMBER,
+                         where=f"{WHERE}, Figure 5.8", paper="reaches the 75%", kind=ClaimKind.NUMBER,
                          values=values,
                          within=(0.65, 0.85), scale=100, form=".0f", unit="%", note=course,
                          why="Ten points to either side of a share; the text names a hundred subscriptions "
