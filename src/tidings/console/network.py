@@ -15,7 +15,7 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 from tidings.console.sessions import Visitor
-from tidings.errors import InputError, RefusedError, TidingsError
+from tidings.errors import InputError, RefusedError, TidingsError, UnreachableError
 from tidings.gateway.http_sessions import client_name
 from tidings.runtime import tls
 from tidings.runtime.bus import Bus
@@ -75,8 +75,13 @@ class BrokerNetwork:
         """Ask one broker that the last walk found. Raises what the broker answers."""
         if name not in self.brokers:
             raise InputError(f"no broker is called {name!r} here", hint=f"one of {', '.join(self.brokers)}")
-        async with asyncio.timeout(ACT_SECONDS):
-            told: Answer = await self._inquire(name, what, about)
+        try:
+            async with asyncio.timeout(ACT_SECONDS):
+                told: Answer = await self._inquire(name, what, about)
+        except TimeoutError:
+            raise UnreachableError(
+                f"broker {name} did not answer within {ACT_SECONDS:g} s", hint="look whether it was done"
+            ) from None
         return told
 
     def _learn(self, links: dict[str, str]) -> None:

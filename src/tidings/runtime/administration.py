@@ -50,7 +50,7 @@ class BrokerAdministration:
             "list": self._list,
             "inspect": self._inspect,
             "end": self._end,
-            "pins": lambda about: self.pins(),
+            "pins": self._pins,
             "letters": self._letters,
             "redeliver": lambda about: self._settle(about, redelivers=True),
             "discard": lambda about: self._settle(about, redelivers=False),
@@ -121,17 +121,20 @@ class BrokerAdministration:
         used: dict[str, int] | None = self._server.node.inspect("client", address)
         return used or {"subscriptions": 0, "delivered": 0, "published": 0, "waiting": 0}
 
-    def pins(self) -> dict[str, Any]:
+    async def _pins(self, about: About) -> dict[str, Any]:
         """The oldest offset of the log, who pins it, and the room on the disk."""
-        found: dict[str, Any] | None = self._server.node.inspect("pins")
-        return {**(found or {"pins": []}), "store": self._server.store.sizes()}
+        sizes = await asyncio.to_thread(self._server.store.sizes)
+        return {**self._pinned(), "store": sizes}
+
+    def _pinned(self) -> dict[str, Any]:
+        return self._server.node.inspect("pins") or {"pins": []}
 
     def _inspect(self, about: About) -> dict[str, Any]:
         kind, name = _kind(about), _text(about, "name")
         key = {"session": "session", "webhook": "id", "hold": "name"}.get(kind, "subscription")
         for row in self._rows(kind):
             if str(row[key]) in (name, f"{GROUPS}/{name}"):
-                pins = [pin for pin in self.pins()["pins"] if pin["name"] == str(row[key])]
+                pins = [pin for pin in self._pinned()["pins"] if pin["name"] == str(row[key])]
                 return {kind: row, "pins": pins}
         raise self._unknown(kind, name)
 

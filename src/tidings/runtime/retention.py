@@ -22,14 +22,14 @@ if TYPE_CHECKING:
 
 LOOK_SECONDS = 1.0
 SHOWN = 10  # pins among the metrics
-SUBSCRIPTIONS = 10_000  # more make a look take long
+DURABLES = 2_000  # more make a look take milliseconds of the event loop
 
 
 class RetentionFigures:
     """Figures of one broker's store and log."""
 
-    def __init__(self, server: Server, settings: RetentionSettings) -> None:
-        self._server, self._settings = server, settings
+    def __init__(self, server: Server, settings: RetentionSettings, *, on_disk: bool) -> None:
+        self._server, self._settings, self._on_disk = server, settings, on_disk
         self._found: dict[str, Any] = {}
         self._looked_at = -inf
 
@@ -39,12 +39,11 @@ class RetentionFigures:
         return self._found
 
     def _look(self) -> dict[str, Any]:
-        sizes = self._server.store.sizes()
-        found: dict[str, Any] = {"store bytes": sizes["bytes"]}
-        if "room" in sizes:
-            found["store free bytes"] = sizes["room"]
-        node = self._server.node
-        if len(node.subscriptions()) <= SUBSCRIPTIONS and (pins := node.inspect("pins")) is not None:
+        found: dict[str, Any] = {}
+        if self._on_disk:  # a store in memory, or over a network, would hold up the event loop
+            sizes = self._server.store.sizes()
+            found = {"store bytes": sizes["bytes"], "store free bytes": sizes["room"]}
+        if (pins := self._server.node.inspect("pins", DURABLES)) is not None:
             found |= {"log oldest offset": pins["oldest"], "log next offset": pins["next"]}
             found["log pins"] = pins["pins"][:SHOWN]
             if pins["accepted"] is not None:

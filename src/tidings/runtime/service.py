@@ -99,7 +99,9 @@ class Service:
         )
         self.server.inquiries["trace"] = self._trace
         self.secured.guard.retained = partial(capped, settings=settings.retention)
-        self._kept_figures = RetentionFigures(self.server, settings.retention)
+        self._kept_figures = RetentionFigures(
+            self.server, settings.retention, on_disk=_is_folder(settings.store)
+        )
         self.administration = BrokerAdministration(self.server, self.secured)
         self.server.inquiries["admin"] = self.administration.answer
         self.server.own_checks.add("admin")

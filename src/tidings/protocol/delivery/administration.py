@@ -98,7 +98,7 @@ class Administration:
 
     def inspect(self, what: str, about: Any = None) -> Any:
         if what == "pins":
-            return self.pins()
+            return self.pins(about)
         if what == "holds":
             return self.holds()
         if what == "letters":
@@ -107,13 +107,15 @@ class Administration:
             return self.client(about)
         return None
 
-    def pins(self) -> dict[str, Any]:
-        """The log's oldest offset, and who needs it or what comes next: the lowest need first."""
+    def pins(self, most: int | None = None) -> dict[str, Any]:
+        """The log's oldest offset, and who needs it or what comes next: the lowest need first. `most`: with
+        more durable subscriptions none of them is looked at."""
         ledger, now = self._ledger, self._ledger.now
         oldest = ledger.first_offset
         entry = ledger.entries.get(oldest)
         pins: list[dict[str, Any]] = []
-        for held in self._registry.durables.values():
+        durables = self._registry.durables
+        for held in () if most is not None and len(durables) > most else durables.values():
             needs = held.own.needs_from()
             if needs < ledger.end:
                 pins.append({"kind": "subscription", "name": held.id.shown, "offset": max(needs, oldest)})
@@ -133,7 +135,6 @@ class Administration:
             "oldest": oldest,
             "next": ledger.end,
             "entries": len(ledger.entries),
-            "bytes": sum(each.size for each in ledger.entries.values()),
             "accepted": None if entry is None else entry.accepted,
             "pins": pins[: self._ports.limits.described_subscriptions],
         }
