@@ -137,6 +137,7 @@ class Bus(LogCalls, HandlerCalls):
         if self._state != "open":
             self._state = "closed"
             return
+        self._pending.send()
         for calling in self._callings:
             await calling.stop()
         if self._over is None:  # else the application has gone
@@ -302,14 +303,10 @@ class Bus(LogCalls, HandlerCalls):
         Options as for `publish`. With too many unanswered ones (65,536) it raises `PublishBufferFullError`.
         Events leave in order."""
         refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_nowait")
-        self._pending.require_room()
+        if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
+            self._refuse_call()
         event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
-        call = self._last_call = self._last_call + 1
-        answer = self._submit(call, ClientPublish(call, event, is_numbered, _chosen(AckMode, mode, "mode")))
-        if answer is LATER:
-            self._pending.calls[call] = None
-        else:
-            self._pending.answer(call, answer)
+        self._pending.add(event, is_numbered, _chosen(AckMode, mode, "mode"))
 
     async def flush(self, *, timeout: Timeout = ...) -> None:
         """Wait until every event of `publish_nowait` is acknowledged. When some were refused, the error of
@@ -434,6 +431,8 @@ class Bus(LogCalls, HandlerCalls):
         """Hand over the input of a call; its answer, or `LATER` when the answer is not there yet."""
         if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
             self._refuse_call()
+        if self._pending.events:  # they were published before
+            self._pending.send()
         self._asking, self._given = call, LATER
         self._hand_in(input)
         self._asking = 0
@@ -505,6 +504,8 @@ class Bus(LogCalls, HandlerCalls):
         """Hand over an input whose answer is not waited for."""
         if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
             self._refuse_call()
+        if self._pending.events:
+            self._pending.send()
         self._hand_in(input)
 
     def _refuse_call(self) -> NoReturn:

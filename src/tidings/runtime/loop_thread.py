@@ -122,11 +122,11 @@ class LoopThread:
         """Run the next steps of a call, up to the future that it waits for; raises `StopIteration` at its
         end."""
         loop = self._loop
-        with loop.line:
-            loop.turn.acquire()
         outer = asyncio._get_running_loop()
         token = calling_thread.set(threading.current_thread())
-        try:
+        with loop.line:
+            loop.turn.acquire()
+        try:  # an interrupt before this line would keep the turn
             if loop.is_closed():
                 coroutine.close()
                 raise ClosedError(CLOSED)

@@ -50,6 +50,20 @@ async def test_events_of_publish_nowait_come_in_order_and_flush_waits_for_all() 
 
 
 @played
+async def test_publishes_of_all_kinds_keep_their_order() -> None:
+    async with serving() as server, tidings.connect(server.address) as bus:
+        bus.publish_nowait({"n": -1})
+        async with bus.subscribe("n >= -1", queue=5000) as news:  # it begins after what was published before
+            for n in range(0, 300, 3):
+                bus.publish_nowait({"n": n})
+                bus.publish_nowait({"n": n + 1}, mode="best effort")
+                await bus.publish({"n": n + 2})
+            assert [event["n"] for _ in range(300) for event in [await news.get(PATIENCE)]] == list(
+                range(300)
+            )
+
+
+@played
 async def test_flush_raises_the_first_refusal_once() -> None:
     async with tidings.connect() as bus:
         bus.publish_nowait({"n": 1}, mode="kept")  # no store

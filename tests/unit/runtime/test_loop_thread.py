@@ -98,10 +98,10 @@ def test_it_works_beside_a_running_loop_and_in_debug_mode(monkeypatch: pytest.Mo
 
 def test_an_interrupt_ends_a_get_and_loses_no_event() -> None:
     program = """
-import threading, tidings
+import tidings
 with tidings.open() as bus, bus.subscribe("n >= 0") as news:
-    print("waiting", flush=True)
     try:
+        print("waiting", flush=True)
         news.get()
     except KeyboardInterrupt:
         bus.publish({"n": 7})
@@ -112,11 +112,15 @@ with tidings.open() as bus, bus.subscribe("n >= 0") as news:
         env={"PYTHONPATH": ":".join(entry for entry in sys.path if entry), "PATH": ""},
     )  # fmt: skip
     assert child.stdout is not None
-    assert child.stdout.readline() == "waiting\n"
-    child.send_signal(signal.SIGINT)
-    assert child.stdout.read() == "7\n"
-    assert child.wait(PATIENCE) == 0
-    child.stdout.close()
+    try:
+        assert child.stdout.readline() == "waiting\n"
+        child.send_signal(signal.SIGINT)
+        assert child.stdout.read() == "7\n"
+        assert child.wait(PATIENCE) == 0
+    finally:
+        child.kill()
+        child.wait()
+        child.stdout.close()
 
 
 class CountedCalls:
