@@ -54,3 +54,39 @@ def test_retained_messages_for_many_filters_wait_as_one_copy_and_all_come(tmp_pa
             assert peak - before < MOST_MIB
 
     play(story())
+
+
+def test_mixed_filters_of_a_client_that_does_not_read_take_no_more_than_their_number(tmp_path: Path) -> None:
+    """The engine that matches many filters is loaded once, whatever waits: it is loaded before."""
+    mixed = [f"{each}/{last}" for each in FILTERS for last in "h+"]
+
+    async def story() -> None:
+        with running(tmp_path) as broker:
+            async with tidings.connect(broker.address, name="p", timeout=SECONDS) as bus:
+
+                async def subscribed(name: str) -> Client:
+                    client = Client(V5)
+                    await client.connect(broker, name, expiry=0, clean=True)
+                    wishes = [mq.SubscriptionRequest(each, place % 3) for place, each in enumerate(mixed)]
+                    client.send(mq.SubscribePacket(1, wishes))
+                    assert isinstance(await client.next(), mq.SubackPacket)
+                    return client
+
+                first = await subscribed("first")
+                for number in range(10):
+                    await bus.publish({}, topic=f"r/{number}/a/b/c/d/e/f/g/h", payload=b"x")
+                first.close()
+                for number in range(MESSAGES):
+                    topic = f"r/{number}/a/b/c/d/e/f/g/h"
+                    payload = os.urandom(PAYLOAD)
+                    await bus.publish({}, topic=topic, payload=payload, lifetime=tidings.FOREVER, key=topic)
+                before = peak = resident_mib(broker.pid)
+                slow = await subscribed("slow")
+                for _ in range(100):  # it reads no more; each inquiry lets the broker go on
+                    await bus.inquire("figures")
+                    peak = max(peak, resident_mib(broker.pid))
+                slow.close()
+            print(f"{before:.0f} MiB before, at most {peak:.0f} MiB")
+            assert peak - before < MOST_MIB
+
+    play(story())

@@ -1,8 +1,10 @@
-"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and publishing by HTTP.
+"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and publishing by HTTP beside
+a bare Starlette application.
 
 The MQTT work is driven by the same generator in C for all; a run with an event lost, repeated or out of order
-does not count. HTTP has no peer here: its rows are events a second by one client, one event or a hundred a
-request.
+does not count. Rows: QoS 0 with 1, 10 and 100 subscribers, 1,000 topics, an open loop with its p99, and QoS 1
+publishes, not kept and kept on disk (mosquitto acknowledges before it saves). HTTP rows are events a second
+by eight requests at once, of one event or a hundred; the Starlette application reads bodies and does nothing.
 """
 
 from __future__ import annotations
@@ -20,17 +22,46 @@ from pathlib import Path
 from tidings.errors import UnreachableError
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_peer
-from tidings_bench.broker.rows import BROKER_CPU, DELIVERED, KEPT, OURS, Row, Unit, compared, left_out, row
+from tidings_bench.broker.rows import (
+    BROKER_CPU,
+    DELIVERED,
+    KEPT,
+    OURS,
+    P99,
+    Row,
+    Unit,
+    compared,
+    left_out,
+    row,
+)
 from tidings_bench.broker.works import Measure, measured
 
 PEERS = ("mosquitto", "amqtt")
 FANS = (1, 10, 100)
 WINDOW = 500
+TOPICS = 1000
+OPEN_RATE = 1000.0  # messages a second, whatever comes back
+STARLETTE = "starlette, bare"
 PUBLISHED = Unit("events/s", True)
+BARE = """
+import socket, uvicorn
+from starlette.applications import Starlette
+from starlette.responses import Response
+from starlette.routing import Route
+
+async def publish(request):
+    await request.body()
+    return Response(status_code=202)
+
+listening = socket.create_server(("127.0.0.1", 0))
+print(listening.getsockname()[1], flush=True)
+app = Starlette(routes=[Route("/events", publish, methods=["POST"])])
+uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])
+"""
 
 
 @contextmanager
-def ours(folder: Path) -> Iterator[dict[str, str]]:
+def ours(folder: Path, *, store: bool = False) -> Iterator[dict[str, str]]:
     """A broker with its gateways: their addresses, and the process."""
     said = {
         "name": "b1",
@@ -38,7 +69,7 @@ def ours(folder: Path) -> Iterator[dict[str, str]]:
         "gateway.http": "127.0.0.1:0",
         "gateway.mqtt": "127.0.0.1:0",
     }
-    said |= {"log.level": "error"}
+    said |= {"log.level": "error"} | ({"store": str(folder / "store")} if store else {})
     process = subprocess.Popen(  # noqa: S603
         [sys.executable, "-m", "tidings.gateway.development", json.dumps(said)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
@@ -55,7 +86,10 @@ def run(*, quick: bool = False) -> Iterator[Row]:
     seconds = 1.0 if quick else 4.0
     for fan in FANS:
         yield from _topics(fan, seconds)
-    yield from _acknowledged(16 if quick else 64, seconds)
+    yield from _many_topics(seconds)
+    yield from _open_loop(seconds)
+    for kept in (False, True):
+        yield from _acknowledged(16 if quick else 64, seconds, kept=kept)
     yield from _http(seconds)
 
 
@@ -68,33 +102,54 @@ def _topics(fan: int, seconds: float) -> Iterator[Row]:
         yield left_out("mqtt topic", fan, engine, why)
 
 
-def _acknowledged(publishers: int, seconds: float) -> Iterator[Row]:
-    options = {"subs": 0, "pubs": publishers, "inflight": 1, "qos": 1, "secs": seconds}
+def _many_topics(seconds: float) -> Iterator[Row]:
+    options = {"subs": 10, "topics": TOPICS, "secs": seconds, "window": WINDOW, "drain": 10}
     found, failed = _all(options)
-    figures = {engine: one["acked_per_s"] for engine, one in found.items()}
-    yield from compared("mqtt QoS 1 publishes", publishers, KEPT, figures)
+    figures = {engine: one["recv_per_s"] for engine, one in found.items()}
+    yield from compared("mqtt topics", TOPICS, DELIVERED, figures)
     for engine, why in failed:
-        yield left_out("mqtt QoS 1 publishes", publishers, engine, why)
+        yield left_out("mqtt topics", TOPICS, engine, why)
 
 
-def _all(options: dict[str, float]) -> tuple[dict[str, Figures], list[tuple[str, str]]]:
-    measures: dict[str, Measure] = {OURS: lambda folder: _ours(folder, options)}
-    for name in PEERS:
-        measures[name] = _peer(name, options)
+def _open_loop(seconds: float) -> Iterator[Row]:
+    options = {"subs": 10, "rate": OPEN_RATE, "secs": seconds, "drain": 10}
+    found, failed = _all(options)
+    figures = {engine: one["lat_p99_us"] for engine, one in found.items()}
+    yield from compared("mqtt open loop", int(OPEN_RATE), P99, figures)
+    for engine, why in failed:
+        yield left_out("mqtt open loop", int(OPEN_RATE), engine, why)
+
+
+def _acknowledged(publishers: int, seconds: float, *, kept: bool) -> Iterator[Row]:
+    options = {"subs": 0, "pubs": publishers, "inflight": 1, "qos": 1, "secs": seconds}
+    work = "mqtt QoS 1 publishes, kept" if kept else "mqtt QoS 1 publishes"
+    found, failed = _all(options, *(["--durable-sub"] if kept else []), kept=kept)
+    figures = {engine: one["acked_per_s"] for engine, one in found.items()}
+    yield from compared(work, publishers, KEPT, figures)
+    for engine, why in failed:
+        yield left_out(work, publishers, engine, why)
+
+
+def _all(
+    options: dict[str, float], *flags: str, kept: bool = False
+) -> tuple[dict[str, Figures], list[tuple[str, str]]]:
+    measures: dict[str, Measure] = {OURS: lambda folder: _ours(folder, options, flags, kept=kept)}
+    for name in PEERS[:1] if kept else PEERS:  # amqtt keeps no message
+        measures[name] = _peer(name, options, flags, kept=kept)
     failed: list[tuple[str, str]] = []
     return measured(measures, failed), failed
 
 
-def _ours(folder: Path, options: dict[str, float]) -> Figures:
-    with ours(folder) as gateway:
+def _ours(folder: Path, options: dict[str, float], flags: tuple[str, ...], *, kept: bool) -> Figures:
+    with ours(folder, store=kept) as gateway:
         port = int(gateway["mqtt"].rpartition(":")[2])
-        return load_peer("mqtt", port, [int(gateway["pid"])], **options)
+        return load_peer("mqtt", port, [int(gateway["pid"])], *flags, **options)
 
 
-def _peer(name: str, options: dict[str, float]) -> Measure:
+def _peer(name: str, options: dict[str, float], flags: tuple[str, ...], *, kept: bool) -> Measure:
     def measure(folder: Path) -> Figures:
-        with brokers.peer(name, folder) as broker:
-            return load_peer("mqtt", broker.port, [broker.pid], **options)
+        with brokers.peer(name, folder, durable=kept) as broker:
+            return load_peer("mqtt", broker.port, [broker.pid], *flags, **options)
 
     return measure
 
@@ -104,6 +159,21 @@ def _http(seconds: float) -> Iterator[Row]:
         for size in (1, 100):
             rate = asyncio.run(_post(gateway["http"], size, seconds))
             yield row("http publish", size, OURS, rate, PUBLISHED.name)
+    with bare_starlette() as address:
+        rate = asyncio.run(_post(address, 1, seconds))
+        yield row("http publish", 1, STARLETTE, rate, PUBLISHED.name)
+
+
+@contextmanager
+def bare_starlette() -> Iterator[str]:
+    """An application that reads each request and answers at once, in a process of its own; its address."""
+    process = subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE)  # noqa: S603
+    with brokers.ending(process):
+        assert process.stdout is not None
+        port = process.stdout.readline().decode().strip()
+        if not port:
+            raise UnreachableError("the Starlette application did not start", hint="what it said is above")
+        yield f"http://127.0.0.1:{port}"
 
 
 async def _post(address: str, size: int, seconds: float) -> float:

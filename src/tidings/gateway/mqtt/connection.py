@@ -159,7 +159,10 @@ class MqttConnection:
         again."""
         self._flush()
         while not self._is_over and self._writer.transport.get_write_buffer_size() > BUFFER:
-            await self._writer.drain()
+            try:
+                await self._writer.drain()
+            except ConnectionError:  # no event is to blame: it stays as it is until the session is detached
+                await self._loop.create_future()
             await asyncio.sleep(0)
 
     def _is_full(self) -> bool:
