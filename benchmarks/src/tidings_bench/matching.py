@@ -25,6 +25,9 @@ from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings_bench.peers import MatchingPeer, peers
+from tidings_bench.rich import QUICK_SIZES as QUICK_RICH
+from tidings_bench.rich import RICH, rich_rows
+from tidings_bench.rich import SIZES as RICH_SIZES
 from tidings_bench.workloads import MatchingWorkload, events, filters, record_batch, workload
 from tidings_lab.matching.boxes import BoxMatcher
 from tidings_lab.matching.counting import CountingMatcher
@@ -79,6 +82,9 @@ def run(
         from tidings_bench.plots import plot
 
         plot(rows, plots)
+    for name in RICH:
+        if name in chosen:
+            yield from rich_rows(name, QUICK_RICH if quick else RICH_SIZES, rate, row)
     if MEMORY in chosen:
         yield from whole_brokers(QUICK_MEMORY if quick else MEMORY_SIZES)
     if CHURN in chosen:
@@ -88,7 +94,7 @@ def run(
 
 
 def chosen_works(only: str | None) -> set[str]:
-    known = (*WORKS, *ADVERSARIES, MEMORY, CHURN)
+    known = (*WORKS, *ADVERSARIES, *RICH, MEMORY, CHURN)
     names = set(known) if only is None else {name.strip() for name in only.split(",")}
     for name in sorted(names.difference(known)):
         raise InputError(f"there is no work {name!r}", hint=f"there are {', '.join(known)}")

@@ -17,7 +17,7 @@ from tidings.language.work import WorkIndex
 from tidings.matching.columnar.warm import HERE, Kernels
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import one_by_one
-from tidings.matching.small import SmallMatcher
+from tidings.matching.small import SmallMatcher, is_filed_by_element
 from tidings.model.event import Event
 from tidings.model.filter import NOTHING, Filter
 
@@ -44,7 +44,8 @@ class MatchingEngine:
         self.kernels = kernels
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
-        self._conjunctions = 0  # of those
+        self._conjunctions = 0  # of those, without filters that are found by an element of a list
+        self._listed: set[int] = set()  # handles of such filters: the plain index serves them best
         self._large: Any = None
         self._growing: Generator[None, None, None] | None = None
         self._journal: list[Change] = []  # what changed since the handing over began
@@ -72,7 +73,10 @@ class MatchingEngine:
             return handle
         handle = self._small.add(filter)
         self._filters[handle] = filter
-        self._conjunctions += len(filter.conjunctions)
+        if is_filed_by_element(filter):
+            self._listed.add(handle)
+        else:
+            self._conjunctions += len(filter.conjunctions)
         if self._growing is not None:
             self._journal.append((handle, filter))
         size = self._size
@@ -86,7 +90,7 @@ class MatchingEngine:
     @property
     def _size(self) -> int:
         """In filters: many conjunctions count for more than the filters that have them."""
-        return max(len(self._filters), self._conjunctions // CONJUNCTIONS)
+        return max(len(self._filters) - len(self._listed), self._conjunctions // CONJUNCTIONS)
 
     def remove(self, handle: int) -> None:
         """Forget a filter. An unknown handle is a KeyError."""
@@ -96,7 +100,11 @@ class MatchingEngine:
             self._large.remove(handle)
             return
         self._small.remove(handle)
-        self._conjunctions -= len(self._filters.pop(handle).conjunctions)
+        filter = self._filters.pop(handle)
+        if handle in self._listed:
+            self._listed.discard(handle)
+        else:
+            self._conjunctions -= len(filter.conjunctions)
         if self._growing is not None:
             self._journal.append((handle, None))
 

@@ -263,6 +263,14 @@ def _members(residual: Expression, filter: Filter) -> Iterator[tuple[Any, list[P
         yield _ListEntry(name.name), [(ELEMENT, _key(value.value))]
 
 
+def is_filed_by_element(filter: Filter) -> bool:
+    """Is every conjunction found by an element of a list? Columns would test each one for every list."""
+    return bool(filter.conjunctions) and all(
+        any(True for residual in conjunction.residuals for _ in _members(residual, filter))
+        for conjunction in filter.conjunctions
+    )
+
+
 def _key(value: Any) -> Any:
     return ("bool", value) if type(value) is bool else value
 

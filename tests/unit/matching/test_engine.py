@@ -185,3 +185,16 @@ def test_few_filters_of_many_conjunctions_are_compiled_too() -> None:
     assert "columnar" in engine.stats()["engine"]
     probes = [make_event({"x": n + 0.5}, source="s", id=str(n)) for n in range(0, 120, 3)]
     assert [list(engine.match(e)) for e in probes] == [oracle.match(e) for e in probes]
+
+
+def test_memberships_stay_in_the_plain_index_which_files_them_by_element() -> None:
+    engine = MatchingEngine(threshold=10)
+    handles = [engine.add(parse_filter(f"'t{n}' IN tags")) for n in range(100)]
+    assert engine.maintain(1000) == 0
+    assert engine.stats()["engine"] == "small"
+    assert engine.stats()["by element"] == 100
+    assert engine.match(make_event({"tags": ["t3", ["t5"], None]}, source="s", id="1")) == [3, 5]
+    assert engine.match(make_event({"tags": "t7"}, source="s", id="1")) == [7]
+    for handle in handles[1:]:
+        engine.remove(handle)
+    assert engine.match(make_event({"tags": ["t0", "t3"]}, source="s", id="1")) == [0]
