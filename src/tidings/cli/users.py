@@ -37,7 +37,7 @@ def register(app: typer.Typer) -> None:
         epilog=examples(
             "tidings users add users.toml ann --group traders",
             "tidings users add users.toml ann < password.txt",
-            "tidings users add users.toml sensor --no-password",
+            "tidings users add users.toml sensor --by-certificate",
         ),
     )(add)
     users.command("passwd", epilog=examples("tidings users passwd users.toml ann"))(passwd)
@@ -84,8 +84,8 @@ def add(
     ] = None,
     tenant: Annotated[str, typer.Option("--tenant", help="The tenant that it lives in.")] = "",
     filter: Annotated[str, typer.Option("--filter", help="A mandatory filter over all its rights.")] = "",
-    no_password: Annotated[
-        bool, typer.Option("--no-password", help="It comes by certificate or token only.")
+    by_certificate: Annotated[
+        bool, typer.Option("--by-certificate", help="It comes by certificate or token only.")
     ] = False,
     as_json: Json = False,
 ) -> None:
@@ -99,7 +99,7 @@ def add(
     before = UsersFile.read(file, missing_ok=True)
     if name in before.users:  # before a password is asked for
         before.add(name, None)
-    stored = None if no_password else _asked_key()
+    stored = None if by_certificate else _asked_key()
     before.add(name, stored, groups=list(group or ()), tenant=tenant, filter=filter).write()
     _said(file, name, "added", as_json)
 

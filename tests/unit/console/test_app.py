@@ -192,7 +192,7 @@ async def test_sessions_are_proved_and_ended(tmp_path: Path) -> None:
         cookie = right.headers["set-cookie"]
         assert "HttpOnly" in cookie
         assert "SameSite=strict" in cookie
-        assert right.json()["may"] == {"observe": True, "publish": True, "subscribe": True}
+        assert right.json()["may"] == {"observe": True, "publish": True, "subscribe": True, "admin": False}
         assert (await client.get("/api/subscriptions")).status_code == 200
         await client.delete("/api/session")
         assert (await client.get("/api/subscriptions")).status_code == 401
