@@ -18,6 +18,7 @@ from tidings.gateway.mqtt.packets import V5, PacketKind
 MESSAGES, PAYLOAD = 40, 100_000
 FILTERS = ["/".join(["r", "+", *levels]) for levels in product("a+", "b+", "c+", "d+", "e+", "f+", "g+")]
 MOST_MIB = 60  # beyond what the broker had before; a copy for each filter takes 488 MiB
+MOST_MIXED_MIB = 200  # of 256 filters; a copy for each takes 976 MiB
 
 
 @pytest.mark.parametrize("qos", [0, 1])
@@ -57,7 +58,7 @@ def test_retained_messages_for_many_filters_wait_as_one_copy_and_all_come(tmp_pa
 
 
 def test_mixed_filters_of_a_client_that_does_not_read_take_no_more_than_their_number(tmp_path: Path) -> None:
-    """The engine that matches many filters is loaded once, whatever waits: it is loaded before."""
+    """The engine that matches many filters may be loaded meanwhile, which takes 120 MiB once."""
     mixed = [f"{each}/{last}" for each in FILTERS for last in "h+"]
 
     async def story() -> None:
@@ -87,6 +88,6 @@ def test_mixed_filters_of_a_client_that_does_not_read_take_no_more_than_their_nu
                     peak = max(peak, resident_mib(broker.pid))
                 slow.close()
             print(f"{before:.0f} MiB before, at most {peak:.0f} MiB")
-            assert peak - before < MOST_MIB
+            assert peak - before < MOST_MIXED_MIB
 
     play(story())

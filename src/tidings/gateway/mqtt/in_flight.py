@@ -99,7 +99,8 @@ class InFlightMessages:
         lender: Listener[Event] | None = None,
     ) -> None:
         """Send a message, after `room`. One of QoS 2 leaves when the journal holds its packet id."""
-        if position is None or not self._durable:
+        is_anyones = held.share is not None and publish.qos == 1  # after a crash it goes to any member
+        if position is None or not self._durable or is_anyones:
             publish.packet_id = self._next_id()
             self._messages[publish.packet_id] = InFlightMessage(publish, held, tag, lender=lender)
             self.send(publish)
