@@ -7,8 +7,12 @@ claim that does not hold is shown, and the command ends with 1.
 from __future__ import annotations
 
 import asyncio
+import os
+import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager, nullcontext
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -73,8 +77,32 @@ def demo(
 async def _play(stage: Stage, folder: Path) -> None:
     from tidings.cli._acts import ACTS
 
-    for act in ACTS:
-        await act(stage, folder)
+    with nullcontext() if stage.details else _set_aside(stage):
+        for act in ACTS:
+            await act(stage, folder)
+
+
+@contextmanager
+def _set_aside(stage: Stage) -> Iterator[None]:
+    """Keep standard error of this process and its children off the one screen; show it when an act fails.
+
+    Brokers and Spark warn there of kills and reconnects, which the acts cause on purpose.
+    """
+    sys.stderr.flush()
+    shown = os.dup(2)
+    with tempfile.TemporaryFile() as aside:
+        os.dup2(aside.fileno(), 2)
+        is_well = False
+        try:
+            yield
+            is_well = all(claim.holds for claim in stage.claims)
+        finally:
+            sys.stderr.flush()
+            os.dup2(shown, 2)
+            os.close(shown)
+            if not is_well:
+                aside.seek(0)
+                sys.stderr.write(aside.read().decode(errors="replace"))
 
 
 def finish(stage: Stage, seconds: float, as_json: bool) -> None:

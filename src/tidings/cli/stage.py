@@ -28,7 +28,7 @@ class Stage:
     def __init__(self, console: Console, *, silent: bool = False, details: bool = True) -> None:
         self._console = console
         self._silent = silent
-        self._details = details and not silent
+        self.details = details and not silent
         self._acts = 0
         self._gain = ""  # of the act that is open
         self._skipped = ""
@@ -40,7 +40,7 @@ class Stage:
         self._end_act()
         self._acts += 1
         self._gain, self._first = gain or title, len(self.claims)
-        if self._details:
+        if self.details:
             self._console.print()
             self._console.rule(f"[bold]{self._acts}. {title}", align="left")
         for line in story:
@@ -48,7 +48,7 @@ class Stage:
 
     def say(self, text: str, style: str = "") -> None:
         """Print a step of an act, with the details."""
-        if self._details:
+        if self.details:
             self._console.print(text, style=style, markup=False, soft_wrap=True)
 
     def skip(self, reason: str) -> None:
@@ -59,7 +59,7 @@ class Stage:
     def _end_act(self) -> None:
         """Brief: print the line of the act that is open."""
         gain, self._gain, skipped, self._skipped = self._gain, "", self._skipped, ""
-        if not gain or self._silent or self._details:
+        if not gain or self._silent or self.details:
             return
         proved = [claim.short for claim in self.claims[self._first :] if claim.holds and claim.short]
         mark, style = ("-", "dim") if skipped else ("ok", "green")
@@ -77,13 +77,13 @@ class Stage:
         table = Table(*columns, box=None, pad_edge=False, header_style="bold")
         for row in rows:
             table.add_row(*(Text(cell) for cell in row))
-        if self._details:
+        if self.details:
             self._console.print(Padding(table, (1, 2)))
 
     def claim(self, text: str, holds: bool, short: str = "") -> None:
         """Note a claim, and show whether it holds."""
         self.claims.append(DemoClaim(text, holds, short))
-        if self._details or not (holds or self._silent):
+        if self.details or not (holds or self._silent):
             mark, style = ("proved", "green") if holds else ("NOT SO", "bold red")
             self._console.print(f"[{style}]{mark}[/]  ", end="")
             self._console.print(text, markup=False, soft_wrap=True)
@@ -95,9 +95,9 @@ class Stage:
         style = "green" if len(holding) == len(self.claims) else "red"
         self._console.print()
         count = f"{len(holding)} of {len(self.claims)} claims proved in {seconds:.0f} s"
-        if self._details:
+        if self.details:
             self._console.rule(style=style)
             count += ": " + "; ".join(claim.short for claim in holding if claim.short)
         self._console.print(f"{count}.", markup=False, soft_wrap=True, style=f"bold {style}")
-        if not self._details:
+        if not self.details:
             self._console.print("Each step and its proof: tidings demo --details", markup=False, style="dim")

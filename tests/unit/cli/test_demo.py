@@ -2,13 +2,17 @@
 
 from __future__ import annotations
 
+import asyncio
+import os
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 import pytest
+from rich.console import Console
 
 from tidings.cli import _acts, _spark_act
+from tidings.cli.demo import _play
 from tidings.cli.stage import Stage
 
 Run = Callable[..., Any]
@@ -82,3 +86,18 @@ def test_one_screen_names_the_gains_and_where_the_proofs_are(
     assert lines[-1] == "Each step and its proof: tidings demo --details"
     assert len(lines) + 2 * 8 <= 24, "ten acts fit on a screen of 24 lines"
     assert "change >= 1" in tidings("demo", "--details").out
+
+
+@pytest.mark.parametrize("holds", [True, False])
+def test_warnings_of_the_acts_are_set_aside_unless_one_fails(
+    holds: bool, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    async def noisy(stage: Stage, folder: Path) -> None:
+        os.write(2, b"the connection was lost\n")
+        stage.claim("it was noticed", holds=holds)
+
+    monkeypatch.setattr(_acts, "ACTS", (noisy,))
+    for details in (False, True):
+        stage = Stage(Console(), details=details)
+        asyncio.run(_play(stage, Path()))
+        assert ("the connection was lost" in capfd.readouterr().err) == (details or not holds)
