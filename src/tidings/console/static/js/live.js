@@ -48,7 +48,7 @@ class Live extends EventTarget {
     else if (this.state === "live" && performance.now() - this.#seenAt > 8000) this.#become("waiting");
   }
 
-  // A page that nobody looks at lets its connection go: a browser has few for one host, and brokers have other work.
+  // A hidden page closes its connection: a browser has few for one host, and brokers have other work.
   #seen() {
     clearTimeout(this.leaving);
     if (document.hidden) this.leaving = setTimeout(() => this.close(), HIDDEN_MS);

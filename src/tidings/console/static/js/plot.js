@@ -129,7 +129,7 @@ export class Plot {
     }
   }
 
-  // Pieces of a line: where nothing is known, or nobody looked for a while, there is a gap.
+  // Pieces of a line, with a gap where no value was recorded.
   #pieces(line, scales) {
     const pieces = [];
     let last = null;

@@ -8,7 +8,7 @@ import { Table } from "../table.js";
 import { tiles } from "../tiles.js";
 import { count } from "../words.js";
 
-const MUCH = 100; // notifications that wait, from which on somebody counts as slow
+const MUCH = 100; // notifications that wait, from which on a consumer counts as slow
 
 function state(row) {
   if (!row.listeners) return chip("no consumer", row.durable ? "warn" : "");

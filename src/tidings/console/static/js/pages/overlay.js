@@ -8,7 +8,7 @@ import { clock, count, millis, plural } from "../words.js";
 export default function overlay({ live }) {
   const top = tiles(["published", "delivered", "hops", "acknowledge", "waiting", "subscriptions"]);
   const graph = new Graph({ label: "Brokers and their links", onchoose: () => live.last && showBroker(live.last) });
-  window.tidingsGraph = graph; // for whoever debugs, and for the tests
+  window.tidingsGraph = graph; // for debugging, and for the tests
   const about = h("div", { class: "body", "aria-live": "polite" });
   const title = h("h2", null, "Broker");
   const feed = h("ol", { class: "feed", "aria-label": "Changes of the overlay, the newest first" });
@@ -46,7 +46,7 @@ export default function overlay({ live }) {
     shown = live.changes.length;
     const newest = live.changes.slice(-40).reverse();
     fill(feed, newest.length ? newest.map((each) => h("li", { class: each.kind }, h("time", null, clock(each.time)), h("i"), h("span", null, each.text)))
-      : h("li", { class: "empty muted" }, "No link has changed since somebody began to watch."));
+      : h("li", { class: "empty muted" }, "No link has changed since this page was opened."));
   }
 
   return {

@@ -55,7 +55,7 @@ export default function recovery({ live }) {
   return {
     lead: "When a link breaks or a broker restarts, what was missed is replayed from the log of its publisher's broker; systems that lose events on the way bring them back by gossip. A network at rest recovers nothing.",
     element: h("div", { class: "stack" }, card("Events a second over links, by how they came", h("div", { class: "body" }, plot.element), plot.legend),
-      card("How events came to each broker, since somebody began to watch", h("div", { class: "flush" }, ways.element)), card("What each broker did about losses", place)),
+      card("Paths by which events reached each broker, since this page was opened", h("div", { class: "flush" }, ways.element)), card("What each broker did about losses", place)),
     update(tick) {
       const answered = tick.brokers.filter((each) => !each.problem);
       plot.update(live.totals);

@@ -72,7 +72,7 @@ export default function store({ live, session, asking }) {
   }, (problem) => fill(place, h("div", { class: "body" }, trouble(problem))));
 
   return {
-    lead: "An event with a lifetime rests in the log of the broker where it was published, until the lifetime is over and nobody is owed it any more.",
+    lead: "The log of a broker keeps an event that was published there until its lifetime is over and every durable subscription has acknowledged it.",
     element: h("div", { class: "stack" }, top.element, card("Logs", h("div", { class: "flush" }, brokers.element)),
       card("The newest at this broker", h("div", { class: "flush" }, place), range, h("label", { class: "inline" }, h("span", null, "Filter"), filter), purge)),
     update(tick) {

@@ -22,7 +22,7 @@ export default function subscriptions({ session, asking }) {
       { name: "Listeners", right: true, of: (r) => r.listeners, cell: (r) => count(r.listeners) },
       ...(session.may.admin ? [{ name: "Act", of: () => "", cell: (r) => actButton(session, "End", {
         title: `End ${r.subscription}`, question: `End the subscription ${r.subscription} at ${r.broker}?`,
-        detail: "What it is owed is given up. Its client is told, and may subscribe again.",
+        detail: "Its pending events are dropped. Its client gets an error, and may subscribe again.",
         act: () => administer(r.broker, { do: "end", kind: "subscription", name: r.subscription }), done: () => poll.again(),
       }) }] : []),
     ],

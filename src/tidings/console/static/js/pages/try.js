@@ -1,4 +1,4 @@
-// Hands on: write a filter, publish an event, watch it travel, ask why somebody did not hear it.
+// Hands on: write a filter, publish an event, watch it travel, ask why a subscriber did not receive it.
 
 import { get, post } from "../api.js";
 import { card, chip, fill, h, say } from "../dom.js";
@@ -61,11 +61,11 @@ export default function tryIt({ live, session, asking }) {
     const event = draft();
     if (!event) return;
     try {
-      const told = await post("/api/explain", { ...event, filter: editor.value || "TRUE" });
+      const reply = await post("/api/explain", { ...event, filter: editor.value || "TRUE" });
       if (number !== asked) return;
-      const ways = told.conjunctions.map((way) => h("li", null, [...way.constraints, ...way.residuals].map((part) =>
+      const ways = reply.conjunctions.map((way) => h("li", null, [...way.constraints, ...way.residuals].map((part) =>
         h("div", { class: "row" }, chip(part.held ? "holds" : "fails", part.held ? "good" : "bad"), h("code", null, part.wanted), part.reason && h("span", { class: "muted small" }, part.reason)))));
-      fill(accepted, h("p", { class: `note ${told.accepted ? "good" : "warn"}` }, told.accepted ? "The filter accepts this event." : "The filter does not accept this event."), h("ul", { class: "ways" }, ways));
+      fill(accepted, h("p", { class: `note ${reply.accepted ? "good" : "warn"}` }, reply.accepted ? "The filter accepts this event." : "The filter does not accept this event."), h("ul", { class: "ways" }, ways));
     } catch (problem) {
       if (number === asked) fill(accepted, trouble(problem));
     }
@@ -103,18 +103,18 @@ export default function tryIt({ live, session, asking }) {
     fill(hops);
     fill(way, travel, hops);
     for (let look = 0; look < LOOKS && number === following; look++) {
-      const told = await get("/api/trace", { id, source });
+      const reply = await get("/api/trace", { id, source });
       if (number !== following) return;
-      showWay(told);
-      const asked = told.brokers.filter((each) => each.steps.length);
-      if (look > 2 && asked.length && JSON.stringify(told.brokers.map((each) => each.steps.length)) === way.dataset.steps) break;
-      way.dataset.steps = JSON.stringify(told.brokers.map((each) => each.steps.length));
+      showWay(reply);
+      const asked = reply.brokers.filter((each) => each.steps.length);
+      if (look > 2 && asked.length && JSON.stringify(reply.brokers.map((each) => each.steps.length)) === way.dataset.steps) break;
+      way.dataset.steps = JSON.stringify(reply.brokers.map((each) => each.steps.length));
       await new Promise((done) => setTimeout(done, EVERY));
     }
   }
 
-  function showWay(told) {
-    const steps = told.brokers.flatMap((each) => each.steps.map((step) => ({ ...step, broker: each.broker }))).sort((a, b) => a.time - b.time);
+  function showWay(reply) {
+    const steps = reply.brokers.flatMap((each) => each.steps.map((step) => ({ ...step, broker: each.broker }))).sort((a, b) => a.time - b.time);
     if (!steps.length) return fill(hops, h("li", { class: "muted" }, h("span"), h("span"), "No broker that was asked remembers this event."));
     const began = steps[0].time;
     seen = new Set(steps.map((step) => step.broker));
@@ -150,9 +150,9 @@ export default function tryIt({ live, session, asking }) {
   async function askWhy() {
     if (!eventId.value || !subscription.value) return fill(why, h("p", { class: "note warn" }, "Give the id of an event and the name of a subscription."));
     try {
-      const told = await get("/api/trace", { id: eventId.value, source: eventSource.value, subscription: subscription.value });
-      const stories = told.brokers.map((each) => each.subscription && each.subscription.explanation).filter(Boolean);
-      fill(why, h("p", { class: "note", "data-verdict": "" }, told.verdict), stories.map((story) => h("pre", null, story)));
+      const reply = await get("/api/trace", { id: eventId.value, source: eventSource.value, subscription: subscription.value });
+      const stories = reply.brokers.map((each) => each.subscription && each.subscription.explanation).filter(Boolean);
+      fill(why, h("p", { class: "note", "data-verdict": "" }, reply.verdict), stories.map((story) => h("pre", null, story)));
     } catch (problem) {
       fill(why, trouble(problem));
     }
@@ -185,7 +185,7 @@ export default function tryIt({ live, session, asking }) {
       card("Or follow one that just came", h("div", { class: "body" }, newest))),
     h("div", { class: "stack" },
       card("Watch it travel", h("div", { class: "body" }, way)),
-      card("Why did somebody not hear it?", h("div", { class: "body stack" },
+      card("Why was it not delivered?", h("div", { class: "body stack" },
         h("div", { class: "fields" }, field("event-id", "Event", eventId), field("event-source", "Source", eventSource)),
         field("subscription", "Subscription", subscription), known, h("div", { class: "row" }, h("button", { class: "act", type: "button", onclick: askWhy }, "Why?")), why))));
 

@@ -47,7 +47,7 @@ export default function verdict() {
   }
 
   return {
-    lead: "What a paper would demand of this network, checked on what it did: each broker remembers who subscribed, published and was told, and the checker behind tidings check judges it.",
+    lead: "The guarantees of this network, checked on what happened: each broker records subscriptions, publications and deliveries, and the checker of tidings check judges them.",
     element: place,
     destroy: poll.stop,
   };
