@@ -61,13 +61,13 @@ class Recording:
         self._session.on("Page.screencastFrame", self._take)
         self._session.send("Page.startScreencast", {"format": "png", "everyNthFrame": 3})
 
-    def _take(self, told: dict[str, Any]) -> None:
+    def _take(self, delivered: dict[str, Any]) -> None:
         now = time.monotonic()
         if not self.frames or now - self.frames[-1][0] >= EVERY:
-            with Image.open(io.BytesIO(base64.b64decode(told["data"]))) as picture:
+            with Image.open(io.BytesIO(base64.b64decode(delivered["data"]))) as picture:
                 shown = picture.convert("RGB").resize(SHOWN, Image.Resampling.LANCZOS)
             self.frames.append((now, shown))
-        self._session.send("Page.screencastFrameAck", {"sessionId": told["sessionId"]})
+        self._session.send("Page.screencastFrameAck", {"sessionId": delivered["sessionId"]})
 
     def save(self, to: Path) -> None:
         self._session.remove_listener(
@@ -132,8 +132,8 @@ def main() -> int:
         return 3
     stage = Stage()
     with tempfile.TemporaryDirectory() as store, sync_playwright() as started:
-        said = {"trace.history_seconds": 120.0}
-        with Network(stage, 5, store=Path(store), **said) as network:
+        stated = {"trace.history_seconds": 120.0}
+        with Network(stage, 5, store=Path(store), **stated) as network:
             market(network)
             chromium = started.chromium.launch(executable_path=program, args=["--no-sandbox"])
             page = chromium.new_context(viewport=SIZE, color_scheme="light").new_page()

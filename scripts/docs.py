@@ -101,23 +101,23 @@ def system_page(name: str) -> str:
     from tidings.cli.systems import about
     from tidings.systems import find_system
 
-    told, costs = about(find_system(name)), json.loads(COSTS.read_text())
+    delivered, costs = about(find_system(name)), json.loads(COSTS.read_text())
     up = "../" * (len(page_of(name).parts) - 1)
     lines = [
         f"# {name}\n",
-        f"{told['source']}.\n".replace("our own", "Our own", 1),
-        f"- **It promises**: {told['promise']}.",
-        f"- **Take it when** {told['take it when']}.",
-        f"- **Its price**: {told['its price']}.",
-        f"- **Subscriptions**: {told['subscriptions']}. **Links**: {told['links']}.",
-        f"- **For real**: {_code(told['for real'])}. **Simulated**: {_code(told['try'])}.",
-        f"- **Options**: {', '.join(f'`{each}`' for each in told['options']) or 'none'}.\n",
+        f"{delivered['source']}.\n".replace("our own", "Our own", 1),
+        f"- **It promises**: {delivered['promise']}.",
+        f"- **Take it when** {delivered['take it when']}.",
+        f"- **Its price**: {delivered['its price']}.",
+        f"- **Subscriptions**: {delivered['subscriptions']}. **Links**: {delivered['links']}.",
+        f"- **For real**: {_code(delivered['for real'])}. **Simulated**: {_code(delivered['try'])}.",
+        f"- **Options**: {', '.join(f'`{each}`' for each in delivered['options']) or 'none'}.\n",
         f"[More of its kind]({up}{find_system(name).choice.page}); [all "
         f"systems]({up}docs/reference/systems.md).\n",
         "## Composition\n",
         _row(("slot", "strategy", "function")),
         _row(("---",) * 3),
-        *(_row((part["slot"], part["strategy"], part["about"])) for part in told["composition"]),
+        *(_row((part["slot"], part["strategy"], part["about"])) for part in delivered["composition"]),
         "\n## Cost\n",
         "On the load of a plain `tidings compare`: 300 events, 100 subscriptions, 20 brokers, seed 1.\n",
         *_costs(name, costs),

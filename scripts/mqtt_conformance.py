@@ -115,7 +115,7 @@ async def serve(port: int, *, anonymous: bool = True) -> None:
     stop = asyncio.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         asyncio.get_running_loop().add_signal_handler(number, stop.set)
-    async with Service(settings, doors=Gateways):
+    async with Service(settings, gateways=Gateways):
         print("serving", flush=True)
         await stop.wait()
 
@@ -143,19 +143,19 @@ def stand_in(arguments: list[str]) -> None:
 
 def mosquitto(tree: Path, only: str) -> list[dict[str, str]]:
     with tempfile.TemporaryDirectory(prefix="tidings-mqtt-") as folder:
-        place = Path(folder)
-        shutil.copytree(tree / "test", place / "test")
-        (place / "src").mkdir()
-        program = place / "src" / "mosquitto"
+        path = Path(folder)
+        shutil.copytree(tree / "test", path / "test")
+        (path / "src").mkdir()
+        program = path / "src" / "mosquitto"
         program.write_text(
             f'#!/bin/sh\nexec "{sys.executable}" "{Path(__file__).resolve()}" --stand-in "$@"\n'
         )
         program.chmod(0o755)
-        helper = place / "test" / "mosq_test.py"
+        helper = path / "test" / "mosq_test.py"
         changed = helper.read_text().replace("range(0, 20)", "range(0, 300)")
         helper.write_text(changed.replace("def receive_unordered", COMPARED + "\n\ndef receive_unordered", 1))
         found = []
-        for script in sorted((place / "test" / "broker").glob("[0-9]*.py")):
+        for script in sorted((path / "test" / "broker").glob("[0-9]*.py")):
             if not script.name.endswith("helper.py") and re.search(only, script.name):
                 found.append({"suite": "mosquitto", "test": script.stem, **one_script(script)})
                 print(f"{found[-1]['verdict']:>15}  {script.stem}  {found[-1]['why'][:110]}", flush=True)
@@ -177,12 +177,12 @@ def one_script(script: Path) -> dict[str, str]:
             timeout=60,
             check=False,
         )
-        code, said = done.returncode, done.stdout + done.stderr
+        code, stated = done.returncode, done.stdout + done.stderr
     except subprocess.TimeoutExpired:
-        code, said = 1, "took longer than a minute"
+        code, stated = 1, "took longer than a minute"
     if (script.parent / "not-applicable").exists():
         return {"verdict": "not applicable", "why": (script.parent / "not-applicable").read_text()}
-    lines = [line for line in said.splitlines() if re.match("FAIL|Received|Expected|.*Error", line)]
+    lines = [line for line in stated.splitlines() if re.match("FAIL|Received|Expected|.*Error", line)]
     if code and script.stem in OPEN:
         return {"verdict": "left open", "why": OPEN[script.stem]}
     return {"verdict": "failed" if code else "passed", "why": " | ".join(lines) if code else ""}

@@ -129,8 +129,8 @@ def main() -> int:
     parser.add_argument("--folder", type=Path, help="keep what is built here")
     parser.add_argument("--json", action="store_true")
     chosen = parser.parse_args()
-    asked = [key for key in chosen.tests.split(",") if key]
-    if set(asked) - set(FOLDERS):
+    requested = [key for key in chosen.tests.split(",") if key]
+    if set(requested) - set(FOLDERS):
         parser.error(f"--tests knows {', '.join(FOLDERS)}")
     rows = []
     with tempfile.TemporaryDirectory() as made:
@@ -140,18 +140,18 @@ def main() -> int:
             old.unlink()
         built = build(dist)
         for key, (source, wheel) in built.items():
-            place = Path(made) / key
-            python = install([NAMES[key]], dist, place / "environment")
+            folder = Path(made) / key
+            python = install([NAMES[key]], dist, folder / "environment")
             row: dict[str, Any] = {
                 "package": NAMES[key],
                 "wheel_kb": wheel.stat().st_size // 1000,
                 "sdist_kb": source.stat().st_size // 1000,
-                "installed_mb": round(size_of(place / "environment") / 1e6, 1),
+                "installed_mb": round(size_of(folder / "environment") / 1e6, 1),
                 "import_ms": round(1000 * import_seconds(python, MODULES[key])),
             }
-            if key in asked:
-                (place / "sdist").mkdir()
-                row |= tests(key, source, dist, place / "sdist")
+            if key in requested:
+                (folder / "sdist").mkdir()
+                row |= tests(key, source, dist, folder / "sdist")
             rows.append(row)
             print(
                 json.dumps(row) if chosen.json else "  ".join(f"{k} {v}" for k, v in row.items()), flush=True

@@ -50,7 +50,7 @@ async def run(rearrange: bool, events: int, seed: int) -> dict[str, Any]:
     """One cluster: links, hops per event and swaps at the end."""
     rng = Random(seed)
     settings = {"system": "fewer-hops", "rearrange": rearrange}
-    async with Cluster(BROKERS, said=settings) as cluster, AsyncExitStack() as stack:
+    async with Cluster(BROKERS, fields=settings) as cluster, AsyncExitStack() as stack:
         buses: dict[str, Any] = {}
         for member in cluster.members:
             bus = tidings.connect(member.address, name=f"at-{member.name}")
@@ -87,7 +87,7 @@ def draw(found: dict[str, Any], path: Path) -> None:
     for a, b in found["links"]:
         table.setdefault(a, []).append(b)
         table.setdefault(b, []).append(a)
-    places: dict[str, tuple[float, float]] = {}
+    positions: dict[str, tuple[float, float]] = {}
     across = iter(range(BROKERS))
 
     def place(broker: str, depth: int) -> float:
@@ -95,15 +95,15 @@ def draw(found: dict[str, Any], path: Path) -> None:
         seen.update(below)
         xs = [place(other, depth + 1) for other in below]
         x = sum(xs) / len(xs) if xs else float(next(across))
-        places[broker] = (x, -depth)
+        positions[broker] = (x, -depth)
         return x
 
     seen = {"b1"}
     place("b1", 0)
     figure, axes = pyplot.subplots(figsize=(6, 4), layout="constrained")
     for a, b in found["links"]:
-        axes.plot(*zip(places[a], places[b], strict=True), color="0.6", zorder=1)
-    for broker, (x, y) in places.items():
+        axes.plot(*zip(positions[a], positions[b], strict=True), color="0.6", zorder=1)
+    for broker, (x, y) in positions.items():
         axes.scatter(x, y, s=500, color="tab:red" if broker in HOT else "tab:blue", zorder=2)
         axes.text(x, y, broker, ha="center", va="center", color="white")
     when = "after" if found["rearranged"] else "before"
@@ -119,16 +119,16 @@ def main() -> None:
     parser.add_argument("--events", type=int, default=400)
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--no-pictures", action="store_true")
-    said = parser.parse_args()
-    said.folder.mkdir(parents=True, exist_ok=True)
+    stated = parser.parse_args()
+    stated.folder.mkdir(parents=True, exist_ok=True)
     results = []
     for name, rearrange in (("before", False), ("after", True)):
-        print(f"{name}: eight brokers, {said.events} events ...", flush=True)
-        found = asyncio.run(run(rearrange, said.events, said.seed))
+        print(f"{name}: eight brokers, {stated.events} events ...", flush=True)
+        found = asyncio.run(run(rearrange, stated.events, stated.seed))
         results.append(found)
-        if not said.no_pictures:
-            draw(found, said.folder / f"overlay-{name}.svg")
-            draw(found, said.folder / f"overlay-{name}.png")
+        if not stated.no_pictures:
+            draw(found, stated.folder / f"overlay-{name}.svg")
+            draw(found, stated.folder / f"overlay-{name}.png")
     fall = results[1]["hops"] / results[0]["hops"] - 1
     print(json.dumps({"runs": results, "change": round(fall, 3)}))
 

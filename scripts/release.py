@@ -104,10 +104,10 @@ def check_installed(dist: Path, version: str) -> None:
     """All wheels together in an empty environment: one version, and a command that runs."""
     with tempfile.TemporaryDirectory() as folder:
         python = install([f"{name}=={version}" for name in NAMES.values()], dist, Path(folder) / "venv")
-        said = json.loads(run(python, "-m", "tidings", "version", "--json", cwd=Path(folder)))
+        stated = json.loads(run(python, "-m", "tidings", "version", "--json", cwd=Path(folder)))
         command = run(python.with_name("tidings"), "version", cwd=Path(folder))
-    if {said["tidings"], *said["distributions"].values()} != {version}:
-        raise SystemExit(f"the installed packages have other versions: {said}")
+    if {stated["tidings"], *stated["distributions"].values()} != {version}:
+        raise SystemExit(f"the installed packages have other versions: {stated}")
     print(f"  installed into an empty environment: {command.splitlines()[0]}", flush=True)
 
 

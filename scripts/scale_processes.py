@@ -45,8 +45,8 @@ async def measure(
     command += ["--processes", str(processes), "--http", "127.0.0.1:0", "--json"]
     broker = await asyncio.create_subprocess_exec(*command, stdout=asyncio.subprocess.PIPE)
     assert broker.stdout is not None
-    said = json.loads(await broker.stdout.readline())
-    address = said["address"]
+    stated = json.loads(await broker.stdout.readline())
+    address = stated["address"]
     received = 0
     buses = []
 
@@ -61,8 +61,8 @@ async def measure(
         buses.append(bus)
         wanted = await bus.subscribe("wanted = 1").open()
         counting.append(asyncio.create_task(count(wanted)))
-        for place in range(filters // processes):
-            await bus.subscribe(f"x + 2 * y > {10_000 + number * filters + place}", name=f"f{place}").open()
+        for folder in range(filters // processes):
+            await bus.subscribe(f"x + 2 * y > {10_000 + number * filters + folder}", name=f"f{folder}").open()
     senders = [
         await tidings.connect(address, name=named(n % processes, processes, f"p{n}-"), timeout=60).open()
         for n in range(publishers)
@@ -85,13 +85,13 @@ async def measure(
     await asyncio.gather(*map(publish, senders))
     acknowledged = received = 0
     own = time.process_time()
-    before = await asyncio.to_thread(cpu_of, said["http"])
+    before = await asyncio.to_thread(cpu_of, stated["http"])
     began = time.monotonic()
     until = began + seconds
     await asyncio.gather(*map(publish, senders))
     took = time.monotonic() - began
     own = time.process_time() - own
-    spent = await asyncio.to_thread(cpu_of, said["http"]) - before
+    spent = await asyncio.to_thread(cpu_of, stated["http"]) - before
     for task in counting:
         task.cancel()
     for bus in (*buses, *senders):

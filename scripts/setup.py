@@ -197,10 +197,10 @@ class Setup:
 def java_version(java: str) -> int:
     """The major version of a `java`, 0 when it does not run."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
+        stated = subprocess.run([java, "-version"], capture_output=True, text=True).stderr
     except OSError:
         return 0
-    found = re.search(r'version "(\d+)', said)
+    found = re.search(r'version "(\d+)', stated)
     return int(found[1]) if found else 0
 
 

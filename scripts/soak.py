@@ -94,7 +94,7 @@ def code() -> str:
 
 def run(part: Part, share: float, anew: bool) -> dict[str, Any]:
     began = time.monotonic()
-    held = run_seeds(share) if part.name == "seeds" else run_tests(part, share, anew)
+    stored = run_seeds(share) if part.name == "seeds" else run_tests(part, share, anew)
     return {
         "part": part.name,
         "what": part.what,
@@ -102,7 +102,7 @@ def run(part: Part, share: float, anew: bool) -> dict[str, Any]:
         "share": share,
         "seconds": round(time.monotonic() - began),
         "seed": int(os.environ["TEST_SEED"]),
-        **held,
+        **stored,
     }
 
 
@@ -117,13 +117,13 @@ def run_seeds(share: float) -> dict[str, Any]:
     count = max(1, int(SEEDS * share))
     with Progress() as shown:
         task = shown.add_task("seeds", total=count)
-        told = time.monotonic()
+        delivered = time.monotonic()
 
         def advance(finished: int) -> None:
-            nonlocal told
+            nonlocal delivered
             shown.advance(task, finished)
-            if not shown.console.is_terminal and time.monotonic() > told + SAY_SECONDS:
-                told = time.monotonic()
+            if not shown.console.is_terminal and time.monotonic() > delivered + SAY_SECONDS:
+                delivered = time.monotonic()
                 print(f"       {shown.tasks[task].completed:,.0f} of {count:,} seeds", flush=True)
 
         done = sweep(
@@ -146,12 +146,12 @@ def run_seeds(share: float) -> dict[str, Any]:
 
 def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     sizes = {name: str(max(1, int(size * share))) for name, size in part.sizes}
-    told, finished, log = (FOLDER / f"{part.name}.{kind}" for kind in ("figures", "passed", "log"))
+    delivered, finished, log = (FOLDER / f"{part.name}.{kind}" for kind in ("figures", "passed", "log"))
     stamp = json.dumps({"code": code(), "sizes": sizes})
     if anew or not finished.exists() or finished.read_text().split("\n", 1)[0] != stamp:
         finished.write_text(stamp + "\n")
-        told.unlink(missing_ok=True)
-    keep_figures(told, passed(finished))
+        delivered.unlink(missing_ok=True)
+    keep_figures(delivered, passed(finished))
     command = [
         sys.executable,
         "-m",
@@ -168,7 +168,7 @@ def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     command += ["-p", "tests.resume", *others_below(part), *part.tests]
     environment = {
         "TEST_SEED": os.environ["TEST_SEED"],
-        "TIDINGS_FIGURES": str(told),
+        "TIDINGS_FIGURES": str(delivered),
         "TIDINGS_PASSED": str(finished),
         "PYTHONPATH": f"{ROOT / 'src'}{os.pathsep}{ROOT}",
     }
@@ -187,7 +187,7 @@ def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     lines = log.read_text().strip().splitlines() or [""]
     return {
         "passed": ended in (0, NOTHING_LEFT) and bool(passed(finished)),
-        "held": {**added_up(told), "tests": len(passed(finished)),
+        "held": {**added_up(delivered), "tests": len(passed(finished)),
             "left out": wanted(finished) - len(passed(finished))},
         "said": lines[-1],
         "log": str(log.relative_to(ROOT)),
@@ -211,19 +211,19 @@ def others_below(part: Part) -> list[str]:
     ]
 
 
-def keep_figures(told: Path, finished: set[str]) -> None:
+def keep_figures(delivered: Path, finished: set[str]) -> None:
     """Forget what tests told that were stopped afterwards: they tell it again."""
-    if told.exists():
-        rows = [line for line in told.read_text().splitlines() if json.loads(line)["test"] in finished]
-        told.write_text("".join(f"{row}\n" for row in rows))
+    if delivered.exists():
+        rows = [line for line in delivered.read_text().splitlines() if json.loads(line)["test"] in finished]
+        delivered.write_text("".join(f"{row}\n" for row in rows))
 
 
-def added_up(told: Path) -> dict[str, float]:
-    held: Counter[str] = Counter()
-    if told.exists():
-        for line in told.read_text().splitlines():
-            held.update({name: value for name, value in json.loads(line).items() if name != "test"})
-    return dict(held)
+def added_up(delivered: Path) -> dict[str, float]:
+    stored: Counter[str] = Counter()
+    if delivered.exists():
+        for line in delivered.read_text().splitlines():
+            stored.update({name: value for name, value in json.loads(line).items() if name != "test"})
+    return dict(stored)
 
 
 # -- what is kept

@@ -15,8 +15,8 @@ def test_no_path_costs_more_calls_than_the_table_says() -> None:
     if not cost.is_comparable():
         version = f"{sys.implementation.name} {sys.version_info.major}.{sys.version_info.minor}"
         pytest.skip(f"the table of calls is for CPython 3.11, and this is {version}")
-    said = cost.judge(dict(cost.count()), cost.table())
-    assert not said, "\n".join([*said, "if this is meant: tidings bench cost --write"])
+    stated = cost.judge(dict(cost.count()), cost.table())
+    assert not stated, "\n".join([*stated, "if this is meant: tidings bench cost --write"])
 
 
 def test_a_rise_a_fall_and_a_path_on_one_side_are_said() -> None:

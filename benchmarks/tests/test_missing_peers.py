@@ -14,8 +14,8 @@ LISTED = ("bench", "--list", "--json")
 
 
 def test_a_benchmark_names_the_extra_of_its_peers(tmp_path: Path) -> None:
-    asked = [("bench", name, "--quick") for name in ("matching", "simulator", "recovery", "quality")]
-    ran = commands_without(HIDDEN, [LISTED, *asked, ("bench", "--all")], tmp_path)
+    requested = [("bench", name, "--quick") for name in ("matching", "simulator", "recovery", "quality")]
+    ran = commands_without(HIDDEN, [LISTED, *requested, ("bench", "--all")], tmp_path)
     code, out, _ = ran.pop(LISTED)
     assert (code, len(json.loads(out)["benches"])) == (0, len(BENCHES))
     assert len(ran) == 5

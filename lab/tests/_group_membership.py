@@ -125,8 +125,8 @@ def multicast(run: GroupRun) -> Iterator[str]:
         for row in rows:
             for other in _owing(run, row):
                 if other not in have:
-                    told = f"{row.process} had {event} of {source} at {seconds(row.time)}"
-                    yield f"{told}, and {other}, which was in its view, never."
+                    delivered = f"{row.process} had {event} of {source} at {seconds(row.time)}"
+                    yield f"{delivered}, and {other}, which was in its view, never."
 
 
 def _owing(run: GroupRun, row: Row) -> list[str]:

@@ -93,7 +93,7 @@ class Cooperation:
         taken: int = await self.ask(changes[0].source, lambda client: client.publish(changes))
         return taken
 
-    async def heard(self, name: str, user: str = "u", wait: float = 0.0) -> list[Event]:
+    async def received(self, name: str, user: str = "u", wait: float = 0.0) -> list[Event]:
         found = await self.ask(name, lambda client: client.notifications(f"{user}.s", wait=wait))
         return [event for _, event in found]
 

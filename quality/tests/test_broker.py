@@ -89,29 +89,29 @@ def test_vir5_4_who_takes_the_offer_gets_an_answer_in_one_round(
 
 
 def test_vir5_4_negotiation_ends_however_small_the_steps() -> None:
-    held = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
-    asked = []
+    stored = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
+    requested = []
 
     def miser(offer: PartialOffer, wanted: tuple[Requirement, ...]) -> tuple[Requirement, ...]:
-        asked.append(offer)
+        requested.append(offer)
         return tuple(msgspec.structs.replace(each, least=each.least - 0.001) for each in wanted)
 
-    deal = negotiate(held, parse_requirements(["Name.accuracy >= 0.9"]), miser)
+    deal = negotiate(stored, parse_requirements(["Name.accuracy >= 0.9"]), miser)
     assert not deal.agreed
-    assert len(asked) == MOST_ROUNDS == deal.rounds
-    assert asked[0].unmet[0].best == 0.5
-    deal = negotiate(held, parse_requirements(["Name.accuracy >= 0.9"]), give_up)
+    assert len(requested) == MOST_ROUNDS == deal.rounds
+    assert requested[0].unmet[0].best == 0.5
+    deal = negotiate(stored, parse_requirements(["Name.accuracy >= 0.9"]), give_up)
     assert (deal.agreed, deal.rounds) == (False, 0)
     assert deal.answers[0].choices["Name"].value == "a"  # the best there is, and what it lacks
     assert deal.answers[0].short[0].best == 0.5
 
 
 def test_a_negotiation_goes_one_way() -> None:
-    held = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
+    stored = [[ObjectCopy("INPS", "1", {"Name": "a"}, {"Name.accuracy": 0.5})]]
     wanted = parse_requirements(["Name.accuracy >= 0.9"])
     for wrong in (wanted, parse_requirements(["Name.accuracy >= 0.95"])):
         with pytest.raises(InputError):
-            negotiate(held, wanted, lambda offer, before, wrong=wrong: wrong)  # type: ignore[misc]
+            negotiate(stored, wanted, lambda offer, before, wrong=wrong: wrong)  # type: ignore[misc]
 
 
 def test_trust_weighs_what_is_declared() -> None:

@@ -77,9 +77,11 @@ def test_nobody_there_is_told_with_what_to_do() -> None:
 
 def test_the_process_serves_until_it_is_stopped(tmp_path: Path) -> None:
     async def run() -> str:
-        heard: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        task = asyncio.create_task(serve_ratings("127.0.0.1:0", tmp_path / "r.jsonl", ready=heard.set_result))
-        address = await heard
+        received: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        task = asyncio.create_task(
+            serve_ratings("127.0.0.1:0", tmp_path / "r.jsonl", ready=received.set_result)
+        )
+        address = await received
         assert await asyncio.to_thread(RatingClient(address).trust) == {}
         task.cancel()
         await asyncio.gather(task, return_exceptions=True)

@@ -41,9 +41,9 @@ def test_a_change_in_one_organisation_is_heard_once_in_another(tmp_path: Path) -
             assert found["pending"] == []
             assert await made.publish(change("a"), change("b", 0.9)) == 2
             assert await made.publish(change("a")) == 0
-            assert keys(await made.heard("INPS", wait=PATIENCE)) == ["a"]
+            assert keys(await made.received("INPS", wait=PATIENCE)) == ["a"]
             await made.until(lambda: not made.sendings("CoC"))
-            assert keys(await made.heard("INPS")) == ["a"]
+            assert keys(await made.received("INPS")) == ["a"]
 
     asyncio.run(play())
 
@@ -81,7 +81,7 @@ def test_restarts_lose_nothing_and_repeat_nothing(tmp_path: Path, away: str) -> 
             await made.start("INPS")
             await made.publish(change("c"), change("a"))
             await made.until(lambda: not made.sendings("CoC"))
-            assert sorted(keys(await made.heard("INPS"))) == ["a", "b", "c"]
+            assert sorted(keys(await made.received("INPS"))) == ["a", "b", "c"]
 
     asyncio.run(play())
 
@@ -95,7 +95,7 @@ def test_a_subscription_made_while_the_producer_is_away_is_told_when_it_comes(tm
             again = await made.subscribe("INPS", "ON Enterprise FROM CoC", wait=PATIENCE)
             assert (again["resumed"], again["pending"]) == (True, [])
             await made.publish(change("a"))
-            assert keys(await made.heard("INPS", wait=PATIENCE)) == ["a"]
+            assert keys(await made.received("INPS", wait=PATIENCE)) == ["a"]
 
     asyncio.run(play())
 
@@ -110,7 +110,7 @@ def test_a_producer_that_lost_its_state_is_told_everything_again(tmp_path: Path)
             await made.start("CoC")
             await made.until(lambda: bool(made.services["CoC"].organisation.tables()["external merges"]))
             await made.publish(change("a"))
-            assert keys(await made.heard("INPS", wait=PATIENCE)) == ["a"]
+            assert keys(await made.received("INPS", wait=PATIENCE)) == ["a"]
 
     asyncio.run(play())
 
@@ -124,17 +124,17 @@ def test_vir5_8_when_a_forwarder_is_away_those_below_it_do_not_wait(tmp_path: Pa
                 await made.subscribe(name, WATCHED)
             await made.publish(change("a"))
             for name in ("INPS", "INAIL"):
-                assert keys(await made.heard(name, wait=PATIENCE)) == ["a"]
+                assert keys(await made.received(name, wait=PATIENCE)) == ["a"]
             await made.stop("INAIL")  # CoC sends to it alone, and it sends on to INPS
             await made.publish(change("b"))
             await made.until(lambda: made.waiting("INPS") == 2)
-            assert keys(await made.heard("INPS")) == ["a", "b"]
+            assert keys(await made.received("INPS")) == ["a", "b"]
             assert made.sendings("CoC") == 1
             await made.start("INAIL")
             await made.until(lambda: made.waiting("INAIL") == 2)
-            assert keys(await made.heard("INAIL")) == ["a", "b"]
+            assert keys(await made.received("INAIL")) == ["a", "b"]
             await made.until(lambda: not made.sendings("CoC"))
-            assert keys(await made.heard("INPS")) == ["a", "b"]
+            assert keys(await made.received("INPS")) == ["a", "b"]
 
     asyncio.run(play())
 
@@ -184,12 +184,12 @@ def test_an_organisation_hears_only_of_classes_that_it_may(tmp_path: Path) -> No
         await made.subscribe("INPS", "ON Enterprise")
         found = await made.subscribe("INAIL", "ON Enterprise")
         assert found["pending"] == []
-        assert found["refused"] == {"CoC": "INAIL may not hear of Enterprise"}
+        assert found["refused"] == {"CoC": "INAIL may not receive changes of Enterprise"}
         enterprise = change("x").__class__(
             "Enterprise", "CoC", "E", "EntName", "accuracy", 0.1, "1", {"Code": "E"}
         )
         await made.publish(enterprise, change("a"))
-        assert keys(await made.heard("INPS", wait=PATIENCE)) == ["a"]
+        assert keys(await made.received("INPS", wait=PATIENCE)) == ["a"]
         assert made.services["CoC"].organisation.tables()["external merges"].keys() == {"INPS"}
         await made.stop("INPS", "INAIL", "CoC")
 
@@ -266,15 +266,15 @@ def test_nobody_tells_of_data_that_is_not_his(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("spoil", "problem"),
     [
-        (lambda told: told["event"]["data"].pop("change"), "no change of quality"),
-        (lambda told: told["event"]["data"]["change"].pop("property"), "no change of quality"),
-        (lambda told: told["event"]["data"]["change"].update(value="much"), "no change of quality"),
-        (lambda told: told["event"]["data"]["change"].update(value=0.4), "differently"),
-        (lambda told: told["event"].update(source="INPS"), "its own data"),
-        (lambda told: told["event"].update(source="FBI"), "no organisation"),
-        (lambda told: told.update(below=[["INAIL", [["INAIL", []]]]]), "stands twice"),
-        (lambda told: told.update(below=[["FBI", []]]), "no organisation"),
-        (lambda told: told.update(below="all"), "cannot be read"),
+        (lambda delivered: delivered["event"]["data"].pop("change"), "no change of quality"),
+        (lambda delivered: delivered["event"]["data"]["change"].pop("property"), "no change of quality"),
+        (lambda delivered: delivered["event"]["data"]["change"].update(value="much"), "no change of quality"),
+        (lambda delivered: delivered["event"]["data"]["change"].update(value=0.4), "differently"),
+        (lambda delivered: delivered["event"].update(source="INPS"), "its own data"),
+        (lambda delivered: delivered["event"].update(source="FBI"), "no organisation"),
+        (lambda delivered: delivered.update(below=[["INAIL", [["INAIL", []]]]]), "stands twice"),
+        (lambda delivered: delivered.update(below=[["FBI", []]]), "no organisation"),
+        (lambda delivered: delivered.update(below="all"), "cannot be read"),
     ],
     ids=range(9),
 )
@@ -282,11 +282,11 @@ def test_what_makes_no_sense_is_refused_and_leaves_no_trace(tmp_path: Path, spoi
     async def play() -> None:
         made = Cooperation(tmp_path)
         await made.start("INPS")
-        told: dict[str, Any] = {"event": to_mapping(change("a").as_event()), "below": []}
-        spoil(told)
+        delivered: dict[str, Any] = {"event": to_mapping(change("a").as_event()), "below": []}
+        spoil(delivered)
         headers = {"Tidings-Organisation": "CoC", "Authorization": "Bearer CoC-INPS"}
         async with httpx.AsyncClient(base_url=made.services["INPS"].address, verify=False) as client:
-            answer = await client.post("/edl/notify", json={"notifications": [told]}, headers=headers)
+            answer = await client.post("/edl/notify", json={"notifications": [delivered]}, headers=headers)
         assert answer.status_code == 400
         assert problem in answer.text
         assert made.services["INPS"].organisation.state.figures()["seen"] == 0
@@ -335,9 +335,9 @@ def test_interpreter_and_dispatcher_are_the_organisations_own(tmp_path: Path) ->
         await made.until(lambda: len(Collecting.taken) == 2)
         assert keys(Collecting.taken) == ["a", "b"]
         await made.until(lambda: made.waiting("INAIL") == 2)
-        assert keys(await made.heard("INAIL")) == ["a", "b"]
+        assert keys(await made.received("INAIL")) == ["a", "b"]
         await made.until(lambda: made.waiting("INPS") == 0)
-        assert await made.heard("INPS") == []  # acknowledged when they were taken
+        assert await made.received("INPS") == []  # acknowledged when they were taken
         await made.stop("INPS", "INAIL", "CoC")
 
     asyncio.run(play())

@@ -132,10 +132,10 @@ __all__ = [
 
 
 def __getattr__(name: str) -> Any:
-    place = _PLACES.get(name)
-    if place is None:
+    position = _PLACES.get(name)
+    if position is None:
         raise AttributeError(f"module 'tidings' has no attribute {name!r}")
-    module, _, attribute = place.partition(":")
+    module, _, attribute = position.partition(":")
     value = import_module(module)
     if attribute:
         value = getattr(value, attribute)

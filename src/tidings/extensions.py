@@ -128,7 +128,7 @@ def load(group: str, name: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may also call sys.exit()
-        raise _refused(group, name, f"which cannot be loaded: {_told(error)}") from error
+        raise _refused(group, name, f"which cannot be loaded: {_described(error)}") from error
     return _checked(group, name, found)
 
 
@@ -161,11 +161,11 @@ def collect(group: str, own: Mapping[str, T], key: Callable[[T], str]) -> Collec
     clashing: set[str] = set()
     for entry in offered(group, ()):
         try:
-            held = load(group, entry)
+            stored = load(group, entry)
         except ExtensionError as error:
             errors[entry] = error
             continue
-        for each in held:
+        for each in stored:
             name = key(each)
             if name in entries and entries[name] != entry:
                 both = f"{package_of(group, entries[name])} and {package_of(group, entry)}"
@@ -208,7 +208,7 @@ def blaming(group: str, name: str) -> Iterator[None]:
     except TidingsError:
         raise
     except Exception as error:
-        raise _refused(group, name, f"which failed: {_told(error)}{_place(error)}") from error
+        raise _refused(group, name, f"which failed: {_described(error)}{_place(error)}") from error
 
 
 def blamed(group: str, name: str, function: Callable[P, T]) -> Callable[P, T]:
@@ -246,7 +246,7 @@ def _refused(group: str, name: str, why: str) -> ExtensionError:
     )
 
 
-def _told(error: BaseException) -> str:
+def _described(error: BaseException) -> str:
     """An error in one line."""
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 

@@ -27,10 +27,10 @@ PUBLISHERS = 20
 PIECE = 0.02  # seconds between two handfuls of events
 
 
-async def main(said: dict[str, Any]) -> None:
-    count, rate = int(said["brokers"]), float(said["rate"])
+async def main(fields: dict[str, Any]) -> None:
+    count, rate = int(fields["brokers"]), float(fields["rate"])
     async with AsyncExitStack() as stack:
-        addresses = [f"tidings://{said['join']}"]
+        addresses = [f"tidings://{fields['join']}"]
         for number in range(count):
             parent = addresses[number // CHILDREN]
             settings = BrokerSettings(
@@ -68,7 +68,7 @@ async def taken(listener: Any) -> None:
 async def publish(buses: list[tidings.Bus], rate: float) -> None:
     rng = random.Random(7)
     loop = asyncio.get_running_loop()
-    began, done, told = loop.time(), 0, 0.0
+    began, done, delivered = loop.time(), 0, 0.0
     tick = asyncio.Event()
     while True:
         owed = int((loop.time() - began) * rate) - done
@@ -76,9 +76,9 @@ async def publish(buses: list[tidings.Bus], rate: float) -> None:
             bus = buses[done % len(buses)]
             bus.publish_soon({"x": rng.randint(0, 99), "n": done}, topic=f"many/{done % 10}")
             done += 1
-        if loop.time() - told > 1:
-            told = loop.time()
-            print(json.dumps({"published": done, "seconds": round(told - began, 2)}), flush=True)
+        if loop.time() - delivered > 1:
+            delivered = loop.time()
+            print(json.dumps({"published": done, "seconds": round(delivered - began, 2)}), flush=True)
         loop.call_later(PIECE, tick.set)
         await tick.wait()
         tick.clear()

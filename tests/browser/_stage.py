@@ -53,11 +53,11 @@ class Stage:
 class Network:
     """Broker processes with a console at the first; `buses` are clients, one at each broker."""
 
-    def __init__(self, stage: Stage, count: int, *, store: Any = None, **said: Any) -> None:
+    def __init__(self, stage: Stage, count: int, *, store: Any = None, **fields: Any) -> None:
         self.stage = stage
-        first = {"console.listen": "127.0.0.1:0", **said.pop("first", {})}
-        every = {"console.refresh_seconds": 0.5, **said}
-        self.cluster = Cluster(count, store=store, log="error", program=PROGRAM, first=first, said=every)
+        first = {"console.listen": "127.0.0.1:0", **fields.pop("first", {})}
+        every = {"console.refresh_seconds": 0.5, **fields}
+        self.cluster = Cluster(count, store=store, log="error", program=PROGRAM, first=first, fields=every)
         self.buses: list[tidings.Bus] = []
         self.listeners: list[Any] = []
 

@@ -78,7 +78,7 @@ class Watched:
             str, ...
         ] = ()  # statuses of answers that the test provokes; the browser tells of them late
         page.on("pageerror", lambda error: self.wrong.append(str(error)))
-        page.on("console", lambda said: self.wrong.append(said.text) if said.type == "error" else None)
+        page.on("console", lambda stated: self.wrong.append(stated.text) if stated.type == "error" else None)
         page.on("request", lambda request: self.asked.append(request.url))
 
     def show(self, name: str) -> Any:
@@ -95,7 +95,7 @@ class Watched:
 
     def check(self) -> None:
         expected = [f"status of {status}" for status in self.refused]
-        wrong = [said for said in self.wrong if not any(words in said for words in expected)]
+        wrong = [text for text in self.wrong if not any(words in text for words in expected)]
         assert not wrong, wrong
         strange = [url for url in self.asked if not url.startswith((self.url, "data:"))]
         assert not strange, f"something was loaded from elsewhere: {strange}"

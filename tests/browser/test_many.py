@@ -40,12 +40,12 @@ ANSWER = """() => new Promise(done => {
 @pytest.fixture(scope="module")
 def many(stage: Stage) -> Iterator[tuple[Network, subprocess.Popen[str]]]:
     with Network(stage, 1, **{"console.refresh_seconds": 1.0}) as network:
-        said = {
+        stated = {
             "join": network.cluster.members[0].address.partition("://")[2],
             "brokers": BROKERS - 1,
             "rate": RATE,
         }
-        command = [sys.executable, "-m", "tests.browser._many", json.dumps(said)]
+        command = [sys.executable, "-m", "tests.browser._many", json.dumps(stated)]
         with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as child:
             assert child.stdout is not None
             assert child.stdin is not None
@@ -79,7 +79,7 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
     )
     opened.picture("overlay-hundred-light")
     frames = measured["frames"]
-    told = {
+    reported = {
         "brokers": BROKERS,
         "wanted_rate": RATE,
         "shown_rate": shown,
@@ -95,7 +95,7 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
             "p95": round(quantile(answers, 0.95), 1),
         },
     }
-    print(json.dumps(told))
+    print(json.dumps(reported))
     assert shown > 0.8 * RATE, "this machine does not carry so many events: the page was not tried with them"
-    assert told["frame_ms"]["p95"] < 100
-    assert told["answer_ms"]["p95"] < 200
+    assert reported["frame_ms"]["p95"] < 100
+    assert reported["answer_ms"]["p95"] < 200

@@ -31,20 +31,20 @@ class Group:
         self.proxies: dict[tuple[str, str], Proxy] = {}
         self.brokers: dict[str, Broker] = {}
         self.acked: dict[str, list[int]] = {}
-        self.heard: dict[str, list[tuple[str, int]]] = {}
+        self.received: dict[str, list[tuple[str, int]]] = {}
         self.acked_at: list[float] = []
         self._stack = AsyncExitStack()
         self.is_publishing = True
 
     async def __aenter__(self) -> Group:
         options = {"group": "news", "members": self.names, "dials": False}
-        said = ("--system", "tidings-group", "--options", json.dumps(options))
-        for place, name in enumerate(self.names):
-            for other in self.names[:place]:
+        stated = ("--system", "tidings-group", "--options", json.dumps(options))
+        for position, name in enumerate(self.names):
+            for other in self.names[:position]:
                 proxy = self.proxies[name, other] = Proxy(self._place_of(other), Random(self._rng.random()))
                 await proxy.start()
-            joins = [self.proxies[name, other] for other in self.names[:place]]
-            self.brokers[name] = Broker(name, self._folder, joins, said)
+            joins = [self.proxies[name, other] for other in self.names[:position]]
+            self.brokers[name] = Broker(name, self._folder, joins, stated)
             await self.brokers[name].start()
         return self
 
@@ -64,8 +64,8 @@ class Group:
 
     async def connect(self, name: str, first: str) -> tidings.Bus:
         """A client whose primary is that one; the others are its secondaries."""
-        place = self.names.index(first)
-        order = [*self.names[place:], *self.names[:place]]
+        position = self.names.index(first)
+        order = [*self.names[position:], *self.names[:position]]
         where = ",".join(f"127.0.0.1:{self.brokers[each].port}" for each in order)
         bus = tidings.connect(
             f"tidings://{where}", name=name, network=QUICK, timeout=60, call_timeout=None, patience=0.3
@@ -85,12 +85,12 @@ class Group:
 
     async def listen(self, name: str, first: str, ready: asyncio.Event) -> None:
         bus = await self.connect(name, first)
-        heard = self.heard[name] = []
+        received = self.received[name] = []
         async with bus.subscribe("EXISTS number", name="all", durable=True) as news:
             ready.set()
             while True:
                 event = await news.get()
-                heard.append((str(event.attributes["who"]), int(event.attributes["number"])))
+                received.append((str(event.attributes["who"]), int(event.attributes["number"])))
 
     # -- faults ----------------------------------------------------------------------------------
 
@@ -130,17 +130,17 @@ class Group:
 
     async def all_heard(self, seconds: float) -> None:
         async with asyncio.timeout(seconds):
-            while any(self.missing(name) for name in self.heard):
+            while any(self.missing(name) for name in self.received):
                 await lasts(0.02)
 
     def missing(self, name: str) -> set[tuple[str, int]]:
         acked = {(who, number) for who, numbers in self.acked.items() for number in numbers}
-        return acked - set(self.heard[name])
+        return acked - set(self.received[name])
 
     def judge(self) -> None:
-        for name, heard in self.heard.items():
-            assert len(heard) == len(set(heard)), f"{name} was told something twice"
+        for name, received in self.received.items():
+            assert len(received) == len(set(received)), f"{name} was told something twice"
             assert not self.missing(name), f"{name} lost {sorted(self.missing(name))[:5]}"
             for who in self.acked:
-                numbers = [number for source, number in heard if source == who]
+                numbers = [number for source, number in received if source == who]
                 assert numbers == sorted(numbers), f"{name} heard {who} out of order"

@@ -44,9 +44,9 @@ class Broker:
         assert self._process.stdout is not None
         line = self._process.stdout.readline()
         assert line, (self._folder / "errors").read_text()
-        said = json.loads(line)
-        self.address: str = said["address"]
-        self.port = int(said["gateways"]["mqtt"].rpartition(":")[2])
+        stated = json.loads(line)
+        self.address: str = stated["address"]
+        self.port = int(stated["gateways"]["mqtt"].rpartition(":")[2])
 
     @property
     def pid(self) -> int:

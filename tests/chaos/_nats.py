@@ -22,8 +22,8 @@ SYNCS_SINCE = (2, 10)
 
 
 def server_version() -> tuple[int, int]:
-    said = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True).stdout
-    found = re.search(r"v(\d+)\.(\d+)", said)
+    text = subprocess.run([SERVER, "--version"], capture_output=True, text=True, check=True).stdout
+    found = re.search(r"v(\d+)\.(\d+)", text)
     assert found is not None
     return int(found[1]), int(found[2])
 
@@ -36,31 +36,31 @@ class Cluster:
         self.size = size
         self._ports = free_ports(2 * size)
         self.processes: dict[int, subprocess.Popen[bytes]] = {}
-        for place in range(size):
-            self.start(place)
+        for position in range(size):
+            self.start(position)
 
     @property
     def address(self) -> str:
         return "nats://" + ",".join(f"127.0.0.1:{port}" for port in self._ports[: self.size])
 
-    def start(self, place: int) -> None:
+    def start(self, position: int) -> None:
         routes = ", ".join(f'"nats://127.0.0.1:{port}"' for port in self._ports[self.size :])
         syncs = "sync_interval: always" if server_version() >= SYNCS_SINCE else ""
         settings = f"""
-            server_name: n{place}
-            listen: 127.0.0.1:{self._ports[place]}
-            jetstream {{ store_dir: "{self._folder}/n{place}", {syncs} }}
+            server_name: n{position}
+            listen: 127.0.0.1:{self._ports[position]}
+            jetstream {{ store_dir: "{self._folder}/n{position}", {syncs} }}
         """
         if self.size > 1:
-            own = self._ports[self.size + place]
+            own = self._ports[self.size + position]
             settings += f"cluster {{ name: c, listen: 127.0.0.1:{own}, routes: [{routes}] }}"
-        file = self._folder / f"n{place}.conf"
+        file = self._folder / f"n{position}.conf"
         file.write_text(settings)
-        with (self._folder / f"n{place}.log").open("a") as log:
-            self.processes[place] = subprocess.Popen([SERVER, "-c", str(file)], stdout=log, stderr=log)
+        with (self._folder / f"n{position}.log").open("a") as log:
+            self.processes[position] = subprocess.Popen([SERVER, "-c", str(file)], stdout=log, stderr=log)
 
-    def kill(self, place: int) -> None:
-        process = self.processes.pop(place)
+    def kill(self, position: int) -> None:
+        process = self.processes.pop(position)
         process.send_signal(signal.SIGKILL)
         process.wait()
 
@@ -69,10 +69,10 @@ class Cluster:
         running = list(self.processes)
         for process in self.processes.values():
             process.send_signal(signal.SIGKILL)
-        for place in running:
-            self.processes.pop(place).wait()
-        for place in running:
-            self.start(place)
+        for position in running:
+            self.processes.pop(position).wait()
+        for position in running:
+            self.start(position)
 
     async def leader(self, stream: str) -> int:
         """The server that leads this stream."""
@@ -89,8 +89,8 @@ class Cluster:
             await connection.close()
 
     def close(self) -> None:
-        for place in list(self.processes):
-            self.kill(place)
+        for position in list(self.processes):
+            self.kill(position)
 
 
 def free_ports(count: int) -> list[int]:

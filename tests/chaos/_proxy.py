@@ -141,8 +141,12 @@ class Proxy:
 
     def _roughened(self, frame: bytes) -> list[bytes]:
         if self._draw("corrupt", self.rough.corrupt):
-            place = self._rng.randrange(LENGTH, len(frame))
-            frame = frame[:place] + bytes((frame[place] ^ 1 << self._rng.randrange(8),)) + frame[place + 1 :]
+            position = self._rng.randrange(LENGTH, len(frame))
+            frame = (
+                frame[:position]
+                + bytes((frame[position] ^ 1 << self._rng.randrange(8),))
+                + frame[position + 1 :]
+            )
         if self._draw("duplicate", self.rough.duplicate):
             return [frame, frame]
         return [frame]

@@ -47,9 +47,9 @@ REPLACED = "b2"  # the broker whose disk is filled and replaced: no subscriber i
 class Broker:
     """One broker process; it keeps its port when it is started again."""
 
-    def __init__(self, name: str, folder: Path, joins: list[Proxy], said: tuple[str, ...] = ()) -> None:
+    def __init__(self, name: str, folder: Path, joins: list[Proxy], stated: tuple[str, ...] = ()) -> None:
         self.name = name
-        self._said = said  # further arguments
+        self._said = stated  # further arguments
         self._folder = folder
         self._joins = joins
         self._process: subprocess.Popen[str] | None = None
@@ -115,9 +115,9 @@ class Broker:
 
 
 class Rig:
-    def __init__(self, folder: Path, seed: int, said: tuple[str, ...] = ()) -> None:
+    def __init__(self, folder: Path, seed: int, stated: tuple[str, ...] = ()) -> None:
         self.rng = Random(seed)
-        self.said = said  # to every broker
+        self.said = stated  # to every broker
         self.folder = folder
         self.history = folder / "history.jsonl"
         self.brokers: dict[str, Broker] = {}
@@ -170,9 +170,9 @@ class Rig:
 
     def connect(self, name: str, *brokers: str) -> tidings.Bus:
         """A client of the first of these brokers; it goes to the others while that one is down."""
-        places = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
+        positions = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
         return tidings.connect(
-            f"tidings://{places}",
+            f"tidings://{positions}",
             name=name,
             record=_Shared(self._recorder),
             network=QUICK,
@@ -394,9 +394,9 @@ class Rig:
 
 
 def _is_settled(figures: dict[str, Any], subscriptions: list[dict[str, Any]]) -> bool:
-    lanes = [lane for each in subscriptions for lane in each["logs"].values()]
+    groups = [group for each in subscriptions for group in each["logs"].values()]
     known = figures["logs"] == 4 and all(len(each["logs"]) == 4 for each in subscriptions)
-    return known and not figures["links untold"] and all(lane["phase"] == "live" for lane in lanes)
+    return known and not figures["links untold"] and all(group["phase"] == "live" for group in groups)
 
 
 class _Shared:

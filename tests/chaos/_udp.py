@@ -49,8 +49,8 @@ class _Socket(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self.transport = cast(asyncio.DatagramTransport, transport)
-        listening = transport.get_extra_info("socket")
-        listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)  # lost is what we lose
+        subscription = transport.get_extra_info("socket")
+        subscription.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 22)  # lost is what we lose
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         self._proxy.pass_on(data, addr[1], self.name)
@@ -108,7 +108,7 @@ class Network:
         self.udp = LossyUdp(loss, Random(seed))
         self._processes: dict[str, subprocess.Popen[str]] = {}
         self.addresses: dict[str, str] = {}
-        self.heard: dict[str, list[str]] = {name: [] for name in NAMES}
+        self.received: dict[str, list[str]] = {name: [] for name in NAMES}
 
     async def start(self) -> None:
         await self.udp.start()
@@ -176,7 +176,7 @@ class Network:
         """Publish at two brokers, listen at all five, until so large a share was delivered (`enough`), or
         nothing new for `calm` seconds. `most` is how many events a second; 0: as many as go."""
         readies = [asyncio.Event() for _ in NAMES]
-        listening = [
+        subscription = [
             asyncio.create_task(self._listen(name, ready, calm))
             for name, ready in zip(NAMES, readies, strict=True)
         ]
@@ -187,7 +187,10 @@ class Network:
         await asyncio.gather(*(self._publish(name, events // 2, at_once, most / 2) for name in PUBLISHERS))
         self.rate = events / (monotonic() - begin)
         self._is_publishing = False
-        everyone, reached = asyncio.gather(*listening), asyncio.create_task(self._delivered(events, enough))
+        everyone, reached = (
+            asyncio.gather(*subscription),
+            asyncio.create_task(self._delivered(events, enough)),
+        )
         await asyncio.wait([everyone, reached], return_when=asyncio.FIRST_COMPLETED)
         if everyone.done():
             everyone.result()
@@ -217,7 +220,7 @@ class Network:
             await asyncio.gather(*(line() for _ in range(at_once)))
 
     async def _listen(self, broker: str, ready: asyncio.Event, calm: float) -> None:
-        heard = self.heard[broker]
+        received = self.received[broker]
         async with (
             self.connect(f"at-{broker}", broker) as bus,
             bus.subscribe(f"kind IN ({WANTED[broker][0]}, {WANTED[broker][1]})", queue=1_000_000) as news,
@@ -230,19 +233,19 @@ class Network:
                     if self._is_publishing:
                         continue
                     return
-                heard.append(str(event.attributes["mark"]))
+                received.append(str(event.attributes["mark"]))
 
     def delivery(self, events: int) -> float:
         """Of what subscribers at other brokers than the publisher's were owed: those cannot lose it."""
-        owed = told = 0
+        owed = delivered = 0
         for broker in NAMES:
-            heard = set(self.heard[broker])
+            received = set(self.received[broker])
             for publisher in PUBLISHERS:
                 if publisher != broker:
                     wanted = [n for n in range(events // 2) if n % KINDS in WANTED[broker]]
                     owed += len(wanted)
-                    told += sum(f"{publisher}-{number}" in heard for number in wanted)
-        return told / owed
+                    delivered += sum(f"{publisher}-{number}" in received for number in wanted)
+        return delivered / owed
 
 
 def simulated_delivery(system: str, events: int, loss: float, rate: float, **gossip: Any) -> float:
@@ -262,6 +265,6 @@ def simulated_delivery(system: str, events: int, loss: float, rate: float, **gos
     world.run(world.simulation.now + 30.0)
     network = Network(Path(), system, loss=loss)
     for broker in NAMES:
-        heard = world.applications[f"at-{broker}"].heard
-        network.heard[broker] = [str(n.event.attributes["mark"]) for n in heard]
+        received = world.applications[f"at-{broker}"].received
+        network.received[broker] = [str(n.event.attributes["mark"]) for n in received]
     return network.delivery(events)

@@ -52,10 +52,10 @@ def test_sigterm_under_load_drains_and_ends_well(tmp_path: Path) -> None:
             tidings.connect(again.address, name="p") as bus,
             bus.subscribe("n >= 0", name="all", durable=True) as news,
         ):
-            heard: list[int] = []
-            while not set(acknowledged) <= set(heard):
-                heard += numbers(await collect(news, 1, timeout=120))
-            assert len(heard) == len(set(heard))
+            received: list[int] = []
+            while not set(acknowledged) <= set(received):
+                received += numbers(await collect(news, 1, timeout=120))
+            assert len(received) == len(set(received))
         again.terminate()
         assert again.wait() == 0
 
@@ -71,7 +71,7 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
             tidings.connect(address, name="s", network=QUICK) as subscriber,
             subscriber.subscribe("n >= 0", name="mine", durable=True) as news,
         ):
-            heard: list[Any] = []
+            received: list[Any] = []
             hit = 0
             for life in range(3):
 
@@ -86,8 +86,8 @@ def test_kill_9_loses_nothing_that_was_acknowledged(tmp_path: Path) -> None:
                 broker.kill()
                 broker = await asyncio.to_thread(BrokerProcess, tmp_path, port=broker.port)
                 await asyncio.gather(*tasks)
-                heard += numbers(await collect(news, 60, timeout=120))
-            assert heard == list(range(180))
+                received += numbers(await collect(news, 60, timeout=120))
+            assert received == list(range(180))
             assert hit, "no kill hit a publish that was not acknowledged"
         broker.terminate()
         assert broker.wait() == 0

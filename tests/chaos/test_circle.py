@@ -70,8 +70,8 @@ async def everybody_hears_everybody(brokers: list[Broker]) -> None:
         for bus in buses:
             await bus.publish({"x": x}, lifetime=60, mode="kept")
     for listener in listeners:
-        heard = [await listener.get(timeout=60) for _ in range(5 * RING)]
-        assert len({event.identity for event in heard}) == 5 * RING
+        received = [await listener.get(timeout=60) for _ in range(5 * RING)]
+        assert len({event.identity for event in received}) == 5 * RING
         with pytest.raises(TimeoutError):
             await listener.get(timeout=0.3)
     for bus in buses:

@@ -40,10 +40,10 @@ def live_and_die(store: Path, first: int, events: int) -> list[Line]:
     """One life: killed when it has said so much. What it had said by then is still in the pipe."""
     with start(store, first, PER_LIFE) as child:
         assert child.stdout is not None
-        said = [child.stdout.readline() for _ in range(events)]
+        stated = [child.stdout.readline() for _ in range(events)]
         child.kill()
-        said += child.stdout.readlines()
-    return [read(line) for line in said if line.endswith(b"\n")]
+        stated += child.stdout.readlines()
+    return [read(line) for line in stated if line.endswith(b"\n")]
 
 
 def play(store: Path, kills: int, seed: int) -> Counter[str]:
@@ -61,17 +61,17 @@ def play(store: Path, kills: int, seed: int) -> Counter[str]:
 
 
 def judge(lives: list[list[Line]]) -> Counter[str]:
-    said = [line for life in lives for line in life]
-    acked = {number for what, number in said if what == "acked"}
-    tried = {number for what, number in said if what == "tried"}
-    heard = Counter(number for what, number in said if what == "heard")
+    stated = [line for life in lives for line in life]
+    acked = {number for what, number in stated if what == "acked"}
+    tried = {number for what, number in stated if what == "tried"}
+    received = Counter(number for what, number in stated if what == "heard")
     assert acked, "something was acknowledged"
-    assert not acked - heard.keys(), "acknowledged means kept, and owed means told"
-    assert not heard.keys() - tried, "nothing was invented"
+    assert not acked - received.keys(), "acknowledged means kept, and owed means told"
+    assert not received.keys() - tried, "nothing was invented"
     for life in lives:
         once = Counter(number for what, number in life if what == "heard")
         assert set(once.values()) <= {1}, "never twice in one life"
-    again = sum(count - 1 for count in heard.values())
+    again = sum(count - 1 for count in received.values())
     return Counter({"acked": len(acked), "in flight at a kill": len(tried - acked), "heard again": again})
 
 

@@ -27,14 +27,14 @@ async def under_load(group: Group, trouble: Callable[[Group], Awaitable[None]], 
     """Two publishers and three subscribers, a fault in the middle, then quiet and judgement."""
     readies = [asyncio.Event() for _ in group.names[:3]]
     tasks = [
-        asyncio.create_task(group.listen(f"s{place}", name, readies[place]))
-        for place, name in enumerate(group.names[:3])
+        asyncio.create_task(group.listen(f"s{position}", name, readies[position]))
+        for position, name in enumerate(group.names[:3])
     ]
     try:
         for ready in readies:
             await asyncio.wait_for(ready.wait(), SECONDS)
         publishing = [
-            asyncio.create_task(group.publish(f"p{place}", group.names[place])) for place in range(2)
+            asyncio.create_task(group.publish(f"p{position}", group.names[position])) for position in range(2)
         ]
         tasks += publishing
         await until(lambda: len(group.acked_at) >= acks)

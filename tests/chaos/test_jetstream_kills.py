@@ -130,16 +130,16 @@ class Rig:
         await self.brokers[self.serving].start()
 
     async def kill_leader(self) -> None:
-        place = await self.cluster.leader(STREAM)
-        self.cluster.kill(place)
+        position = await self.cluster.leader(STREAM)
+        self.cluster.kill(position)
         await self.flow()
-        self.cluster.start(place)
+        self.cluster.start(position)
 
     async def kill_two_one_after_the_other(self) -> None:
-        for place in self.rng.sample(range(3), 2):
-            self.cluster.kill(place)
+        for position in self.rng.sample(range(3), 2):
+            self.cluster.kill(position)
             await self.flow()
-            self.cluster.start(place)
+            self.cluster.start(position)
             await self.flow()
 
     async def power_cut(self) -> None:

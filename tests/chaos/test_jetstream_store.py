@@ -104,9 +104,9 @@ async def _move(cluster: Cluster) -> None:
         tidings.connect(second.address, name="p", timeout=30) as bus,
         bus.subscribe("EXISTS x", name="all", durable=True) as news,
     ):
-        heard = [(await news.get(timeout=120)).attributes["x"] for _ in range(20)]
+        received = [(await news.get(timeout=120)).attributes["x"] for _ in range(20)]
     await second.drain(10)
-    assert heard == list(range(20))
+    assert received == list(range(20))
     cluster.start(0)
 
 

@@ -34,7 +34,7 @@ async def run(folder: Path, lost: tuple[str, ...]) -> Rig:
     try:
         readies = [asyncio.Event() for _ in range(3)]
         wanting = {"all": ("b3",), "some": ("b0",), "few": ("b4",)}
-        listening = [
+        subscription = [
             asyncio.create_task(rig.listen(name, brokers, ready))
             for (name, brokers), ready in zip(wanting.items(), readies, strict=True)
         ]
@@ -55,7 +55,7 @@ async def run(folder: Path, lost: tuple[str, ...]) -> Rig:
         await lasts(1.0)
         rig.quieten()
         await rig.arrive(publishing, PATIENCE)
-        await rig.arrive(listening, PATIENCE)
+        await rig.arrive(subscription, PATIENCE)
     finally:
         print(json.dumps(rig.figures()), flush=True)
         for name in lost:

@@ -41,8 +41,8 @@ async def play(process: BrokerProcess, megabytes: int) -> float:
                 peak = max(peak, resident_mib(process.process.pid))
         await asyncio.gather(*waiting)
         peak = max(peak, resident_mib(process.process.pid))
-        heard = [(await durable.get(timeout=60))["x"] for _ in range(count)]
-        assert heard == list(range(1, count + 1)), "it spilled to the log, and lost nothing"
+        received = [(await durable.get(timeout=60))["x"] for _ in range(count)]
+        assert received == list(range(1, count + 1)), "it spilled to the log, and lost nothing"
         await fleeting.close()
     return peak
 

@@ -68,7 +68,9 @@ def test_mixed_filters_of_a_client_that_does_not_read_take_no_more_than_their_nu
                 async def subscribed(name: str) -> Client:
                     client = Client(V5)
                     await client.connect(broker, name, expiry=0, clean=True)
-                    wishes = [mq.SubscriptionRequest(each, place % 3) for place, each in enumerate(mixed)]
+                    wishes = [
+                        mq.SubscriptionRequest(each, position % 3) for position, each in enumerate(mixed)
+                    ]
                     client.send(mq.SubscribePacket(1, wishes))
                     assert isinstance(await client.next(), mq.SubackPacket)
                     return client

@@ -26,7 +26,7 @@ async def run(
     await rig.start()
     try:
         readies = [asyncio.Event() for _ in range(3)]
-        listening = [
+        subscription = [
             asyncio.create_task(rig.listen(name, brokers, ready))
             for (name, brokers), ready in zip(
                 {"all": ("b3",), "some": ("b0",), "few": ("b4", "b1")}.items(), readies, strict=True
@@ -43,7 +43,7 @@ async def run(
         await rig.trouble(time.monotonic() + seconds, acknowledged, faults)
         rig.quieten()
         await rig.arrive(publishing, PATIENCE)
-        await rig.arrive(listening, PATIENCE)
+        await rig.arrive(subscription, PATIENCE)
     except TimeoutError:
         await rig.describe()
         raise

@@ -71,7 +71,7 @@ async def run_unit(folder: Path, count: int, events: int, kills: int, seed: int)
                     received[number].append((event["who"], event["number"]))
 
         readies = [asyncio.Event() for _ in range(count)]
-        listening = [asyncio.create_task(listen(n, ready)) for n, ready in enumerate(readies)]
+        subscription = [asyncio.create_task(listen(n, ready)) for n, ready in enumerate(readies)]
         for ready in readies:
             await asyncio.wait_for(ready.wait(), 120)
         buses = [
@@ -95,9 +95,9 @@ async def run_unit(folder: Path, count: int, events: int, kills: int, seed: int)
         assert f"tidings_unit_restarts_total {kills}.0" in metrics
         assert all(f'tidings_events_published_total{{broker="u-{n + 1}"}}' in metrics for n in range(count))
         assert metrics.count("# TYPE tidings_events_published_total") == 1
-        for task in listening:
+        for task in subscription:
             task.cancel()
-        await asyncio.gather(*listening, return_exceptions=True)
+        await asyncio.gather(*subscription, return_exceptions=True)
         for bus in buses:
             await bus.close()
         assert await unit.end() == 0, unit.errors()

@@ -92,11 +92,11 @@ def test_kill_two_hundred_times(tmp_path: Path, mode: str, figures: Figures) -> 
 def test_files_that_may_not_grow_are_a_full_disk(tmp_path: Path) -> None:
     with child("limit", tmp_path, 1) as process:
         assert process.stdout is not None
-        said = process.stdout.read().splitlines()
-        assert process.wait() == 0, said
-    kept = [int(line.split()[1]) for line in said if line.startswith("kept")]
-    assert sum("full store" in line for line in said) == 1, said
-    assert any(line.startswith("still served") for line in said)
+        stated = process.stdout.read().splitlines()
+        assert process.wait() == 0, stated
+    kept = [int(line.split()[1]) for line in stated if line.startswith("kept")]
+    assert sum("full store" in line for line in stated) == 1, stated
+    assert any(line.startswith("still served") for line in stated)
     check(tmp_path, kept[-1])
 
 
@@ -108,10 +108,10 @@ def test_a_failed_sync_stops_the_store(tmp_path: Path) -> None:
     under = ("strace", "-f", "-qq", "-o", "/dev/null", "-e", "trace=fdatasync", "-e", injection)
     with child("commit", tmp_path, 1, *under) as process:
         assert process.stdout is not None
-        said = process.stdout.read().splitlines()
-    kept = [int(line.split()[1]) for line in said if line.startswith("kept")]
-    assert [line.split()[0] for line in said[-2:]] == ["stopped", "refused"], said
-    assert "has stopped" in said[-1], "the failed sync must not be tried again"
+        stated = process.stdout.read().splitlines()
+    kept = [int(line.split()[1]) for line in stated if line.startswith("kept")]
+    assert [line.split()[0] for line in stated[-2:]] == ["stopped", "refused"], stated
+    assert "has stopped" in stated[-1], "the failed sync must not be tried again"
     assert kept
     check(tmp_path, kept[-1])
 

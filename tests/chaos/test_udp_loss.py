@@ -33,7 +33,7 @@ async def over_udp(
     finally:
         await network.close()
     lost = network.udp.count["lost"] / (network.udp.count["lost"] + network.udp.count["passed"])
-    said = {
+    fields = {
         name: figures.get(name)
         for name in ("events lost", "events recovered", "recovered twice", "gossip sent", "peers ignored")
     }
@@ -44,14 +44,14 @@ async def over_udp(
                 "delivery": network.delivery(events),
                 "rate": network.rate,
                 "loss": lost,
-                **said,
+                **fields,
             }
         )
     )
     assert network.udp.count["strange"] == 0
     assert 0.8 * LOSS < lost < 1.2 * LOSS
-    for broker, heard in network.heard.items():
-        assert len(heard) == len(set(heard)), f"{broker} was told something twice"
+    for broker, received in network.received.items():
+        assert len(received) == len(set(received)), f"{broker} was told something twice"
     return network
 
 

@@ -24,16 +24,16 @@ async def main() -> None:
     await stop(servers)
 
 
-async def answer(servers: dict[str, Server], asked: dict[str, Any]) -> dict[str, Any]:
-    if "start" in asked:
-        server = Server(asked["start"], join=asked["join"], path=asked["path"])
+async def answer(servers: dict[str, Server], requested: dict[str, Any]) -> dict[str, Any]:
+    if "start" in requested:
+        server = Server(requested["start"], join=requested["join"], path=requested["path"])
         await server.start()
         servers[server.name] = server
         return {"address": server.address}
-    if "links" in asked:
-        return {"links": servers[asked["links"]].links}
-    if "agreed" in asked:
-        return {"agreed": not servers[asked["agreed"]].node.figures()["links untold"]}
+    if "links" in requested:
+        return {"links": servers[requested["links"]].links}
+    if "agreed" in requested:
+        return {"agreed": not servers[requested["agreed"]].node.figures()["links untold"]}
     await stop(servers)
     return {}
 

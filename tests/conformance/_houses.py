@@ -56,14 +56,14 @@ class Keeper:
 
     def ask(self, **what: Any) -> dict[str, Any]:
         self.tell(**what)
-        return self.hear()
+        return self.receive()
 
     def tell(self, **what: Any) -> None:
         assert self._process.stdin is not None
         self._process.stdin.write(json.dumps(what) + "\n")
         self._process.stdin.flush()
 
-    def hear(self) -> dict[str, Any]:
+    def receive(self) -> dict[str, Any]:
         assert self._process.stdout is not None
         answer: dict[str, Any] = json.loads(self._process.stdout.readline())
         return answer
@@ -179,7 +179,7 @@ class FiveBrokers:
         for keeper in self._keepers:
             keeper.tell(stop=True)
         for keeper in self._keepers:
-            keeper.hear()
+            keeper.receive()
 
 
 HOUSES: dict[str, Callable[[Path], House]] = {

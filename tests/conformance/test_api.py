@@ -249,8 +249,8 @@ async def test_members_of_a_group_share(bus: Bus) -> None:
     async with bus.subscribe(group="workers") as one, bus.subscribe(group="workers") as two:
         for n in range(4):
             await bus.publish({"n": n})
-        heard = numbers(await collect(one, 2) + await collect(two, 2))
-        assert sorted(heard) == [0, 1, 2, 3]
+        received = numbers(await collect(one, 2) + await collect(two, 2))
+        assert sorted(received) == [0, 1, 2, 3]
 
 
 @played
@@ -295,11 +295,11 @@ async def test_a_cancelled_wait_loses_nothing(bus: Bus) -> None:
 
 @played
 async def test_a_cancelled_loop_goes_on_where_it_was(bus: Bus) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
 
     async def listen(news: tidings.Listener[tidings.Event]) -> None:
         async for event in news:
-            heard.append(event["n"])
+            received.append(event["n"])
 
     async with bus.subscribe() as news:
         for n in range(10):
@@ -307,17 +307,17 @@ async def test_a_cancelled_loop_goes_on_where_it_was(bus: Bus) -> None:
             await bus.publish({"n": n})
             task.cancel()
             await asyncio.wait([task])
-        heard += numbers(await collect(news, 10 - len(heard)))
-    assert heard == list(range(10))
+        received += numbers(await collect(news, 10 - len(received)))
+    assert received == list(range(10))
 
 
 @played
 async def test_leaving_ends_a_loop_that_waits(bus: Bus) -> None:
     news = await bus.subscribe()
-    listening = asyncio.create_task(_all(news))
+    subscription = asyncio.create_task(_all(news))
     await asyncio.sleep(0)
     await news.close()
-    assert await listening == []
+    assert await subscription == []
 
 
 async def _all(news: tidings.Listener[tidings.Event]) -> list[tidings.Event]:
@@ -329,12 +329,12 @@ async def _all(news: tidings.Listener[tidings.Event]) -> list[tidings.Event]:
 
 @played
 async def test_callbacks_are_called_one_after_another(bus: Bus) -> None:
-    heard: list[Any] = []
+    received: list[Any] = []
     done = asyncio.Event()
 
     async def slowly(event: tidings.Event) -> None:
         await asyncio.sleep(0)
-        heard.append(event["n"])
+        received.append(event["n"])
         if event["n"] == 3:
             done.set()
 
@@ -342,7 +342,7 @@ async def test_callbacks_are_called_one_after_another(bus: Bus) -> None:
         for n in range(4):
             await bus.publish({"n": n})
         await asyncio.wait_for(done.wait(), 120)
-    assert heard == [1, 2, 3]
+    assert received == [1, 2, 3]
 
 
 @played

@@ -13,7 +13,7 @@ import msgspec
 from tidings.availability.records import Append
 from tidings.cli.events import event_of, json_object
 from tidings.errors import CorruptionError, EventError, FilterError, HistoryError, InputError, SettingsError
-from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_drafts
+from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_requested
 from tidings.gateway.bridges.bridge import read_bridge
 from tidings.gateway.mqtt.events import attributes_of, options_of, wanted
 from tidings.gateway.mqtt.packets import (
@@ -52,9 +52,9 @@ MEDIA = (STRUCTURED_TYPE, BATCH_TYPE, "application/json", "text/plain", "")
 
 
 def as_file(name: str, data: bytes) -> Path:
-    place = FOLDER / name
-    place.write_bytes(data)
-    return place
+    path = FOLDER / name
+    path.write_bytes(data)
+    return path
 
 
 def mqtt(data: bytes) -> None:
@@ -90,8 +90,8 @@ def bodies(data: bytes) -> None:
     headers = {"content-type": MEDIA[data[0] % len(MEDIA)], **{name.lower(): text for name, _, text in lines}}
     query = {name[2:]: text for name, text in headers.items() if name.startswith("q-")}
     with contextlib.suppress(EventError, Problem):
-        for draft in read_drafts(headers, query, body):
-            event_from(draft.what, dict(draft.options), "s")
+        for requested in read_requested(headers, query, body):
+            event_from(requested.what, dict(requested.options), "s")
     with contextlib.suppress(InputError, Problem):
         body_object(body)
 
@@ -172,7 +172,7 @@ def corpus(name: str) -> list[bytes]:
 
 def _packets() -> list[bytes]:
     found = []
-    for place, version in enumerate((3, 4, 5), 1):
+    for position, version in enumerate((3, 4, 5), 1):
         packets = [
             ConnectPacket(version=version, client_id="ann", keep_alive=60),
             PublishPacket(topic="a/b", payload=b'{"price": 3, "in": {"x": true}}', qos=1, packet_id=7),
@@ -180,7 +180,7 @@ def _packets() -> list[bytes]:
             SubscribePacket(packet_id=1, wishes=[SubscriptionRequest(filter="$share/g/a/+/#", qos=1)]),
             PingPacket(),
         ]
-        found += [bytes((place | 252,)) + write(packet, version) for packet in packets]
+        found += [bytes((position | 252,)) + write(packet, version) for packet in packets]
     return found
 
 

@@ -120,14 +120,14 @@ def handshake(data: bytes) -> None:
     async def play() -> None:
         clock = LOOP.time
         audit = Audit(lambda entry: None, clock)
-        door = ByUsers(lambda: USERS_READ, clock=clock, pepper=b"p" * 32, audit=audit)
+        listener = ByUsers(lambda: USERS_READ, clock=clock, pepper=b"p" * 32, audit=audit)
         bounds = NetworkSettings(handshake_frame_bytes=16_384)
 
         def admit(connection: Connection, open: OpenSession, proved: Any) -> None:
             raise AssertionError(f"let in without a proof: {open} as {proved}")
 
         coalescer = WriteCoalescer()
-        reception = Handshake("tidings", door, bounds, coalescer, admit)
+        reception = Handshake("tidings", listener, bounds, coalescer, admit)
         visit = Admission().enter(None, lambda reason: None)
         assert visit is not None
         connection = reception.connection(visit)

@@ -21,8 +21,8 @@ ROUNDS = 300
 def mutated(data: bytes, rng: Random) -> bytes:
     body = bytearray(data)
     for _ in range(rng.randrange(6)):
-        place = rng.randrange(len(body) + 1)
-        body[place : place + rng.randrange(4)] = rng.randbytes(rng.randrange(5))
+        position = rng.randrange(len(body) + 1)
+        body[position : position + rng.randrange(4)] = rng.randbytes(rng.randrange(5))
     return bytes(body)
 
 
@@ -61,9 +61,9 @@ def test_fuzzing_by_coverage_finds_nothing(name: str, tmp_path: Path, figures: F
         [sys.executable, "-m", "tests.fuzz._child", name, seconds, str(tmp_path / "corpus")],
         cwd=ROOT, env={**os.environ, "PYTHONPATH": path}, capture_output=True, text=True, check=False,
     )  # fmt: skip
-    said = done.stderr + done.stdout
-    assert done.returncode == 0, said[-4000:]
-    runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", said)
-    assert runs is not None, said[-2000:]
+    stated = done.stderr + done.stdout
+    assert done.returncode == 0, stated[-4000:]
+    runs = re.search(r"stat::number_of_executed_units:\s*(\d+)", stated)
+    assert runs is not None, stated[-2000:]
     figures(inputs=int(runs[1]), crashes=0)
     print(f"{name}: {runs[1]} inputs in {seconds} s, nothing found")

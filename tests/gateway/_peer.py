@@ -185,7 +185,7 @@ def run(test: Callable[[], Awaitable[None]], seconds: float = 120.0) -> None:
 
 
 def port_of(service: Any) -> int:
-    return int(service.doors.addresses["mqtt"].rpartition(":")[2])
+    return int(service.gateways.addresses["mqtt"].rpartition(":")[2])
 
 
 @asynccontextmanager

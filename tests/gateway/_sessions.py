@@ -93,9 +93,9 @@ async def play(port: int, seed: int) -> list[tuple[Seen, Seen]]:
         quiet = 0
         while quiet < QUIET_ROUNDS:
             quiet += 1
-            for place, peer in enumerate(peers):
+            for position, peer in enumerate(peers):
                 packets = [] if peer is None else await peer.waiting()
-                found[place].extend(packets)
+                found[position].extend(packets)
                 quiet = 0 if packets else quiet
         seen.append((_seen(found[0]), _seen(found[1])))
     for peer in peers:

@@ -58,5 +58,5 @@ async def broker(
         network=network or NetworkSettings(),
         resources=resources or ResourceLimits(),
     )
-    async with Service(settings, doors=Gateways) as service:
+    async with Service(settings, gateways=Gateways) as service:
         yield service

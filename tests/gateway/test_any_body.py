@@ -44,9 +44,11 @@ def test_a_body_goes_through_brokers_http_and_mqtt() -> None:
         async with (
             broker(http="127.0.0.1:0", mqtt="127.0.0.1:0") as service,
             tidings.connect(service.server.address, name="ann") as bus,
-            httpx.AsyncClient(base_url=service.doors.addresses["http"], trust_env=False, timeout=120) as http,  # type: ignore[union-attr]
+            httpx.AsyncClient(
+                base_url=service.gateways.addresses["http"], trust_env=False, timeout=120
+            ) as http,  # type: ignore[union-attr]
         ):
-            host, _, port = service.doors.addresses["mqtt"].rpartition("//")[2].rpartition(":")  # type: ignore[union-attr]
+            host, _, port = service.gateways.addresses["mqtt"].rpartition("//")[2].rpartition(":")  # type: ignore[union-attr]
             typed = await bus.subscribe(Order, FILTER)
             every = await bus.subscribe(FILTER)
             async with aiomqtt.Client(host, int(port), protocol=aiomqtt.ProtocolVersion.V5) as mqtt:

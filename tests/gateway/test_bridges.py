@@ -109,9 +109,9 @@ def test_a_stream_of_jetstream_comes_in_and_goes_out_once_each(tmp_path: Path) -
                 async with bridge(service, inward, outward):
                     for number in range(COUNT):
                         await stream.publish("orders.eu", json.dumps({"price": number % 20}).encode())
-                    heard = await take(news, COUNT // 2)
+                    received = await take(news, COUNT // 2)
                 async with bridge(service, inward, outward):  # another bridge goes on where that one ended
-                    heard += await take(news, COUNT - COUNT // 2)
+                    received += await take(news, COUNT - COUNT // 2)
                     wanted = COUNT // 2
                     alerts = await stream.pull_subscribe("alerts", durable="judge", stream="ALERTS")
                     found: list[Any] = []
@@ -120,8 +120,8 @@ def test_a_stream_of_jetstream_comes_in_and_goes_out_once_each(tmp_path: Path) -
                             found += await alerts.fetch(wanted, timeout=1)
                 with pytest.raises(TimeoutError):
                     await news.get(0.2)
-            assert [event.id for event in heard] == [str(number) for number in range(1, COUNT + 1)]
-            assert {event.source for event in heard} == {"nats:ORDERS"}
+            assert [event.id for event in received] == [str(number) for number in range(1, COUNT + 1)]
+            assert {event.source for event in received} == {"nats:ORDERS"}
             assert [json.loads(m.data)["price"] for m in found] == [
                 n % 20 for n in range(COUNT) if n % 20 > 9
             ]
@@ -150,19 +150,19 @@ def test_a_stream_of_redis_comes_in_and_goes_out_once_each(tmp_path: Path) -> No
                 for number in range(COUNT):
                     await there.xadd("orders", {"event": json.dumps({"price": number % 20})})
                 await there.xadd("orders", {"colour": "red"})  # not ours: its fields are attributes
-                heard = []
+                received = []
                 async with bridge(service, inward, outward):
-                    heard += await take(news, 20)
+                    received += await take(news, 20)
                 async with bridge(service, inward, outward) as second:
-                    heard += await take(news, COUNT + 1 - 20)
+                    received += await take(news, COUNT + 1 - 20)
                     while await there.xlen("alerts") < COUNT // 2:
                         await asyncio.sleep(0)
                 with pytest.raises(TimeoutError):
                     await news.get(0.2)
                 assert second.carried
-            assert [e.attributes["price"] for e in heard[:-1]] == [n % 20 for n in range(COUNT)]
-            assert heard[-1].attributes == {"colour": "red"}
-            assert len({event.identity for event in heard}) == COUNT + 1
+            assert [e.attributes["price"] for e in received[:-1]] == [n % 20 for n in range(COUNT)]
+            assert received[-1].attributes == {"colour": "red"}
+            assert len({event.identity for event in received}) == COUNT + 1
             alerts = [json.loads(fields[b"event"])["price"] for _, fields in await there.xrange("alerts")]
             assert alerts == [n % 20 for n in range(COUNT) if n % 20 > 9]
         await there.aclose()
@@ -250,17 +250,17 @@ def test_a_side_that_is_away_is_tried_again_and_nothing_is_skipped(tmp_path: Pat
 def test_a_bad_file_is_told(tmp_path: Path, text: str, words: str) -> None:
     file = tmp_path / "bridge.toml"
     file.write_text(text)
-    with pytest.raises(SettingsError) as told:
+    with pytest.raises(SettingsError) as delivered:
         read_bridge(file)
-    assert words in str(told.value)
+    assert words in str(delivered.value)
 
 
 def test_an_address_that_no_bridge_knows() -> None:
     async def test() -> None:
         bad = BridgeSettings(route=(RouteSettings(from_="kafka://x", stream="s"),))
-        with pytest.raises(ExceptionGroup) as told:
+        with pytest.raises(ExceptionGroup) as delivered:
             await Bridge(bad, lambda name: tidings.connect(name=name)).run()
-        assert "no bridge leads to kafka://x" in str(told.value.exceptions[0])
+        assert "no bridge leads to kafka://x" in str(delivered.value.exceptions[0])
 
     run(test)
 

@@ -55,21 +55,21 @@ def test_mqtt_js_in_a_page(version: int) -> None:
             broker(mqtt="127.0.0.1:0", mqtt_websocket="127.0.0.1:0", origins=("null",)) as service,
             async_playwright() as playwright,
         ):
-            assert service.doors is not None
-            doors: Any = service.doors.addresses
-            plain = urlsplit(doors["mqtt"]).port
+            assert service.gateways is not None
+            gateways: Any = service.gateways.addresses
+            plain = urlsplit(gateways["mqtt"]).port
             assert plain is not None
             browser = await playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
             async with client(plain, "elsewhere") as elsewhere:
                 await elsewhere.subscribe("quotes/IBM")
                 page = await browser.new_page()
                 await page.add_script_tag(path=LIBRARY)
-                found = await page.evaluate(PAGE, [doors["mqtt over websocket"], version])
+                found = await page.evaluate(PAGE, [gateways["mqtt over websocket"], version])
                 cheap = [] if version == 5 else [["quotes/IBM", '{"price":99}']]
                 dear, end = ["quotes/IBM", '{"price":131}'], ["quotes/end", '{"end":true}']
                 assert found == [["granted", "1"], *cheap, dear, end]
-                told = [message.payload for message in await heard(elsewhere, 2)]
-                assert told == [b'{"price":99}', b'{"price":131}']
+                delivered = [message.payload for message in await heard(elsewhere, 2)]
+                assert delivered == [b'{"price":99}', b'{"price":131}']
             await browser.close()
 
     run(test)

@@ -36,7 +36,7 @@ async def read(http: httpx.AsyncClient, count: int, last: str = "", **query: str
     headers = {"last-event-id": last} if last else {}
     async with http.stream("GET", "/events", params={**MINE, **query}, headers=headers) as stream:
         found = await lines_of(stream, count)
-    return [said["data"]["n"] for _, said in found], found[-1][0] if found else last
+    return [fields["data"]["n"] for _, fields in found], found[-1][0] if found else last
 
 
 async def begin(http: httpx.AsyncClient, **query: str) -> None:
@@ -88,12 +88,12 @@ def test_a_durable_stream_ends_in_time_for_its_client_to_confirm(tmp_path: Path,
         async with at(tmp_path, resources=ResourceLimits(**{bound: 4})) as (http, service):
             await begin(http)
             await publish(service, range(10))
-            heard: list[int] = []
+            received: list[int] = []
             last, ends = "", 0
-            while len(heard) < 10:
-                found, last = await read(http, 10 - len(heard), last)
-                heard, ends = heard + found, ends + 1
-            assert heard == list(range(10))
+            while len(received) < 10:
+                found, last = await read(http, 10 - len(received), last)
+                received, ends = received + found, ends + 1
+            assert received == list(range(10))
             assert ends >= 3
 
     run(test)
@@ -149,14 +149,14 @@ class Socket:
     def __init__(self, connection: Any) -> None:
         self._connection = connection
 
-    async def say(self, **said: Any) -> None:
-        await self._connection.send(json.dumps(said))
+    async def say(self, **fields: Any) -> None:
+        await self._connection.send(json.dumps(fields))
 
-    async def hear(self) -> Any:
+    async def receive(self) -> Any:
         return json.loads(await self._connection.recv())
 
     async def numbers(self, count: int) -> list[int]:
-        return [(await self.hear())["event"]["data"]["n"] for _ in range(count)]
+        return [(await self.receive())["event"]["data"]["n"] for _ in range(count)]
 
     def cut(self) -> None:
         self._connection.transport.abort()
@@ -170,7 +170,7 @@ async def socket(http: httpx.AsyncClient, **options: Any) -> AsyncIterator[Socke
         found = Socket(connection)
         wanted = {"filter": "n >= 0", "name": "sock", "durable": True, **options}
         await found.say(op="subscribe", ref="a", **wanted)
-        assert (await found.hear())["op"] == "subscribed"
+        assert (await found.receive())["op"] == "subscribed"
         yield found
         found.cut()
 
@@ -187,7 +187,7 @@ def test_a_durable_socket_loses_nothing_with_its_connection(tmp_path: Path, acks
                 for _ in range(acks):
                     await first.say(op="ack", ref="a")
                 await first.say(op="nonsense")  # its answer shows that the acks were heard
-                while (await first.hear())["op"] != "error":
+                while (await first.receive())["op"] != "error":
                     pass
             async with socket(http) as second:
                 assert await second.numbers(30 - acks) == list(range(acks, 30))
@@ -202,17 +202,17 @@ def test_a_socket_has_as_many_events_as_its_credit(tmp_path: Path) -> None:
                 pass
             await publish(service, range(9))
             async with socket(http, credit=3) as found:
-                told = [await found.hear() for _ in range(3)]
+                delivered = [await found.receive() for _ in range(3)]
                 await found.say(op="nonsense")
-                assert (await found.hear())["op"] == "error"  # no fourth event came before it
-                await found.say(op="ack", ref="a", position=told[1]["position"])
+                assert (await found.receive())["op"] == "error"  # no fourth event came before it
+                await found.say(op="ack", ref="a", position=delivered[1]["position"])
                 assert await found.numbers(2) == [3, 4]
                 await found.say(op="ack", ref="a", position="b1:999")
-                assert "waits for an ack" in (await found.hear())["detail"]
+                assert "waits for an ack" in (await found.receive())["detail"]
             async with socket(http, ack="auto") as found:
                 assert await found.numbers(7) == [2, 3, 4, 5, 6, 7, 8]
                 await found.say(op="subscribe", ref="b", ack="perhaps")
-                assert "ack is" in (await found.hear())["detail"]
+                assert "ack is" in (await found.receive())["detail"]
 
     run(test)
 

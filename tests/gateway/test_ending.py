@@ -83,13 +83,13 @@ async def running(folder: Path, users: str = USERS) -> AsyncIterator[Service]:
         gateway=GatewaySettings(http="127.0.0.1:0", mqtt="127.0.0.1:0", webhooks=("127.0.0.1",)),
         console=ConsoleSettings(listen="127.0.0.1:0", refresh_seconds=0.1),
     )
-    async with Service(settings, doors=ConsoleGateways) as service:
+    async with Service(settings, gateways=ConsoleGateways) as service:
         yield service
 
 
 def addresses(service: Service) -> dict[str, str]:
-    assert service.doors is not None
-    return service.doors.addresses
+    assert service.gateways is not None
+    return service.gateways.addresses
 
 
 class Attacker:
@@ -102,7 +102,7 @@ class Attacker:
         self.name, self._token = name, token
         basic = "Basic " + b64encode(f"{name}:p".encode()).decode()
         self.headers = {"Authorization": f"Bearer {token}" if token else basic}
-        self.heard: dict[str, list[int]] = {name: [] for name in self.NAMES}
+        self.received: dict[str, list[int]] = {name: [] for name in self.NAMES}
         self.ended: set[str] = set()
         self._ready = dict.fromkeys(self.NAMES, False)
 
@@ -126,7 +126,7 @@ class Attacker:
         async with tidings.connect(at, name=self.name, credentials=shown) as bus, bus.subscribe() as news:
             self._ready["tcp"] = True
             while True:
-                self.heard["tcp"].append((await news.get())["n"])
+                self.received["tcp"].append((await news.get())["n"])
 
     async def _sse(self) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=None) as http:
@@ -135,17 +135,17 @@ class Attacker:
                 async for line in stream.aiter_lines():
                     self._ready["sse"] = True
                     if line.startswith("data: "):
-                        self.heard["sse"].append(json.loads(line[6:])["data"]["n"])
+                        self.received["sse"].append(json.loads(line[6:])["data"]["n"])
 
     async def _websocket(self) -> None:
         url = addresses(self._service)["http"].replace("http", "ws") + "/events/socket"
         async with websockets.connect(url, additional_headers=self.headers, proxy=None) as socket:
             await socket.send(json.dumps({"op": "subscribe", "ref": "a"}))
             async for text in socket:
-                said = json.loads(text)
+                stated = json.loads(text)
                 self._ready["websocket"] = True
-                if said["op"] == "event":
-                    self.heard["websocket"].append(said["event"]["data"]["n"])
+                if stated["op"] == "event":
+                    self.received["websocket"].append(stated["event"]["data"]["n"])
 
     async def _mqtt(self) -> None:
         port = int(addresses(self._service)["mqtt"].rpartition(":")[2])
@@ -154,7 +154,7 @@ class Attacker:
             await client.subscribe("#", qos=1)
             self._ready["mqtt"] = True
             async for message in client.messages:
-                self.heard["mqtt"].append(json.loads(bytes(message.payload))["n"])
+                self.received["mqtt"].append(json.loads(bytes(message.payload))["n"])
 
     async def _console(self) -> None:
         async with httpx.AsyncClient(trust_env=False, timeout=None) as http:
@@ -207,7 +207,7 @@ def test_a_principal_that_changes_loses_every_session_at_the_reload(tmp_path: Pa
             states: list[str] = []
             good.watch(states.append)
             await publish(service, 1)
-            while not all(eve.heard[name] for name in ("tcp", "sse", "websocket", "mqtt")):
+            while not all(eve.received[name] for name in ("tcp", "sse", "websocket", "mqtt")):
                 await asyncio.sleep(0)
             before, after = CHANGES[change]
             assert before in USERS
@@ -217,7 +217,7 @@ def test_a_principal_that_changes_loses_every_session_at_the_reload(tmp_path: Pa
                 eve.ended.add("tcp")  # it comes back by itself, with what it may hear now
             await eve.wait_for_the_end()
             await publish(service, 2)
-            assert all(2 not in heard for heard in eve.heard.values())
+            assert all(2 not in received for received in eve.received.values())
             assert states == [], "others go on"
 
     run(story)
@@ -232,7 +232,7 @@ def test_a_token_s_end_is_the_end_of_its_sessions(tmp_path: Path) -> None:
             await publish(service, 1)
             await zed.wait_for_the_end()
             await publish(service, 2)
-            assert all(2 not in heard for heard in zed.heard.values())
+            assert all(2 not in received for received in zed.received.values())
             with pytest.raises(RefusedError, match="it has ended"):
                 await tidings.connect(
                     service.server.address, name="zed", credentials=TokenCredentials(lambda: short)
@@ -243,8 +243,8 @@ def test_a_token_s_end_is_the_end_of_its_sessions(tmp_path: Path) -> None:
 
 async def webhook(service: Service, sink: int, headers: dict[str, str]) -> str:
     async with httpx.AsyncClient(base_url=addresses(service)["http"], trust_env=False) as http:
-        asked = {"sink": f"http://127.0.0.1:{sink}/x"}
-        made = await http.post("/subscriptions", json=asked, headers=headers)
+        requested = {"sink": f"http://127.0.0.1:{sink}/x"}
+        made = await http.post("/subscriptions", json=requested, headers=headers)
         assert made.status_code == 201, made.text
         return str(made.json()["id"])
 
@@ -257,11 +257,11 @@ async def shown(service: Service, headers: dict[str, str], id: str) -> Any:
 def test_a_webhook_rests_while_its_user_is_disabled_and_goes_on_where_it_was(tmp_path: Path) -> None:
     async def story() -> None:
         sink = Sink()
-        listening = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
+        subscription = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
+        port = subscription.sockets[0].getsockname()[1]
         headers = {"Authorization": "Basic " + b64encode(b"eve:p").decode()}
         disabled = USERS.replace(*CHANGES["disabled"])
-        async with listening:
+        async with subscription:
             async with running(tmp_path) as service:
                 id = await webhook(service, port, headers)
                 await publish(service, 1)
@@ -288,9 +288,9 @@ def test_a_webhook_made_with_a_token_rests_after_its_end_until_another_token_ren
 ) -> None:
     async def story() -> None:
         sink = Sink()
-        listening = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
-        port = listening.sockets[0].getsockname()[1]
-        async with listening, running(tmp_path) as service:
+        subscription = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
+        port = subscription.sockets[0].getsockname()[1]
+        async with subscription, running(tmp_path) as service:
             id = await webhook(service, port, {"Authorization": f"Bearer {token(1.0, service)}"})
             fresh = {"Authorization": f"Bearer {token(60, service)}"}
             while "problem" not in (await shown(service, fresh, id))["status"]:
@@ -298,8 +298,10 @@ def test_a_webhook_made_with_a_token_rests_after_its_end_until_another_token_ren
             await publish(service, 1)
             assert sink.bodies == []
             async with httpx.AsyncClient(base_url=addresses(service)["http"], trust_env=False) as http:
-                asked = {"sink": f"http://127.0.0.1:{port}/x"}
-                assert (await http.put(f"/subscriptions/{id}", json=asked, headers=fresh)).status_code == 200
+                requested = {"sink": f"http://127.0.0.1:{port}/x"}
+                assert (
+                    await http.put(f"/subscriptions/{id}", json=requested, headers=fresh)
+                ).status_code == 200
             while sink.bodies != [{"n": 1}]:
                 await asyncio.sleep(0)
 

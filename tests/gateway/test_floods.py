@@ -94,7 +94,7 @@ def test_of_user_properties_a_broker_reads_only_those_that_it_uses() -> None:
 
 
 def port_of(service: Any, gateway: str) -> int:
-    return int(service.doors.addresses[gateway].rstrip("/").rpartition(":")[2])
+    return int(service.gateways.addresses[gateway].rstrip("/").rpartition(":")[2])
 
 
 def test_one_subscribe_opens_a_bounded_number_of_filters_and_is_one_line_of_the_log(
@@ -165,12 +165,14 @@ def test_the_subscriptions_of_a_session_have_a_bounded_number_of_bytes() -> None
             Raw(port_of(service, "mqtt"), expiry=600) as client,
         ):
             wishes = [mq.SubscriptionRequest(f"{n:02}", 1) for n in range(7)]
-            said = {"user": [("filter", "kind = '" + "x" * 189 + "'")]}  # 198 bytes
-            client.send(mq.SubscribePacket(1, wishes, said))
+            fields = {"user": [("filter", "kind = '" + "x" * 189 + "'")]}  # 198 bytes
+            client.send(mq.SubscribePacket(1, wishes, fields))
             assert (await client.next()).reasons == [1] * 5 + [Reason.QUOTA] * 2
             client.send(mq.UnsubscribePacket(2, ["00"]))
             await client.next()
-            client.send(mq.SubscribePacket(3, wishes[-1:], said), mq.SubscribePacket(4, wishes[-1:], said))
+            client.send(
+                mq.SubscribePacket(3, wishes[-1:], fields), mq.SubscribePacket(4, wishes[-1:], fields)
+            )
             assert [(await client.next()).reasons for _ in range(2)] == [[1], [1]]
 
     run(test)
@@ -255,8 +257,10 @@ def test_a_large_event_is_not_copied_for_each_subscription_of_a_socket_that_is_n
 
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
-            address = service.doors.addresses["http"].replace("http", "ws", 1).rstrip("/") + "/events/socket"
+            assert service.gateways is not None
+            address = (
+                service.gateways.addresses["http"].replace("http", "ws", 1).rstrip("/") + "/events/socket"
+            )
             async with (
                 websockets.connect(address, max_queue=1, max_size=None, compression=None) as client,
                 tidings.connect(service.server.address, name="p") as bus,
@@ -268,7 +272,7 @@ def test_a_large_event_is_not_copied_for_each_subscription_of_a_socket_that_is_n
                 for _ in range(20):
                     await bus.publish({"n": 2})  # the broker goes on
                 assert 0 < len(encoded) < 40
-                heard = {json.loads(await client.recv())["ref"] for _ in range(60)}
-                assert len(heard) == len(encoded) == 60
+                received = {json.loads(await client.recv())["ref"] for _ in range(60)}
+                assert len(received) == len(encoded) == 60
 
     run(test)

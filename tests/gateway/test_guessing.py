@@ -41,7 +41,7 @@ def run(folder: Path, test: Any) -> None:
     async def bounded() -> None:
         async with (
             asyncio.timeout(60),
-            Service(settings, doors=ConsoleGateways) as service,
+            Service(settings, gateways=ConsoleGateways) as service,
             httpx.AsyncClient(trust_env=False) as http,
         ):
             await test(service, http)
@@ -53,9 +53,9 @@ def basic(name: str, password: str) -> dict[str, str]:
     return {"Authorization": "Basic " + b64encode(f"{name}:{password}".encode()).decode()}
 
 
-def at(service: Service, door: str) -> str:
-    assert service.doors is not None
-    return service.doors.addresses[door]
+def at(service: Service, gateway: str) -> str:
+    assert service.gateways is not None
+    return service.gateways.addresses[gateway]
 
 
 async def by_http(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
@@ -63,9 +63,9 @@ async def by_http(service: Service, http: httpx.AsyncClient, name: str, password
 
 
 async def by_console(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:
-    said = {"name": name, "password": password}
+    fields = {"name": name, "password": password}
     ours = {"x-tidings-console": "1"}
-    return (await http.post(at(service, "console") + "/api/session", json=said, headers=ours)).status_code
+    return (await http.post(at(service, "console") + "/api/session", json=fields, headers=ours)).status_code
 
 
 async def by_mqtt(service: Service, http: httpx.AsyncClient, name: str, password: str) -> int:

@@ -29,8 +29,8 @@ def event(id: str, **data: Any) -> dict[str, Any]:
 @asynccontextmanager
 async def at(folder: Path | None = None, **options: Any) -> AsyncIterator[tuple[httpx.AsyncClient, Any]]:
     async with broker(folder, http="127.0.0.1:0", **options) as service:
-        assert service.doors is not None
-        address = service.doors.addresses["http"]
+        assert service.gateways is not None
+        address = service.gateways.addresses["http"]
         async with httpx.AsyncClient(base_url=address, trust_env=False, timeout=120) as http:
             yield http, service
 
@@ -74,8 +74,8 @@ def test_every_mode_of_publishing_reaches_a_subscriber_once() -> None:
                     params={"topic": "quotes/ibm", "id": "5", "source": "me"},
                 )
                 again = await http.post("/events", **ce(event("1", change=-1)))
-                heard = [await news.get(10) for _ in range(4)]
-                assert [each.id for each in heard] == ["1", "2", "4", "5"]
+                received = [await news.get(10) for _ in range(4)]
+                assert [each.id for each in received] == ["1", "2", "4", "5"]
                 with pytest.raises(TimeoutError):
                     await news.get(0.05)
             answers = [structured, batch, binary, plain, again]
@@ -176,7 +176,7 @@ def test_a_stream_goes_on_where_it_was_broken(tmp_path: Path) -> None:
             last = {"last-event-id": first[-1][0]}
             async with http.stream("GET", "/events", params={"filter": "n >= 0"}, headers=last) as stream:
                 rest = await lines_of(stream, 2)
-            assert [said["data"]["n"] for _, said in first + rest] == [0, 1, 2, 3]
+            assert [fields["data"]["n"] for _, fields in first + rest] == [0, 1, 2, 3]
 
     run(test)
 
@@ -205,15 +205,15 @@ def test_a_socket_publishes_and_hears() -> None:
             where = str(http.base_url).rstrip("/").replace("http", "ws") + "/events/socket"
             async with websockets.connect(where) as socket:
 
-                async def ask(said: dict[str, Any]) -> Any:
-                    await socket.send(json.dumps(said))
+                async def ask(fields: dict[str, Any]) -> Any:
+                    await socket.send(json.dumps(fields))
                     return json.loads(await socket.recv())
 
-                said = {"op": "subscribe", "ref": "a", "filter": "change < 0", "ack": "manual"}
-                assert (await ask(said))["op"] == "subscribed"
+                fields = {"op": "subscribe", "ref": "a", "filter": "change < 0", "ack": "manual"}
+                assert (await ask(fields))["op"] == "subscribed"
                 await socket.send(json.dumps({"op": "publish", "call": 7, "event": event("1", change=-1)}))
-                heard = [json.loads(await socket.recv()) for _ in range(2)]
-                assert {one["op"] for one in heard} == {"published", "event"}
+                received = [json.loads(await socket.recv()) for _ in range(2)]
+                assert {one["op"] for one in received} == {"published", "event"}
                 assert (await ask({"op": "nonsense"}))["op"] == "error"
                 await socket.send("[" * 5000)  # more than a decoder's stack holds
                 assert json.loads(await socket.recv())["op"] == "error"
@@ -231,7 +231,7 @@ class Receiver:
     """A sink: answers as it is told, and remembers."""
 
     def __init__(self) -> None:
-        self.heard: list[tuple[dict[str, str], bytes]] = []
+        self.received: list[tuple[dict[str, str], bytes]] = []
         self.answers: list[int] = []
         self.changed = asyncio.Event()
 
@@ -243,7 +243,7 @@ class Receiver:
                 headers = {name.lower(): value for name, value in headers.items()}
                 body = await reader.readexactly(int(headers.get("content-length", "0")))
                 status = self.answers.pop(0) if self.answers else 204
-                self.heard.append((headers, body))
+                self.received.append((headers, body))
                 self.changed.set()
                 writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
                 await writer.drain()
@@ -251,7 +251,7 @@ class Receiver:
             writer.close()
 
     async def until(self, count: int) -> None:
-        while len(self.heard) < count:
+        while len(self.received) < count:
             self.changed.clear()
             await self.changed.wait()
 
@@ -285,16 +285,16 @@ def test_a_webhook_is_tried_until_it_is_taken_and_goes_on_after_a_restart(tmp_pa
                 for number, level in (("1", 1), ("2", 9), ("3", 2)):
                     await http.post("/events", **ce(event(number, level=level)))
                 await receiver.until(3)
-            ids = [headers["ce-id"] for headers, _ in receiver.heard]
+            ids = [headers["ce-id"] for headers, _ in receiver.received]
             assert ids == ["1", "1", "3"]
-            headers, body = receiver.heard[-1]
+            headers, body = receiver.received[-1]
             moment, _, signed = headers["tidings-signature"].partition(",v1=")
             assert signed == signature("s3cret", int(moment.removeprefix("t=")), body)
             async with at(tmp_path, webhooks=("127.0.0.1",)) as (http, _):
                 assert [one["id"] for one in (await http.get("/subscriptions")).json()] == [id]
                 await http.post("/events", **ce(event("4", level=1)))
                 await receiver.until(4)
-                assert receiver.heard[-1][0]["ce-id"] == "4"
+                assert receiver.received[-1][0]["ce-id"] == "4"
                 assert (await http.delete(f"/subscriptions/{id}")).status_code == 204
                 assert (await http.get(f"/subscriptions/{id}")).status_code == 404
                 assert (await http.delete(f"/subscriptions/{id}")).status_code == 404
@@ -311,7 +311,7 @@ def test_an_event_that_a_sink_refuses_is_given_back_a_few_times_only() -> None:
             await http.post("/events", **ce(event("1")))
             await http.post("/events", **ce(event("2")))
             await receiver.until(3)
-            assert [json.loads(body)["id"] for _, body in receiver.heard] == ["1", "1", "2"]
+            assert [json.loads(body)["id"] for _, body in receiver.received] == ["1", "1", "2"]
 
     run(test)
 
@@ -340,7 +340,7 @@ def test_a_subscription_names_its_dialect_and_warns_of_fractions() -> None:
             for number, change in enumerate((-4.5, -9.5, -3, -3.25)):
                 await http.post("/events", **ce(event(str(number), change=change)))
             await receiver.until(2)
-            assert [headers["ce-id"] for headers, _ in receiver.heard] == ["0", "3"]
+            assert [headers["ce-id"] for headers, _ in receiver.received] == ["0", "3"]
             mixed = {"sink": address, "filters": [{"tidings": "a > 1"}, {"sql": "b > 1"}]}
             refused = await http.post("/subscriptions", json=mixed)
             assert refused.status_code == 400
@@ -360,7 +360,7 @@ def test_a_changed_subscription_hears_by_its_new_filter() -> None:
             await http.post("/events", **ce({**event("1"), "type": "a"}))
             await http.post("/events", **ce(event("2")))
             await receiver.until(1)
-            assert receiver.heard[0][0]["ce-id"] == "2"
+            assert receiver.received[0][0]["ce-id"] == "2"
 
     run(test)
 
@@ -419,13 +419,13 @@ def test_rules_hold_over_http_as_everywhere(tmp_path: Path) -> None:
                 "/events", **ce({**event("1"), "source": "other"}), auth=("market", "m")
             )
             assert foreign.status_code == 403
-            listening = {"params": {"filter": "level > 0"}, "auth": ("ann", "a")}
-            async with http.stream("GET", "/events", **listening) as stream:
+            subscription = {"params": {"filter": "level > 0"}, "auth": ("ann", "a")}
+            async with http.stream("GET", "/events", **subscription) as stream:
                 for id, level in (("1", 9), ("2", 3)):  # ann's mandatory filter hides the first
                     done = await http.post("/events", **ce(event(id, level=level)), auth=("market", "m"))
                     assert done.status_code == 200
-                heard = await lines_of(stream, 1)
-            assert heard[0][1]["id"] == "2"
+                received = await lines_of(stream, 1)
+            assert received[0][1]["id"] == "2"
             assert (await http.get("/figures", auth=("ann", "a"))).status_code == 403
 
     run(test)

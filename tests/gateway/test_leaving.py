@@ -61,14 +61,14 @@ def test_of_streams_that_open_under_one_name_at_once_each_is_answered(tmp_path: 
     async def story() -> None:
         async with at(tmp_path) as (http, service):
             reasons: list[str] = []
-            heard = asyncio.Event()
+            received = asyncio.Event()
 
             async def listen() -> int:
                 async with http.stream("GET", "/events", params=MINE) as stream:
                     if stream.status_code == 200:
                         async for line in stream.aiter_lines():
                             if line.startswith("data: "):
-                                heard.set()
+                                received.set()
                                 break
                     else:
                         reasons.append(json.loads(await stream.aread())["detail"])
@@ -78,7 +78,7 @@ def test_of_streams_that_open_under_one_name_at_once_each_is_answered(tmp_path: 
             while sum(stream.done() for stream in streams) < 3:
                 await asyncio.sleep(0)
             await http.post("/events", json={"n": 1})
-            await heard.wait()
+            await received.wait()
             statuses = await asyncio.gather(*streams)
             assert set(statuses) <= {200, 503}
             assert reasons == ["a newer link took over"] * statuses.count(503)
@@ -92,12 +92,12 @@ def test_of_sockets_that_subscribe_under_one_name_at_once_each_is_answered(tmp_p
         async with at(tmp_path) as (http, service):
             url = str(http.base_url).replace("http", "ws") + "/events/socket"
             sockets = [await websockets.connect(url, proxy=None) for _ in range(4)]
-            asked = json.dumps({"op": "subscribe", "ref": "a", "name": "web", "durable": True})
-            await asyncio.gather(*(socket.send(asked) for socket in sockets))
+            requested = json.dumps({"op": "subscribe", "ref": "a", "name": "web", "durable": True})
+            await asyncio.gather(*(socket.send(requested) for socket in sockets))
             answers = [json.loads(await socket.recv()) for socket in sockets]
-            told = Counter(answer["op"] for answer in answers)
-            assert told["subscribed"] >= 1
-            assert told["subscribed"] + told["error"] == 4
+            delivered = Counter(answer["op"] for answer in answers)
+            assert delivered["subscribed"] >= 1
+            assert delivered["subscribed"] + delivered["error"] == 4
             reasons = {answer["detail"] for answer in answers if answer["op"] == "error"}
             assert reasons <= {"a newer link took over"}
             for socket in sockets:
@@ -175,6 +175,6 @@ def test_a_put_that_is_refused_leaves_its_webhook_sending(tmp_path: Path) -> Non
             for number in (1, 2):
                 await http.post("/events", **ce(event(f"again {number}", n=number)))
             await receiver.until(2)
-            assert [headers["ce-id"] for headers, _ in receiver.heard] == ["1", "again%202"]
+            assert [headers["ce-id"] for headers, _ in receiver.received] == ["1", "again%202"]
 
     run(story)

@@ -43,8 +43,8 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 @asynccontextmanager
 async def at(folder: Path | None = None, **options: Any) -> AsyncIterator[tuple[int, Any]]:
     async with broker(folder, mqtt="127.0.0.1:0", **options) as service:
-        assert service.doors is not None
-        yield int(service.doors.addresses["mqtt"].rpartition(":")[2]), service
+        assert service.gateways is not None
+        yield int(service.gateways.addresses["mqtt"].rpartition(":")[2]), service
 
 
 def client(port: int, name: str, version: ProtocolVersion = V5, **options: Any) -> aiomqtt.Client:
@@ -137,8 +137,8 @@ def test_a_topic_is_a_number_where_the_client_has_room_for_it() -> None:
             await plain.subscribe("#")
             for name in ("a", "a", "b"):
                 await p.publish(name, "x", qos=1)
-            told = [(each.topic, each.properties.get("topic_alias")) for each in (await packets(5))[2:]]
-            assert told == [("a", 1), ("", 1), ("b", None)]
+            delivered = [(each.topic, each.properties.get("topic_alias")) for each in (await packets(5))[2:]]
+            assert delivered == [("a", 1), ("", 1), ("b", None)]
             assert [said(each) for each in await heard(plain, 3)] == [("a", None), ("a", None), ("b", None)]
             writer.close()
 
@@ -426,12 +426,12 @@ BAD = [
 
 @pytest.mark.parametrize("number", range(len(BAD)))
 def test_what_is_no_mqtt_is_answered_as_the_standard_says_and_left(number: int) -> None:
-    said, answer = BAD[number]
+    stated, answer = BAD[number]
 
     async def test() -> None:
         async with at() as (port, service):
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
-            writer.write(said)
+            writer.write(stated)
             if number == 1:
                 assert await reader.readexactly(4) == answer
                 writer.write(b"\x30\x00")
@@ -448,8 +448,8 @@ def test_what_is_no_mqtt_is_answered_as_the_standard_says_and_left(number: int) 
 def test_a_browser_comes_by_websocket() -> None:
     async def test() -> None:
         async with broker(mqtt_websocket="127.0.0.1:0") as service:
-            assert service.doors is not None
-            port = int(service.doors.addresses["mqtt over websocket"].rpartition(":")[2])
+            assert service.gateways is not None
+            port = int(service.gateways.addresses["mqtt over websocket"].rpartition(":")[2])
             web = {"transport": "websockets", "websocket_path": "/mqtt"}
             async with client(port, "s", **web) as s, client(port, "p", **web) as p:
                 await s.subscribe("t/#", qos=1)
@@ -471,16 +471,16 @@ def test_the_commands_of_mosquitto(tmp_path: Path, version: str, qos: str) -> No
     async def test() -> None:
         async with at() as (port, service):
             to = ["-h", "127.0.0.1", "-p", str(port), "-V", version, "-q", qos]
-            listening = await asyncio.create_subprocess_exec(
+            subscription = await asyncio.create_subprocess_exec(
                 sub, *to, "-t", "news/#", "-C", "3", "-F", "%t %p", stdout=asyncio.subprocess.PIPE
             )
             while not service.server.figures()["subscriptions"]:
                 await asyncio.sleep(0)
             for number in range(3):
-                said = await asyncio.create_subprocess_exec(pub, *to, "-t", "news/x", "-m", f"n{number}")
-                assert await said.wait() == 0
-            heard, _ = await listening.communicate()
-            assert heard.decode().split("\n")[:3] == ["news/x n0", "news/x n1", "news/x n2"]
+                stated = await asyncio.create_subprocess_exec(pub, *to, "-t", "news/x", "-m", f"n{number}")
+                assert await stated.wait() == 0
+            received, _ = await subscription.communicate()
+            assert received.decode().split("\n")[:3] == ["news/x n0", "news/x n1", "news/x n2"]
 
     run(test)
 
@@ -520,9 +520,9 @@ def test_a_subscribe_that_is_sent_again_keeps_what_waits_for_an_mqtt_session(tmp
             async with client(port, "device", V311, clean_session=False) as device:
                 await device.subscribe("t", qos=1)
                 async with asyncio.timeout(120):
-                    heard = [
+                    received = [
                         json.loads(bytes((await anext(device.messages)).payload))["n"] for _ in range(count)
                     ]
-        assert heard == list(range(count))
+        assert received == list(range(count))
 
     run(test)

@@ -29,8 +29,10 @@ def mosquitto(folder: Path) -> Iterator[int]:
         port = free.getsockname()[1]
     text = f"listener {port} 127.0.0.1\nallow_anonymous true\nuser {getpass.getuser()}\n"
     (folder / "mosquitto.conf").write_text(text + "max_queued_messages 0\n")
-    with (folder / "mosquitto.log").open("wb") as said:
-        process = subprocess.Popen([program, "-c", str(folder / "mosquitto.conf")], stdout=said, stderr=said)
+    with (folder / "mosquitto.log").open("wb") as stated:
+        process = subprocess.Popen(
+            [program, "-c", str(folder / "mosquitto.conf")], stdout=stated, stderr=stated
+        )
     try:
         yield port
     finally:

@@ -166,10 +166,10 @@ def test_a_subscribe_reads_the_retained_messages_that_match_and_no_others(
             was = OwnLog._on_read
 
             def counted(
-                self: Any, held: Any, cursor: Any, number: int, then: Any, records: Any, now: float
+                self: Any, stored: Any, cursor: Any, number: int, then: Any, records: Any, now: float
             ) -> None:
                 reads.append(len(records))
-                was(self, held, cursor, number, then, records, now)
+                was(self, stored, cursor, number, then, records, now)
 
             monkeypatch.setattr(OwnLog, "_on_read", counted)
             await subscriber.subscribe("b/#", 1)

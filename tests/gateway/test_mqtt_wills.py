@@ -104,8 +104,8 @@ def test_a_will_that_waits_holds_no_stop_and_outlives_it(tmp_path: Path) -> None
             late = mq.Will("w", b"will", 1, False, properties)
             await client.connect("c", will=late, session_expiry=KEPT)
             client.drop()
-            door = next(door for name, door in service.doors._open if name == "mqtt")
-            await until(lambda: door.wills.stored(("", "c", "c")) is not None)
+            listener = next(listener for name, listener in service.gateways._open if name == "mqtt")
+            await until(lambda: listener.wills.stored(("", "c", "c")) is not None)
         async with at(tmp_path) as port, watched(port) as watcher:
             found = await watcher.message()
             assert (found.payload, found.properties) == (

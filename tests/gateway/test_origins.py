@@ -63,8 +63,8 @@ def run(test: Any) -> None:
 def test_the_http_gateway_refuses_pages_of_others() -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service, httpx.AsyncClient(trust_env=False) as http:
-            assert service.doors is not None
-            at = service.doors.addresses["http"]
+            assert service.gateways is not None
+            at = service.gateways.addresses["http"]
             for method, path in (
                 ("GET", "/log"),
                 ("POST", "/events"),
@@ -96,13 +96,13 @@ def test_pages_of_origins_that_are_allowed_may_read_the_answers() -> None:
             broker(http="127.0.0.1:0", origins=("https://*.example",)) as service,
             httpx.AsyncClient(trust_env=False) as http,
         ):
-            assert service.doors is not None
-            at = service.doors.addresses["http"]
+            assert service.gateways is not None
+            at = service.gateways.addresses["http"]
             answer = await http.get(at + "/log", headers={"Origin": app})
             assert (answer.status_code, answer.headers["access-control-allow-origin"]) == (200, app)
-            asked = {"Origin": app, "Access-Control-Request-Method": "PUT"}
-            asked["Access-Control-Request-Headers"] = "authorization"
-            assert (await http.options(at + "/subscriptions/x", headers=asked)).status_code == 200
+            requested = {"Origin": app, "Access-Control-Request-Method": "PUT"}
+            requested["Access-Control-Request-Headers"] = "authorization"
+            assert (await http.options(at + "/subscriptions/x", headers=requested)).status_code == 200
             refused = await http.get(at + "/log", headers={"Origin": "https://evil.org"})
             assert refused.status_code == 403
             assert "access-control-allow-origin" not in refused.headers
@@ -113,8 +113,8 @@ def test_pages_of_origins_that_are_allowed_may_read_the_answers() -> None:
 def test_mqtt_over_websocket_refuses_pages_of_others() -> None:
     async def test() -> None:
         async with broker(mqtt_websocket="127.0.0.1:0") as service:
-            assert service.doors is not None
-            at = service.doors.addresses["mqtt over websocket"]
+            assert service.gateways is not None
+            at = service.gateways.addresses["mqtt over websocket"]
             for headers in ({"Origin": EVIL}, {"Origin": "null"}):
                 with pytest.raises(websockets.InvalidStatus):
                     await websockets.connect(

@@ -42,7 +42,7 @@ def run(test: Callable[[], Awaitable[None]]) -> None:
 
 
 def mqtt_port(service: Any) -> int:
-    return int(service.doors.addresses["mqtt"].rpartition(":")[2])
+    return int(service.gateways.addresses["mqtt"].rpartition(":")[2])
 
 
 def kept(port: int, version: ProtocolVersion) -> aiomqtt.Client:
@@ -67,12 +67,12 @@ async def payloads(client: aiomqtt.Client, count: int) -> list[Any]:
 def test_a_topic_that_mqtt_cannot_carry_is_refused_at_publish_with_the_limit_named() -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
+            assert service.gateways is not None
             async with tidings.connect(service.server.address, name="p") as bus:
                 with pytest.raises(RefusedError, match="has 80000 bytes; at most 65535"):
                     await bus.publish({}, topic=TOPIC)
                 await bus.publish({}, topic="é" * 32_767)
-            async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
+            async with httpx.AsyncClient(base_url=service.gateways.addresses["http"]) as http:
                 event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "subject": TOPIC}
                 answer = await http.post(
                     "/events",
@@ -193,9 +193,9 @@ class Sink:
 
 @contextlib.asynccontextmanager
 async def hooked(service: Any, sink: str) -> AsyncIterator[httpx.AsyncClient]:
-    async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
-        asked = {"sink": sink, "filters": [{"tidings": "go > 0"}]}
-        assert (await http.post("/subscriptions", json=asked)).status_code == 201
+    async with httpx.AsyncClient(base_url=service.gateways.addresses["http"]) as http:
+        requested = {"sink": sink, "filters": [{"tidings": "go > 0"}]}
+        assert (await http.post("/subscriptions", json=requested)).status_code == 201
         yield http
 
 
@@ -266,8 +266,8 @@ def test_the_body_of_a_sink_s_answer_is_read_up_to_a_bound_and_never_decoded() -
 def test_every_field_of_a_webhook_has_a_bound(field: dict[str, Any]) -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0", webhooks=("localhost",)) as service:
-            assert service.doors is not None
-            async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
+            assert service.gateways is not None
+            async with httpx.AsyncClient(base_url=service.gateways.addresses["http"]) as http:
                 answer = await http.post("/subscriptions", json={"sink": "http://localhost:1/", **field})
                 assert answer.status_code == 400
                 assert f"the subscription.{next(iter(field))} has" in answer.json()["detail"]
@@ -279,14 +279,14 @@ def test_every_field_of_a_webhook_has_a_bound(field: dict[str, Any]) -> None:
 def test_the_name_of_a_subscription_on_a_websocket_has_a_bound() -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
-            base = service.doors.addresses["http"].replace("http", "ws", 1)
+            assert service.gateways is not None
+            base = service.gateways.addresses["http"].replace("http", "ws", 1)
             async with websockets.connect(base.rstrip("/") + "/events/socket") as socket:
                 await socket.send(json.dumps({"op": "subscribe", "ref": "r" * 900_000, "filter": "a = 1"}))
-                said = json.loads(await socket.recv())
-                assert said["op"] == "error"
-                assert "at most 1024" in said["detail"]
-                assert "ref" not in said
+                stated = json.loads(await socket.recv())
+                assert stated["op"] == "error"
+                assert "at most 1024" in stated["detail"]
+                assert "ref" not in stated
 
     run(test)
 
@@ -294,8 +294,8 @@ def test_the_name_of_a_subscription_on_a_websocket_has_a_bound() -> None:
 def test_events_by_http_have_the_limit_of_attributes_that_frames_have() -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
-            async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
+            assert service.gateways is not None
+            async with httpx.AsyncClient(base_url=service.gateways.addresses["http"]) as http:
                 for inner in ("1", "{}"):
                     many = "{" + ",".join(f'"a{n}":{inner}' for n in range(3000)) + "}"
                     event = '{"specversion":"1.0","id":"1","source":"/s","type":"t","data":' + many + "}"
@@ -328,8 +328,8 @@ def test_attributes_are_counted_before_they_are_built() -> None:
 def test_a_request_with_two_lengths_is_refused_and_ends_its_connection() -> None:
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
-            host, _, port = service.doors.addresses["http"].removeprefix("http://").rpartition(":")
+            assert service.gateways is not None
+            host, _, port = service.gateways.addresses["http"].removeprefix("http://").rpartition(":")
             reader, writer = await asyncio.open_connection(host, int(port))
             writer.write(
                 b"POST /events HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 6\r\n"

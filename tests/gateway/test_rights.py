@@ -71,7 +71,7 @@ async def running(folder: Path) -> AsyncIterator[Service]:
         console=ConsoleSettings(listen="127.0.0.1:0", refresh_seconds=0.1),
         trace=TraceSettings(history_seconds=60.0),
     )
-    async with Service(settings, doors=ConsoleGateways) as service:
+    async with Service(settings, gateways=ConsoleGateways) as service:
         yield service
 
 
@@ -79,9 +79,9 @@ class Attacker:
     """A principal with a client on every listener."""
 
     def __init__(self, service: Service, name: str) -> None:
-        assert service.doors is not None
+        assert service.gateways is not None
         self.name, self.service = name, service
-        self.addresses = service.doors.addresses
+        self.addresses = service.gateways.addresses
         token = "Basic " + b64encode(f"{name}:p".encode()).decode()
         self.headers = {"Authorization": token, "x-tidings-console": "1"}
         self._client = httpx.AsyncClient(trust_env=False, verify=False, timeout=20)
@@ -98,44 +98,46 @@ class Attacker:
         async with tidings.connect(self.service.server.address, name=self.name, credentials=shown) as bus:
             yield bus
 
-    async def http(self, method: str, path: str, door: str = "http", **more: Any) -> Any:
-        answer = await self._client.request(method, self.addresses[door] + path, headers=self.headers, **more)
+    async def http(self, method: str, path: str, gateway: str = "http", **more: Any) -> Any:
+        answer = await self._client.request(
+            method, self.addresses[gateway] + path, headers=self.headers, **more
+        )
         return answer.status_code, answer.text
 
-    async def stream(self, path: str, door: str = "http") -> list[str]:
+    async def stream(self, path: str, gateway: str = "http") -> list[str]:
         """What a stream gives in a while."""
         lines: list[str] = []
-        asked = self._client.stream("GET", self.addresses[door] + path, headers=self.headers)
+        requested = self._client.stream("GET", self.addresses[gateway] + path, headers=self.headers)
         with suppress(TimeoutError):
-            async with asyncio.timeout(0.25), asked as stream:
+            async with asyncio.timeout(0.25), requested as stream:
                 async for line in stream.aiter_lines():
                     lines.append(line)  # noqa: PERF401 - what came before the timeout counts
         return lines
 
-    async def socket(self, *said: dict[str, Any]) -> list[Any]:
+    async def socket(self, *stated: dict[str, Any]) -> list[Any]:
         url = self.addresses["http"].replace("http", "ws") + "/events/socket"
-        heard: list[Any] = []
+        received: list[Any] = []
         async with websockets.connect(url, additional_headers=self.headers, proxy=None) as socket:
-            for one in said:
+            for one in stated:
                 await socket.send(json.dumps(one))
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.25):
                     async for text in socket:
-                        heard.append(text)  # noqa: PERF401 - what came before the timeout counts
-        return heard
+                        received.append(text)  # noqa: PERF401 - what came before the timeout counts
+        return received
 
     async def mqtt(self, *filters: str, client: str = "c") -> list[Any]:
         port = int(self.addresses["mqtt"].rpartition(":")[2])
-        heard: list[Any] = []
+        received: list[Any] = []
         async with aiomqtt.Client(
             "127.0.0.1", port, username=self.name, password="p", identifier=client, clean_session=False
         ) as connected:
-            heard += [await connected.subscribe(filter, qos=1) for filter in filters]
+            received += [await connected.subscribe(filter, qos=1) for filter in filters]
             with suppress(TimeoutError):
                 async with asyncio.timeout(0.3):
                     async for message in connected.messages:
-                        heard.append((str(message.topic), bytes(message.payload)))
-        return heard
+                        received.append((str(message.topic), bytes(message.payload)))
+        return received
 
 
 def bus(ask: Callable[[tidings.Bus], Awaitable[Any]]) -> Op:
@@ -151,18 +153,18 @@ def hearing(*wanted: Any, **options: Any) -> Op:
 
     async def ask(connected: tidings.Bus) -> Any:
         listener = await connected.subscribe(*wanted, **options)
-        heard = [listener.resumed]
+        received = [listener.resumed]
         with suppress(TimeoutError):
             while True:
-                heard.append(await listener.get(timeout=0.05))
+                received.append(await listener.get(timeout=0.05))
         await listener.unsubscribe()
-        return heard
+        return received
 
     return bus(ask)
 
 
-def http(method: str, path: str, door: str = "http", **more: Any) -> Op:
-    return lambda attacker: attacker.http(method, path, door, **more)
+def http(method: str, path: str, gateway: str = "http", **more: Any) -> Op:
+    return lambda attacker: attacker.http(method, path, gateway, **more)
 
 
 EVENT = make_event({"n": 1}, source="evil", id="x")
@@ -296,9 +298,9 @@ async def check(owner: Attacker) -> None:
     assert (status, len(json.loads(text))) == (200, 1)
     assert json.loads(text)[0]["sink"] == "http://127.0.0.1:1/"
     assert (await owner.http("GET", "/trace/hush-3"))[0] == 200
-    heard = await owner.mqtt(client="owners")
-    assert [topic for topic, _ in heard] == ["payslips"] * len(heard)
-    assert heard, "the session kept what came meanwhile"
+    received = await owner.mqtt(client="owners")
+    assert [topic for topic, _ in received] == ["payslips"] * len(received)
+    assert received, "the session kept what came meanwhile"
 
 
 async def answer(op: Op, attacker: Attacker) -> str:

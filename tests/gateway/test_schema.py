@@ -23,8 +23,8 @@ def address() -> Iterator[str]:
 
     async def serve() -> None:
         async with broker(http="127.0.0.1:0", webhooks=("127.0.0.1",)) as service:
-            assert service.doors is not None
-            found.append((asyncio.get_running_loop(), service.doors.addresses["http"]))
+            assert service.gateways is not None
+            found.append((asyncio.get_running_loop(), service.gateways.addresses["http"]))
             ready.set()
             await stop.wait()
 

@@ -52,8 +52,8 @@ async def publish(service: Any, *payloads: bytes) -> None:
 
 
 def groups(service: Any) -> list[tuple[str, bool]]:
-    held = service.server.node.slots["delivery"]._registry.helds.values()
-    return [(each.id.name, each.durable) for each in held]
+    stored = service.server.node.slots["delivery"]._registry.helds.values()
+    return [(each.id.name, each.durable) for each in stored]
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -70,7 +70,7 @@ def test_a_share_is_durable_while_a_kept_session_has_it_and_its_bytes_are_given_
                     assert await subscribed(raw) == 1
             assert groups(service) == [(f"g/{SHARED}", True)]
             await publish(service, b"0" * 10_000)
-            ledger = service.server.node.slots["delivery"]._ledger
+            ledger = service.server.node.slots["delivery"]._index
             assert len(ledger.entries) == 1, "it waits for sessions that are away"
             async with Raw(port, name="k", expiry=0):
                 pass  # a clean start: the session is over

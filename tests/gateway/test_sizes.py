@@ -33,8 +33,8 @@ def test_every_listener_refuses_an_event_over_the_limit_and_names_it() -> None:
                 network=NetworkSettings(max_frame_bytes=FRAME), http="127.0.0.1:0", mqtt="127.0.0.1:0"
             ) as service,
         ):
-            assert service.doors is not None
-            addresses = service.doors.addresses
+            assert service.gateways is not None
+            addresses = service.gateways.addresses
             await _over_tcp(service.server.address)
             await _over_http(addresses["http"])
             await _over_websocket(addresses["http"].replace("http", "ws", 1))
@@ -67,9 +67,9 @@ async def _over_websocket(base: str) -> None:
     async with websockets.connect(base.rstrip("/") + "/events/socket") as socket:
         event = {"specversion": "1.0", "id": "1", "source": "/s", "type": "t", "data": {"text": LARGE}}
         await socket.send(json.dumps({"op": "publish", "call": 7, "event": event}))
-        said: dict[str, Any] = json.loads(await socket.recv())
-        assert said["op"] == "error"
-        assert said["code"] == "too large"
+        fields: dict[str, Any] = json.loads(await socket.recv())
+        assert fields["op"] == "error"
+        assert fields["code"] == "too large"
         await socket.send(json.dumps({"op": "publish", "call": 8, "event": event | {"data": {"text": "x"}}}))
         assert json.loads(await socket.recv())["op"] == "published"
 
@@ -77,11 +77,11 @@ async def _over_websocket(base: str) -> None:
 async def _over_mqtt(port: int) -> None:
     five = aiomqtt.ProtocolVersion.V5
     async with aiomqtt.Client("127.0.0.1", port, identifier="m", protocol=five, timeout=120) as client:
-        told: asyncio.Future[int] = asyncio.get_running_loop().create_future()
+        delivered: asyncio.Future[int] = asyncio.get_running_loop().create_future()
         before = client._client.on_publish
-        client._client.on_publish = lambda *said: told.done() or told.set_result(said[3].value)
+        client._client.on_publish = lambda *stated: delivered.done() or delivered.set_result(stated[3].value)
         client._client.publish("t", LARGE.encode(), qos=1)
-        assert await told == 0x97, "quota exceeded: a limit that the broker imposes"
+        assert await delivered == 0x97, "quota exceeded: a limit that the broker imposes"
         client._client.on_publish = before
         await client.publish("t", b"x", qos=1)
 
@@ -114,8 +114,8 @@ def test_a_body_of_too_many_attributes_is_refused_before_it_is_decoded(
 
     async def run() -> None:
         async with asyncio.timeout(60), broker(http="127.0.0.1:0") as service:
-            assert service.doors is not None
-            async with httpx.AsyncClient(base_url=service.doors.addresses["http"]) as http:
+            assert service.gateways is not None
+            async with httpx.AsyncClient(base_url=service.gateways.addresses["http"]) as http:
                 for path, media, body in (
                     ("/events", "application/json", crowd),
                     ("/events", "application/json", fewer),

@@ -44,8 +44,8 @@ async def opened(address: str, first: bytes) -> tuple[asyncio.StreamReader, asyn
 
 
 def address(service: Service, name: str) -> str:
-    assert service.doors is not None
-    found: dict[str, Any] = service.doors.addresses  # type: ignore[attr-defined]
+    assert service.gateways is not None
+    found: dict[str, Any] = service.gateways.addresses  # type: ignore[attr-defined]
     return str(found[name])
 
 

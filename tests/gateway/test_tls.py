@@ -49,9 +49,9 @@ async def behind_tls(certs: Path, home: Path) -> AsyncIterator[dict[str, str]]:
         ),
         gateway=GatewaySettings(**DOORS),
     )
-    async with Service(settings, doors=Gateways) as service:
-        assert service.doors is not None
-        yield service.doors.addresses
+    async with Service(settings, gateways=Gateways) as service:
+        assert service.gateways is not None
+        yield service.gateways.addresses
 
 
 def trusting(certs: Path) -> ssl.SSLContext:
@@ -71,9 +71,12 @@ def mqtt(address: str, name: str, certs: Path, **options: Any) -> aiomqtt.Client
 def test_mqtt(door: str, certs: Path, tmp_path: Path) -> None:
     async def test() -> None:
         options = {"transport": "websockets"} if door == "mqtt over websocket" else {}
-        async with behind_tls(certs, tmp_path) as doors:
-            assert doors[door].startswith(("mqtts://", "wss://"))
-            async with mqtt(doors[door], "s", certs, **options) as s, mqtt(doors["mqtt"], "p", certs) as p:
+        async with behind_tls(certs, tmp_path) as gateways:
+            assert gateways[door].startswith(("mqtts://", "wss://"))
+            async with (
+                mqtt(gateways[door], "s", certs, **options) as s,
+                mqtt(gateways["mqtt"], "p", certs) as p,
+            ):
                 await s.subscribe("quotes/#", qos=1)
                 await p.publish("quotes/IBM", b"131", qos=1)
                 assert [m.payload for m in await heard(s, 1)] == [b"131"]
@@ -83,18 +86,18 @@ def test_mqtt(door: str, certs: Path, tmp_path: Path) -> None:
 
 def test_http_and_websocket(certs: Path, tmp_path: Path) -> None:
     async def test() -> None:
-        async with behind_tls(certs, tmp_path) as doors, httpx.AsyncClient(verify=trusting(certs)) as web:
-            assert doors["http"].startswith("https://")
-            stream = doors["http"].replace("https", "wss") + "/events/socket"
+        async with behind_tls(certs, tmp_path) as gateways, httpx.AsyncClient(verify=trusting(certs)) as web:
+            assert gateways["http"].startswith("https://")
+            stream = gateways["http"].replace("https", "wss") + "/events/socket"
             basic = httpx.BasicAuth("market", "m")
-            proof = next(basic.auth_flow(httpx.Request("GET", doors["http"]))).headers["Authorization"]
+            proof = next(basic.auth_flow(httpx.Request("GET", gateways["http"]))).headers["Authorization"]
             async with websockets.connect(
                 stream, ssl=trusting(certs), additional_headers={"Authorization": proof}
             ) as socket:
                 await socket.send(json.dumps({"op": "subscribe", "ref": "a", "filter": "price > 100"}))
                 assert json.loads(await socket.recv())["op"] == "subscribed"
                 answer = await web.post(
-                    f"{doors['http']}/events", json={"price": 131},
+                    f"{gateways['http']}/events", json={"price": 131},
                     auth=basic,
                 )  # fmt: skip
                 assert answer.is_success, answer.text
@@ -108,8 +111,8 @@ def test_who_speaks_in_the_clear_or_does_not_trust_the_broker_gets_nowhere(
     door: str, certs: Path, tmp_path: Path
 ) -> None:
     async def test() -> None:
-        async with behind_tls(certs, tmp_path) as doors:
-            port = urlsplit(doors[door]).port
+        async with behind_tls(certs, tmp_path) as gateways:
+            port = urlsplit(gateways[door]).port
             reader, writer = await asyncio.open_connection("127.0.0.1", port)
             writer.write(b"GET / HTTP/1.1\r\n\r\n")
             assert not (await reader.read()).startswith(b"HTTP/1.1 2")

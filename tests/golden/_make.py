@@ -45,16 +45,16 @@ def quotes() -> list[tuple[dict[str, Any], dict[str, Any]]]:
 async def fill(folder: Path) -> list[Any]:
     """A broker's store: what lives for ever, and a durable subscription that has heard a part of what it is
     owed."""
-    heard = []
+    received = []
     async with tidings.connect(path=folder, name="press") as bus:
         listener = await bus.subscribe(FILTER, durable=True, name="falls")
         for attributes, options in quotes():
             await bus.publish(attributes, **options)
         for _ in range(2):
             event = await listener.get()
-            heard.append(event["change"])
+            received.append(event["change"])
             await listener.ack()
-    return heard
+    return received
 
 
 def _without_talk(file: tarfile.TarInfo) -> tarfile.TarInfo | None:
@@ -68,11 +68,11 @@ def main() -> None:
     for folder in (STORE.parent, HISTORIES):
         folder.mkdir(exist_ok=True)
     if not STORE.exists():
-        with tempfile.TemporaryDirectory() as place:
-            heard = asyncio.run(fill(Path(place) / "store"))
+        with tempfile.TemporaryDirectory() as position:
+            received = asyncio.run(fill(Path(position) / "store"))
             with tarfile.open(STORE, "w:gz") as archive:
-                archive.add(Path(place) / "store", "store", filter=_without_talk)
-        STORE.with_suffix("").with_suffix(".json").write_text(json.dumps({"heard": heard}) + "\n")
+                archive.add(Path(position) / "store", "store", filter=_without_talk)
+        STORE.with_suffix("").with_suffix(".json").write_text(json.dumps({"heard": received}) + "\n")
     plan = Plan(
         subscriptions=5,
         events=20,

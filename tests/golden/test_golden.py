@@ -33,9 +33,9 @@ def test_a_store_of_then_serves_a_broker_of_now(file: Path, tmp_path: Path) -> N
     async def test() -> None:
         async with asyncio.timeout(120), tidings.connect(path=tmp_path / "store", name="press") as bus:
             newcomer = await bus.subscribe("EXISTS change", name="all")
-            heard = [await newcomer.get() for _ in kept]
-            assert [dict(event.attributes) for event in heard] == [attributes for attributes, _ in kept]
-            wanted = [event["change"] for event in heard if accepts(parse_filter(FILTER), event)]
+            received = [await newcomer.get() for _ in kept]
+            assert [dict(event.attributes) for event in received] == [attributes for attributes, _ in kept]
+            wanted = [event["change"] for event in received if accepts(parse_filter(FILTER), event)]
             falls = await bus.subscribe(FILTER, durable=True, name="falls")
             assert before + [(await falls.get())["change"] for _ in wanted[len(before) :]] == wanted
 

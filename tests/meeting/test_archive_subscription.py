@@ -53,9 +53,9 @@ def test_an_archive_is_filled_step_by_step_and_again_changes_nothing(two: Broker
     for n in range(6):
         (ann if n % 2 else bob).publish({"n": n}, lifetime=FOREVER if n != 3 else 0)
     ann.publish({"n": 7})
-    told: list[Any] = []
-    assert archiver.run_once(told.append) == 6
-    assert sum(step.archived for step in told) == 6
+    delivered: list[Any] = []
+    assert archiver.run_once(delivered.append) == 6
+    assert sum(step.archived for step in delivered) == 6
     assert archiver.run_once() == 0
     assert archived(tmp_path / "archive") == [0, 1, 2, 3, 4, 5]
     assert archiver.compact() > 0
@@ -113,12 +113,12 @@ def test_a_durable_subscriber_goes_on_in_the_archive_where_it_was(two: Brokers, 
     wait_for_release(two)
     for n in range(6, 8):
         ann.publish({"n": n}, lifetime=FOREVER)
-    heard = []
+    received = []
     for _ in range(8):
         with two.bus(0, "late").subscribe("n >= 0", name="all", durable=True, since="forever") as news:
-            heard += take(news, 1)
+            received += take(news, 1)
         Archiver(tmp_path / "archive", two.all, release=True).run_once()  # its seam stays where it was
-    assert heard == list(range(8))
+    assert received == list(range(8))
 
 
 def test_an_event_of_the_archive_that_is_given_back_comes_again(two: Brokers, tmp_path: Path) -> None:

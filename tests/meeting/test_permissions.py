@@ -81,14 +81,14 @@ class Secured(Brokers):
         (self.folder / "users.toml").write_text(
             USERS.replace("KEY", str(make_key("pencil", iterations=4096)))
         )
-        said = {
+        fields = {
             "name": "b1", "listen": "127.0.0.1:0", "store": str(self.folder / "b1"), "log.level": "error",
             "security.users": str(self.folder / "users.toml"), "archive": str(self.folder / "archive"),
             "security.audit": str(self.folder / "audit"),
         }  # fmt: skip
 
         async def begin() -> Service:
-            return await Service(read_settings(said=said)).__aenter__()
+            return await Service(read_settings(fields=fields)).__aenter__()
 
         self.service = self.call(begin())
         self.addresses.append(self.service.server.address)
@@ -148,7 +148,7 @@ def test_a_source_reads_what_its_principal_may_hear_and_nothing_else(secured: Se
 def test_whole_pages_of_the_log_are_not_for_those_with_a_filter(secured: Secured) -> None:
     publish_all(secured)
     for name in ("ann", "thief", "tenant"):
-        with pytest.raises(RefusedError, match="for those who may hear everything"):
+        with pytest.raises(RefusedError, match="for principals who may receive everything"):
             secured.bus(0, name).inquire("log", after=0, upto=10)
     assert secured.bus(0, "market").inquire("log", after=0, upto=10)["upto"] == 10
 
@@ -231,13 +231,13 @@ def test_the_archive_is_no_way_around_the_rules(secured: Secured) -> None:
     with pytest.raises(RefusedError, match="market may not have the log forget"):
         Archiver(secured.folder / "archive", secured.options("market"), release=True).run_once()
     Archiver(secured.folder / "archive", secured.options("keeper"), release=True).run_once()
-    heard: dict[str, list[int]] = {}
+    received: dict[str, list[int]] = {}
     for name, count in (("market", 4), ("ann", 1), ("thief", 1)):
         with secured.bus(0, name).subscribe("n >= 0", since="forever") as news:
-            heard[name] = sorted(news.get(timeout=120)["n"] for _ in range(count))
+            received[name] = sorted(news.get(timeout=120)["n"] for _ in range(count))
             with pytest.raises(TimeoutError):
                 news.get(timeout=0.2)
-    assert heard == {"market": [0, 1, 2, 3], "ann": [0], "thief": [3]}
+    assert received == {"market": [0, 1, 2, 3], "ann": [0], "thief": [3]}
     with pytest.raises(RefusedError):
         secured.bus(0, "ann").inquire("archive", filter="region = 'us'", after={}, upto={"x": 1})
     with pytest.raises(TidingsError, match="the archive cannot be asked this"):

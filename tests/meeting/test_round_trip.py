@@ -22,17 +22,17 @@ def test_the_ends_say_what_was_sent_and_what_came_back_in_time(tmp_path: Path) -
             judge.subscribe(f"topic = '{GO}'", queue=1000) as going,
             End("mouth", address, 200, 0.5) as mouth,
         ):
-            said = mouth.answer()
-            assert [going.get(timeout=120).topic for _ in range(int(said["sent"]))] == [GO] * int(
-                said["sent"]
+            stated = mouth.answer()
+            assert [going.get(timeout=120).topic for _ in range(int(stated["sent"]))] == [GO] * int(
+                stated["sent"]
             )
-            assert 0 < said["sent"] <= 100
-            assert said["seconds"] >= 0.5
-        with End("ear", address, DURABLE, 0.5) as ear:
-            assert ear.answer() == {}
+            assert 0 < stated["sent"] <= 100
+            assert stated["seconds"] >= 0.5
+        with End("ear", address, DURABLE, 0.5) as listener:
+            assert listener.answer() == {}
             for _ in range(3):
                 judge.publish({"sent": time.time()}, topic=BACK)
-            took = ear.answer(4)  # one more than there is
+            took = listener.answer(4)  # one more than there is
             assert len(took) == 3
             assert all(0 <= delay < 60 for delay in took)
         with End("ear", address, TRANSIENT, 0.5) as other:  # the next kind at the same broker

@@ -199,7 +199,7 @@ def test_a_hold_that_is_gone_is_told_with_what_is_gone(one: Brokers) -> None:
     ann.publish({"n": 4}, lifetime=60)
     for _ in range(2):  # asking again does not hide it
         with pytest.raises(
-            InputError, match=r"nobody held the log .* any more: what came after offset 1 may be gone"
+            InputError, match=r"no hold keeps the log .* any more: what came after offset 1 may be gone"
         ):
             stream(one.all).latestOffset(end, ReadAllAvailable())
     assert step(stream(one.all, onTrimmed="go on"), end)[1] == [4]

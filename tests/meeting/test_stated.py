@@ -25,25 +25,25 @@ def two(tmp_path: Path) -> Iterator[Brokers]:
 
 
 def state(bus: object, name: str, filter: str | None) -> None:
-    said = {"name": name} if filter is None else {"name": name, "filter": filter}
-    bus.publish(said, topic="subscriptions/prices", key=f"{bus.name}/{name}", lifetime=FOREVER)  # type: ignore[attr-defined]
+    fields = {"name": name} if filter is None else {"name": name, "filter": filter}
+    bus.publish(fields, topic="subscriptions/prices", key=f"{bus.name}/{name}", lifetime=FOREVER)  # type: ignore[attr-defined]
 
 
 def test_what_is_stated_counts_from_the_next_batch_on(two: Brokers, tmp_path: Path) -> None:
     ann, bob = two.bus(0, "ann"), two.bus(1, "bob")
     settings = BrokerSubscribers(brokers=two.all, compiled=str(tmp_path / "compiled"))
-    held = StatedSubscriptions(settings)
-    assert held.current().about.subscriptions == 0
+    stored = StatedSubscriptions(settings)
+    assert stored.current().about.subscriptions == 0
     state(ann, "dear", "price > 100")
     state(bob, "cheap", "price < 1")
     state(bob, "wrong", "price >")
-    second = held.current()
+    second = stored.current()
     assert (second.number, second.about.subscriptions, second.about.rejected) == (2, 2, 1)
-    assert held.current().number == 2, "nothing changed"
+    assert stored.current().number == 2, "nothing changed"
     state(ann, "dear", "price > 200")
     state(bob, "cheap", None)
     state(bob, "wrong", None)
-    assert (held.current().number, held.current().about.subscriptions) == (3, 1)
+    assert (stored.current().number, stored.current().about.subscriptions) == (3, 1)
     again = StatedSubscriptions(settings)  # the flow was restarted
     assert again.current().number == 3
 

@@ -47,7 +47,7 @@ class Run:
         self.history = folder / "history.jsonl"
         self._recorder = FileRecorder(self.history)
         self.published = 0
-        self.heard: dict[str, list[int]] = {}
+        self.received: dict[str, list[int]] = {}
         self.fired: dict[str, int] = {"broker": 0, "archiver": 0}
         self._buses: list[tidings.Bus] = []
         self._listening: list[tuple[asyncio.Task[None], str, int]] = []
@@ -112,19 +112,19 @@ class Run:
     async def _late(self, name: str, number: int) -> None:
         bus = await self.connect(name, self.rng.randrange(2))
         listener = bus.subscribe(f"n % 3 = {number % 3}", name="all", durable=True, since="forever")
-        heard = self.heard[name] = []
-        task = asyncio.create_task(self._hear(listener, heard))
+        received = self.received[name] = []
+        task = asyncio.create_task(self._receive(listener, received))
         self._listening.append((task, name, number % 3))
 
-    async def _hear(self, listener: Any, heard: list[int]) -> None:
+    async def _receive(self, listener: Any, received: list[int]) -> None:
         async with listener:
             async for event in listener:
-                heard.append(event["n"])  # noqa: PERF401 - others look at it meanwhile
+                received.append(event["n"])  # noqa: PERF401 - others look at it meanwhile
 
     async def _settle(self) -> None:
         for task, name, rest in self._listening:
             wanted = {n for n in range(self.published) if n % 3 == rest}
-            while not wanted <= set(self.heard[name]):
+            while not wanted <= set(self.received[name]):
                 if task.done():
                     task.result()
                 await asyncio.sleep(0)
@@ -137,14 +137,14 @@ class Run:
             sys.executable, "-m", "tidings", "check", str(self.history), "--json",
             stdout=asyncio.subprocess.PIPE, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)},
         )  # fmt: skip
-        said, _ = await child.communicate()
-        properties: dict[str, Any] = json.loads(said)["properties"]
+        data, _ = await child.communicate()
+        properties: dict[str, Any] = json.loads(data)["properties"]
         return properties
 
 
 def check(run: Run) -> None:
-    for number, (name, heard) in enumerate(run.heard.items()):
-        assert sorted(heard) == [n for n in range(run.published) if n % 3 == number % 3], name
+    for number, (name, received) in enumerate(run.received.items()):
+        assert sorted(received) == [n for n in range(run.published) if n % 3 == number % 3], name
     archive = Archive(run.folder / "archive")
     stored = [found.event["n"] for found in events(archive, archive.checked(), EVERYTHING)]
     assert len(stored) == len(set(stored)), "an event is in the archive twice"

@@ -110,8 +110,8 @@ EARLY = (
     Defect("protocol/delivery/flow.py", "        if seen is IdentityStatus.NEW and not is_own:",
         "        if False and not is_own:"),
     Defect("protocol/delivery/dispatcher.py",
-        "            if held.durable:\n"
-        "                self._ledger.owe(position.offset, held.owner, held.options.superseding)\n", ""),
+        "            if state.durable:\n"
+        "                self._index.owe(position.offset, state.owner, state.options.superseding)\n", ""),
     Defect("protocol/delivery/dispatcher.py", "        self.sent += count\n        member.credit -= count\n",
         "        self.sent += count\n"),
     Defect("protocol/delivery/dispatcher.py",
@@ -119,17 +119,17 @@ EARLY = (
         "        if member is not None and item.event.key is None:",
         by=("tests/simulation/test_tidings_untold.py",)),
     Defect("protocol/delivery/dispatcher.py",
-        "        if held.has_ended or (position is None and held.durable and held.number > "
-        "pending.number):", "        if held.has_ended:"),
+        "        if state.has_ended or (position is None and state.durable and state.number > "
+        "pending.number):", "        if state.has_ended:"),
     Defect("protocol/delivery/exactly_once.py",
-        "            self._ledger.log = row.name\n            return\n", "            break\n"),
+        "            self._index.log = row.name\n            return\n", "            break\n"),
     Defect("protocol/routing/covering.py", "        if not self._own_counts[filter.digest]:\n",
         "        if True:\n"),
     Defect("protocol/routing/covering.py",
         "        elif sender not in self._links():\n            return  # a neighbour no longer; it "
         "was on its way\n", ""),
-    Defect("protocol/recovery/acknowledged.py", "        trail.due = max(trail.due, envelope.offset)\n",
-        "        trail.due = envelope.offset - 1\n"),
+    Defect("protocol/recovery/acknowledged.py", "        progress.due = max(progress.due, envelope.offset)\n",
+        "        progress.due = envelope.offset - 1\n"),
     Defect("protocol/recovery/acknowledged.py",
         "        if view is None or view.upstream != came_from or offset is None:",
         "        if view is None or offset is None:"),

@@ -72,12 +72,12 @@ FOUND = (
         by=WIDE),
     # overtaken by an event in no log
     Defect("protocol/delivery/publisher_migration.py",
-        "        return {position.log, source} if position.log == self._ledger.log else "
+        "        return {position.log, source} if position.log == self._index.log else "
         "{position.log}\n", "        return {position.log}\n",
         by=("tests/simulation/test_tidings_order.py",)),
     # cursor of a lost log
     Defect("protocol/delivery/replay.py",
-        "        if source.is_gone(cursor.log):\n            self.drop(held, cursor.log, "
+        "        if source.is_gone(cursor.log):\n            self.drop(state, cursor.log, "
         "broker_of(cursor.log) != self._ports.name)\n            return\n", "",
         by=("tests/simulation/test_tidings_moving.py",)),
     # replicate unbounded
@@ -113,7 +113,7 @@ FOUND = (
         by=GROUP_LOG),
     # refused while others commit it
     Defect("protocol/delivery/grouped.py",
-        "            if under_way is not None or self._ledger.offset_of(identity) is not None:\n",
+        "            if under_way is not None or self._index.offset_of(identity) is not None:\n",
         "            if False:\n", by=("tests/simulation/test_group.py",)),
     # a link that is never used again
     Defect("protocol/client_failover.py",
@@ -167,8 +167,8 @@ FOUND = (
         "            walk.then(found, upto, read >= upto, now)\n", by=GAPS),
     # batch bytes ignored
     Defect("protocol/batches.py",
-        "is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count",
-        "is_over = place - begin >= limits.batch_count", by=BATCHES),
+        "is_over = stored + size > limits.batch_bytes or position - begin >= limits.batch_count",
+        "is_over = position - begin >= limits.batch_count", by=BATCHES),
     # page bytes ignored
     Defect("protocol/batches.py",
         "        if self.items and (self.is_full or self.size + size > self._bytes):",
@@ -194,32 +194,35 @@ FOUND = (
         "other in others:\n            self.forget(other, now)\n", by=WIDE),
     # nothing pinned
     Defect("protocol/recovery/acknowledged.py",
-        "        return any(link not in trails or trails[link].wants(offset) for link in self.peers())",
+        "        return any(link not in progress_of or progress_of[link].wants(offset) "
+        "for link in self.peers())",
         "        return False", by=WIDE),
     # acked without durables
     Defect("protocol/recovery/acknowledged.py", "            upto = min(upto, settled)\n        for link",
         "            pass\n        for link", by=WIDE),
     # unheard neighbours ignored
     Defect("protocol/recovery/acknowledged.py",
-        "            if trail is None or not trail.heard:\n                return 0\n",
-        "            if trail is None or not trail.heard:\n                continue\n", by=WIDE),
+        "            if progress is None or not progress.has_reported:\n                return 0\n",
+        "            if progress is None or not progress.has_reported:\n                continue\n", by=WIDE),
     # last event unnoticed
     Defect("protocol/recovery/acknowledged.py",
         "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known",
         by=GAPS),
     # acks of links ignored
     Defect("protocol/recovery/acknowledged.py",
-        "            if trail.acked < trail.due:\n                upto = min(upto, trail.acked)\n", "",
+        "            if progress.acked < progress.due:\n                upto = min(upto, progress.acked)\n",
+        "",
         by=WIDE),
     # reader short page
     Defect("protocol/delivery/sources.py", "        read = end if read_upto(records, end) >= end else",
         "        read = end if len(records) < 256 else", by=WIDE),
     # a transient end releases rights of others
-    Defect("protocol/delivery/dispatcher.py", "            for offset in handed_out if held.durable else ():",
+    Defect("protocol/delivery/dispatcher.py",
+        "            for offset in handed_out if state.durable else ():",
         "            for offset in handed_out:", by=LIFETIMES),
     # rights to superseded events stay
     Defect("protocol/delivery/replay.py",
-        "            if cursor.source.release(held, offset, now):\n                "
+        "            if cursor.source.release(state, offset, now):\n                "
         "self._dispatcher.losses.count_gone",
         "            if offset:\n                self._dispatcher.losses.count_gone", by=LIFETIMES),
     # clock floor gone
@@ -257,11 +260,11 @@ FOUND = (
         "limits.page_bytes))", "self._emit(Fetch(self._request, from_offset, limit, 1 << 40))", by=WIDE),
     # empty disk forgotten
     Defect("protocol/delivery/replay.py",
-        "        elif held.stored.is_from_disk or (is_found and held.durable):",
-        "        elif held.stored.is_from_disk:", by=GAPS),
+        "        elif state.stored.is_from_disk or (is_found and state.durable):",
+        "        elif state.stored.is_from_disk:", by=GAPS),
     # token dropped
     Defect("protocol/client.py",
-        "        self._tokens.leave(listening)  # the next one of this name goes on from here\n", "",
+        "        self._tokens.leave(subscription)  # the next one of this name goes on from here\n", "",
         by=WIDE),
     # young log taken for old
     Defect("protocol/recovery/group_retention.py",
@@ -269,10 +272,10 @@ FOUND = (
         "old\n", "        pass\n", by=KEEPING),
     # failed disk answers by number
     Defect("protocol/delivery/flow.py",
-        "        if failed is not None and (offset is None or offset >= self._ledger.end):",
+        "        if failed is not None and (offset is None or offset >= self._index.end):",
         "        if False:", by=WIDE),
     # copy of what is not on the disk
-    Defect("protocol/delivery/log_copy.py", "        end = min(committed, self._ledger.end - 1)\n",
+    Defect("protocol/delivery/log_copy.py", "        end = min(committed, self._index.end - 1)\n",
         "        end = committed\n", by=GROUP_LOG),
     # persist on a failed disk
     Defect("protocol/disk.py",
@@ -281,8 +284,8 @@ FOUND = (
         "        self._token += 1", by=WIDE),
     # queue spill lost
     Defect("protocol/delivery/dispatcher.py",
-        "            if held.own.state is REPLAYING or (held.durable and held.is_full):\n              "
-        "  self._leave_in_log(held, position.offset, now)\n                return\n", "", by=WIDE),
+        "            if state.own.state is REPLAYING or (state.durable and state.is_full):\n              "
+        "  self._leave_in_log(state, position.offset, now)\n                return\n", "", by=WIDE),
     # full disk keeps in flight waiting
     Defect("protocol/delivery/flow.py", "            partial(self.stalled, kept),\n",
         "            None,\n", by=FULL_DISK),
@@ -293,18 +296,17 @@ FOUND = (
     Defect("security/authorization.py", "        return f\"{tenant}{principal.name}{OWNER_MARK}\"",
         "        return tenant", by=(*OWNERS, *WIDE)),
     # ended with a refused listener
-    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.held.stored.is_kept  #",
+    Defect("protocol/delivery/exactly_once.py", "        is_new = not member.subscription.stored.is_kept  #",
         "        is_new = True  #", by=WIDE),
     # age of a subscription by clocks of two lives
     Defect("protocol/delivery/replay.py",
-        "        if is_found and held.durable and self._has_outlived(held, log):\n", "        if False:\n",
+        "        if is_found and state.durable and self._has_outlived(state, log):\n", "        if False:\n",
         by=WIDE),
     # one member's token for all
     Defect("protocol/delivery/registry.py",
-        "        if message.options.group is not None and held.durable:\n            return\n", "",
+        "        if message.options.group is not None and state.durable:\n            return\n", "",
         by=("tests/unit/protocol/test_groups.py",)),
     # commits of a member forgotten
     Defect("protocol/resume_tokens.py",
-        "self._committed.setdefault(group, CommittedPositions(self._most_positions))",
-        "CommittedPositions(self._most_positions)", by=WIDE),
+        "self._committed.setdefault(group, positions)", "positions", by=WIDE),
 )  # fmt: skip

@@ -116,7 +116,7 @@ GATEWAYS = (
         by=SLOW),
     # silent clients keep others out
     Defect("runtime/admission.py",
-        "            return self._crowd_out(max(self._waiting.values(), key=len, default=None))\n",
+        "            return self._evict(max(self._waiting.values(), key=len, default=None))\n",
         "            return False\n", by=SLOW),
     # durable stream: committed when the next one is taken
     Defect("gateway/streams.py",
@@ -208,7 +208,7 @@ GATEWAYS = (
         "        self.queued_bytes += size\n        self.memory.used += size\n",
         "        self.queued_bytes += size\n", by=WIDE),
     # unacknowledged bytes in no quota
-    Defect("protocol/delivery/dispatcher.py", "        held.memory.used += size\n", "        pass\n",
+    Defect("protocol/delivery/dispatcher.py", "        state.memory.used += size\n", "        pass\n",
         by=WIDE),
     # a hold pins without bound
     Defect("protocol/delivery/retention_holds.py",
@@ -282,7 +282,7 @@ GATEWAYS = (
         "        connection.send_by(self._codec.limited(sendable(open.takes, own)))\n", "",
         by=("tests/unit/runtime/test_sizes.py",)),
     # a larger limit of a client comes too late
-    Defect("protocol/delivery/oversized.py", "if letter.is_large]", "if False]",
+    Defect("protocol/delivery/oversized.py", "if dead_letter.is_large]", "if False]",
         by=("tests/unit/runtime/test_sizes.py",)),
     # a log is waited for on a link that its far end undid
     Defect("protocol/recovery/acknowledged.py", "            self.elsewhere(upstream, now)\n",
@@ -296,11 +296,11 @@ GATEWAYS = (
         "        if False:\n", by=ROLLBACK),
     # it acknowledges before neighbours have spoken
     Defect("protocol/recovery/rollback.py",
-        "        return any(link not in trails or not trails[link].heard for",
-        "        return False and any(link not in trails or not trails[link].heard for", by=ROLLBACK),
+        "        return any(\n            link not in progress_of",
+        "        return False and any(\n            link not in progress_of", by=ROLLBACK),
     # a neighbour that restarted forgets how far its subscriptions are
     Defect("protocol/recovery/rollback.py",
-        "        return max(view.known, behind, self._ports.log_readers.heard_of(view.name))\n",
+        "        return max(view.known, behind, self._ports.log_readers.highest_known(view.name))\n",
         "        return max(view.known, behind)\n", by=ROLLBACK),
     # what waits for the disk keeps a repeated offset
     Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under",
@@ -308,10 +308,10 @@ GATEWAYS = (
     # clients pass over what a restored disk acknowledges
     Defect("protocol/delivery/tokens_ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),
     # a token moves the log though no disk was put back
-    Defect("protocol/delivery/tokens_ahead.py", "held.stored.is_from_disk and upto <= self._most",
+    Defect("protocol/delivery/tokens_ahead.py", "state.stored.is_from_disk and upto <= self._most",
         "upto <= self._most", by=ROLLBACK),
     # a token moves the log without bound
-    Defect("protocol/delivery/tokens_ahead.py", "self._most = self._ledger.end - 1 + self._ahead",
+    Defect("protocol/delivery/tokens_ahead.py", "self._most = self._index.end - 1 + self._ahead",
         "self._most = 1 << 62", by=ROLLBACK),
     # no datagram limit at publish
     Defect("systems/system.py",
@@ -323,16 +323,16 @@ GATEWAYS = (
         by=("tests/unit/availability/test_identity.py", "tests/unit/protocol/test_publishing.py")),
     # an empty disk forgets neighbours
     Defect("protocol/recovery/recall.py",
-        "        return self._is_new and bool(self._is_joining or self._asked or self._named)\n",
+        "        return self._is_new and bool(self._is_joining or self._requested or self._named)\n",
         "        return False\n", by=RECALL),
     # events before the first neighbour are not kept
-    Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._asked or self._named)",
-        "bool(self._asked or self._named)", by=RECALL),
+    Defect("protocol/recovery/recall.py", "bool(self._is_joining or self._requested or self._named)",
+        "bool(self._requested or self._named)", by=RECALL),
     # the named ones are not waited for
     Defect("protocol/recovery/recall.py",
         "    def _review(self, now: float) -> None:\n        if self._is_new and not self.is_unsure:\n "
         "           self._is_new = False\n",
-        "    def _review(self, now: float) -> None:\n        if self._is_new and not self._asked:\n    "
+        "    def _review(self, now: float) -> None:\n        if self._is_new and not self._requested:\n    "
         "        self._is_new = False\n", by=RECALL),
     # keys common to all
     Defect("security/authorization.py", "        return f\"{tenant}{'' if principal.is_anonymous else "
@@ -344,7 +344,8 @@ GATEWAYS = (
     Defect("security/quotas.py", "self.stored + self.pending + self.letters", "self.stored + self.pending",
         by=BYTES),
     # a backlog counts in no quota
-    Defect("protocol/delivery/bounds.py", "        if held.owner:\n            self._keep_quota(held, now)\n",
+    Defect("protocol/delivery/bounds.py",
+        "        if state.owner:\n            self._keep_quota(state, now)\n",
         "", by=BYTES),
     # superseded events stay in the backlog
     Defect("protocol/delivery/log_index.py",
@@ -391,7 +392,7 @@ GATEWAYS = (
         "            self.rights = ()\n",
         by=("tests/unit/protocol/delivery/test_cursor.py", "tests/simulation/test_tidings_scenes.py")),
     # first page judged by age
-    Defect("protocol/delivery/replay.py", "            start = end if held.durable else None\n",
+    Defect("protocol/delivery/replay.py", "            start = end if state.durable else None\n",
         "            start = None\n", by=("tests/simulation/test_wide_findings.py",)),
     # an overloaded broker reads publishers as before
     Defect("runtime/server.py", "            self._intake.hold(connection)\n", "            pass\n",
@@ -422,7 +423,8 @@ GATEWAYS = (
     Defect("language/functions.py", "        if known[0] is not text:\n", "        if True:\n",
         by=("tests/unit/language/test_functions.py",)),
     # filters are parsed before rights are asked
-    Defect("runtime/client_ingress.py", "guard is not None and guard.hears_nothing(self._principal)", "False",
+    Defect("runtime/client_ingress.py",
+        "guard is not None and guard.receives_nothing(self._principal)", "False",
         by=("tests/unit/runtime/test_client_ingress.py",)),
     # an owner takes the loop for as long as it likes
     Defect("runtime/fairness.py", "            share.is_held = True\n", "            share.is_held = False\n",
@@ -441,7 +443,7 @@ GATEWAYS = (
         by=STANDARD),
     # a retained message that waits is superseded by the next one
     Defect("protocol/delivery/dispatcher.py",
-        "        if item.event.key is not None and held.options.superseding:\n",
+        "        if item.event.key is not None and state.options.superseding:\n",
         "        if item.event.key is not None:\n", by=STANDARD),
     # a superseded entry that a subscription is owed is forgotten
     Defect("protocol/delivery/log_index.py", "        if offset not in self._unsuperseded:\n",
@@ -453,7 +455,8 @@ GATEWAYS = (
     Defect("gateway/mqtt/listener.py", "            self.wills.cancel(key)\n", "            pass\n",
         by=STANDARD),
     # UNSUBSCRIBE ends an exchange
-    Defect("gateway/mqtt/in_flight.py", "            if held.share is not None and message.lender is None:\n",
+    Defect("gateway/mqtt/in_flight.py",
+        "            if subscription.share is not None and message.lender is None:\n",
         "            if True:\n", by=STANDARD),
     # resends go beyond the receive maximum
     Defect("gateway/mqtt/in_flight.py", "            left -= message.has_room\n", "", by=STANDARD),
@@ -474,9 +477,9 @@ GATEWAYS = (
         "            | {log: None for log, way in self._behind.values() if way == link}\n", "", by=RESTARTS),
     # lost, and not counted
     Defect("protocol/delivery/replay.py",
-        "            if cursor.source.release(held, offset, now):\n                "
-        "self._dispatcher.losses.count_gone(held, now)\n",
-        "            cursor.source.release(held, offset, now)\n", by=LIFETIMES),
+        "            if cursor.source.release(state, offset, now):\n                "
+        "self._dispatcher.losses.count_gone(state, now)\n",
+        "            cursor.source.release(state, offset, now)\n", by=LIFETIMES),
     # opened twice after a full disk
     Defect("protocol/delivery/grouped.py", "        if not is_opening:\n", "        if not member.is_open:\n",
         by=("tests/simulation/test_wide_findings.py",)),
@@ -502,11 +505,11 @@ GATEWAYS = (
         "            if False\n", by=SHARED),
     # what waited for a group that becomes durable is forgotten
     Defect("protocol/delivery/registry.py",
-        "            self._ledger.owe(offset, held.owner, held.options.superseding)\n        return None\n",
+        "            self._index.owe(offset, state.owner, state.options.superseding)\n        return None\n",
         "            pass\n        return None\n", by=("tests/unit/protocol/test_groups.py",)),
     # a transient member ends a durable group
-    Defect("protocol/delivery/registry.py", "(held.durable and not (end and member.ends))",
-        "(held.durable and not end)", by=("tests/unit/protocol/test_groups.py",)),
+    Defect("protocol/delivery/registry.py", "(state.durable and not (end and member.ends))",
+        "(state.durable and not end)", by=("tests/unit/protocol/test_groups.py",)),
     # a copy of an event for each subscription that reads it
     Defect("protocol/delivery/sources.py", "        event = self._events.setdefault(offset, record.event)  #",
         "        event = record.event  #", by=("tests/chaos/test_mqtt_memory.py",)),

@@ -37,9 +37,9 @@ def test_there_are_enough_of_them_in_every_package_that_promises_something() -> 
     assert {defect.file.split("/")[0] for defect in DEFECTS} >= {"language", "store", "security", "protocol"}
 
 
-def is_caught(defect: Defect, place: Path, tests_of_package: tuple[str, ...] = ()) -> bool:
+def is_caught(defect: Defect, path: Path, tests_of_package: tuple[str, ...] = ()) -> bool:
     """Do the tests of its package fail with it?"""
-    spoilt = place / "src"
+    spoilt = path / "src"
     shutil.copytree(SOURCE, spoilt, ignore=shutil.ignore_patterns("__pycache__"))
     file = spoilt / "tidings" / defect.file
     file.write_text(file.read_text().replace(defect.old, defect.new))

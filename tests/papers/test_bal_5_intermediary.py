@@ -108,11 +108,11 @@ def violations(stage: Stage, *, strict: bool) -> Counter[str]:
     published = {(row.source, row.event): row for row in stage.rows if row.op == PUB}
     for name in stage.clients:
         own = sorted((row for row in stage.rows if row.process == name), key=lambda row: row.time)
-        told = Counter((row.source, row.event) for row in own if row.op == NTFY)
-        found["minimality"] += sum(count > 1 for count in told.values())
+        delivered = Counter((row.source, row.event) for row in own if row.op == NTFY)
+        found["minimality"] += sum(count > 1 for count in delivered.values())
         found += illegal(own, published)
         owed = owed_to(stage, name, published, strict=strict)
-        found["completeness"] += len(owed - told.keys())
+        found["completeness"] += len(owed - delivered.keys())
     return +found
 
 
@@ -165,15 +165,15 @@ def owed_to(stage: Stage, name: str, published: dict[Any, Row], *, strict: bool)
 
 
 def judge(seeds: range, *, every: int) -> None:
-    told = 0
+    delivered = 0
     for seed in seeds:
         stage, strict = interleaving(seed)
         found = violations(stage, strict=strict)
         assert not found, f"seed {seed}: {found}"
         if seed % every == 0:
             judge_by_checker(stage, seed)
-        told += sum(row.op == NTFY for row in stage.rows)
-    assert told > 5 * len(seeds), "the runs tell something"
+        delivered += sum(row.op == NTFY for row in stage.rows)
+    assert delivered > 5 * len(seeds), "the runs tell something"
 
 
 def judge_by_checker(stage: Stage, seed: int) -> None:
@@ -252,9 +252,9 @@ class Literal:
 
     def process(self, name: str, kind: str, body: Any) -> None:
         if kind == "ACK":
-            asked, self.asked[name] = self.asked[name], None
-            assert asked is not None
-            self.current[name] = asked[1] if asked[0] == "SUB" else None
+            requested, self.asked[name] = self.asked[name], None
+            assert requested is not None
+            self.current[name] = requested[1] if requested[0] == "SUB" else None
         elif self.current[name] is not None:
             self.broken += not self.accepts(str(self.current[name]), body)
 

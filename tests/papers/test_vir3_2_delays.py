@@ -38,7 +38,7 @@ def schedule(seed: int) -> Play:
 
 
 def test_vir3_3_two_notifications_are_guaranteed_and_one_is_luck() -> None:
-    told: dict[tuple[str, str | None], int] = {}
+    delivered: dict[tuple[str, str | None], int] = {}
     runs = 300
     for seed in range(runs):
         play = schedule(seed)
@@ -47,14 +47,14 @@ def test_vir3_3_two_notifications_are_guaranteed_and_one_is_luck() -> None:
         assert report["legality"].holds is True
         for row in play.rows:
             if row.op == "ntfy":
-                told[row.process, row.event] = told.get((row.process, row.event), 0) + 1
-    assert told["p_k", "x"] == told["p_k", "y"] == runs
-    assert 0 < told["p_h", "x"] < runs
+                delivered[row.process, row.event] = delivered.get((row.process, row.event), 0) + 1
+    assert delivered["p_k", "x"] == delivered["p_k", "y"] == runs
+    assert 0 < delivered["p_h", "x"] < runs
 
 
 def test_vir3_3_the_guaranteed_ones_are_missed_when_they_are_gone() -> None:
     play = schedule(1)
-    place = next(
+    position = next(
         n for n, row in enumerate(play.rows) if (row.op, row.process, row.event) == ("ntfy", "p_k", "x")
     )
-    assert play.without(place).check(t_sub=T_SUB, t_diff=T_DIFF)["liveness"].holds is False
+    assert play.without(position).check(t_sub=T_SUB, t_diff=T_DIFF)["liveness"].holds is False

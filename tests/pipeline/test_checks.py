@@ -74,10 +74,12 @@ def test_random_histories_as_runs_of_one(
     collect()
     path, contract = tmp_path / "run.parquet", Contract("all", frozenset(PROPERTIES), hearer)
     write_history(path, rows)
-    said: list[str] = []
-    report = check_on_spark([path], spark=spark, contract=contract, sieving=sieving, say=said.append, **times)
+    stated: list[str] = []
+    report = check_on_spark(
+        [path], spark=spark, contract=contract, sieving=sieving, say=stated.append, **times
+    )
     assert report == check(rows, contract=contract, **times)
-    assert any("streams are suspicious" in line for line in said) == sieving
+    assert any("streams are suspicious" in line for line in stated) == sieving
 
 
 def test_a_history_of_one_run_by_another_contract(spark: Any, tmp_path: Path) -> None:
@@ -102,20 +104,20 @@ def test_keys_arrivals_losses_and_timestamps(spark: Any, tmp_path: Path) -> None
     play.row(avail_row, 2.5, "b1", "a").row(avail_row, 9.0, "b1", "c")
     play.row(drop_row, 3.1, "alice", "alice", "b", "queue full")
     play.told(4.5, "bob", "b").sub(10.0, "carol", "x > 3").told(10.1, "carol", "b")
-    for asked in (TIMES, {"contract": "everything"}, {"until": 5.0}):
-        same(spark, tmp_path, play.rows, **asked)
+    for requested in (TIMES, {"contract": "everything"}, {"until": 5.0}):
+        same(spark, tmp_path, play.rows, **requested)
 
 
 def test_a_thousand_events_in_many_buckets(spark: Any, tmp_path: Path) -> None:
     folder = tmp_path / "large.parquet"
     write_large_history(folder, Shape(rows=6000, subscriptions=600), spoil="missing")
-    for asked in ({"t_sub": T_SUB, "t_diff": T_DIFF}, {}):
-        on_spark = check_on_spark([folder], spark=spark, bucket_rows=1000, matcher=SmallMatcher, **asked)
-        assert on_spark == check(folder, matcher=SmallMatcher, **asked)
+    for requested in ({"t_sub": T_SUB, "t_diff": T_DIFF}, {}):
+        on_spark = check_on_spark([folder], spark=spark, bucket_rows=1000, matcher=SmallMatcher, **requested)
+        assert on_spark == check(folder, matcher=SmallMatcher, **requested)
         assert not on_spark.holds
-        said: list[str] = []
-        assert check_on_spark([folder], spark=spark, sieving=True, say=said.append, **asked) == on_spark
-        assert "1 streams are suspicious" in said
+        stated: list[str] = []
+        assert check_on_spark([folder], spark=spark, sieving=True, say=stated.append, **requested) == on_spark
+        assert "1 streams are suspicious" in stated
 
 
 def test_keys_losses_and_bad_rows_are_sieved_too(spark: Any, tmp_path: Path) -> None:
@@ -127,9 +129,9 @@ def test_keys_losses_and_bad_rows_are_sieved_too(spark: Any, tmp_path: Path) -> 
     play.told(5.1, "Ünal", "d").told(5.2, "Ünal", "d")
     path = tmp_path / "run.parquet"
     write_history(path, play.rows)
-    for asked in ({"t_sub": 0.5, "t_diff": 0.5}, {}):
-        report = check_on_spark([path], spark=spark, sieving=True, **asked)
-        assert report == check(play.rows, **asked)
+    for requested in ({"t_sub": 0.5, "t_diff": 0.5}, {}):
+        report = check_on_spark([path], spark=spark, sieving=True, **requested)
+        assert report == check(play.rows, **requested)
         assert {"minimality", "completeness"} <= set(report.broken)
     with pytest.raises(HistoryError, match=r"the pub row of p e at 1\.0 s"):
         check_on_spark([raw(tmp_path, op="pub", event="e", attributes="[1")], spark=spark, sieving=True)

@@ -39,10 +39,10 @@ def example(name: str) -> ModuleType:
 
 
 def run_once(spark: Any, name: str, data: Path) -> list[BatchMetrics]:
-    heard: list[BatchMetrics] = []
+    received: list[BatchMetrics] = []
     flow = read_flow(EXAMPLES / name / "flow.toml", {"data": str(data)})
-    RunningFlow(flow, spark, hears=[heard.append]).start(once=True).wait()
-    return heard
+    RunningFlow(flow, spark, hears=[received.append]).start(once=True).wait()
+    return received
 
 
 def alerts(data: Path) -> list[dict[str, Any]]:
@@ -67,13 +67,13 @@ def test_price_alerts_are_those_of_the_plain_matcher(spark: Any, tmp_path: Path)
     made = example("price_alerts")
     made.SYMBOLS = 20
     made.make(tmp_path, user_count=300, price_count=400)
-    heard = run_once(spark, "price_alerts", tmp_path)
+    received = run_once(spark, "price_alerts", tmp_path)
     expected = expected_prices(tmp_path)
     assert len(expected) > 50
     assert {row["id"]: row["subscriptions"] for row in alerts(tmp_path)} == expected
-    assert sum(batch.events for batch in heard) == 400
-    assert sum(batch.matches for batch in heard) == sum(map(len, expected.values()))
-    assert [batch.batch for batch in heard] == [0, 1]  # four files each
+    assert sum(batch.events for batch in received) == 400
+    assert sum(batch.matches for batch in received) == sum(map(len, expected.values()))
+    assert [batch.batch for batch in received] == [0, 1]  # four files each
 
 
 def test_log_alerts_by_severity_and_topic_with_a_broken_line(spark: Any, tmp_path: Path) -> None:
@@ -128,9 +128,9 @@ def subscribe(folder: Path, filters: list[str]) -> None:
 
 
 def go(spark: Any, path: Path) -> list[BatchMetrics]:
-    heard: list[BatchMetrics] = []
-    RunningFlow(read_flow(path), spark, hears=[heard.append]).start(once=True).wait()
-    return heard
+    received: list[BatchMetrics] = []
+    RunningFlow(read_flow(path), spark, hears=[received.append]).start(once=True).wait()
+    return received
 
 
 def pairs(folder: Path) -> list[tuple[str, str]]:
@@ -198,11 +198,11 @@ def test_sigterm_stops_the_command_cleanly_between_batches(
         ["pipeline", "run", str(path), "--continuous", "--json", "--metrics", str(tmp_path / "m.jsonl")]
     )
     thread.join()
-    said = capsys.readouterr()
+    stated = capsys.readouterr()
     assert code == 0
-    assert [json.loads(line)["batch"] for line in said.out.splitlines()] == [0, 1]
+    assert [json.loads(line)["batch"] for line in stated.out.splitlines()] == [0, 1]
     assert len((tmp_path / "m.jsonl").read_text().splitlines()) == 2
-    assert "has ended" in said.err
+    assert "has ended" in stated.err
     assert signal.getsignal(signal.SIGTERM) is before
     assert go(spark, path) == []
 

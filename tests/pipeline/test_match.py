@@ -140,10 +140,10 @@ def test_a_table_of_subscriptions_of_wrong_types(spark: Any, events: Any) -> Non
 
 def test_columns_of_types_that_are_no_value(spark: Any) -> None:
     events = spark.createDataFrame([("e", {"a": 1})], "id string, odd map<string, int>")
-    asking = spark.createDataFrame([("s", "EXISTS odd")], "id string, filter string")
+    requests = spark.createDataFrame([("s", "EXISTS odd")], "id string, filter string")
     with pytest.raises(InputError, match=r"'odd'.*is of type .*no attribute value.*'odd': 'string'"):
-        match(events, asking)
-    matched = match(events, asking, casts={"odd": "string"})
+        match(events, requests)
+    matched = match(events, requests, casts={"odd": "string"})
     assert lists(matched) == {"e": ["s"]}
     assert matched.result.schema["odd"] == events.schema["odd"]
     silent = spark.createDataFrame([("s", "TRUE")], "id string, filter string")
@@ -169,7 +169,7 @@ def test_decimals_dates_arrays_and_structs_are_seen_as_in_events(spark: Any) -> 
         "ANY(lines.sku = 'x' AND lines.price > 100)", "EXISTS raw", "LENGTH(lines) = 2",
         "day = TIMESTAMP '2026-03-01T00:00:00Z'", "local > TIMESTAMP '2026-03-01T11:00:00Z'",
     ]  # fmt: skip
-    asking = spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
+    requests = spark.createDataFrame([(text, text) for text in texts], "id string, filter string")
     names = ("price", "day", "local", "tags", "lines", "raw")
     expected: dict[str, list[str]] = {}
     for id, *values in rows:
@@ -178,40 +178,40 @@ def test_decimals_dates_arrays_and_structs_are_seen_as_in_events(spark: Any) -> 
             body["lines"] = [{"sku": sku, "price": price} for sku, price in body["lines"]]
         event = make_event(body, source="s", id=id)
         expected[id] = [text for text in texts if accepts(parse_filter(text), event)]
-    matched = match(events, asking)
+    matched = match(events, requests)
     assert {id: sorted(found) for id, found in lists(matched).items()} == {
         id: sorted(found) for id, found in expected.items() if found
     }
 
 
 def test_columns_that_the_event_itself_owns_have_their_types(spark: Any) -> None:
-    asking = spark.createDataFrame([("s", "EXISTS time OR EXISTS topic")], "id string, filter string")
+    requests = spark.createDataFrame([("s", "EXISTS time OR EXISTS topic")], "id string, filter string")
     with pytest.raises(InputError, match="'time' is of type bigint, and an event's time is a timestamp"):
-        match(spark.createDataFrame([(1, "a")], "time bigint, topic string"), asking)
+        match(spark.createDataFrame([(1, "a")], "time bigint, topic string"), requests)
 
 
 def test_attributes_that_no_column_holds_are_told(spark: Any, events: Any) -> None:
-    asking = spark.createDataFrame(
+    requests = spark.createDataFrame(
         [("s", "prise > 1 OR Price > 2 OR price = 'x'")], "id string, filter string"
     )
-    told = match(events, asking).explain()
-    assert "'prise', which no column holds (did you mean 'price'?)" in told
-    assert "'Price', which no column holds (did you mean 'price'?)" in told
-    assert "some filter compares 'price' with a string; its column is double" in told
+    reported = match(events, requests).explain()
+    assert "'prise', which no column holds (did you mean 'price'?)" in reported
+    assert "'Price', which no column holds (did you mean 'price'?)" in reported
+    assert "some filter compares 'price' with a string; its column is double" in reported
 
 
 def test_every_event_has_an_id_and_a_source(spark: Any) -> None:
     """A filter that asks for them cannot be answered without; the embedded matcher always has them."""
-    asking = spark.createDataFrame(
+    requests = spark.createDataFrame(
         [("s", "LENGTH(id) = 1 OR price < 0", None), ("t", "ID = 'b'", "cesql")],
         "id string, filter string, dialect string",
     )
     with pytest.raises(InputError, match=r"filters ask for 'id', which every event has.*withColumn"):
-        match(spark.createDataFrame([(1.0,)], "price double"), asking)
+        match(spark.createDataFrame([(1.0,)], "price double"), requests)
     events = spark.createDataFrame(
         [("a", 1.0), (None, 2.0), ("bb", 3.0), ("b", 4.0)], "id string, price double"
     )
-    matched = match(events, asking, keep=["id"])
+    matched = match(events, requests, keep=["id"])
     assert lists(matched) == {"a": ["s"], "bb": [], "b": ["s", "t"]}
     (bad,) = matched.rejects.collect()
     assert "its id is NULL" in bad["reason"]
@@ -248,8 +248,8 @@ def test_poison_rows_leave_with_their_problem_and_spare_their_neighbours(spark: 
         "CASE WHEN id = 41 THEN CAST(X'C328' AS string) ELSE 'fine' END AS word",
         "CASE WHEN id = 7 THEN 'a/+' ELSE 'a/b' END AS topic",
     )
-    asking = spark.createDataFrame([("s", "word LIKE '%e' AND topic = 'a/#'")], "id string, filter string")
-    matched = match(events, asking, keep=["id", "topic"])
+    requests = spark.createDataFrame([("s", "word LIKE '%e' AND topic = 'a/#'")], "id string, filter string")
+    matched = match(events, requests, keep=["id", "topic"])
     assert lists(matched) == {str(n): ["s"] for n in range(100) if n not in (7, 41)}
     bad = {row["id"]: row for row in matched.rejects.collect()}
     assert set(bad) == {"7", "41"}
@@ -257,7 +257,7 @@ def test_poison_rows_leave_with_their_problem_and_spare_their_neighbours(spark: 
     assert "holds + or #" in bad["7"]["reason"]
     assert bad["7"]["text"] == '{"id":"7","topic":"a/+"}'
     assert "UnicodeDecodeError" in bad["41"]["reason"]
-    pairs = match(events, asking, output="pairs", keep=["id"])
+    pairs = match(events, requests, output="pairs", keep=["id"])
     assert pairs.result.count() == 98
     assert pairs.rejects.count() == 2
 
@@ -268,8 +268,8 @@ def test_a_time_beyond_the_calendar_spares_its_neighbours(spark: Any) -> None:
         "'x' AS word",
         "timestamp_micros(CASE WHEN id = 3 THEN 253402300800000000 ELSE id END) AS at",  # the year 10000
     )
-    asking = spark.createDataFrame([("s", "word = 'x'")], "id string, filter string")
-    matched = match(events, asking, keep=["id"])
+    requests = spark.createDataFrame([("s", "word = 'x'")], "id string, filter string")
+    matched = match(events, requests, keep=["id"])
     bad = {row["id"] for row in matched.rejects.collect()}
     assert bad <= {"3"}
     assert lists(matched) == {str(number): ["s"] for number in range(20) if str(number) not in bad}
@@ -277,9 +277,9 @@ def test_a_time_beyond_the_calendar_spares_its_neighbours(spark: Any) -> None:
 
 def test_poison_rows_may_fail_the_job(spark: Any) -> None:
     events = spark.createDataFrame([("a/+",)], "topic string")
-    asking = spark.createDataFrame([("s", "topic = 'a/#'")], "id string, filter string")
+    requests = spark.createDataFrame([("s", "topic = 'a/#'")], "id string, filter string")
     with pytest.raises(Exception, match="a row of the events cannot be matched: EventError: topic 'a/\\+'"):
-        match(events, asking, bad_rows="fail").result.collect()
+        match(events, requests, bad_rows="fail").result.collect()
 
 
 def test_a_torn_table_is_told_and_never_served(events: Any, subscriptions: Any, tmp_path: Path) -> None:

@@ -72,7 +72,7 @@ def test_a_view_of_brokers_answers_sql_and_events_go_round_once(
     )
     assert spark.sql("SELECT count(*) AS c, sum(n) AS s FROM trades WHERE n < 19").collect() == [(9, 126)]
 
-    heard = two.bus(1, "cyd").subscribe("topic = 'out'", name="out", durable=True)
+    received = two.bus(1, "cyd").subscribe("topic = 'out'", name="out", durable=True)
 
     def start() -> Any:
         events = (
@@ -92,14 +92,14 @@ def test_a_view_of_brokers_answers_sql_and_events_go_round_once(
     run(start)
     ann.publish({"n": 20, "price": 10.0}, topic="in")
     run(start)
-    got = [heard.get(timeout=120) for _ in range(21)]
+    got = [received.get(timeout=120) for _ in range(21)]
     assert sorted((event["n"], event["twice"]) for event in got) == [(n, float(n)) for n in range(21)]
     with pytest.raises(TimeoutError):
-        heard.get(timeout=0.5)
+        received.get(timeout=0.5)
 
     written = spark.createDataFrame([(1, "a")], "n int, word string").write.format("tidings")
     written.options(broker=two.addresses[1], topic="out", job="j").mode("append").save()
-    assert heard.get(timeout=120)["word"] == "a"
+    assert received.get(timeout=120)["word"] == "a"
 
 
 def test_a_wrong_option_is_told_in_a_sentence(spark: Any) -> None:
@@ -134,9 +134,9 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
         "topic": "topic = 't/+' AND n BETWEEN 20 AND 30", "sum": "x * 2 > 1 AND n < 80", "bad": "n >",
     }  # fmt: skip
     types = {"type": "type IS A 'Trade' AND n < 90", "low": "n < 40"}  # these Spark makes from the lineage
-    for asked in (texts, types):
+    for requested in (texts, types):
         repeated = ("low", "n < 200")  # its id was there before, for plain rows and odd ones
-        table = spark.createDataFrame([*asked.items(), repeated], "id string, filter string")
+        table = spark.createDataFrame([*requested.items(), repeated], "id string, filter string")
         done = catch_up(spark, tmp_path, table, after={"b1#1": 10})
         found: dict[str, set[int]] = {}
         for row in done.result.collect():
@@ -145,12 +145,12 @@ def test_catching_up_gives_every_new_subscription_what_its_filter_accepts(spark:
                 found.setdefault(id, set()).add(row["_offset"])
         assert found == {
             id: {e.offset for e in entries if e.offset > 10 and accepts(parse_filter(text), e.event)}
-            for id, text in asked.items()
+            for id, text in requested.items()
             if id != "bad"
         }
         assert done.places == {"b1#1": 300}
         rejected = [row["id"] for row in done.rejects.collect()]
-        assert rejected == [*(id for id in asked if id == "bad"), "low"]
+        assert rejected == [*(id for id in requested if id == "bad"), "low"]
     few = catch_up(spark, tmp_path, table.where("id = 'low'"), whole=False)
     assert (few.files, few.rows) == (6, 300)
     assert {row["_offset"] for row in few.result.collect()} == set(range(1, 40))

@@ -73,9 +73,9 @@ class Run:
         Spark ends most queries whose worker was killed, so a driver seldom lives to see three."""
         child = await self._start()
         for victim in sorted(VICTIMS, key=lambda each: self.fired[each]):
-            while (said := await self._step(child)) and not said.startswith("batch"):
+            while (text := await self._step(child)) and not text.startswith("batch"):
                 continue
-            if not said:  # it gave up before its time: the next round begins with another
+            if not text:  # it gave up before its time: the next round begins with another
                 break
             self.fired[victim] += 1
             await self._kill(victim, child)
@@ -100,9 +100,9 @@ class Run:
     async def _undisturbed(self) -> None:
         for _ in range(TRIES):
             child = await self._start()
-            said = [line async for line in _lines(self, child)]
+            stated = [line async for line in _lines(self, child)]
             await child.wait()
-            if said and said[-1] == "done":
+            if stated and stated[-1] == "done":
                 return
         raise AssertionError((self.folder / "stderr").read_text()[-2000:])
 
@@ -129,11 +129,11 @@ def _workers(root: int) -> list[int]:
     """Python workers below a driver: processes whose parent is one of Spark's daemons."""
     parents: dict[int, int] = {}
     words: dict[int, str] = {}
-    for place in Path("/proc").iterdir():
-        if place.name.isdigit():
+    for path in Path("/proc").iterdir():
+        if path.name.isdigit():
             with suppress(OSError, ValueError):
-                parents[int(place.name)] = int((place / "stat").read_text().rpartition(")")[2].split()[1])
-                words[int(place.name)] = (place / "cmdline").read_text()
+                parents[int(path.name)] = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                words[int(path.name)] = (path / "cmdline").read_text()
     family = {root}
     while grown := {pid for pid, parent in parents.items() if parent in family} - family:
         family |= grown

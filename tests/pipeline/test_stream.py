@@ -115,11 +115,11 @@ def test_columns_of_every_kind_leave_as_they_came(spark: Any, folder: Path) -> N
         TIMESTAMP '2026-01-01 10:00:00.123456' AS at,
         TIMESTAMP_NTZ '2026-01-01 10:00:00' AS local, X'C328' AS raw, array(id, NULL) AS many,
         map('a', id) AS named, struct(id AS inner, 'x' AS Other) AS nested, CAST(NULL AS string) AS absent"""
-    for place, more in (("plain", ""), ("spark", ", INTERVAL '3' HOUR AS span")):
+    for path, more in (("plain", ""), ("spark", ", INTERVAL '3' HOUR AS span")):
         frame = spark.range(20).selectExpr(*_parts(columns + more))
-        frame.write.parquet(str(folder / place))
-        events = spark.readStream.schema(frame.schema).parquet(str(folder / place))
-        to, state = folder / f"{place} out", folder / f"{place} state"
+        frame.write.parquet(str(folder / path))
+        events = spark.readStream.schema(frame.schema).parquet(str(folder / path))
+        to, state = folder / f"{path} out", folder / f"{path} state"
         match_stream(events, folder / "table", to=to, checkpoint=state, once=True).awaitTermination()
         found = spark.read.parquet(str(to))
         assert [(f.name, f.dataType.simpleString()) for f in found.schema][: len(frame.columns)] == [
@@ -143,10 +143,10 @@ def test_files_of_tries_that_do_not_count_are_not_published(
     made = sink.local_folder
 
     def with_stray(path: str) -> Path | None:
-        place = made(path)
-        assert place is not None
+        location = made(path)
+        assert location is not None
         monkeypatch.setattr(Path, "mkdir", _mkdir_and_stray)
-        return place
+        return location
 
     monkeypatch.setattr(sink, "local_folder", with_stray)
     assert [b.rows for b in run(spark, folder)] == [10, 10]
@@ -156,11 +156,11 @@ def test_files_of_tries_that_do_not_count_are_not_published(
 _mkdir = Path.mkdir
 
 
-def _mkdir_and_stray(place: Path, *args: Any, **more: Any) -> None:
+def _mkdir_and_stray(path: Path, *args: Any, **more: Any) -> None:
     """As a task that was tried twice would: a file that no accepted task names."""
-    _mkdir(place, *args, **more)
-    if "_staged" in str(place):
-        (place / "part-00000-stray.parquet").write_bytes(b"half a file")
+    _mkdir(path, *args, **more)
+    if "_staged" in str(path):
+        (path / "part-00000-stray.parquet").write_bytes(b"half a file")
 
 
 def test_a_batch_that_is_published_already_is_not_written_again(spark: Any, folder: Path) -> None:

@@ -98,9 +98,9 @@ def test_a_job_on_a_cluster_of_processes(tmp_path: Path) -> None:
         check=False,
     )
     assert done.returncode == 0, done.stderr[-3000:]
-    said = json.loads((tmp_path / "said.json").read_text())
-    assert said["answer"] == {"t1": [1], "t2": []}
-    assert said["rejects"] == ["2"]
-    assert said["master"].startswith("local-cluster")
-    assert (said["name"], said["timezone"]) == ("alerts", "Europe/Rome")
-    assert all("/environment/lib/tidings/" in file for file in said["workers"])
+    stated = json.loads((tmp_path / "said.json").read_text())
+    assert stated["answer"] == {"t1": [1], "t2": []}
+    assert stated["rejects"] == ["2"]
+    assert stated["master"].startswith("local-cluster")
+    assert (stated["name"], stated["timezone"]) == ("alerts", "Europe/Rome")
+    assert all("/environment/lib/tidings/" in file for file in stated["workers"])

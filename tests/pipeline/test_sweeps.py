@@ -40,10 +40,10 @@ def test_processes_find_the_same() -> None:
 
 @pytest.mark.spark
 def test_spark_finds_the_same_and_keeps_it(spark: Any, tmp_path: Path) -> None:
-    heard: list[int] = []
-    done = sweep(costs_of, POINTS, folder=tmp_path, spark=spark, progress=heard.append)
+    received: list[int] = []
+    done = sweep(costs_of, POINTS, folder=tmp_path, spark=spark, progress=received.append)
     assert results(done) == here()
-    assert sum(heard) == len(POINTS)
+    assert sum(received) == len(POINTS)
     again = sweep(costs_of, POINTS, folder=tmp_path, spark=spark)
     assert [each.again for each in again] == [True] * len(POINTS)
     assert results(again) == here()
@@ -89,11 +89,11 @@ def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> Non
     class Stop(BaseException):
         pass
 
-    heard: list[int] = []
+    received: list[int] = []
 
     def interrupt(count: int) -> None:
-        heard.append(count)
-        if sum(heard) == 3:
+        received.append(count)
+        if sum(received) == 3:
             raise Stop
 
     with pytest.raises(Stop):
@@ -143,7 +143,7 @@ def test_small_points_take_few_packs() -> None:
 
     def launch(name: str, pack: list[Any]) -> list[Any]:
         packs.append(len(pack))
-        return [sweeps.PointResult(place, "1", None, 0.0001) for place, _ in pack]
+        return [sweeps.PointResult(position, "1", None, 0.0001) for position, _ in pack]
 
     assert len(list(sweeps._answers(launch, "x:y", [(n, "[]") for n in range(10_000)], 2))) == 10_000
     assert len(packs) < 60
@@ -169,8 +169,8 @@ def test_an_unknown_point_is_its_own_failure() -> None:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(words)
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    stated = capsys.readouterr()
+    return code, stated.out, stated.err
 
 
 ARGUMENTS = (
@@ -245,6 +245,6 @@ def test_a_failing_seed_is_named_and_the_answer_is_no(
 def test_wrong_words_are_told(
     capsys: pytest.CaptureFixture[str], words: tuple[str, ...], problem: str
 ) -> None:
-    code, _, said = run(capsys, *words)
+    code, _, stated = run(capsys, *words)
     assert code == 2
-    assert problem in " ".join(said.replace("│", " ").split())
+    assert problem in " ".join(stated.replace("│", " ").split())

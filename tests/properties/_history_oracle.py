@@ -58,9 +58,9 @@ def matches(filter: str, pub: Row) -> bool:
 
 
 class Oracle:
-    def __init__(self, rows: list[Row], hearer: str) -> None:
+    def __init__(self, rows: list[Row], subscriber: str) -> None:
         self.rows = rows
-        self.hearer = hearer
+        self.hearer = subscriber
         self.spans = list(spans(rows))
         self.told = [r for r in rows if r.op == "ntfy"]
         self.pubs = {r.event: r for r in rows if r.op == "pub"}  # one row for each event here
@@ -117,7 +117,7 @@ class Oracle:
         ]
         return min([*newer, math.inf if pub.expires is None else pub.expires])
 
-    def heard(self, pub: Row, span: Span, *, lawfully: bool) -> bool:
+    def received(self, pub: Row, span: Span, *, lawfully: bool) -> bool:
         return any(
             ntfy.event == pub.event
             and self.key(ntfy) == self.key(span)
@@ -127,7 +127,7 @@ class Oracle:
 
     def liveness(self, t_sub: float, t_diff: float) -> bool:
         return all(
-            self.heard(pub, span, lawfully=False)
+            self.received(pub, span, lawfully=False)
             for pub, span in self.claims()
             if self._p3(pub, span, t_sub, t_diff) or self._p3a(pub, span, t_sub, t_diff)
         )
@@ -144,7 +144,7 @@ class Oracle:
 
     def completeness(self, t_sub: float, t_diff: float) -> bool:
         return all(
-            self.heard(pub, span, lawfully=True)
+            self.received(pub, span, lawfully=True)
             for pub, span in self.claims()
             if self._has_room(pub, span, t_sub, t_diff)
         )

@@ -61,24 +61,24 @@ def text(rng: Random, depth: int = 2) -> str:
 def condition(rng: Random) -> tuple[Expression, Filter]:
     """An expression for the oracle, and the filter that the code under test gets."""
     while True:
-        said = text(rng)
+        stated = text(rng)
         try:
-            return parse(said), parse_filter(said)
+            return parse(stated), parse_filter(stated)
         except FilterError:
             continue  # past a budget
 
 
 def event(rng: Random, number: int) -> Event:
-    held: dict[str, object] = {}
+    stored: dict[str, object] = {}
     for name in NAMES:
         if rng.random() < 0.75:
             value = rng.choice(
                 (rng.randint(-3, 3), rng.randint(-6, 6) / 2, rng.choice(TEXTS), rng.random() < 0.5)
             )
             outer, _, inner = name.partition(".")
-            held[outer] = {inner: value} if inner else value
+            stored[outer] = {inner: value} if inner else value
     return make_event(
-        held,
+        stored,
         source="pub",
         id=str(number),
         topic=rng.choice((*TOPICS, None)),

@@ -37,13 +37,13 @@ names = st.sampled_from(NAMES)
 
 @st.composite
 def events(draw: st.DrawFn) -> Event:
-    held: dict[str, Any] = {}
+    stored: dict[str, Any] = {}
     for name in NAMES:
         if draw(st.booleans()):
             value = draw(st.one_of(values, st.sampled_from((float("inf"), float("nan"), None))))
-            _edges.placed(held, name, value, draw(_edges.shapes))
+            _edges.placed(stored, name, value, draw(_edges.shapes))
     return make_event(
-        held,
+        stored,
         source="s",
         id="1",
         topic=draw(st.none() | st.sampled_from(TOPICS)),

@@ -78,7 +78,7 @@ class ShardedEngine:
         self,
         make: Callable[[Any, Any], Iterable[Any]],
         stream: Shards,
-        held: Shards,
+        stored: Shards,
         prepare: Callable[[Iterable[Any]], Any],
         *,
         output: type[Any],
@@ -86,7 +86,7 @@ class ShardedEngine:
         run = _sent(make)
         made: list[Any] = []
         for part in stream.partitions:
-            index = prepare(held.records())  # each partition has its own copy
+            index = prepare(stored.records())  # each partition has its own copy
             for record in stream.decoded(part):
                 made.extend(run(index, record))
         return self._shards(output, made)

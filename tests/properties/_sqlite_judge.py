@@ -79,14 +79,14 @@ class Drawing:
         """An event, and the row that says the same."""
         rng, pivot = self.rng, self.pivot()
         row = [self.value(column, pivot) if rng.random() < 0.85 else None for column in COLUMNS]
-        held = {name: v for name, v in zip(COLUMNS, row, strict=True) if v is not None}
-        topic, nested = held.pop("topic", None), held.pop("n_x", None)
+        kept = {name: v for name, v in zip(COLUMNS, row, strict=True) if v is not None}
+        topic, nested = kept.pop("topic", None), kept.pop("n_x", None)
         if nested is not None:
             shape = rng.randrange(3)
-            held |= {"n": {"x": nested}} if shape == 0 else {"n.x": nested}
+            kept |= {"n": {"x": nested}} if shape == 0 else {"n.x": nested}
             if shape == 2:
-                held["n"] = {"x": {"deeper": 1}}
-        made = make_event(held, source="s", id=str(number), topic=topic)
+                kept["n"] = {"x": {"deeper": 1}}
+        made = make_event(kept, source="s", id=str(number), topic=topic)
         return made, (number, *(stored(value) for value in row))
 
     def filter(self, depth: int = 2) -> Said:
@@ -198,9 +198,9 @@ class Judge:
         self._base.execute(f"CREATE TABLE event (number INTEGER PRIMARY KEY, {', '.join(COLUMNS)})")
         self._base.executemany(f"INSERT INTO event VALUES ({', '.join('?' * (len(COLUMNS) + 1))})", rows)
 
-    def accepted(self, said: Said) -> set[int]:
+    def accepted(self, stated: Said) -> set[int]:
         """The numbers of the events for which the condition is true."""
-        found = self._base.execute(f"SELECT number FROM event WHERE {said.sql}", said.given)
+        found = self._base.execute(f"SELECT number FROM event WHERE {stated.sql}", stated.given)
         return {number for (number,) in found}
 
     def close(self) -> None:

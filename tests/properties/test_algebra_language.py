@@ -39,8 +39,8 @@ def test_intersections_and_merges_mean_what_they_say(one: Filter, other: Filter,
 @settings(max_examples=150, deadline=None)
 @given(filters, filters, SOME_EVENTS)
 def test_their_text_parses_to_the_same_meaning(one: Filter, other: Filter, found: list[Event]) -> None:
-    said = [Filter(print_filter(part), part.conjunctions) for part in (one, other)]
-    for made in (intersect(*said), merge(*said).filter):
+    stated = [Filter(print_filter(part), part.conjunctions) for part in (one, other)]
+    for made in (intersect(*stated), merge(*stated).filter):
         read = parse_filter(made.text)
         for event in found:
             assert accepts(read, event) is accepts(made, event), made.text

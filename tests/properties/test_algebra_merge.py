@@ -53,10 +53,10 @@ def test_a_merge_of_types_accepts_what_either_accepts(one: Filter, other: Filter
 def test_merge_all_reaches_its_target_and_accounts_for_every_filter(given: list[Filter], target: int) -> None:
     merges = merge_all(given, target)
     assert len(merges) <= target
-    assert sorted(place for merged in merges for place in merged.sources) == list(range(len(given)))
+    assert sorted(position for merged in merges for position in merged.sources) == list(range(len(given)))
     for choice in choices(given):
         for merged in merges:
-            wanted = any(accepts(given[place], choice) for place in merged.sources)
+            wanted = any(accepts(given[position], choice) for position in merged.sources)
             assert accepts(merged.filter, choice) is wanted or not (merged.exact or wanted)
 
 

@@ -50,8 +50,10 @@ def box(*sides: tuple[float, float]) -> Filter:
 
 def checkerboard(side: int, hole: tuple[int, int, int] | None) -> list[Filter]:
     """Unit boxes that tile a cube, but for one hole."""
-    places = [(i, j, k) for i in range(side) for j in range(side) for k in range(side) if (i, j, k) != hole]
-    return [box(*((at, at + 1) for at in place)) for place in places]
+    positions = [
+        (i, j, k) for i in range(side) for j in range(side) for k in range(side) if (i, j, k) != hole
+    ]
+    return [box(*((at, at + 1) for at in position)) for position in positions]
 
 
 def test_one_missing_tile_in_a_cube_is_found() -> None:

@@ -62,16 +62,16 @@ def test_volumes_are_those_of_counting(
 def test_adding_and_removing_boxes_is_the_same_as_starting_afresh(
     start: list[np.ndarray], coming: list[np.ndarray], rng: object
 ) -> None:
-    zone, held = Zone.of(space(2), start), list(start)
+    zone, stored = Zone.of(space(2), start), list(start)
     for box in coming:
-        grown = len(unit_cells([*held, box], 2)) - len(unit_cells(held, 2))
+        grown = len(unit_cells([*stored, box], 2)) - len(unit_cells(stored, 2))
         assert zone.growth(box) == grown
-        zone, held = zone.add(box), [*held, box]
-        assert zone.volume == len(unit_cells(held, 2))
-    rng.shuffle(held)  # type: ignore[attr-defined]
-    while held:
-        zone = zone.remove(held.pop())
-        assert zone.volume == len(unit_cells(held, 2)) == Zone.of(space(2), held).volume
+        zone, stored = zone.add(box), [*stored, box]
+        assert zone.volume == len(unit_cells(stored, 2))
+    rng.shuffle(stored)  # type: ignore[attr-defined]
+    while stored:
+        zone = zone.remove(stored.pop())
+        assert zone.volume == len(unit_cells(stored, 2)) == Zone.of(space(2), stored).volume
     assert len(zone) == 0
 
 
@@ -81,10 +81,10 @@ def test_an_association_follows_both_zones(
     one: list[np.ndarray], other: list[np.ndarray], new: list[np.ndarray]
 ) -> None:
     kept = Association.of(Zone.of(space(2), one), Zone.of(space(2), other))
-    for place, box in enumerate(new):
-        kept = kept.grow(box) if place % 2 else kept.grow_other(box)
-    for place, box in enumerate(new):
-        if place % 2:
+    for position, box in enumerate(new):
+        kept = kept.grow(box) if position % 2 else kept.grow_other(box)
+    for position, box in enumerate(new):
+        if position % 2:
             kept = kept.shrink(box)
     fresh = Association.of(kept.zone, kept.other)
     assert math.isclose(kept.common, fresh.common, abs_tol=1e-9)

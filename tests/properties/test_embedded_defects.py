@@ -55,9 +55,9 @@ def forget_what_was_told(look: Any) -> Any:
 
 
 def overtake_the_replay(enqueue: Any) -> Any:
-    def enqueue_at_once(self: Dispatcher, held: Any, item: Any) -> None:
-        held.queue.append(item)
-        self._note(held, item)
+    def enqueue_at_once(self: Dispatcher, stored: Any, item: Any) -> None:
+        stored.queue.append(item)
+        self._note(stored, item)
 
     return enqueue_at_once
 

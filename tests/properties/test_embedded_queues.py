@@ -119,21 +119,23 @@ class Hall:
 
     def judge_one(self, members: list[Reader]) -> None:
         first = members[0]
-        heard = [note for reader in members for note in self.stage.heard.get((reader.who, reader.ref), [])]
+        received = [
+            note for reader in members for note in self.stage.received.get((reader.who, reader.ref), [])
+        ]
         wanted = {e.id for e in self.published if accepts(parse_filter(first.filter), e)}
         lost = sum(self.stage.lost.get((first.who, first.ref), {}).values())
-        assert {note.event.id for note in heard} <= wanted
-        assert len({note.event.id for note in heard}) <= len(wanted)
-        missing = wanted - {note.event.id for note in heard}
+        assert {note.event.id for note in received} <= wanted
+        assert len({note.event.id for note in received}) <= len(wanted)
+        missing = wanted - {note.event.id for note in received}
         assert len(missing) <= lost, f"{first.who}: {missing} are neither heard nor counted"
         if first.group is None:
-            self.judge_order(heard)
+            self.judge_order(received)
             assert lost <= len(wanted)
 
-    def judge_order(self, heard: list[Notification]) -> None:
+    def judge_order(self, received: list[Notification]) -> None:
         seen: set[str] = set()
         last: Counter[str] = Counter()
-        for note in heard:
+        for note in received:
             number = note.event["number"]
             assert isinstance(number, int)
             if note.event.id not in seen:

@@ -112,10 +112,10 @@ def test_the_checker_and_the_oracle_agree_for_long(
     agree(rows, hearer, t_sub, t_diff)
 
 
-def agree(rows: list[Row], hearer: str, t_sub: float, t_diff: float) -> None:
-    contract = Contract("test", EVERYTHING, hearer)
+def agree(rows: list[Row], subscriber: str, t_sub: float, t_diff: float) -> None:
+    contract = Contract("test", EVERYTHING, subscriber)
     report = check(rows, contract=contract, t_sub=t_sub, t_diff=t_diff)
-    oracle = Oracle(rows, hearer)
+    oracle = Oracle(rows, subscriber)
     for name in ("legality", "validity", "minimality", "lp1", "lp4"):
         assert report[name].holds is getattr(oracle, name)(), (name, report[name].story)
     assert report["liveness"].holds is oracle.liveness(t_sub, t_diff), report["liveness"].story

@@ -53,20 +53,20 @@ def narrow(rows: list[Row]) -> pa.Table:
     packed = sorted({name for kind in SIEVED for name in PACKED.get(kind, ())})
     columns: dict[str, list[Any]] = {name: [] for name in ("run", "time", "process", "op", *opened)}
     more: list[dict[str, Any] | None] = []
-    places: list[int] = []
+    positions: list[int] = []
     for row in rows:
         if row.op in kinds:
             for name, values in columns.items():
                 values.append(getattr(row, name))
-            held = {name: getattr(row, name) for name in packed}
-            held["attributes"] = (
+            stored = {name: getattr(row, name) for name in packed}
+            stored["attributes"] = (
                 None if row.attributes is None else msgspec.json.encode(row.attributes).decode()
             )
-            more.append(held if row.op == "pub" else None)
-            places.append(hash((row.run, row.source or "", row.event)))
+            more.append(stored if row.op == "pub" else None)
+            positions.append(hash((row.run, row.source or "", row.event)))
     kind = pa.struct([schema.field(name).with_nullable(True) for name in packed])
     arrays = {name: pa.array(values, schema.field(name).type) for name, values in columns.items()}
-    return pa.table({**arrays, "more": pa.array(more, kind), "place": pa.array(places, pa.int64())})
+    return pa.table({**arrays, "more": pa.array(more, kind), "place": pa.array(positions, pa.int64())})
 
 
 def in_two(table: pa.Table, key: list[Any]) -> Iterable[list[Any]]:
@@ -93,24 +93,24 @@ def asked_for(rows: list[Row], contract: Contract, t_sub: Any, t_diff: Any, unti
     )
 
 
-def sieved(rows: list[Row], asked: SieveRequest) -> history_sieve.Sieved:
+def sieved(rows: list[Row], request: SieveRequest) -> history_sieve.Sieved:
     table = narrow(rows)
     first = [
         batch
         for bucket in in_two(table, table.column("place").to_pylist())
-        for batch in history_sieving.sieved(asked, bucket)
+        for batch in history_sieving.sieved(request, bucket)
     ]
-    if asked.streams and first:
+    if request.streams and first:
         whole = pa.Table.from_batches(first)
         keys = list(zip(whole.column("hearer").to_pylist(), whole.column("source").to_pylist(), strict=True))
-        first = [batch for bucket in in_two(whole, keys) for batch in streamed(asked, bucket)]
+        first = [batch for bucket in in_two(whole, keys) for batch in streamed(request, bucket)]
     found = [
         msgspec.msgpack.decode(data, type=Findings)
         for batch in first
         for data in batch.column("data").to_pylist()
         if data is not None
     ]
-    return history_sieve._together(found, history_sieving.lanes_for(asked), asked)
+    return history_sieve._together(found, history_sieving.groups_for(request), request)
 
 
 class OnlySuspects(PlainEngine):
@@ -198,17 +198,17 @@ def test_a_redelivery_is_heard_but_has_no_order() -> None:
 
 
 def test_too_many_suspects_and_bad_rows_are_left_to_the_properties() -> None:
-    asked = asked_for(good().rows, contract_of("Tidings"), 0.5, 0.5, None)
+    request = asked_for(good().rows, contract_of("Tidings"), 0.5, 0.5, None)
     broken = [msgspec.structs.replace(row, run="") for row in good().rows]
     table = narrow(broken)
     more = table.column("more").to_pylist()
     spoilt = [None if each is None else {**each, "attributes": "[1"} for each in more]
     column = pa.array(spoilt, table.schema.field("more").type)
     table = table.set_column(table.schema.get_field_index("more"), "more", column)
-    (said,) = history_sieving.sieved(asked, table.to_batches())
-    found = msgspec.msgpack.decode(said.column("data")[0].as_py(), type=Findings)
+    (stated,) = history_sieving.sieved(request, table.to_batches())
+    found = msgspec.msgpack.decode(stated.column("data")[0].as_py(), type=Findings)
     assert "attributes are not" in found.gave_up
-    assert history_sieve._together([found], history_sieving.lanes_for(asked), asked).suspects is None
+    assert history_sieve._together([found], history_sieving.groups_for(request), request).suspects is None
 
 
 numbers = st.sampled_from([0.0, 0.5, 1.0, 2.0, 3.5, 10.0])

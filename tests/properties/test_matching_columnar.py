@@ -206,7 +206,7 @@ def test_more_attributes_than_entries_can_name(kind: Any) -> None:
     assert len(matcher.slots) > 256
     probes = []
     for turn in range(30):
-        held = {f"a{n}": (n * 7 + turn * 13) % 150 + 0.005 for n in range(0, 290, 1 + turn % 3)}
-        probes.append(make_event(held | {f"a{(turn * 40) % 290}": 3}, source="s", id="1"))
+        stored = {f"a{n}": (n * 7 + turn * 13) % 150 + 0.005 for n in range(0, 290, 1 + turn % 3)}
+        probes.append(make_event(stored | {f"a{(turn * 40) % 290}": 3}, source="s", id="1"))
     assert any(oracle.match(event) for event in probes)
     _same(matcher, oracle, probes)

@@ -46,9 +46,9 @@ comparisons = st.builds(e.Compare, st.sampled_from(("=", "!=", "<", "<=", ">", "
 
 @st.composite
 def _events(draw: st.DrawFn) -> Event:
-    held: dict[str, Any] = {name: draw(values) for name in ("a", "b")}
-    held["d"] = {"e": draw(values)}
-    return make_event(held, source="s", id="1")
+    stored: dict[str, Any] = {name: draw(values) for name in ("a", "b")}
+    stored["d"] = {"e": draw(values)}
+    return make_event(stored, source="s", id="1")
 
 
 def _tests_of(expression: e.Expression, probes: list[Event]) -> list[Filter]:
@@ -127,8 +127,8 @@ def _bytes(text: bytes) -> Any:
 def test_like_on_bytes_is_like(pattern: str, text: str) -> None:
     from tidings.matching.columnar.row_kernels import like
 
-    wanted, held = like_bytes(pattern), encoded(text)
-    assert like(_bytes(held), len(held), _bytes(wanted), len(wanted)) == like_matches(pattern, text)
+    wanted, stored = like_bytes(pattern), encoded(text)
+    assert like(_bytes(stored), len(stored), _bytes(wanted), len(wanted)) == like_matches(pattern, text)
 
 
 @settings(max_examples=300, deadline=None)
@@ -136,8 +136,8 @@ def test_like_on_bytes_is_like(pattern: str, text: str) -> None:
 def test_topics_on_bytes_are_topics(pattern: str, text: str) -> None:
     from tidings.matching.columnar.row_kernels import topic
 
-    wanted, held = encoded(pattern), encoded(text)
-    assert topic(_bytes(held), len(held), _bytes(wanted), len(wanted)) == topic_matches(pattern, text)
+    wanted, stored = encoded(pattern), encoded(text)
+    assert topic(_bytes(stored), len(stored), _bytes(wanted), len(wanted)) == topic_matches(pattern, text)
 
 
 def test_a_long_text_is_left_to_the_linear_engine() -> None:
@@ -153,12 +153,12 @@ def test_a_long_text_is_left_to_the_linear_engine() -> None:
 def test_the_bytes_of_columns_are_the_bytes_of_events(form: str) -> None:
     import pyarrow as pa
 
-    held = ["", "é", None, "abc", "é"]
+    stored = ["", "é", None, "abc", "é"]
     kind = {"string": pa.string(), "large_string": pa.large_string(), "dictionary": pa.string()}[form]
-    column = pa.array(["x", *held], kind)
+    column = pa.array(["x", *stored], kind)
     column = column.dictionary_encode() if form == "dictionary" else column
     batch = pa.RecordBatch.from_pydict({"n": list(range(6)), "t": column}).slice(1)
-    events = [make_event({"t": text} if text is not None else {}, source="s", id="1") for text in held]
+    events = [make_event({"t": text} if text is not None else {}, source="s", id="1") for text in stored]
     _, sizes, _kept = texts_of_batch(batch, ["t", "missing"])
     _, expected, _more = texts_of_events(events, ["t", "missing"])
     assert sizes.tolist() == expected.tolist() == [[0, 2, -1, 3, 2], [-1] * 5]

@@ -118,6 +118,6 @@ def test_what_follows_an_unsuback_of_an_old_version_is_no_list_of_reasons() -> N
 
 @pytest.mark.parametrize("version", [V311, V5])
 def test_a_packet_longer_than_the_bound_is_refused_before_it_is_here(version: int) -> None:
-    with pytest.raises(Malformed) as told:
+    with pytest.raises(Malformed) as delivered:
         list(PacketReader(100, version).feed(b"\x30\xff\x7f"))
-    assert told.value.reason == mq.Reason.TOO_LARGE
+    assert delivered.value.reason == mq.Reason.TOO_LARGE

@@ -114,9 +114,9 @@ def test_nobody_gets_in_by_saying_anything(
     mechanism: str, role: str, name: str, certificate: dict[str, Any] | None, said: list[bytes]
 ) -> None:
     """No random word proves anything: the conversation ends by a refusal, or goes on unproved."""
-    asked = AuthenticationRequest(role, name, mechanism, certificate=certificate, is_loopback=True)
+    requested = AuthenticationRequest(role, name, mechanism, certificate=certificate, is_loopback=True)
     try:
-        conversation = DOOR.begin(asked)
+        conversation = DOOR.begin(requested)
         answers = [conversation.step(data) for data in said]
     except RefusedError:
         return

@@ -22,14 +22,14 @@ from tidings.security.audit import Audit
 from tidings.security.authorization import Authorizer
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.rules import GROUP, AccessRule, Action, Permissions
-from tidings.security.users import NOBODY, Users
+from tidings.security.users import NO_USERS, Users
 
 EVENTS = 20  # for each pair of rules and filter
 ANN = Principal("ann", ProofMethod.SCRAM, groups=("traders",))
 
 
 def users(permissions: Permissions) -> Users:
-    return Users({}, {}, permissions, {}, NOBODY.default_quota, NOBODY.verifier)
+    return Users({}, {}, permissions, {}, NO_USERS.default_quota, NO_USERS.verifier)
 
 
 def gate_of(permissions: Permissions) -> Authorizer:
@@ -87,10 +87,10 @@ def judge(seed: int, triples: int) -> Counter[str]:
         gate = gate_of(old.permissions)
         subscription = subscribed(gate, filter)
         events = [world.event(rng, number) for number in range(EVENTS)]
-        heard = [told(gate, subscription, event) for event in events]
+        received = [told(gate, subscription, event) for event in events]
         gate.replace(users(new.permissions))
         later = [told(gate, subscription, event) for event in events]
-        for event, now, then in zip(events, heard, later, strict=True):
+        for event, now, then in zip(events, received, later, strict=True):
             is_wanted = evaluate(wanted, event.view) is True
             right = is_wanted and old.permits(event)
             counts["triples"] += 1

@@ -23,21 +23,21 @@ def differences(kind: Callable[[], Any], seed: int, subscriptions: int, events: 
     """The pairs on which the matcher and SQLite differ, of subscriptions times events."""
     drawing = Drawing(seed)
     drawn = [drawing.event(number) for number in range(events)]
-    said, matcher = [], kind()
-    while len(said) < subscriptions:
+    stated, matcher = [], kind()
+    while len(stated) < subscriptions:
         one = drawing.filter()
         try:
             filter = read_filter(one.ours)
         except FilterLimitError:
             continue
-        assert matcher.add(filter) == len(said)
-        said.append(one)
+        assert matcher.add(filter) == len(stated)
+        stated.append(one)
     while matcher.maintain(1 << 20):
         pass
     if hasattr(matcher, "freeze"):
         matcher.freeze()  # few filters stay in the delta, which has no cells of its own
     judge = Judge([row for _, row in drawn])
-    expected = [judge.accepted(one) for one in said]
+    expected = [judge.accepted(one) for one in stated]
     judge.close()
     matches = matcher.match_batch([event for event, _ in drawn])
     wrong = []
@@ -46,7 +46,7 @@ def differences(kind: Callable[[], Any], seed: int, subscriptions: int, events: 
         alone = set(map(int, matcher.match(event)))
         wanted = {handle for handle, accepted in enumerate(expected) if number in accepted}
         differing = (alone ^ wanted) | (together ^ wanted)
-        wrong += [f"{said[handle].ours} on {row}: SQLite says {handle in wanted}" for handle in differing]
+        wrong += [f"{stated[handle].ours} on {row}: SQLite says {handle in wanted}" for handle in differing]
     pairs, true = subscriptions * events, sum(map(len, expected))
     print(
         f"seed {seed}: {len(wrong)} pairs differ of {pairs:,} ({true:,} true, {EDGE_SHARE:.0%} of "

@@ -79,7 +79,9 @@ def _played(seed: int, *, together: bool) -> dict[str, Any]:
     stage.wait(1.0)
     figures = stage.node.figures()
     return {
-        "heard": {reader: [(n.event, n.attempt) for n in stage.heard.get(reader, [])] for reader in readers},
+        "heard": {
+            reader: [(n.event, n.attempt) for n in stage.received.get(reader, [])] for reader in readers
+        },
         "answers": [
             (call, stage.answers[call].id, stage.answers[call].position is None)
             for call in calls
@@ -108,8 +110,8 @@ def test_a_burst_is_told_and_answered_in_one_message() -> None:
         stage.publish("p", {"n": number})
     stage.together = True
     stage.move("message", ("p", BROKER))
-    told = [message for _, message in stage.channels[BROKER, "s"]]
-    said = [message for _, message in stage.channels[BROKER, "p"]]
-    assert [type(message) for message in told] == [DeliverAll]
-    assert [event["n"] for event in told[0].events] == [1, 2, 3, 4, 5]
-    assert [(type(message), message.count) for message in said] == [(PublishedAll, 5)]
+    delivered = [message for _, message in stage.channels[BROKER, "s"]]
+    stated = [message for _, message in stage.channels[BROKER, "p"]]
+    assert [type(message) for message in delivered] == [DeliverAll]
+    assert [event["n"] for event in delivered[0].events] == [1, 2, 3, 4, 5]
+    assert [(type(message), message.count) for message in stated] == [(PublishedAll, 5)]

@@ -48,8 +48,8 @@ def mutated(draw: st.DrawFn) -> bytes:
     """A good frame with its body damaged and its checksum put right again."""
     body = bytearray(draw(st.sampled_from(FRAMES))[HEAD.size :])
     for _ in range(draw(st.integers(0, 4))):
-        place = draw(st.integers(0, len(body) - 1))
-        body[place : place + draw(st.integers(0, 3))] = draw(st.binary(max_size=4))
+        position = draw(st.integers(0, len(body) - 1))
+        body[position : position + draw(st.integers(0, 3))] = draw(st.binary(max_size=4))
         if not body:
             body = bytearray(b"\xc0")
     return framed(bytes(body))
@@ -238,8 +238,8 @@ def test_whatever_a_client_says_the_node_stands(script: list[Any]) -> None:
             hand(LinkUp("c#1"))
         else:
             try:
-                heard = gate.inward([CODEC.decode(CODEC.encode(line))])
+                received = gate.inward([CODEC.decode(CODEC.encode(line))])
             except WireError:
                 continue
-            for message in heard:
+            for message in received:
                 hand(Received("c#1", message))

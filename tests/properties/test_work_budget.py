@@ -166,11 +166,11 @@ def test_the_value_of_a_filter_is_true_just_where_engines_accept(seed: int) -> N
     probes = events(rng, population, 12)
     matched = answers(SmallMatcher(), population, probes)
     otherwise = 0
-    for place, event in enumerate(probes):
+    for position, event in enumerate(probes):
         for number, filter in enumerate(population):
             expression, explained = parse(filter.text), explain(event, filter)
             value, is_unknown = evaluate_as(filter, expression, event)
-            assert (value is True) is explained.accepted is (number in matched[place]), filter.text[:200]
+            assert (value is True) is explained.accepted is (number in matched[position]), filter.text[:200]
             assert is_unknown is explained.over_budget
             assert value is None or not is_unknown
             otherwise += is_unknown is not (cost(work_of_expression(expression), event.view) > BUDGET)
@@ -184,11 +184,11 @@ def test_the_value_of_a_cesql_filter_is_true_just_where_engines_accept(seed: int
     probes = events(rng, population, 12)
     assert over(population, probes)
     matched = answers(SmallMatcher(), population, probes)
-    for place, event in enumerate(probes):
+    for position, event in enumerate(probes):
         for number, filter in enumerate(population):
             value, errors = cesql.evaluate(parse(filter.text, dialect="cesql"), cesql.event_attributes(event))
             explained = explain(event, filter)
-            assert (value is True and not errors) is explained.accepted is (number in matched[place])
+            assert (value is True and not errors) is explained.accepted is (number in matched[position])
             assert errors == ["generic"] or not explained.over_budget
 
 

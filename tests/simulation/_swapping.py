@@ -36,9 +36,9 @@ class Restless:
         self.simulation = self.world.simulation
         self.measure = SampledMeasure({"x": (0.0, 1.0)}, points=8)
         for name in overlay.brokers:
-            place = self.simulation.places[name]
-            place.build = partial(self._build, name, tuple(overlay.neighbours()[name]), place.build)
-            place.machine = place.build()
+            host = self.simulation.hosts[name]
+            host.build = partial(self._build, name, tuple(overlay.neighbours()[name]), host.build)
+            host.machine = host.build()
         self.brokers = overlay.brokers
         self.published = 0
         self.most_at_once = 0
@@ -63,7 +63,7 @@ class Restless:
     # -- running --------------------------------------------------------------------------------
 
     def overlay_of(self, name: str) -> SelfOrganisingOverlay:
-        overlay = self.simulation.places[name].machine.slots["overlay"]  # type: ignore[attr-defined]
+        overlay = self.simulation.hosts[name].machine.slots["overlay"]  # type: ignore[attr-defined]
         assert isinstance(overlay, SelfOrganisingOverlay)
         return overlay
 
@@ -79,7 +79,7 @@ class Restless:
 
     def wish(self) -> bool:
         """Have a random broker begin a swap; False: it could not even begin."""
-        up = [name for name in self.brokers if self.simulation.places[name].up]
+        up = [name for name in self.brokers if self.simulation.hosts[name].up]
         start = self.rng.choice(up)
         path = [start]
         for _ in range(self.rng.randint(2, 5)):
@@ -90,19 +90,19 @@ class Restless:
         if len(path) < 3:
             return False
         cut = self.rng.randint(1, len(path) - 1)
-        place = self.simulation.places[start]
-        machine: Any = place.machine
+        host = self.simulation.hosts[start]
+        machine: Any = host.machine
         overlay = self.overlay_of(start)
         # As `handle` would: whatever it says is performed by the driver, and its timer is set.
         began = overlay.swaps.begin(tuple(path), cut, "", self.simulation.now)
         effects = machine._out.copy()
         machine._out.clear()
         for effect in effects:
-            self.simulation._perform(place, effect)
+            self.simulation._perform(host, effect)
         return began
 
     def publish(self) -> None:
-        name = self.rng.choice([n for n in self.brokers if self.simulation.places[n].up])
+        name = self.rng.choice([n for n in self.brokers if self.simulation.hosts[n].up])
         self.world.publish(f"at-{name}", {"x": self.rng.random(), "number": self.published})
         self.at.append(self.simulation.now)
         self.published += 1
@@ -116,7 +116,7 @@ class Restless:
             if publish and tried % 3 == 0:
                 self.publish()
             self.simulation.run(self.simulation.now + self.rng.uniform(0.0, 2 * every))
-            at_once = {swap for name in self.brokers for swap in self.overlay_of(name).swaps.held}
+            at_once = {swap for name in self.brokers for swap in self.overlay_of(name).swaps.swaps}
             self.most_at_once = max(self.most_at_once, len(at_once))
         return tried
 
@@ -124,7 +124,7 @@ class Restless:
         self.simulation.run(self.simulation.now + seconds)
 
     def crash(self, name: str, seconds: float) -> None:
-        if not self.simulation.places[name].up:
+        if not self.simulation.hosts[name].up:
             return
         self.lives += Counter(self.overlay_of(name).swaps.counts)
         self.simulation.crash(name)
@@ -160,8 +160,8 @@ class Restless:
         links: set[Edge] = set()
         for name in self.brokers:
             overlay = self.overlay_of(name)
-            if overlay.swaps.held:
-                found.append(f"{name} still holds {sorted(overlay.swaps.held)}")
+            if overlay.swaps.swaps:
+                found.append(f"{name} still holds {sorted(overlay.swaps.swaps)}")
             for peer, kept in overlay.neighbours.items():
                 if name not in self.overlay_of(peer).neighbours:
                     found.append(f"{name} takes {peer} for a neighbour, and not the other way round")
@@ -174,25 +174,25 @@ class Restless:
             found.append(f"{len(links)} links of {len(self.brokers)} brokers are no tree")
         return found
 
-    def heard(self) -> Counter[tuple[str, int]]:
+    def received(self) -> Counter[tuple[str, int]]:
         found: Counter[tuple[str, int]] = Counter()
         for client, application in self.world.applications.items():
-            for notify in application.heard:
+            for notify in application.received:
                 found[(client, notify.event.attributes["number"])] += 1
         return found
 
     def lost_and_doubled(self, since: int = 0) -> tuple[list[Any], list[Any]]:
-        heard = self.heard()
-        doubled = [key for key, times in heard.items() if times > 1]
+        received = self.received()
+        doubled = [key for key, times in received.items() if times > 1]
         xs = {}
         for application in self.world.applications.values():
-            for notify in application.heard:
+            for notify in application.received:
                 attributes = notify.event.attributes
                 xs[attributes["number"]] = attributes["x"]
         lost = []
         for number in range(since, self.published):
-            for place, name in enumerate(self.brokers):
-                wanted = place % 2 or xs.get(number, 1.0) >= 0.5
-                if wanted and not heard[(f"at-{name}", number)]:
+            for position, name in enumerate(self.brokers):
+                wanted = position % 2 or xs.get(number, 1.0) >= 0.5
+                if wanted and not received[(f"at-{name}", number)]:
                     lost.append((f"at-{name}", number))
         return lost, doubled

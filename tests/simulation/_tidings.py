@@ -77,7 +77,7 @@ def play(
     settings = settings or (slow_disk if seed % 3 == 0 else SimulationSettings(check=True))
     options = {**(SOON if advertising else {}), **({"datagrams": True} if datagrams else {})}
     world = World("tidings", overlay, seed=seed, settings=settings, options=options)
-    asked = note_subscribes(world)
+    requested = note_subscribes(world)
     if advertising:
         workload = advertised(workload, Random(f"advertising/{seed}"))
     world.load(workload)
@@ -93,7 +93,7 @@ def play(
         world.simulation.call_at(begin, lambda: world.simulation.plan(trouble))
         over_at = max(over_at, trouble.over_at)
     world.run(over_at + PATIENCE)
-    return Run(begin, world, workload, asked, over_at)
+    return Run(begin, world, workload, requested, over_at)
 
 
 # So that advertisements come and go within a run.
@@ -122,16 +122,16 @@ def _may_publish(rng: Random) -> str:
 
 
 def note_subscribes(world: World) -> dict[str, list[ClientSubscribe]]:
-    asked: dict[str, list[ClientSubscribe]] = {}
+    requested: dict[str, list[ClientSubscribe]] = {}
     hand_in = world._input
 
     def noting(client: str, item: Any) -> None:
         if isinstance(item, ClientSubscribe):
-            asked.setdefault(client, []).append(item)
+            requested.setdefault(client, []).append(item)
         hand_in(client, item)
 
     world._input = noting  # type: ignore[method-assign]
-    return asked
+    return requested
 
 
 def plan_absences(world: World, workload: Workload, rng: Random) -> None:
@@ -223,17 +223,19 @@ class Listening(NamedTuple):
     """One subscribe and what was heard of it, in order."""
 
     asked: ClientSubscribe
-    heard: list[tuple[str, int]]
+    received: list[tuple[str, int]]
 
 
 def listenings(run: Run) -> dict[str, list[Listening]]:
     """By subscription: its turns. A client numbers its subscribes (`ref`), and a name may come back."""
     found: dict[str, list[Listening]] = {}
     for client, application in run.world.applications.items():
-        turns = {ref: Listening(asked, []) for ref, asked in enumerate(run.asked.get(client, ()), start=1)}
-        for ref, notification in zip(application.heard_refs, application.heard, strict=True):
+        turns = {
+            ref: Listening(requested, []) for ref, requested in enumerate(run.asked.get(client, ()), start=1)
+        }
+        for ref, notification in zip(application.received_refs, application.received, strict=True):
             event = notification.event
-            turns[ref].heard.append((event.source, int(event.id.rpartition("-")[2])))
+            turns[ref].received.append((event.source, int(event.id.rpartition("-")[2])))
         for turn in turns.values():
             found.setdefault(f"{client}/{turn.asked.name}", []).append(turn)
     return found
@@ -246,20 +248,20 @@ def judge_directly(run: Run) -> None:
     assert receipts == len(events), f"{len(events) - receipts} publishes were never acknowledged"
     for name, turns in listenings(run).items():
         for turn in turns:
-            _in_order(name, turn.heard)
+            _in_order(name, turn.received)
             wanted = turn.asked.filter
-            for each in turn.heard:
+            for each in turn.received:
                 assert accepts(wanted, events[each].event), f"{name} was told {each}: {wanted.text}"
-        told = [each for turn in turns for each in turn.heard]
-        twice = sorted({each for each in told if told.count(each) > 1})
+        delivered = [each for turn in turns for each in turn.received]
+        twice = sorted({each for each in delivered if delivered.count(each) > 1})
         assert not twice, f"{name} was told twice: {twice}"
-        missing = sorted(_owed(run, name, events) - set(told))
+        missing = sorted(_owed(run, name, events) - set(delivered))
         assert not missing, f"{name} ({turns[-1].asked}) never heard {missing}"
 
 
-def _in_order(name: str, heard: list[tuple[str, int]]) -> None:
+def _in_order(name: str, received: list[tuple[str, int]]) -> None:
     last: dict[str, int] = {}
-    for source, number in heard:
+    for source, number in received:
         assert number > last.get(source, 0), f"{name}: {source} {number} after {last[source]}"
         last[source] = number
 
@@ -349,9 +351,9 @@ def digest_of(seed: int, faults: Faults) -> str:
         simulation = world.simulation
         send, perform = simulation._send, simulation._perform
 
-        def note(then: Callable[[Any, Any], None], place: Any, effect: Any) -> None:
-            digest.update(f"{simulation.now!r} {place.name} {effect!r}\n".encode())
-            then(place, effect)
+        def note(then: Callable[[Any, Any], None], host: Any, effect: Any) -> None:
+            digest.update(f"{simulation.now!r} {host.name} {effect!r}\n".encode())
+            then(host, effect)
 
         simulation._send = partial(note, send)  # type: ignore[method-assign]
         simulation._perform = partial(note, perform)  # type: ignore[method-assign]

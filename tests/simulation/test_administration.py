@@ -27,7 +27,7 @@ def publish(world: World, first: int, count: int) -> None:
 
 
 def heard(world: World, client: str) -> list[int]:
-    return [notify.event["x"] for notify in world.applications[client].heard]
+    return [notify.event["x"] for notify in world.applications[client].received]
 
 
 def act(world: World, broker: str, input: Input) -> None:
@@ -36,7 +36,7 @@ def act(world: World, broker: str, input: Input) -> None:
 
 
 def node(world: World, broker: str) -> Any:
-    return world.simulation.places[broker].machine
+    return world.simulation.hosts[broker].machine
 
 
 def test_an_ended_subscription_frees_the_log_and_others_receive_all() -> None:

@@ -117,7 +117,7 @@ def acknowledged_means_kept() -> None:
         world.run(world.simulation.now + 3.0)
     kept = {(receipt.source, receipt.id) for receipt in world.applications["press"].receipts}
     assert len(kept) == 5
-    assert kept <= set(world.heard("alice"))
+    assert kept <= set(world.received("alice"))
 
 
 def damage_is_noticed() -> None:
@@ -232,9 +232,9 @@ def delivered_after_the_end(patch: Patch) -> None:
     def stay(self: Any, session: Any, message: Any, now: float) -> None:
         self.ports.send(session.address, Unsubscribed(message.call, message.ref))
 
-    def over(self: Any, listening: Any, now: float) -> None:
-        self._record_leave(listening, now)
-        listening.phase = SubscriptionPhase.OPEN
+    def over(self: Any, subscription: Any, now: float) -> None:
+        self._record_leave(subscription, now)
+        subscription.phase = SubscriptionPhase.OPEN
 
     patch.setattr(ExactlyOnce, "_on_unsubscribe", stay)
     patch.setattr(Client, "_over", over)
@@ -256,7 +256,7 @@ def codec_without_checksum(patch: Patch) -> None:
 
 
 def told_memory_forgotten(patch: Patch) -> None:
-    patch.setattr(DeliveryMemory, "keep", lambda self, id, told, until: [])
+    patch.setattr(DeliveryMemory, "keep", lambda self, id, delivered, until: [])
 
 
 def link_up_tells_nothing(patch: Patch) -> None:

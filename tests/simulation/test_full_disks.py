@@ -28,7 +28,7 @@ def publish_every(world: World, client: str, seconds: float, begin: float, end: 
 
 
 def node_at(world: World, broker: str) -> Node:
-    node = world.simulation.places[broker].machine
+    node = world.simulation.hosts[broker].machine
     assert isinstance(node, Node)
     return node
 
@@ -57,12 +57,12 @@ def test_what_a_full_disk_acknowledged_arrives_and_what_it_refused_never_does(br
     assert len(acknowledged) + sum(codes.values()) == 24, "each was answered though the disk is full"
     world.run(40.0)
     acknowledged, codes = outcomes(world, "p")
-    heard = {id for _, id in world.heard("s")}
-    assert acknowledged <= heard
-    assert len(heard - acknowledged) <= codes.get("unknown", 0), "a publish that was refused was told"
+    received = {id for _, id in world.received("s")}
+    assert acknowledged <= received
+    assert len(received - acknowledged) <= codes.get("unknown", 0), "a publish that was refused was told"
     assert (codes.get("full", 0) > 10) == (broker == "b0")
     assert node_at(world, broker).disk_full is None
-    assert len(world.heard("s")) == len(heard)
+    assert len(world.received("s")) == len(received)
     report = check(world.rows, t_sub=1.0, t_diff=15.0)
     assert report.holds, report.story
 
@@ -71,31 +71,31 @@ def test_what_a_full_disk_acknowledged_arrives_and_what_it_refused_never_does(br
 def test_a_group_goes_on_with_the_full_disk_of_one_member(broker: str) -> None:
     world = World("tidings-group", mesh(3), seed=2, settings=SimulationSettings(check=True))
     world.run(3.0)
-    for place in range(3):
-        world.add_client(f"s{place}", f"b{place}")
-    for place in range(3):
-        world.add_client(f"p{place}", f"b{place}")
+    for host in range(3):
+        world.add_client(f"s{host}", f"b{host}")
+    for host in range(3):
+        world.add_client(f"p{host}", f"b{host}")
     world.run(4.0)
-    for place in range(3):
-        world.subscribe(f"s{place}", "all", "x > 0", durable=True)
+    for host in range(3):
+        world.subscribe(f"s{host}", "all", "x > 0", durable=True)
     world.run(6.0)
     full(world, broker, 7.0, 14.0)
-    for place in range(3):
-        publish_every(world, f"p{place}", 0.5, 6.5 + place / 10, 18.0)
+    for host in range(3):
+        publish_every(world, f"p{host}", 0.5, 6.5 + host / 10, 18.0)
     world.run(13.9)
-    for place in range(3):
-        acknowledged, codes = outcomes(world, f"p{place}")
+    for host in range(3):
+        acknowledged, codes = outcomes(world, f"p{host}")
         assert len(acknowledged) + sum(codes.values()) >= 14, "each was answered though one disk is full"
     world.run(60.0)
-    answers = [outcomes(world, f"p{place}") for place in range(3)]
+    answers = [outcomes(world, f"p{host}") for host in range(3)]
     acknowledged = set().union(*(acked for acked, _ in answers))
     assert len(acknowledged) > 40
     unsure = sum(codes.get("unknown", 0) for _, codes in answers)
-    for place in range(3):
-        heard = {id for _, id in world.heard(f"s{place}")}
-        assert acknowledged <= heard
-        assert len(heard - acknowledged) <= unsure
-        assert len(world.heard(f"s{place}")) == len(heard)
+    for host in range(3):
+        received = {id for _, id in world.received(f"s{host}")}
+        assert acknowledged <= received
+        assert len(received - acknowledged) <= unsure
+        assert len(world.received(f"s{host}")) == len(received)
 
 
 @pytest.mark.parametrize("fulls", [("b1", "b2"), ("b0", "b2")])
@@ -103,34 +103,34 @@ def test_a_group_whose_majority_is_full_answers_every_publisher(fulls: tuple[str
     """Found from outside: publishes at the member with room waited for ever, and it was ready."""
     world = World("tidings-group", mesh(3), seed=3, settings=SimulationSettings(check=True))
     world.run(3.0)
-    for place in range(3):
-        world.add_client(f"s{place}", f"b{place}")
-        world.add_client(f"p{place}", f"b{place}")
+    for host in range(3):
+        world.add_client(f"s{host}", f"b{host}")
+        world.add_client(f"p{host}", f"b{host}")
     world.run(4.0)
-    for place in range(3):
-        world.subscribe(f"s{place}", "all", "x > 0", durable=True)
+    for host in range(3):
+        world.subscribe(f"s{host}", "all", "x > 0", durable=True)
     world.run(6.0)
     for broker in fulls:
         full(world, broker, 7.0, 14.0)
-    for place in range(3):
-        publish_every(world, f"p{place}", 0.5, 6.5 + place / 10, 18.0)
+    for host in range(3):
+        publish_every(world, f"p{host}", 0.5, 6.5 + host / 10, 18.0)
     world.run(13.9)
-    assert all(node_at(world, f"b{place}").disk_full is not None for place in range(3))
-    for place in range(3):
-        acknowledged, codes = outcomes(world, f"p{place}")
+    assert all(node_at(world, f"b{host}").disk_full is not None for host in range(3))
+    for host in range(3):
+        acknowledged, codes = outcomes(world, f"p{host}")
         assert len(acknowledged) + sum(codes.values()) == 15, "each was answered"
         assert codes["full"] > 8
     world.run(60.0)
-    assert all(node_at(world, f"b{place}").disk_full is None for place in range(3))
-    answers = [outcomes(world, f"p{place}") for place in range(3)]
+    assert all(node_at(world, f"b{host}").disk_full is None for host in range(3))
+    answers = [outcomes(world, f"p{host}") for host in range(3)]
     acknowledged = set().union(*(acked for acked, _ in answers))
     assert len(acknowledged) >= 24, "those before and those after, by themselves"
     unsure = sum(codes.get("unknown", 0) for _, codes in answers)
-    for place in range(3):
-        heard = [id for _, id in world.heard(f"s{place}")]
-        assert acknowledged <= set(heard)
-        assert len(heard) == len(set(heard))
-        assert len(set(heard) - acknowledged) <= unsure, "a publish that was refused was delivered"
+    for host in range(3):
+        received = [id for _, id in world.received(f"s{host}")]
+        assert acknowledged <= set(received)
+        assert len(received) == len(set(received))
+        assert len(set(received) - acknowledged) <= unsure, "a publish that was refused was delivered"
 
 
 def test_a_new_durable_subscription_that_was_on_its_way_to_a_full_disk_is_refused_and_leaves_nothing() -> (
@@ -150,8 +150,8 @@ def test_a_new_durable_subscription_that_was_on_its_way_to_a_full_disk_is_refuse
     assert [str(id) for id, _ in node_at(world, "b0").durables()] == ["s/n"]
     world.publish("p", {"x": 2})
     world.run(20.0)
-    assert len(world.heard("s")) == 2
-    assert not world.heard("t")
+    assert len(world.received("s")) == 2
+    assert not world.received("t")
 
 
 def test_an_event_that_has_to_follow_one_on_its_way_to_a_full_disk_is_refused_and_others_are_delivered() -> (
@@ -172,11 +172,11 @@ def test_an_event_that_has_to_follow_one_on_its_way_to_a_full_disk_is_refused_an
     world.run(7.0)
     assert [failure.code for failure in world.applications["p"].failures] == ["unknown", "full", "full"]
     assert len(world.applications["q"].receipts) == 1
-    assert [source for source, _ in world.heard("s")] == ["q"]
+    assert [source for source, _ in world.received("s")] == ["q"]
     world.run(12.0)
     world.publish("p", {"x": 5})
     world.run(15.0)
-    assert [(source, id.rpartition("-")[2]) for source, id in world.heard("s")] == [
+    assert [(source, id.rpartition("-")[2]) for source, id in world.received("s")] == [
         ("q", "1"),
         ("p", "1"),
         ("p", "4"),

@@ -23,14 +23,14 @@ def outcome_of(system: str, seed: int) -> ExperimentOutcome:
 
 
 def judge(system: str, seeds: range) -> None:
-    told = 0
+    delivered = 0
     for seed in seeds:
         outcome = outcome_of(system, seed)
         assert outcome.report is not None
         assert outcome.report.holds, f"seed {seed}: {outcome.report.story}"
         assert sum(outcome.faults.values()) >= 10
-        told += outcome.delivered
-    assert told > 10 * len(seeds), "there was something to tell"
+        delivered += outcome.delivered
+    assert delivered > 10 * len(seeds), "there was something to tell"
 
 
 @pytest.mark.parametrize("system", SYSTEMS)

@@ -35,13 +35,13 @@ SECONDS, CALM = 30.0, 60.0
 def run(seed: int, *, size: int = 5, kinds: tuple[str, ...] = KINDS, incidents: int = 12) -> World:
     world = World("tidings-group", mesh(size), seed=seed, settings=SimulationSettings(check=True))
     world.run(3.0)
-    for place in range(size):
-        world.add_client(f"s{place}", f"b{place}")
-    for place in range(2):
-        world.add_client(f"p{place}", f"b{place}")
+    for position in range(size):
+        world.add_client(f"s{position}", f"b{position}")
+    for position in range(2):
+        world.add_client(f"p{position}", f"b{position}")
     world.run(4.0)
-    for place in range(size):
-        world.subscribe(f"s{place}", "all", "EXISTS x", durable=True)
+    for position in range(size):
+        world.subscribe(f"s{position}", "all", "EXISTS x", durable=True)
     world.run(6.0)
     rng = Random(f"{seed}/incidents")
     plan = drawn(world.overlay, rng, until=SECONDS, mix=FaultMix(kinds=kinds, incidents=incidents))
@@ -58,13 +58,13 @@ def run(seed: int, *, size: int = 5, kinds: tuple[str, ...] = KINDS, incidents: 
 def judge(world: World, *, size: int = 5) -> None:
     acked = {(r.source, r.id) for app in world.applications.values() for r in app.receipts}
     assert len(acked) == SECONDS * 4, "in the end everything is acknowledged"
-    for place in range(size):
-        heard = world.heard(f"s{place}")
-        assert len(heard) == len(set(heard)), f"s{place} was told something twice"
-        assert set(heard) == acked, f"s{place} misses {len(acked - set(heard))}"
+    for position in range(size):
+        received = world.received(f"s{position}")
+        assert len(received) == len(set(received)), f"s{position} was told something twice"
+        assert set(received) == acked, f"s{position} misses {len(acked - set(received))}"
         for source in ("p0", "p1"):
-            numbers = [int(id.rpartition("-")[2]) for who, id in heard if who == source]
-            assert numbers == sorted(numbers), f"s{place} heard {source} out of order"
+            numbers = [int(id.rpartition("-")[2]) for who, id in received if who == source]
+            assert numbers == sorted(numbers), f"s{position} heard {source} out of order"
     report = check(world.rows, contract="UARC")
     assert report.verdicts["view_agreement"].holds, report.verdicts["view_agreement"].story
     ends = {node.slots["recovery"].committed for _, node in world.nodes()}
@@ -102,7 +102,7 @@ def test_a_minority_of_disks_may_be_lost_for_good() -> None:
         world.simulation.call_at(at, partial(crash, world, name))
         world.simulation.call_at(at + 1, partial(world.simulation.restart, name, keep_disk=False))
     world.run(40.0)
-    numbers = [int(id.rpartition("-")[2]) for _, id in world.heard("s")]
+    numbers = [int(id.rpartition("-")[2]) for _, id in world.received("s")]
     assert numbers == list(range(1, 41))
     assert len(world.applications["p"].receipts) == 40
     assert {node.slots["recovery"].committed for _, node in world.nodes()} == {40}
@@ -115,10 +115,10 @@ def test_one_disk_may_be_put_back_to_an_older_copy() -> None:
     world.add_client("p", "b0")
     world.run(4.0)
     published(world, "p", 5, lifetime=1000.0)
-    place = world.simulation.places["b2"]
+    host = world.simulation.hosts["b2"]
     crash(world, "b2")
-    assert isinstance(place.disk, MemoryStore)
-    copy = MemoryStore(deepcopy(place.disk.disk))
+    assert isinstance(host.disk, MemoryStore)
+    copy = MemoryStore(deepcopy(host.disk.disk))
     world.simulation.restart("b2")
     world.run(15.0)
     crash(world, "b1")
@@ -127,7 +127,7 @@ def test_one_disk_may_be_put_back_to_an_older_copy() -> None:
     assert len(world.applications["p"].receipts) == 25
     crash(world, "b2")
     crash(world, "b0")
-    place.disk = copy
+    host.disk = copy
     world.simulation.restart("b1")
     world.simulation.restart("b2")
     world.run(world.simulation.now + 15.0)
@@ -175,7 +175,7 @@ def published(world: World, client: str, count: int, **fields: float) -> None:
 
 
 def entries(world: World) -> dict[str, int]:
-    return {name: len(node.slots["delivery"]._ledger.entries) for name, node in world.nodes()}
+    return {name: len(node.slots["delivery"]._index.entries) for name, node in world.nodes()}
 
 
 def test_a_newcomer_copies_the_log_page_by_page() -> None:
@@ -246,21 +246,21 @@ def test_a_publish_that_everybody_has_forgotten_is_answered_and_told_nobody_agai
     world.run(90.0)
     world.simulation.restart("b2", keep_disk=False)
     world.run(100.0)
-    publisher: Any = world.simulation.places["p"].machine
+    publisher: Any = world.simulation.hosts["p"].machine
     again = Publish(7000, make_event({"x": 0}, source="p", id=f"{publisher.incarnation}-1"), 1)
-    node = world.simulation.places["b2"].machine
+    node = world.simulation.hosts["b2"].machine
     node.handle(LinkUp("q"), world.simulation.now)
     node.handle(Received("q", Hello("p", publisher.incarnation)), world.simulation.now)
     answers = node.handle(Received("q", again), world.simulation.now)
     assert [type(effect.message).__name__ for effect in answers] == ["Published"]
     world.run(110.0)
-    assert len(world.heard("s")) == 4
+    assert len(world.received("s")) == 4
 
 
 def test_a_publish_that_was_passed_on_is_unknown_at_a_member_whose_disk_has_failed() -> None:
     """Seed 2522 of the wide world: it was refused as not kept, and the others committed it."""
     world = small()
-    node = world.simulation.places["b2"].machine
+    node = world.simulation.hosts["b2"].machine
     now = world.simulation.now
     node.handle(LinkUp("q"), now)
     node.handle(Received("q", Hello("q", "life")), now)
@@ -290,7 +290,7 @@ def test_a_durable_subscriber_without_its_token_goes_on_at_another_member(home_i
     world.subscribe("s", "all", "EXISTS x", durable=True)
     world.run(5.0)
     published(world, "p", 5)
-    first = world.heard("s")
+    first = world.received("s")
     for a, b in [pair for pair in world.simulation.links if "s" in pair]:
         world.simulation.disconnect(a, b)
     world.simulation.crash("s")
@@ -298,15 +298,15 @@ def test_a_durable_subscriber_without_its_token_goes_on_at_another_member(home_i
     if not home_is_up:
         crash(world, "b2")
         world.run(world.simulation.now + 5.0)
-    del world.simulation.places["s"]
+    del world.simulation.hosts["s"]
     world.overlay = OverlayGraph(("b3", "b4", "b0", "b1", "b2"), world.overlay.links)
     world.add_client("s", "b3")
     world.run(world.simulation.now + 1.0)
     world.subscribe("s", "all", "EXISTS x", durable=True)
     world.run(world.simulation.now + 3.0)
     published(world, "p", 2)
-    heard = first + world.heard("s")
-    numbers = [int(id.rpartition("-")[2]) for _, id in heard]
+    received = first + world.received("s")
+    numbers = [int(id.rpartition("-")[2]) for _, id in received]
     assert numbers == (list(range(1, 13)) if home_is_up else [1, 2, 3, 4, 5, 11, 12])
-    held = [name for name, node in world.nodes() if node.slots["delivery"].subscriptions()]
-    assert held == ["b3"] if home_is_up else "b3" in held
+    stored = [name for name, node in world.nodes() if node.slots["delivery"].subscriptions()]
+    assert stored == ["b3"] if home_is_up else "b3" in stored

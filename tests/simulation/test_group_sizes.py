@@ -116,11 +116,11 @@ def test_a_group_goes_on_after_its_coordinator_died_with_much_in_flight(seed: in
 def test_a_tail_larger_than_a_batch_passes_to_the_next_coordinator() -> None:
     """Its entries are with every member and committed nowhere: each hand-over goes in parts."""
     world = group()
-    for place, name in enumerate(MEMBERS):
-        world.add_client(f"p{place}", name)
+    for position, name in enumerate(MEMBERS):
+        world.add_client(f"p{position}", name)
     world.run(4.0)
-    for place in range(3):
-        publish(world, f"p{place}", 100, 2_000)
+    for position in range(3):
+        publish(world, f"p{position}", 100, 2_000)
     for at in (4.011, 4.013):  # before anything that was sent is acknowledged
         world.simulation.call_at(at, partial(world.simulation.stop, "b2"))
     world.simulation.call_at(4.014, partial(crash, world, "b0"))
@@ -128,7 +128,7 @@ def test_a_tail_larger_than_a_batch_passes_to_the_next_coordinator() -> None:
     world.simulation.call_at(6.0, partial(world.simulation.resume, "b2"))
     world.simulation.call_at(9.0, partial(world.simulation.restart, "b0"))
     world.run(60.0)
-    assert [len(world.applications[f"p{place}"].receipts) for place in range(3)] == [100, 100, 100]
+    assert [len(world.applications[f"p{position}"].receipts) for position in range(3)] == [100, 100, 100]
     assert entries(world) == dict.fromkeys(MEMBERS, 300)
     assert world.simulation.sent["TailAsk"] > 1
 

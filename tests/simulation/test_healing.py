@@ -68,7 +68,7 @@ class Losing:
         self.simulation.run(self.simulation.now + seconds)
 
     def overlay_of(self, name: str) -> HealingOverlay:
-        machine: Any = self.simulation.places[name].machine
+        machine: Any = self.simulation.hosts[name].machine
         found = machine.slots["overlay"]
         assert isinstance(found, HealingOverlay)
         return found
@@ -92,9 +92,9 @@ class Losing:
         }
         assert owed
         for name in left:
-            heard = self.world.heard(f"at-{name}")
-            assert len(heard) == len(set(heard)), f"{name} was told something twice"
-            missing = owed - set(heard) if name != without else set()
+            received = self.world.received(f"at-{name}")
+            assert len(received) == len(set(received)), f"{name} was told something twice"
+            missing = owed - set(received) if name != without else set()
             assert not missing, f"{name} was not told {sorted(missing)[:5]} of {len(owed)}"
 
 

@@ -24,7 +24,7 @@ def two(**settings: float) -> World:
 
 
 def heard(world: World) -> list[int]:
-    return [notify.event.attributes["x"] for notify in world.applications["alice"].heard]
+    return [notify.event.attributes["x"] for notify in world.applications["alice"].received]
 
 
 def leave(world: World) -> None:
@@ -136,6 +136,6 @@ def test_asking_before_the_leaving_is_answered_would_be_seen(
 ) -> None:
     """The defect that the seeds above look for: the broker's answer to the leaving comes after its
     answer to the next subscription of that name, and ends the wrong one."""
-    monkeypatch.setattr(Client, "_is_being_left", lambda self, listening: False)
+    monkeypatch.setattr(Client, "_is_being_left", lambda self, subscription: False)
     with pytest.raises(AssertionError, match="unsubscribed"):
         test_a_restless_application_is_answered_in_order(seed)

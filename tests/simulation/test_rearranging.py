@@ -101,7 +101,7 @@ def test_a_discovery_without_an_answer_is_made_again() -> None:
     world = opened("socbr", line(4))
     world.subscribe("at-b3", "n", "x <= 0.5")
     settle(world)
-    overlay_of(world, "b2").discovery.on_request = lambda *asked: None  # type: ignore[method-assign]
+    overlay_of(world, "b2").discovery.on_request = lambda *requested: None  # type: ignore[method-assign]
     world.subscribe("at-b0", "n", "x <= 0.4")
     world.run(world.simulation.now + 1.0)
     del overlay_of(world, "b2").discovery.on_request
@@ -210,4 +210,4 @@ def test_both_measures_lead_to_a_tree_that_delivers(weigh: str) -> None:
     world = like_ends(measure=weigh)
     world.publish("at-b1", {"x": 0.3, "y": 0.5})
     settle(world)
-    assert [len(world.heard(f"at-b{k}")) for k in (0, 3)] == [1, 1]
+    assert [len(world.received(f"at-b{k}")) for k in (0, 3)] == [1, 1]

@@ -30,26 +30,26 @@ AT_LEAST = 6  # seeds in which each named fault fires
 def judge(first: int, count: int) -> tuple[Counter[str], Counter[str]]:
     """Run some seeds; in how many of them each fault fired, and how much was told."""
     faults: Counter[str] = Counter()
-    heard: Counter[str] = Counter()
+    received: Counter[str] = Counter()
     for seed in range(first, first + count):
         seen = run_seed(seed)
         assert seen.report.holds, f"seed {seed} ({seen.profile.system}): {seen.report.story}"
         assert sum(seen.outcome.faults.values()) >= LEAST, f"seed {seed}: {seen.outcome.faults}"
         assert seen.outcome.published > 0
         faults.update(seen.outcome.faults.keys())
-        heard[seen.profile.system] += seen.outcome.delivered
-    return faults, heard
+        received[seen.profile.system] += seen.outcome.delivered
+    return faults, received
 
 
 def test_no_seed_breaks_a_promise_and_each_fault_fires_in_many(capsys: pytest.CaptureFixture[str]) -> None:
-    fired, told = judge(0, SEEDS)
+    fired, delivered = judge(0, SEEDS)
     with capsys.disabled():
         print(f"\n  seeds in which each fault fired, of {SEEDS}:")
         for name in EVERYTHING:
             print(f"    {name:<18} {fired[name]}")
-        print("  notifications: " + ", ".join(f"{name} {count}" for name, count in sorted(told.items())))
+        print("  notifications: " + ", ".join(f"{name} {count}" for name, count in sorted(delivered.items())))
     assert {name: fired[name] for name in EVERYTHING if fired[name] < AT_LEAST} == {}
-    assert min(told.values()) > 30, "every system had something to tell"
+    assert min(delivered.values()) > 30, "every system had something to tell"
 
 
 def test_every_system_is_judged() -> None:

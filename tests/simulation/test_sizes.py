@@ -42,7 +42,7 @@ def world_of(system: str = "tidings", brokers: int = 2, limits: ResourceLimits =
 
 def largest(world: World, client: str, **fields: Any) -> int:
     """The largest payload that fits the publish limit."""
-    machine: Any = world.simulation.places[client].machine
+    machine: Any = world.simulation.hosts[client].machine
     probe = Event(client, f"{machine.incarnation}-1000", {"x": 1000}, payload=b"", **fields)
     return LIMITS.event_bytes - len(msg.msgspec.msgpack.encode(probe)) - 8  # type: ignore[attr-defined]
 
@@ -64,8 +64,8 @@ def test_a_durable_subscriber_behind_a_restarted_broker_hears_everything(size: i
     assert len(world.applications["p"].receipts) == count
     world.simulation.restart("b1")
     world.run(60.0)
-    heard = [notify.event["x"] for notify in world.applications["s"].heard]
-    assert heard == list(range(count))
+    received = [notify.event["x"] for notify in world.applications["s"].received]
+    assert received == list(range(count))
 
 
 def test_reading_the_log_returns_whatever_the_events_weigh() -> None:
@@ -102,16 +102,16 @@ def test_reading_the_log_returns_whatever_the_events_weigh() -> None:
 def test_the_largest_event_that_is_accepted_is_delivered_near_and_far(system: str) -> None:
     world = world_of(system, brokers=3)
     world.add_client("p", "b0")
-    for place, broker in enumerate(("b0", "b2")):
-        world.add_client(f"s{place}", broker)
+    for host, broker in enumerate(("b0", "b2")):
+        world.add_client(f"s{host}", broker)
     world.run(2.0)
-    for place in range(2):
-        world.subscribe(f"s{place}", "mine", "EXISTS x")
+    for host in range(2):
+        world.subscribe(f"s{host}", "mine", "EXISTS x")
     world.run(4.0)
     world.publish("p", {"x": 1}, payload=b"y" * largest(world, "p"))
     world.run(10.0)
     assert len(world.applications["p"].receipts) == 1
-    assert [len(world.heard(f"s{place}")) for place in range(2)] == [1, 1]
+    assert [len(world.received(f"s{host}")) for host in range(2)] == [1, 1]
 
 
 @pytest.mark.parametrize("system", ["tidings", "siena", "tidings-group", "epidemic-push"])
@@ -121,7 +121,7 @@ def test_an_event_over_the_limit_is_refused_at_publish_with_the_limit_named(syst
     world = World(system, line(2), limits=limits)
     world.add_client("p", "b0")
     world.run(5.0)
-    machine: Any = world.simulation.places["p"].machine
+    machine: Any = world.simulation.hosts["p"].machine
     machine._event_bytes = 1 << 30
     world.publish("p", {"x": 1}, payload=b"y" * limits.frame_bytes)
     world.publish("p", {"x": 2})
@@ -152,4 +152,4 @@ def test_interest_that_one_frame_does_not_hold_passes_in_parts() -> None:
     for number in range(60):
         world.publish("p", {"x": number})
     world.run(40.0)
-    assert sorted(n.event["x"] for n in world.applications["s"].heard) == list(range(60))
+    assert sorted(n.event["x"] for n in world.applications["s"].received) == list(range(60))

@@ -45,7 +45,7 @@ def filters_at(world: World) -> dict[str, int]:
 
 
 def heard(world: World, client: str) -> list[int]:
-    return [notify.event.attributes["x"] for notify in world.applications[client].heard]
+    return [notify.event.attributes["x"] for notify in world.applications[client].received]
 
 
 def test_filters_travel_only_toward_who_may_publish_what_they_want() -> None:
@@ -130,7 +130,7 @@ def test_advertisements_that_come_and_go_hold_no_memory(monkeypatch: pytest.Monk
     for number in range(most + 40):
         advertise(world, "c0", f"x = {number}")
     world.run(2.0)
-    routing = world.simulation.places["b0"].machine.slots["routing"]
+    routing = world.simulation.hosts["b0"].machine.slots["routing"]
     assert len(routing._leaving) == most
     assert len(routing._own_counts) == most + 1
     world.run(60.0)
@@ -186,7 +186,7 @@ def test_a_publisher_that_comes_back_soon_moves_no_filter() -> None:
 @pytest.mark.parametrize("calm", [True, False], ids=["settled", "crossing"])
 def test_deliveries_equal_the_oracle_whatever_is_advertised(calm: bool) -> None:
     """Anybody publishes anything, inside what it advertised or not."""
-    told = 0
+    delivered = 0
     for seed in range(6):
         rng = Random(f"{seed}")
         trial = Trial("tidings", overlay_for("tidings", rng), seed=seed, **SOON)
@@ -199,11 +199,11 @@ def test_deliveries_equal_the_oracle_whatever_is_advertised(calm: bool) -> None:
                     trial.publish(rng.choice(clients), drawn_event(rng))
                 trial.settle()
         trial.judge()
-        told += sum(trial.expected.values())
+        delivered += sum(trial.expected.values())
         everybody_leaves(trial)
         trial.settle()
         assert set(trial.routing_tables().values()) == {0}, f"seed {seed}"
-    assert told > 100
+    assert delivered > 100
 
 
 def _change(trial: Trial, rng: Random, clients: list[str], number: int) -> None:
@@ -277,7 +277,7 @@ def told_is_settled(patch: Patch) -> None:
     def review(self: Any, links: Any, now: float) -> None:
         right(self, links, now)
         for link, outlet in self._ads.outlets.items():
-            for digest, filter in outlet.told.items():
+            for digest, filter in outlet.announced.items():
                 self._filters.setdefault(link, {})[digest] = filter
                 self._sets.setdefault(link, FilterSet()).add(filter)
 

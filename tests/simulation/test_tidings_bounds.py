@@ -40,10 +40,10 @@ def test_the_bounds_of_a_subscription_act_on_the_log_of_another_broker(
     assert entries(world)["b0"] <= 10
     world.subscribe("s", "n", "x > 0", durable=True, queue=3, **bound)
     world.run(30.0)
-    heard = sequences(world, "s")
-    assert heard == list(range(33 if "keep_events" in bound else 31, 41))
+    received = sequences(world, "s")
+    assert received == list(range(33 if "keep_events" in bound else 31, 41))
     lost = {row.event for row in world.rows if row.op == "drop"}
-    assert restarts or len(lost) == 40 - len(heard)
+    assert restarts or len(lost) == 40 - len(received)
     assert entries(world) == {"b0": 0, "b1": 0, "b2": 0}
 
 
@@ -56,9 +56,9 @@ def test_a_new_subscription_asks_the_logs_that_lie_the_same_way_together() -> No
     before = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"]
     world.subscribe("c7", "n", "x >= 0")
     world.run(16.0)
-    asked = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"] - before
-    assert len(world.applications["c7"].heard) == 40
-    assert asked <= 2 * len(world.overlay.links), "not one for each log and each link of its path"
+    requested = world.simulation.sent["ReplayAsk"] + world.simulation.sent["ReplayAsks"] - before
+    assert len(world.applications["c7"].received) == 40
+    assert requested <= 2 * len(world.overlay.links), "not one for each log and each link of its path"
 
 
 @pytest.mark.parametrize("publisher", ["b1", "b0"], ids=["own-log", "other-log"])
@@ -90,7 +90,7 @@ def test_a_bound_on_count_holds_across_a_restart_and_the_newest_are_kept(
         world.run(12.0 + settles)
         world.subscribe("s", "n", "x > 0", durable=True, keep_events=3, queue=queue)
         world.run(40.0)
-        heard = [notify.event.attributes["x"] for notify in world.applications["s"].heard]
-        assert heard[-3:] == [8 + later, 9 + later, 10 + later]
-        assert heard == sorted(set(heard))
-        assert len(heard) <= 6, "what nobody counted is bounded by what it was before"
+        received = [notify.event.attributes["x"] for notify in world.applications["s"].received]
+        assert received[-3:] == [8 + later, 9 + later, 10 + later]
+        assert received == sorted(set(received))
+        assert len(received) <= 6, "what nobody counted is bounded by what it was before"

@@ -94,14 +94,14 @@ def test_a_partition_that_never_ends_leaves_each_side_whole_and_neither_waits() 
     world.run(400.0)
     for client in ("p", "q"):
         assert len(world.applications[client].receipts) == 20
-    assert {source for source, _ in world.heard("s")} == {"p"}
-    assert {source for source, _ in world.heard("t")} == {"q"}
-    assert len(world.heard("s")) == len(world.heard("t")) == 20
+    assert {source for source, _ in world.received("s")} == {"p"}
+    assert {source for source, _ in world.received("t")} == {"q"}
+    assert len(world.received("s")) == len(world.received("t")) == 20
     kept = {name: node.slots["delivery"].figures()["entries"] for name, node in world.nodes()}
     assert kept == {"b0": 20, "b1": 0, "b2": 0, "b3": 20}, "kept for those who may come back"
     world.simulation.end(cut)
     world.run(450.0)
-    assert len(set(world.heard("s"))) == len(world.heard("s")) == 40
+    assert len(set(world.received("s"))) == len(world.received("s")) == 40
 
 
 @pytest.mark.parametrize("seconds", [0.5, 3.0, 30.0])
@@ -121,4 +121,4 @@ def test_a_stopped_broker_that_resumes_with_old_news_misleads_nobody(seconds: fl
     world.run(SETTLE + seconds)
     world.simulation.resume(broker)
     world.run(SETTLE + seconds + 60.0)
-    assert [int(id.rpartition("-")[2]) for _, id in world.heard("s")] == [1, 2, 3, 4, 5, 6]
+    assert [int(id.rpartition("-")[2]) for _, id in world.received("s")] == [1, 2, 3, 4, 5, 6]

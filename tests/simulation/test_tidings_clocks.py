@@ -27,16 +27,16 @@ def restart(world: World, broker: str, at: float, *, by: float, keep_disk: bool)
     """Begin another life of a broker whose machine's clock was set by so many seconds meanwhile."""
     world.simulation.crash(broker)
     world.run(at)
-    world.simulation.places[broker].clock.set_wall(by)
+    world.simulation.hosts[broker].clock.set_wall(by)
     world.simulation.restart(broker, keep_disk=keep_disk)
 
 
 def sequences(world: World, client: str) -> list[int]:
-    return [int(id.rpartition("-")[2]) for _, id in world.heard(client)]
+    return [int(id.rpartition("-")[2]) for _, id in world.received(client)]
 
 
 def logs_of(world: World, broker: str, seen_at: str) -> list[str]:
-    recovery = world.simulation.places[seen_at].machine.slots["recovery"]  # type: ignore[attr-defined]
+    recovery = world.simulation.hosts[seen_at].machine.slots["recovery"]  # type: ignore[attr-defined]
     assert isinstance(recovery, AcknowledgedRecovery)
     return [log for log in recovery.logs() if log.startswith(f"{broker}#")]
 
@@ -47,7 +47,7 @@ def test_events_of_a_broker_that_lost_its_disk_arrive_whatever_its_clock_says(
     by: float, durable: bool
 ) -> None:
     world = three()
-    world.simulation.places["b0"].clock.jump(HOUR)
+    world.simulation.hosts["b0"].clock.jump(HOUR)
     world.subscribe("s", "n", "x > 0", durable=durable)
     world.run(2.0)
     world.publish("p", {"x": 1})
@@ -86,14 +86,14 @@ def test_a_log_that_comes_back_with_its_disk_is_heard_again() -> None:
     world.run(2.0)
     world.publish("p", {"x": 1}, lifetime=FOREVER)
     world.run(5.0)
-    first = world.simulation.places["b0"].disk
+    first = world.simulation.hosts["b0"].disk
     assert first is not None
     restart(world, "b0", 6.0, by=0.0, keep_disk=False)
     world.run(10.0)
     world.publish("p", {"x": 2}, lifetime=FOREVER)
     world.run(20.0)
     world.simulation.crash("b0")
-    world.simulation.places["b0"].disk = first
+    world.simulation.hosts["b0"].disk = first
     world.run(21.0)
     world.simulation.restart("b0")
     world.run(25.0)
@@ -126,7 +126,7 @@ def test_a_durable_subscription_is_owed_what_came_after_it_though_its_broker_wen
     world.simulation.crash("b2")
     world.publish("p", {"x": 2})
     world.run(4.0)
-    world.simulation.places["b2"].clock.set_wall(-HOUR)
+    world.simulation.hosts["b2"].clock.set_wall(-HOUR)
     world.simulation.restart("b2")
     world.run(5.0)
     world.publish("p", {"x": 3})
@@ -138,7 +138,7 @@ def test_a_publisher_that_moved_from_a_lost_log_is_not_held_back() -> None:
     """It names a place in a log that is gone; the subscriber's broker learns from the log's broker that it
     is."""
     world = three()
-    world.simulation.places["b0"].clock.jump(HOUR)
+    world.simulation.hosts["b0"].clock.jump(HOUR)
     world.subscribe("s", "n", "x > 0", durable=True)
     world.run(2.0)
     world.publish("p", {"x": 1})

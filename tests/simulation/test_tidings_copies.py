@@ -29,7 +29,7 @@ def test_a_subscriber_hears_one_of_two_copies_of_an_identity(durable: bool) -> N
         publish(world, "q", f"payment-{number}", number)
     publish(world, "q", "payment-6", 6)
     world.run(20.0)
-    assert sorted(id for _, id in world.heard("s")) == [f"payment-{number}" for number in range(1, 7)]
+    assert sorted(id for _, id in world.received("s")) == [f"payment-{number}" for number in range(1, 7)]
     world.subscribe("late", "n", "x > 0", durable=durable)
     world.run(40.0)
-    assert sorted(id for _, id in world.heard("late")) == [f"payment-{number}" for number in range(1, 7)]
+    assert sorted(id for _, id in world.received("late")) == [f"payment-{number}" for number in range(1, 7)]

@@ -40,12 +40,12 @@ class Parts:
         self.simulation._open = self._both  # type: ignore[method-assign]
         perform = self.simulation._perform
 
-        def noting(place: Any, effect: Any) -> None:
+        def noting(host: Any, effect: Any) -> None:
             if type(effect) is OpenLink:
-                self._agreed.add((place.name, effect.peer))
+                self._agreed.add((host.name, effect.peer))
             elif type(effect) is CloseLink:
-                self._agreed.discard((place.name, effect.peer))
-            perform(place, effect)
+                self._agreed.discard((host.name, effect.peer))
+            perform(host, effect)
 
         self.simulation._perform = noting  # type: ignore[method-assign]
         for broker in brokers[1:]:
@@ -91,7 +91,7 @@ class Parts:
         self.simulation._fly = losing  # type: ignore[method-assign]
 
     def nodes(self) -> dict[str, Any]:
-        return {name: self.simulation.places[name].machine for name in self.brokers}
+        return {name: self.simulation.hosts[name].machine for name in self.brokers}
 
     def neighbours(self) -> set[Edge]:
         """Links that both ends hold."""
@@ -117,17 +117,17 @@ class Parts:
         for name in self.brokers:
             self.world.publish(f"c-{name}", {"x": self.published})
 
-    def heard(self, client: str) -> list[tuple[str, int]]:
-        return [(source, int(id.rpartition("-")[2])) for source, id in self.world.heard(client)]
+    def received(self, client: str) -> list[tuple[str, int]]:
+        return [(source, int(id.rpartition("-")[2])) for source, id in self.world.received(client)]
 
     def assert_all_heard(self, since: int) -> None:
         """From that round on everything by everybody; nothing twice, and in order, in all rounds."""
         clients = [f"c-{name}" for name in self.brokers]
         for client in clients:
-            heard = self.heard(client)
-            assert len(heard) == len(set(heard)), f"{client} was told something twice"
+            received = self.received(client)
+            assert len(received) == len(set(received)), f"{client} was told something twice"
             for source in clients:
-                numbers = [number for other, number in heard if other == source]
+                numbers = [number for other, number in received if other == source]
                 assert numbers == sorted(numbers)
                 late = [number for number in numbers if number >= since]
                 assert late == list(range(since, self.published + 1)), f"{client} of {source}: {numbers}"
@@ -231,7 +231,7 @@ def test_a_link_that_one_end_undid_and_could_not_say_so_is_no_way_to_a_log(seed:
 
 def test_a_question_that_comes_back_to_whom_it_passed_goes_no_further() -> None:
     scene = Parts({"a": 2})
-    overlay = scene.simulation.places["a0"].machine.slots["overlay"]
+    overlay = scene.simulation.hosts["a0"].machine.slots["overlay"]
     assert isinstance(overlay, JoinedOverlay)
     overlay.on_message("a1", CycleQuery("x#1", "a0", 1, ("a0", "a1"), 0.0), 3.0)
     overlay.on_message("a1", CycleQuery("x#1", "z", 1, ("z",), 0.0), 3.0)  # its last step was not the sender
@@ -240,7 +240,7 @@ def test_a_question_that_comes_back_to_whom_it_passed_goes_no_further() -> None:
 
 def test_questions_are_remembered_for_a_while_and_few_are() -> None:
     scene = Parts({"a": 2})
-    overlay = scene.simulation.places["a0"].machine.slots["overlay"]
+    overlay = scene.simulation.hosts["a0"].machine.slots["overlay"]
     assert isinstance(overlay, JoinedOverlay)
     for number in range(1000):
         overlay.on_message("a1", CycleQuery("x#1", "z", number, ("z", "a1"), 0.0), 3.0)
@@ -251,7 +251,7 @@ def test_questions_are_remembered_for_a_while_and_few_are() -> None:
 
 def test_a_link_that_is_younger_than_the_question_is_not_cut() -> None:
     scene = Parts({"a": 2})
-    overlay = scene.simulation.places["a0"].machine.slots["overlay"]
+    overlay = scene.simulation.hosts["a0"].machine.slots["overlay"]
     overlay._since["a1"] = 9.0
     overlay._cycle_repair.on_cut(CutLink(dated(5.0, "a0", "a1"), ()), 10.0)
     assert overlay.peers() == ("a1",)

@@ -30,7 +30,7 @@ def cut(world: World, at: float, until: float) -> None:
 
 
 def heard(world: World) -> list[str]:
-    return [id.rpartition("-")[2] for _, id in world.heard("d")]
+    return [id.rpartition("-")[2] for _, id in world.received("d")]
 
 
 def test_the_last_event_of_all_is_asked_for_when_it_was_lost_on_the_way() -> None:

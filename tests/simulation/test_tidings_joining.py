@@ -30,10 +30,10 @@ class Growing:
         simulation._open = self._both  # type: ignore[method-assign]
         perform = simulation._perform
 
-        def noting(place: Any, effect: Any) -> None:
+        def noting(host: Any, effect: Any) -> None:
             if type(effect) is CloseLink:
-                self.refused.append((place.name, effect.reason))
-            perform(place, effect)
+                self.refused.append((host.name, effect.reason))
+            perform(host, effect)
 
         simulation._perform = noting  # type: ignore[method-assign]
 
@@ -48,8 +48,8 @@ class Growing:
         self.simulation.input(a, Joined(b))
         self.simulation.input(b, Joined(a, is_dialled=True))
 
-    def heard(self) -> list[int]:
-        return [int(id.rpartition("-")[2]) for _, id in self.world.heard("s")]
+    def received(self) -> list[int]:
+        return [int(id.rpartition("-")[2]) for _, id in self.world.received("s")]
 
 
 def test_a_newcomer_hears_what_comes_after_it_joined() -> None:
@@ -62,7 +62,7 @@ def test_a_newcomer_hears_what_comes_after_it_joined() -> None:
     scene.world.run(5.0)
     scene.world.publish("p", {"x": 2})
     scene.world.run(10.0)
-    assert scene.heard() == [2]
+    assert scene.received() == [2]
 
 
 def test_a_newcomer_hears_what_is_available() -> None:
@@ -72,7 +72,7 @@ def test_a_newcomer_hears_what_is_available() -> None:
     scene.world.run(2.0)
     scene.join("b1", "b9")
     scene.world.run(10.0)
-    assert scene.heard() == [1]
+    assert scene.received() == [1]
 
 
 def test_a_neighbour_is_remembered_by_a_broker_that_restarts_while_it_is_away() -> None:
@@ -91,7 +91,7 @@ def test_a_neighbour_is_remembered_by_a_broker_that_restarts_while_it_is_away() 
     scene.world.run(20.0)
     scene.simulation.restart("b9")
     scene.world.run(40.0)
-    assert scene.heard() == [1]
+    assert scene.received() == [1]
 
 
 def test_who_is_reached_already_may_not_join_again() -> None:
@@ -122,21 +122,21 @@ def test_a_neighbour_that_was_parted_is_kept_nothing_for(is_up: bool) -> None:
     scene.world.run(4.0)
     scene.world.publish("p", {"x": 1})
     scene.world.run(8.0)
-    node = scene.simulation.places["b0"].machine
-    assert len(node.slots["delivery"]._ledger.entries) == (0 if is_up else 1)
+    node = scene.simulation.hosts["b0"].machine
+    assert len(node.slots["delivery"]._index.entries) == (0 if is_up else 1)
     scene.simulation.input("b1", Parted("b9"))
     scene.world.run(20.0)
     scene.world.publish("p", {"x": 2})
     scene.world.run(40.0)
-    assert not node.slots["delivery"]._ledger.entries
-    assert scene.heard() == ([1] if is_up else [])
+    assert not node.slots["delivery"]._index.entries
+    assert scene.received() == ([1] if is_up else [])
 
 
 def test_joining_again_is_answered_at_once() -> None:
     scene = Growing()
     scene.join("b1", "b9")
     scene.world.run(3.0)
-    node = scene.simulation.places["b1"].machine
+    node = scene.simulation.hosts["b1"].machine
     assert node.handle(Joined("b9"), 3.0) == [OpenLink("b9")]
 
 
@@ -155,4 +155,4 @@ def test_what_passes_while_a_subscription_reads_is_heard(durable: bool) -> None:
         for x in (1, 2, 3):
             world.publish("p", {"x": x})
         world.run(8.0)
-        assert [int(id.rpartition("-")[2]) for _, id in world.heard("s")] == [1, 2, 3], moment
+        assert [int(id.rpartition("-")[2]) for _, id in world.received("s")] == [1, 2, 3], moment

@@ -26,7 +26,7 @@ def move(world: World, client: str, old: str, new: str) -> None:
 
 
 def heard(world: World, client: str) -> list[tuple[str, int]]:
-    return [(source, int(id.rpartition("-")[2])) for source, id in world.heard(client)]
+    return [(source, int(id.rpartition("-")[2])) for source, id in world.received(client)]
 
 
 @pytest.mark.parametrize("pause", [0.0, 0.02, 0.1, 0.5, 2.0])
@@ -74,8 +74,8 @@ def test_what_the_log_of_a_broker_holds_that_is_down_comes_when_it_is_back() -> 
     world.run(40.0)
     acknowledged = [receipt.id for receipt in world.applications["r"].receipts]
     assert acknowledged
-    assert {id for _, id in world.heard("s")} >= set(acknowledged)
-    assert len(world.heard("s")) == len(set(world.heard("s")))
+    assert {id for _, id in world.received("s")} >= set(acknowledged)
+    assert len(world.received("s")) == len(set(world.received("s")))
 
 
 @pytest.mark.parametrize("moment", [0.0006, 0.001, 0.002, 0.003, 0.004])
@@ -96,10 +96,10 @@ def test_a_publish_whose_answer_was_lost_is_unknown_elsewhere_and_never_told_twi
     world.run(30.0)
     failures = [failure.code for failure in world.applications["p"].failures]
     assert failures == ([] if is_answered else ["unknown"])
-    told = heard(world, "s")
-    assert ("p", 2) in told
-    assert len(told) == len(set(told))
-    assert not is_answered or ("p", 1) in told
+    delivered = heard(world, "s")
+    assert ("p", 2) in delivered
+    assert len(delivered) == len(set(delivered))
+    assert not is_answered or ("p", 1) in delivered
 
 
 @pytest.mark.parametrize("crash_after", [0.003, 0.06])
@@ -145,7 +145,7 @@ def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> 
     move(world, "s", "b3", "b1")
     world.publish("p", {"x": 2})
     world.run(8.0)
-    local_clients = world.simulation.places["b1"].machine.slots["delivery"]
+    local_clients = world.simulation.hosts["b1"].machine.slots["delivery"]
     assert len(local_clients.subscriptions()) == 1
     world.simulation.restart("b3")
     move(world, "s", "b1", "b3")
@@ -154,19 +154,19 @@ def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> 
     world.simulation.crash("b1")
     world.simulation.restart("b1")
     world.run(30.0)
-    local_clients = world.simulation.places["b1"].machine.slots["delivery"]
+    local_clients = world.simulation.hosts["b1"].machine.slots["delivery"]
     assert len(local_clients.subscriptions()) == 0
     world.publish("p", {"x": 3})
     world.run(60.0)
     assert heard(world, "s") == [("p", 1), ("p", 2), ("p", 3)]
-    assert not world.simulation.places["b0"].machine.slots["delivery"]._ledger.entries
+    assert not world.simulation.hosts["b0"].machine.slots["delivery"]._index.entries
 
 
 # -- ending a subscription where it is a guest -----------------------------------------------------------
 
 
 def held_at(world: World, broker: str) -> int:
-    return len(world.simulation.places[broker].machine.slots["delivery"].subscriptions())
+    return len(world.simulation.hosts[broker].machine.slots["delivery"].subscriptions())
 
 
 def away() -> World:
@@ -201,8 +201,8 @@ def test_a_subscription_that_is_ended_where_it_is_a_guest_ends_at_its_home_too(r
     assert held_at(world, "b3") == 0, "its home goes on keeping what nobody will hear"
     assert heard(world, "s") == [("p", 1), ("p", 2)]
     for name in ("b0", "b1", "b2", "b3"):
-        delivery = world.simulation.places[name].machine.slots["delivery"]
-        assert not delivery._ledger.entries, f"{name} keeps events"
+        delivery = world.simulation.hosts[name].machine.slots["delivery"]
+        assert not delivery._index.entries, f"{name} keeps events"
         assert delivery.figures()["farewells"] == 0
         assert delivery.next_deadline() is None or delivery._remote_ends.next_at is None
 
@@ -226,7 +226,7 @@ def test_whoever_subscribed_again_at_home_after_the_end_keeps_that_subscription(
     world.run(70.0)
     assert heard(world, "s")[-1] == ("p", 3)
     assert len(heard(world, "s")) == len(set(heard(world, "s")))
-    assert world.simulation.places["b1"].machine.slots["delivery"].figures()["farewells"] == 0
+    assert world.simulation.hosts["b1"].machine.slots["delivery"].figures()["farewells"] == 0
 
 
 def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
@@ -244,10 +244,10 @@ def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
     world.run(8.0)
     world.unsubscribe("s", "n")
     world.run(10.0)
-    guest = world.simulation.places["b1"].machine.slots["delivery"]
-    assert guest.figures()["farewells"] == 1
+    local_client = world.simulation.hosts["b1"].machine.slots["delivery"]
+    assert local_client.figures()["farewells"] == 1
     world.run(80.0)
-    assert (guest.figures()["farewells"], guest.figures()["farewells given up"]) == (0, 1)
+    assert (local_client.figures()["farewells"], local_client.figures()["farewells given up"]) == (0, 1)
 
 
 @pytest.mark.parametrize("forgets", [False, True])
@@ -275,9 +275,9 @@ def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: b
         world.run(world.simulation.now + 1.0)
     world.run(40.0)
     assert heard(world, "s") == [("p", n) for n in range(1, 6)]
-    machine = world.simulation.places["b1"].machine
-    held = next(iter(machine.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
-    waiting = {log for log, cursor in held.others.items() if cursor.state is not LIVE}
+    machine = world.simulation.hosts["b1"].machine
+    stored = next(iter(machine.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
+    waiting = {log for log, cursor in stored.others.items() if cursor.state is not LIVE}
     assert {log[:3] for log in waiting} == {"b3#"}, (
         "a cursor waits for the broker that is down, for no lost log"
     )

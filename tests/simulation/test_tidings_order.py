@@ -33,7 +33,7 @@ def four() -> World:
 
 
 def numbers(world: World, client: str = "s") -> list[int]:
-    return [int(id.rpartition("-")[2]) for _, id in world.heard(client)]
+    return [int(id.rpartition("-")[2]) for _, id in world.received(client)]
 
 
 def cut(a: str, b: str) -> Incident:
@@ -100,7 +100,7 @@ def test_others_of_the_old_log_are_not_held_up() -> None:
     world.run(8.0)
     world.publish("q", {"x": 1})
     world.run(12.0)
-    assert [source for source, _ in world.heard("s")] == ["p", "q"]
+    assert [source for source, _ in world.received("s")] == ["p", "q"]
 
 
 def test_a_publisher_that_goes_and_comes_back() -> None:
@@ -143,11 +143,11 @@ def slowly(world: World, is_slow: Callable[[Any], bool], seconds: float = 3.0) -
     """Some messages take their time."""
     send = world.simulation._send
 
-    def late(place: Any, effect: Any) -> None:
+    def late(host: Any, effect: Any) -> None:
         if is_slow(effect.message):
-            world.simulation.call_at(world.simulation.now + seconds, lambda: send(place, effect))
+            world.simulation.call_at(world.simulation.now + seconds, lambda: send(host, effect))
         else:
-            send(place, effect)
+            send(host, effect)
 
     world.simulation._send = late  # type: ignore[method-assign]
 
@@ -203,7 +203,7 @@ def test_order_is_given_up_after_a_while_and_counted() -> None:
     world = far_away(durable=True)
     world.run(120.0)
     assert numbers(world) == [1, 4, 5]
-    node = world.simulation.places["b2"].machine
+    node = world.simulation.hosts["b2"].machine
     assert node.slots["delivery"].figures()["order given up"] == 2  # type: ignore[attr-defined]
 
 
@@ -223,23 +223,23 @@ def judge_moving(run: Run) -> None:
     assert len(acknowledged) + unknown == len(events)
     kept = {(source, int(id.rpartition("-")[2])) for source, id in acknowledged}
     for name, turns in listenings(run).items():
-        told = [each for turn in turns for each in turn.heard]
-        assert len(told) == len(set(told)), f"{name} was told twice"
-        assert all(in_order(turn.heard) for turn in turns), f"{name} was told out of order"
+        delivered = [each for turn in turns for each in turn.received]
+        assert len(delivered) == len(set(delivered)), f"{name} was told twice"
+        assert all(in_order(turn.received) for turn in turns), f"{name} was told out of order"
         rows = [row for row in world.rows if row.subscription == name and row.op in ("sub", "usub")]
         if [row.op for row in rows] == ["sub"] and rows[0].time < SETTLE / 2 and run.begin >= SETTLE:
             wanted = turns[-1].asked.filter
             owed = {each for each in kept if accepts(wanted, events[each].event)}
-            assert owed <= set(told), f"{name} never heard {sorted(owed - set(told))}"
+            assert owed <= set(delivered), f"{name} never heard {sorted(owed - set(delivered))}"
     for name, node in world.nodes():
         figures = node.slots["delivery"].figures()
         assert node.slots["recovery"].waiting() == 0, f"{name}: something waits"
         assert (figures["waiting"], figures["reading"], figures["order given up"]) == (0, 0, 0), name
 
 
-def in_order(told: list[tuple[str, int]]) -> bool:
+def in_order(delivered: list[tuple[str, int]]) -> bool:
     last: dict[str, int] = {}
-    for source, number in told:
+    for source, number in delivered:
         if number <= last.get(source, 0):
             return False
         last[source] = number
@@ -273,7 +273,7 @@ def test_soak_publishers_move_amid_faults(hundred: int) -> None:
 
 
 def nobody_waits(patch: Patch) -> None:
-    patch.setattr(PublisherMigration, "must_wait", lambda self, held, item: False)
+    patch.setattr(PublisherMigration, "must_wait", lambda self, stored, item: False)
 
 
 def logs_forget_where_publishers_came_from(patch: Patch) -> None:
@@ -281,7 +281,7 @@ def logs_forget_where_publishers_came_from(patch: Patch) -> None:
 
 
 def late_ones_are_told(patch: Patch) -> None:
-    patch.setattr(PublisherMigration, "is_overtaken", lambda self, held, item: False)
+    patch.setattr(PublisherMigration, "is_overtaken", lambda self, stored, item: False)
 
 
 CASES: list[tuple[Callable[[Patch], None], Callable[[], None]]] = [

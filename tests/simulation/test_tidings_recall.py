@@ -39,7 +39,7 @@ class Replaced(Growing):
         self.simulation.restart("b1", keep_disk=False)
 
     def peers(self) -> tuple[str, ...]:
-        overlay = self.simulation.places["b1"].machine.slots["overlay"]
+        overlay = self.simulation.hosts["b1"].machine.slots["overlay"]
         found: tuple[str, ...] = overlay.peers()
         return found
 
@@ -55,7 +55,7 @@ def test_events_of_others_wait_for_the_neighbours_of_an_earlier_disk() -> None:
     assert scene.peers() == ("b0", UNKNOWN)
     scene.join("b1", "b9")
     scene.world.run(50.0)
-    assert scene.heard() == [1, 2]
+    assert scene.received() == [1, 2]
     assert scene.peers() == ("b0", "b9")
 
 
@@ -70,7 +70,7 @@ def test_events_that_it_accepts_before_a_neighbour_is_back_are_kept() -> None:
     scene.world.run(20.0)
     scene.join("b1", "b9")
     scene.world.run(40.0)
-    assert scene.heard() == [1, 2]
+    assert scene.received() == [1, 2]
 
 
 @pytest.mark.parametrize("is_back", [True, False])
@@ -82,7 +82,7 @@ def test_nothing_is_kept_any_longer_once_the_neighbours_are_known(is_back: bool)
     scene.world.run(10.0)
     scene.world.publish("q", {"x": 1})
     scene.world.run(12.0)
-    ledger = scene.simulation.places["b1"].machine.slots["delivery"]._ledger
+    ledger = scene.simulation.hosts["b1"].machine.slots["delivery"]._index
     assert len(ledger.entries) == 1
     if is_back:
         scene.join("b1", "b9")
@@ -107,4 +107,4 @@ def test_a_second_life_on_the_new_disk_still_waits_for_them() -> None:
     scene.world.run(20.0)
     scene.join("b1", "b9")
     scene.world.run(40.0)
-    assert scene.heard() == [1]
+    assert scene.received() == [1]

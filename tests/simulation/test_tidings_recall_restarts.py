@@ -57,7 +57,7 @@ class Line(Growing):
         self.pause(30.0)
         self.world.publish("p", {"x": 9})
         self.pause(20.0)
-        return self.heard()
+        return self.received()
 
 
 def test_a_neighbour_that_did_not_restart_names_the_brokers_behind() -> None:
@@ -107,7 +107,7 @@ def test_newcomers_alone_are_waited_for_no_longer_than_the_settings_say() -> Non
     site = Site(name="b2", brokers=("b2",), options={"joins": True})
     scene.simulation.add("b2", scene.world._builder(site), disk=MemoryStore())
     scene.join("b2", "b9")  # b9 dials b2, and nobody that b2 was told to join is there
-    recovery = scene.simulation.places["b2"].machine.slots["recovery"]
+    recovery = scene.simulation.hosts["b2"].machine.slots["recovery"]
     scene.world.run(599.0)
     assert recovery.is_unsure
     scene.world.run(602.0)

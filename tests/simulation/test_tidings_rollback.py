@@ -51,20 +51,20 @@ def down(world: World, name: str = "b0") -> None:
 def lose(world: World) -> None:
     """Some events, a copy of the disk, some more, and the disk is as the copy is; the broker is down."""
     publish(world, 0, BEFORE)
-    disk: Any = world.simulation.places["b0"].disk
+    disk: Any = world.simulation.hosts["b0"].disk
     copy = MemoryStore(deepcopy(disk.disk))
     publish(world, BEFORE, LOST)
     assert heard(world) == list(range(BEFORE + LOST))
     down(world)
-    world.simulation.places["b0"].disk = copy
+    world.simulation.hosts["b0"].disk = copy
 
 
 def heard(world: World) -> list[int]:
-    return [notify.event["x"] for notify in world.applications["s"].heard]
+    return [notify.event["x"] for notify in world.applications["s"].received]
 
 
 def figure(world: World, name: str) -> int:
-    node: Any = world.simulation.places["b0"].machine
+    node: Any = world.simulation.hosts["b0"].machine
     return int(node.figures()[name])
 
 
@@ -106,19 +106,19 @@ def test_events_on_their_way_to_the_disk_when_the_neighbour_speaks_get_other_off
 def test_the_operator_is_warned_of_what_was_lost_with_the_disk() -> None:
     world = world_of()
     lose(world)
-    said: list[str] = []
+    stated: list[str] = []
     perform = world.simulation._perform
 
-    def note(place: Any, effect: Any) -> None:
+    def note(host: Any, effect: Any) -> None:
         if type(effect) is Warn:
-            said.append(effect.text)
-        perform(place, effect)
+            stated.append(effect.text)
+        perform(host, effect)
 
     world.simulation._perform = note  # type: ignore[method-assign]
     world.simulation.restart("b0")
     world.run(world.simulation.now + 5.0)
-    assert len(said) == 1
-    assert f"{LOST} entries longer" in said[0]
+    assert len(stated) == 1
+    assert f"{LOST} entries longer" in stated[0]
 
 
 def test_a_neighbour_that_is_away_delays_the_first_events_for_a_while_only() -> None:
@@ -157,7 +157,7 @@ def claim(world: World, upto: int) -> str:
         world.run(world.simulation.now + 1.0)
     call, options = world.next_call(), DeliveryOptions(durable=True, policy=Policy.DROP_NEWEST)
     application.calls[call] = "own"
-    log = world.simulation.places["b0"].machine.log
+    log = world.simulation.hosts["b0"].machine.log
     world._input(
         "m", ins.ClientSubscribe(call, parse_filter("EXISTS x"), "own", options, {log: upto}, 100, True)
     )
@@ -166,7 +166,7 @@ def claim(world: World, upto: int) -> str:
 
 
 def own_end(world: World) -> int:
-    node: Any = world.simulation.places["b0"].machine
+    node: Any = world.simulation.hosts["b0"].machine
     end: int = node.slots["delivery"].position[1]
     return end
 

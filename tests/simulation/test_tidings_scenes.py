@@ -38,16 +38,16 @@ def cut(a: str, b: str) -> Incident:
 
 
 def sequences(world: World, client: str) -> list[int]:
-    return [int(id.rpartition("-")[2]) for _, id in world.heard(client)]
+    return [int(id.rpartition("-")[2]) for _, id in world.received(client)]
 
 
 def dropping(world: World, is_lost: Callable[[str, Any], bool]) -> None:
     """Lose every message between brokers that `is_lost` says."""
     send = world.simulation._send
 
-    def lossy(place: Any, effect: Any) -> None:
-        if not is_lost(place.name, effect):
-            send(place, effect)
+    def lossy(host: Any, effect: Any) -> None:
+        if not is_lost(host.name, effect):
+            send(host, effect)
 
     world.simulation._send = lossy  # type: ignore[method-assign]
 
@@ -122,21 +122,21 @@ def test_a_replay_waits_until_the_filter_is_known_all_the_way() -> None:
 
 def holding_pages(world: World) -> Callable[[], None]:
     """Hold back the pages of replays that pass b1; what this returns lets them go."""
-    send, held = world.simulation._send, []
+    send, stored = world.simulation._send, []
     is_holding = [True]
 
-    def late(place: Any, effect: Any) -> None:
-        if is_holding[0] and place.name == "b1" and isinstance(effect.message, ReplayReply | ReplayReplies):
-            held.append((place, effect))
+    def late(host: Any, effect: Any) -> None:
+        if is_holding[0] and host.name == "b1" and isinstance(effect.message, ReplayReply | ReplayReplies):
+            stored.append((host, effect))
         else:
-            send(place, effect)
+            send(host, effect)
 
     def let_go() -> None:
         is_holding[0] = False
-        parts = [part for _, effect in held for part in getattr(effect.message, "parts", (effect.message,))]
+        parts = [part for _, effect in stored for part in getattr(effect.message, "parts", (effect.message,))]
         assert any(part.log.startswith("b0#") for part in parts)
-        for place, effect in held:
-            send(place, effect)
+        for host, effect in stored:
+            send(host, effect)
 
     world.simulation._send = late  # type: ignore[method-assign]
     return let_go
@@ -184,9 +184,9 @@ def test_what_a_transient_subscription_cannot_let_wait_beside_a_replay_is_counte
     let_go()
     world.run(20.0)
     dropped = [row for row in world.rows if row.op == "drop" and row.reason == Policy.DROP_NEWEST]
-    heard = sequences(world, "s")
-    assert heard == sorted(heard)
-    assert len(heard) + len(dropped) == 600
+    received = sequences(world, "s")
+    assert received == sorted(received)
+    assert len(received) + len(dropped) == 600
     assert dropped
 
 
@@ -201,9 +201,9 @@ def test_a_slow_transient_subscription_is_disconnected_amid_what_waited_for_a_re
     world.run(2.5)
     let_go()
     world.run(20.0)
-    heard = sequences(world, "s")
-    assert heard == list(range(1, len(heard) + 1))
-    assert 0 < len(heard) < 200
+    received = sequences(world, "s")
+    assert received == list(range(1, len(received) + 1))
+    assert 0 < len(received) < 200
     assert figures(world, "b2")["subscriptions"] == 0
 
 
@@ -218,13 +218,13 @@ def test_a_late_subscriber_hears_what_is_available_in_every_log() -> None:
     world.run(5.0)
     world.subscribe("s", "n", "x > 0")
     world.run(10.0)
-    assert sorted(world.heard("s")) == sorted(
+    assert sorted(world.received("s")) == sorted(
         (n.source, n.id) for n in _receipts(world, "p", (0, 2)) + _receipts(world, "q", (0,))
     )
 
 
-def _receipts(world: World, client: str, places: tuple[int, ...]) -> list[Any]:
-    return [world.applications[client].receipts[place] for place in places]
+def _receipts(world: World, client: str, positions: tuple[int, ...]) -> list[Any]:
+    return [world.applications[client].receipts[position] for position in positions]
 
 
 def test_a_covered_filter_replays_too() -> None:
@@ -392,8 +392,8 @@ def test_a_new_log_on_an_empty_disk_is_another_log() -> None:
 def test_clocks_that_differ_do_not_matter() -> None:
     """Lifetimes travel as what is left of them."""
     world = three()
-    world.simulation.places["b0"].clock.jump(5000.0)
-    world.simulation.places["b2"].clock.jump(-3000.0)
+    world.simulation.hosts["b0"].clock.jump(5000.0)
+    world.simulation.hosts["b2"].clock.jump(-3000.0)
     world.run(1.0)
     world.publish("p", {"x": 1}, lifetime=3.0)
     world.publish("p", {"x": 2}, lifetime=600.0)
@@ -461,7 +461,7 @@ def _state(subscribers: int) -> dict[str, tuple[int, ...]]:
     for x in range(20):
         world.publish("p", {"x": x}, lifetime=FOREVER if x % 4 == 0 else 0.0)
     world.run(15.0)
-    assert len(world.applications["s0"].heard) == 19
+    assert len(world.applications["s0"].received) == 19
     return {
         name: (
             node.slots["routing"].table_size(),
@@ -505,7 +505,7 @@ def detach(world: World, client: str, name: str) -> None:
 
 
 def recovery(world: World, broker: str) -> Any:
-    return world.simulation.places[broker].machine.slots["recovery"]  # type: ignore[attr-defined]
+    return world.simulation.hosts[broker].machine.slots["recovery"]  # type: ignore[attr-defined]
 
 
 def figures(world: World, broker: str) -> dict[str, Any]:
@@ -554,10 +554,10 @@ def test_a_crash_right_after_a_new_filter_keeps_what_it_and_the_old_one_are_owed
         begin(world, cut("b0", "b1"))  # so that nothing is read before the crash
         world.run(7.0)
     world.subscribe("s", "n", "x < 3 OR x > 8", durable=True)
-    heard = len(world.applications["s"].heard)
+    received = len(world.applications["s"].received)
     while "n" not in world.applications["s"].refs:
         world.run(world.simulation.now + 0.0001)
-    assert len(world.applications["s"].heard) == heard
+    assert len(world.applications["s"].received) == received
     world.simulation.crash(near)
     world.run(8.0)
     world.simulation.restart(near)
@@ -579,7 +579,7 @@ def test_an_event_that_is_owed_under_an_earlier_filter_outlives_a_crash_before_i
     world.run(3.5)
     world.publish("p", {"x": 1})
     world.run(4.0)
-    delivery: Any = world.simulation.places["b2"].machine.slots["delivery"]  # type: ignore[attr-defined]
+    delivery: Any = world.simulation.hosts["b2"].machine.slots["delivery"]  # type: ignore[attr-defined]
     for kind in (Ack, AckAll):  # its acknowledgements do not arrive
         delivery._handlers[kind] = lambda session, message, now: None
     world.subscribe("s", "n", "x > 0", durable=True)

@@ -19,12 +19,12 @@ def heard(seed: int, *, together: bool) -> tuple[dict[str, list[tuple[str, str]]
     """What each subscriber hears of bursts that are published at b0, and how many messages told several."""
     rng = Random(seed)
     world = World("tidings", line(3), seed=1, settings=SimulationSettings(check=True, together=together))
-    told = 0
+    delivered = 0
 
     def count(name: str, item: Any, now: float) -> None:
-        nonlocal told
-        told += sum(type(message) is DeliverAll for message in getattr(item, "messages", ()))
-        told += type(getattr(item, "message", None)) is DeliverAll
+        nonlocal delivered
+        delivered += sum(type(message) is DeliverAll for message in getattr(item, "messages", ()))
+        delivered += type(getattr(item, "message", None)) is DeliverAll
 
     world.add_client("p", "b0")
     for number in range(4):
@@ -38,7 +38,7 @@ def heard(seed: int, *, together: bool) -> tuple[dict[str, list[tuple[str, str]]
             world.publish("p", {"x": rng.randrange(4), "y": rng.randrange(3)}, lifetime=lifetime)
         world.run(4.0 + burst + rng.random())
     world.run(30.0)
-    return {f"s{number}": world.heard(f"s{number}") for number in range(4)}, told
+    return {f"s{number}": world.received(f"s{number}") for number in range(4)}, delivered
 
 
 @pytest.mark.parametrize("seed", range(8))

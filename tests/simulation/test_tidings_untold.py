@@ -38,9 +38,7 @@ def test_an_event_that_comes_from_the_wrong_side_is_not_believed() -> None:
     world.publish("p", {"x": 1}, lifetime=FOREVER)
     world.run(4.0)
     [(origin, view)] = [
-        item
-        for item in world.simulation.places["b1"].machine.slots["recovery"].views.items()
-        if item[1].known
+        item for item in world.simulation.hosts["b1"].machine.slots["recovery"].views.items() if item[1].known
     ]
     false = make_event({"x": 666}, source="p", id="false", lifetime=FOREVER)
     forged = Envelope(false, origin, view.known + 1, 2, FOREVER, headers={PREVIOUS: view.known})
@@ -48,7 +46,7 @@ def test_an_event_that_comes_from_the_wrong_side_is_not_believed() -> None:
     world.run(5.0)
     world.publish("p", {"x": 2}, lifetime=FOREVER)
     world.run(8.0)
-    assert [n.event["x"] for n in world.applications["t"].heard] == [1, 2]
+    assert [n.event["x"] for n in world.applications["t"].received] == [1, 2]
 
 
 @pytest.mark.parametrize("broker", ["b0", "b1"])
@@ -63,4 +61,4 @@ def test_an_event_that_expired_while_it_was_written_is_not_delivered(broker: str
     world.publish("p", {"x": 1}, lifetime=60.0, expires=0.001)  # the disk takes longer
     world.publish("p", {"x": 2}, lifetime=60.0, expires=60.0)
     world.run(5.0)
-    assert [int(id.rpartition("-")[2]) for _, id in world.heard("s")] == [2]
+    assert [int(id.rpartition("-")[2]) for _, id in world.received("s")] == [2]

@@ -20,7 +20,7 @@ from tidings.protocol.proposals import PlacedEvent, Proposal
 from tidings.protocol.recovery.group_log import TABLE
 from tidings.runtime.client_ingress import ClientIngress
 from tidings.security.principal import Principal, ProofMethod
-from tidings.security.users import NOBODY, parse_users
+from tidings.security.users import NO_USERS, parse_users
 from tidings.simulation.topology import line, mesh
 from tidings.simulation.wide.drawing import (
     GROUP,
@@ -152,13 +152,13 @@ def test_what_a_group_commits_is_on_a_majority_of_disks() -> None:
     watch = observer(grouped=True)
     event = published(watch)
     watch.committed("b0", [tail(1, event)])
-    watch._world.simulation.places["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
+    watch._world.simulation.hosts["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
     with pytest.raises(BrokenPromise, match="committed offset 1"):
         watch.stepped("b0", None, 0.0)
     watch = observer(grouped=True)
     watch.committed("b0", [tail(1, event)])
     watch.committed("b2", [tail(1, event)])
-    watch._world.simulation.places["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
+    watch._world.simulation.hosts["b0"].machine.slots["recovery"].committed = 1  # type: ignore[attr-defined]
     watch.stepped("b0", None, 0.0)
 
 
@@ -212,7 +212,7 @@ def test_a_client_is_sent_what_its_principal_may_read_and_no_more() -> None:
     world.run(3.0)
     assert sent == [("few", 0), ("few", 0)]
     assert [failed.code for failed in world.applications["p"].failures] == ["refused"]
-    rules.replace(NOBODY)
+    rules.replace(NO_USERS)
     world.publish("p", {"k": 0})
     world.run(4.0)
     assert len(sent) == 2

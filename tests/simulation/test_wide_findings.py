@@ -54,11 +54,11 @@ def test_a_durable_subscription_outlives_a_listener_whom_a_failed_disk_refuses()
     world.subscribe("d", "n", "EXISTS x", durable=True)
     world.run(7.0)
     assert [failed.code for failed in world.applications["d"].failures] == ["store"]
-    assert not world.heard("d")
+    assert not world.received("d")
     world.run(9.0)
     world.subscribe("d", "n", "EXISTS x", durable=True)
     world.run(20.0)
-    assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1"]
+    assert [id.rpartition("-")[2] for _, id in world.received("d")] == ["1"]
 
 
 @pytest.mark.parametrize("by", [0.0, -3600.0])
@@ -77,10 +77,10 @@ def test_a_log_that_replaces_a_lost_one_is_owed_whole_whatever_the_clock_of_its_
     world.run(6.0)
     world.publish("p", {"x": 2})
     world.run(20.0)
-    simulation.places["b1"].clock.set_wall(by)
+    simulation.hosts["b1"].clock.set_wall(by)
     simulation.restart("b1")
     world.run(60.0)
-    assert [id.rpartition("-")[2] for _, id in world.heard("d")] == ["1", "2"]
+    assert [id.rpartition("-")[2] for _, id in world.received("d")] == ["1", "2"]
 
 
 @pytest.mark.parametrize("by", [0.0, -3600.0])
@@ -98,10 +98,10 @@ def test_a_first_page_that_comes_after_a_restart_holds_all_that_is_owed(by: floa
     world.run(6.0)
     world.simulation.crash("b1")
     world.run(20.0)
-    world.simulation.places["b1"].clock.set_wall(by)
+    world.simulation.hosts["b1"].clock.set_wall(by)
     world.simulation.restart("b1")
     world.run(60.0)
-    assert [len(world.heard(client)) for client in ("d", "e")] == [1, 1]
+    assert [len(world.received(client)) for client in ("d", "e")] == [1, 1]
 
 
 def test_slow_links_that_overlap_end_with_their_incidents() -> None:
@@ -113,7 +113,7 @@ def test_slow_links_that_overlap_end_with_their_incidents() -> None:
     world.run(4.0)
     world.publish("p", {"x": 1})
     world.run(7.0)
-    assert len(world.heard("d")) == 1
+    assert len(world.received("d")) == 1
 
 
 @pytest.mark.parametrize(

@@ -81,7 +81,7 @@ def run(folder: Path, finished: Path) -> str:
 
 
 def test_figures_of_a_test_that_did_not_pass_are_told_anew(tmp_path: Path) -> None:
-    told = tmp_path / "part.figures"
-    told.write_text('{"test": "a", "kills": 3}\n{"test": "b", "kills": 4}\n')
-    keep_figures(told, {"b"})
-    assert told.read_text() == '{"test": "b", "kills": 4}\n'
+    delivered = tmp_path / "part.figures"
+    delivered.write_text('{"test": "a", "kills": 3}\n{"test": "b", "kills": 4}\n')
+    keep_figures(delivered, {"b"})
+    assert delivered.read_text() == '{"test": "b", "kills": 4}\n'

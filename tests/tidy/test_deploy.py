@@ -54,8 +54,8 @@ def test_the_chart_renders_to_what_kubernetes_takes(values: dict[str, Any], tmp_
     (pods,) = (each["spec"] for each in documents if each["kind"] == "StatefulSet")
     (container,) = pods["template"]["spec"]["containers"]
     variables = {each["name"]: each.get("value", "") for each in container["env"] if each["name"] != "POD"}
-    said = said_by({name: value.replace("$(POD)", "news-0") for name, value in variables.items()})
-    settings = read_settings(said=said)  # refuses what a broker would refuse
+    stated = said_by({name: value.replace("$(POD)", "news-0") for name, value in variables.items()})
+    settings = read_settings(fields=stated)  # refuses what a broker would refuse
     assert settings.name == "news-0"
     assert settings.processes == values.get("processes", 1)
     assert {container[probe]["httpGet"]["path"] for probe in ("livenessProbe", "readinessProbe")} == {
@@ -87,16 +87,16 @@ def test_settings_of_the_compose_file_are_those_of_brokers() -> None:
     assert set(services) == {"init", "b1", "b2", "b3", "prometheus", "grafana"}
     for name in ("b1", "b2", "b3"):
         environment = services[name]["environment"]
-        settings = read_settings(said=said_by(environment))
+        settings = read_settings(fields=said_by(environment))
         assert settings.name == name
         assert settings.tls.certificate == f"/secrets/{name}.pem"
     for service in services.values():
         for volume in service.get("volumes", ()):
-            place = volume.split(":")[0]
-            if place.startswith("."):
-                assert place == "../monitoring" or (DEPLOY / "container" / place).exists(), place
+            position = volume.split(":")[0]
+            if position.startswith("."):
+                assert position == "../monitoring" or (DEPLOY / "container" / position).exists(), position
             else:
-                assert place in compose["volumes"]
+                assert position in compose["volumes"]
 
 
 def test_secrets_of_the_compose_file_are_made(tmp_path: Path) -> None:
@@ -113,16 +113,16 @@ def test_secrets_of_the_compose_file_are_made(tmp_path: Path) -> None:
     script = ["sh", str(DEPLOY / "container" / "init.sh"), str(tmp_path / "secrets")]
     for _ in range(2):  # a second start keeps them
         subprocess.run(script, env=environment, check=True, capture_output=True)
-    said = {
+    fields = {
         "name": "b1",
         "listen": "0.0.0.0:7117",
         "security.users": str(tmp_path / "secrets" / "users.toml"),
     }
     files = {"certificate": "b1.pem", "key": "b1.key", "authority": "authority.pem"}
-    said |= {f"tls.{name}": str(tmp_path / "secrets" / file) for name, file in files.items()}
+    fields |= {f"tls.{name}": str(tmp_path / "secrets" / file) for name, file in files.items()}
     from tidings.runtime.secured import load_users
 
-    assert "admin" in load_users(read_settings(said=said).security).keys
+    assert "admin" in load_users(read_settings(fields=fields).security).keys
 
 
 def test_the_containerfile_has_the_instructions_of_one() -> None:

@@ -71,9 +71,9 @@ def test_no_private_name_of_the_product_is_used() -> None:
 def test_every_documented_name_exists() -> None:
     missing = []
     for module, names in documented().items():
-        held = import_module(module)
+        stored = import_module(module)
         missing += [
-            f"{module}.{name}" for name in names if not hasattr(held, name) and not _is_module(module, name)
+            f"{module}.{name}" for name in names if not hasattr(stored, name) and not _is_module(module, name)
         ]
     assert not missing, missing
 

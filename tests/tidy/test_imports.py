@@ -92,8 +92,8 @@ def complaint(importer: str, imported: str) -> str | None:
     if there == FACE:
         return None if here in USES_THE_FACE else f"{here} must not use the public face"
     if LEVELS[there] < LEVELS[here]:
-        door = PIPELINE_DOORS.get(there) if here == "pipeline" else None
-        return f"only {door} may" if door and not f"{importer}.".startswith(f"{door}.") else None
+        gateway = PIPELINE_DOORS.get(there) if here == "pipeline" else None
+        return f"only {gateway} may" if gateway and not f"{importer}.".startswith(f"{gateway}.") else None
     return None if (here, there) in BETWEEN_SIBLINGS else f"{there} is not below {here}"
 
 

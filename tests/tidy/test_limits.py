@@ -141,9 +141,9 @@ BOUNDED = {
 
 def constants(path: Path) -> list[str]:
     """`room/file:NAME` for each number at the top of a module whose name is that of a limit."""
-    place = path.relative_to(PACKAGE).as_posix()
+    position = path.relative_to(PACKAGE).as_posix()
     return [
-        f"{place}:{name}"
+        f"{position}:{name}"
         for node in tree_of(path).body
         if isinstance(node, ast.Assign | ast.AnnAssign) and _is_number(node.value)
         for name in _names(node)

@@ -62,8 +62,8 @@ def test_java_from_the_package_drops_just_the_argument_that_it_lacks(tmp_path: P
     shim.write_text(script("setup").JAVA_SHIM.replace("{java}", str(shutil.which("echo"))))
     shim.chmod(0o755)
     words = ["-Xmx1g", "--add-modules=jdk.incubator.vector", "a b", "--add-modules=other"]
-    said = subprocess.run([str(shim), *words], capture_output=True, text=True, check=True).stdout
-    assert said == "-Xmx1g a b --add-modules=other\n"
+    text = subprocess.run([str(shim), *words], capture_output=True, text=True, check=True).stdout
+    assert text == "-Xmx1g a b --add-modules=other\n"
 
 
 def test_a_java_that_does_not_run_counts_for_nothing(tmp_path: Path) -> None:

@@ -45,11 +45,11 @@ def streaming(spark: Any, stage: Stage, tmp_path: Path) -> Iterator[tuple[Networ
         file.rename(tmp_path / "later" / file.name)
     flow = read_flow(EXAMPLES / "price_alerts" / "flow.toml", {"data": str(tmp_path)})
     metrics = PrometheusMetrics(0)
-    places = [str(tmp_path / "progress.jsonl"), f"http://127.0.0.1:{metrics.port}/metrics"]
+    positions = [str(tmp_path / "progress.jsonl"), f"http://127.0.0.1:{metrics.port}/metrics"]
     running = RunningFlow(flow, spark, hears=[JsonLinesMetrics(tmp_path / "progress.jsonl"), metrics])
     running.start(once=False)
     try:
-        with Network(stage, 1, first={"console.flows": places[:1]}) as network:
+        with Network(stage, 1, first={"console.flows": positions[:1]}) as network:
             yield network, tmp_path
     finally:
         running.stop()

@@ -56,8 +56,8 @@ class Environment:
         venv.create(folder, with_pip=False)
         self.python = folder / "bin" / "python"
         [inner] = folder.glob("lib/python*/site-packages")
-        places = "; ".join(f"site.addsitedir({place!r})" for place in site.getsitepackages())
-        (inner / "outer.pth").write_text(f"import site; {places}\n")
+        positions = "; ".join(f"site.addsitedir({position!r})" for position in site.getsitepackages())
+        (inner / "outer.pth").write_text(f"import site; {positions}\n")
 
     def run(self, *words: str) -> str:
         done = subprocess.run([str(self.python), *words], capture_output=True, text=True)
@@ -86,16 +86,16 @@ def outside(tmp_path_factory: pytest.TempPathFactory) -> Environment:
 
 def test_a_strategy_from_outside_is_simulated_judged_and_replayed(outside: Environment) -> None:
     command = ("simulate", "mine", "--brokers", "6", "--events", "100", "--seed", "7")
-    told, again = outside.tidings(*command), outside.tidings(*command)
-    assert told["published"] == 100
-    assert told["hops_per_event"] == 5
-    assert told["fingerprint"] == again["fingerprint"]
-    assert told["properties"]["completeness"]["holds"] is True
+    delivered, again = outside.tidings(*command), outside.tidings(*command)
+    assert delivered["published"] == 100
+    assert delivered["hops_per_event"] == 5
+    assert delivered["fingerprint"] == again["fingerprint"]
+    assert delivered["properties"]["completeness"]["holds"] is True
 
 
 def test_a_strategy_from_outside_is_compared(outside: Environment) -> None:
-    told = outside.tidings("compare", "--systems", "mine,siena", "--brokers", "6")
-    assert [(row["system"], row["verdict"]) for row in told["systems"]] == [
+    delivered = outside.tidings("compare", "--systems", "mine,siena", "--brokers", "6")
+    assert [(row["system"], row["verdict"]) for row in delivered["systems"]] == [
         ("mine", "exact"),
         ("siena", "exact"),
     ]
@@ -115,8 +115,8 @@ print(asyncio.run(main()), mystore.OPENED)
 
 def test_a_study_from_outside_is_listed_and_run(outside: Environment) -> None:
     assert "mine" in {each["study"] for each in outside.tidings("study", "list")["studies"]}
-    told = outside.tidings("study", "run", "mine", "--no-plots")
-    assert [claim["reproduced"] for claim in told["claims"]] == [True]
+    delivered = outside.tidings("study", "run", "mine", "--no-plots")
+    assert [claim["reproduced"] for claim in delivered["claims"]] == [True]
 
 
 def test_an_extension_that_cannot_be_loaded_is_named(outside: Environment, tmp_path: Path) -> None:

@@ -39,16 +39,16 @@ def test_deliveries_equal_the_oracle_and_tables_empty_at_the_end(
     variant: tuple[str, dict[str, object]], calm: bool
 ) -> None:
     system, options = variant
-    told = 0
+    delivered = 0
     for seed in range(6):
         trial = random_trial(system, seed, calm=calm, **options)
         trial.judge()
-        told += sum(trial.expected.values())
+        delivered += sum(trial.expected.values())
         everybody_leaves(trial)
         assert set(trial.routing_tables().values()) == {0}, f"seed {seed}"
         for name, node in trial.world.nodes():
             assert node.slots["delivery"].subscriptions() == (), name
-    assert told > 30, "the oracle had something to say"
+    assert delivered > 30, "the oracle had something to say"
 
 
 @pytest.mark.parametrize("system", [*BY_SUBSCRIPTIONS, "siena-hierarchical"])
@@ -118,7 +118,7 @@ def test_vir2_7_a_covered_filter_is_not_forwarded_and_comes_out_when_its_cover_g
     trial.publish("press", {"x": 0.75})
     trial.settle()
     trial.judge()
-    assert sum(trial.heard().values()) == 1
+    assert sum(trial.received().values()) == 1
 
 
 def test_vir2_7_subscriptions_travel_only_toward_overlapping_advertisements() -> None:
@@ -159,7 +159,7 @@ def test_a_filter_of_everything_reaches_all_systems_with_many_subscribers_per_br
         trial.publish("c0", {"x": 0.5, "y": 0.5})
         trial.settle()
         trial.judge()
-        assert sum(trial.heard().values()) == 12
+        assert sum(trial.received().values()) == 12
 
 
 def test_trees_are_asked_for_where_cycles_would_hurt() -> None:

@@ -24,11 +24,11 @@ SHOWN = [shown for document in DOCUMENTS for shown in document.shows]
 
 def claim(id: str = "VIR3-7", *, held: bool = True, **more: Any) -> PaperClaim:
     kind = ClaimKind.NUMBER if more.get("paper", 1.0) is not None else ClaimKind.OWN
-    said = {"claim": "t", "paper": 1.0, "where": "Table 3.1", "kind": kind, "reason": "so", **more}
+    fields = {"claim": "t", "paper": 1.0, "where": "Table 3.1", "kind": kind, "reason": "so", **more}
     verdict = ClaimVerdict.HELD if held else ClaimVerdict.REFUTED
     source = "tidings_lab/studies/study.py:3"
     return PaperClaim(
-        id=id, ours=1.01, tolerance=0.1, reproduced=held, verdict=verdict, source=source, **said
+        id=id, ours=1.01, tolerance=0.1, reproduced=held, verdict=verdict, source=source, **fields
     )
 
 
@@ -41,7 +41,7 @@ def kept(name: str, *claims: PaperClaim, **more: Any) -> StudyRecord:
 def test_what_answers_a_table_or_figure_exists(shown: Any) -> None:
     assert bool(shown.studies or shown.tests) is not bool(shown.reason)
     assert set(shown.studies) <= set(study_names())
-    assert [test for test in shown.tests if not any((place / test).exists() for place in TESTS)] == []
+    assert [test for test in shown.tests if not any((position / test).exists() for position in TESTS)] == []
 
 
 def test_every_study_answers_something() -> None:
@@ -83,10 +83,10 @@ def numbers(kind: str, text: str) -> set[str]:
 )
 def test_every_figure_and_table_has_a_row(author: str, figures: dict[int, int], tables: set[str]) -> None:
     document = next(each for each in DOCUMENTS if each.authors.startswith(author))
-    places = ". ".join(shown.place for shown in document.shows)
+    positions = ". ".join(shown.place for shown in document.shows)
     wanted = {f"{c}.{n}" if c else str(n) for c, count in figures.items() for n in range(1, count + 1)}
-    assert wanted - numbers("Figure", places) == set()
-    assert tables - numbers("Table", places) == set()
+    assert wanted - numbers("Figure", positions) == set()
+    assert tables - numbers("Table", positions) == set()
 
 
 def test_the_page_counts_and_links_and_escapes(tmp_path: Path) -> None:

@@ -33,10 +33,10 @@ def test_one_system_whole(tidings: Callable[..., Any]) -> None:
 
 
 def test_one_system_for_programs(tidings: Callable[..., Any]) -> None:
-    told = json.loads(tidings("systems", "scribe", "--json").out)
-    assert told["system"] == "scribe"
-    assert told["for real"] == "TIDINGS_SYSTEM=scribe tidings broker"
-    assert {part["slot"]: part["strategy"] for part in told["composition"]}["overlay"] == "prefix"
+    delivered = json.loads(tidings("systems", "scribe", "--json").out)
+    assert delivered["system"] == "scribe"
+    assert delivered["for real"] == "TIDINGS_SYSTEM=scribe tidings broker"
+    assert {part["slot"]: part["strategy"] for part in delivered["composition"]}["overlay"] == "prefix"
 
 
 def test_a_slip_of_the_pen_is_answered_with_the_name_that_was_meant(tidings: Callable[..., Any]) -> None:

@@ -70,10 +70,11 @@ def build(folder: Path) -> Release:
     (site / "dependencies.pth").write_text(f"{sysconfig.get_paths()['purelib']}\n")
     python = str(venv / "bin" / "python")
     code = "import tidings; from tidings._version import __version__; print(__version__, tidings.__file__)"
-    said = subprocess.run([python, "-c", code], env={**os.environ, "PYTHONPATH": ""}, cwd=folder, check=True,
+    stated = subprocess.run([python, "-c", code], env={**os.environ, "PYTHONPATH": ""}, cwd=folder,
+        check=True,
                           capture_output=True, text=True).stdout.split()  # fmt: skip
-    assert said[0] == version, said
-    assert Path(said[1]).is_relative_to(venv), said
+    assert stated[0] == version, stated
+    assert Path(stated[1]).is_relative_to(venv), stated
     return Release(version, python, "")
 
 

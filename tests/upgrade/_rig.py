@@ -24,8 +24,8 @@ PATIENCE = 120.0  # seconds without anything new
 class Broker:
     """One broker; it keeps its name, port and store over versions."""
 
-    def __init__(self, name: str, folder: Path, joins: list[Broker], said: tuple[str, ...] = ()) -> None:
-        self.name, self._folder, self._joins, self._said = name, folder, joins, said
+    def __init__(self, name: str, folder: Path, joins: list[Broker], stated: tuple[str, ...] = ()) -> None:
+        self.name, self._folder, self._joins, self._said = name, folder, joins, stated
         self.port = 0
         self.version = ""
         self._process: asyncio.subprocess.Process | None = None
@@ -92,10 +92,10 @@ class Rig:
     async def group(self, names: list[str], release: Release) -> None:
         """Members of one group with one log."""
         options = json.dumps({"group": "news", "members": names})
-        said = ("--system", "tidings-group", "--options", options)
-        for place, name in enumerate(names):
-            joins = [self.brokers[other] for other in names[:place]]
-            self.brokers[name] = Broker(name, self._folder, joins, said)
+        stated = ("--system", "tidings-group", "--options", options)
+        for position, name in enumerate(names):
+            joins = [self.brokers[other] for other in names[:position]]
+            self.brokers[name] = Broker(name, self._folder, joins, stated)
             await self.brokers[name].start(release)
 
     # -- clients -------------------------------------------------------------------------------
@@ -108,10 +108,10 @@ class Rig:
         await self._client("listen", name, release, brokers)
 
     async def _client(self, what: str, name: str, release: Release, brokers: tuple[str, ...]) -> None:
-        places = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
+        positions = ",".join(f"127.0.0.1:{self.brokers[broker].port}" for broker in brokers)
         with (self._folder / f"{name}.err").open("a") as errors:
             client = self._clients[name] = await asyncio.create_subprocess_exec(
-                release.python, str(CLIENT), what, name, f"tidings://{places}", env=release.environment(),
+                release.python, str(CLIENT), what, name, f"tidings://{positions}", env=release.environment(),
                 stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, stderr=errors,
                 cwd=self._folder,
             )  # fmt: skip

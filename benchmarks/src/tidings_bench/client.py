@@ -331,13 +331,13 @@ def rabbitmq(folder: Path) -> Iterator[int]:
     (base / "plugins").write_text("[].\n")
     # Debian's outer script refuses other users than its own.
     inner = Path("/usr/lib/rabbitmq/bin/rabbitmq-server")
-    with (base / "out").open("wb") as said:
+    with (base / "out").open("wb") as stated:
         names_server = subprocess.Popen(  # noqa: S603
-            [mapper, "-port", str(names), "-address", HOST], stdout=said, stderr=said, env=environment
+            [mapper, "-port", str(names), "-address", HOST], stdout=stated, stderr=stated, env=environment
         )
         with ending(names_server):
             words = [str(inner if inner.exists() else server)]
-            process = subprocess.Popen(words, stdout=said, stderr=said, env=environment)  # noqa: S603
+            process = subprocess.Popen(words, stdout=stated, stderr=stated, env=environment)  # noqa: S603
             with ending(process):
                 _wait("rabbitmq-server", port, process)
                 yield port

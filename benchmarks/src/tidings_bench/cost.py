@@ -64,18 +64,18 @@ def count(*paths: str, rounds: int = QUICK_ROUNDS) -> Iterator[tuple[str, float]
 
 def judge(found: Mapping[str, float], written: Mapping[str, float]) -> list[str]:
     """Lines that say which counts rose above the table, fell far below it, or are missing on one side."""
-    said = [f"{path}: counted and not in the table" for path in found if path not in written]
+    stated = [f"{path}: counted and not in the table" for path in found if path not in written]
     for path, before in written.items():
         now = found.get(path)
         if now is None:
-            said.append(f"{path}: in the table and not counted")
+            stated.append(f"{path}: in the table and not counted")
         elif now > before * (1 + RISE):
-            said.append(
+            stated.append(
                 f"{path}: {now:,.1f} calls an event, {now / before - 1:+.1%}; the table allows {before:,.1f}"
             )
         elif now < before * (1 - FALL):
-            said.append(f"{path}: {now:,.1f} calls an event, {now / before - 1:+.1%}: lower the table")
-    return said
+            stated.append(f"{path}: {now:,.1f} calls an event, {now / before - 1:+.1%}: lower the table")
+    return stated
 
 
 def run(*, quick: bool = False, only: str | None = None, write: bool = False) -> Iterator[Row]:
@@ -87,8 +87,8 @@ def run(*, quick: bool = False, only: str | None = None, write: bool = False) ->
         yield {"work": path, "size": SIZES.get(path, 1), "engine": "tidings", "figure": calls, "unit": UNIT}
     if write:
         calls_of = {**(table() if only and is_comparable() else {}), **found}
-        said = {"python": list(sys.version_info[:2]), "calls": calls_of}
-        TABLE.write_text(json.dumps(said, indent=1) + "\n")
+        fields = {"python": list(sys.version_info[:2]), "calls": calls_of}
+        TABLE.write_text(json.dumps(fields, indent=1) + "\n")
 
 
 def _chosen(only: str | None) -> list[str]:

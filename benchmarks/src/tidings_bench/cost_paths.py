@@ -244,9 +244,9 @@ def _mqtt(qos: int) -> Callable[[], AbstractAsyncContextManager[Play]]:
             security=SecuritySettings(anonymous=True),
             gateway=GatewaySettings(mqtt="127.0.0.1:0"),
         )
-        async with Service(settings, doors=Gateways) as service:
-            assert service.doors is not None
-            port = int(service.doors.addresses["mqtt"].rpartition(":")[2])
+        async with Service(settings, gateways=Gateways) as service:
+            assert service.gateways is not None
+            port = int(service.gateways.addresses["mqtt"].rpartition(":")[2])
             press, reader = (
                 await _MqttBytesClient.connect(port, b"press"),
                 await _MqttBytesClient.connect(port, b"reader"),
@@ -260,9 +260,9 @@ def _mqtt(qos: int) -> Callable[[], AbstractAsyncContextManager[Play]]:
                         await press.ask(sent, 4)
                     else:
                         press.write(sent)
-                    told = await reader.read(len(sent))
+                    delivered = await reader.read(len(sent))
                     if qos:
-                        reader.write(_packet(0x40, told[10:12]))
+                        reader.write(_packet(0x40, delivered[10:12]))
 
             yield play
             await press.close()

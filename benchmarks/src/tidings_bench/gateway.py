@@ -63,15 +63,15 @@ uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])
 @contextmanager
 def ours(folder: Path, *, store: bool = False) -> Iterator[dict[str, str]]:
     """A broker with its gateways: their addresses, and the process."""
-    said = {
+    stated = {
         "name": "b1",
         "listen": "127.0.0.1:0",
         "gateway.http": "127.0.0.1:0",
         "gateway.mqtt": "127.0.0.1:0",
     }
-    said |= {"log.level": "error"} | ({"store": str(folder / "store")} if store else {})
+    stated |= {"log.level": "error"} | ({"store": str(folder / "store")} if store else {})
     process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "tidings.gateway.development", json.dumps(said)],
+        [sys.executable, "-m", "tidings.gateway.development", json.dumps(stated)],
         stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
     )  # fmt: skip
     with brokers.ending(process):

@@ -36,8 +36,8 @@ class Shape:
     @property
     def events(self) -> int:
         """About half of a symbol's subscriptions hear an event of it; a tenth of them leave half-way."""
-        heard = self.subscriptions / SYMBOLS / 2 * 0.95
-        return max(1, round((self.rows - 1.1 * self.subscriptions) / (1 + heard)))
+        received = self.subscriptions / SYMBOLS / 2 * 0.95
+        return max(1, round((self.rows - 1.1 * self.subscriptions) / (1 + received)))
 
 
 def write_large_history(folder: Path, shape: Shape, *, spoil: str = "") -> int:
@@ -111,40 +111,44 @@ def _part(shape: Shape, subscribers: _RangeSubscribers, first: int, last: int, s
     end = np.maximum(begin, np.searchsorted(subscribers.key, symbol * 1000.0 + price))
     event = np.repeat(np.arange(len(number)), end - begin)
     offset = np.arange(len(event)) - np.repeat(np.cumsum(end - begin) - (end - begin), end - begin)
-    hearer = begin[event] + offset
-    on = ~subscribers.leaves[hearer] | (time[event] + SLOWEST < subscribers.half_way)
-    event, hearer = event[on], hearer[on]
-    told = time[event] + subscribers.delay[hearer]
-    event, hearer, told = _spoilt(spoil, wrong, event, hearer, told, subscribers)
-    return _rows(shape, number, symbol, price, time, event, hearer, told)
+    subscriber = begin[event] + offset
+    on = ~subscribers.leaves[subscriber] | (time[event] + SLOWEST < subscribers.half_way)
+    event, subscriber = event[on], subscriber[on]
+    delivered = time[event] + subscribers.delay[subscriber]
+    event, subscriber, delivered = _spoilt(spoil, wrong, event, subscriber, delivered, subscribers)
+    return _rows(shape, number, symbol, price, time, event, subscriber, delivered)
 
 
 def _spoilt(
-    spoil: str, wrong: int, event: Any, hearer: Any, told: Any, subscribers: _RangeSubscribers
+    spoil: str, wrong: int, event: Any, subscriber: Any, delivered: Any, subscribers: _RangeSubscribers
 ) -> Any:
     """One notification of the first event from `wrong` on that is heard: gone, twice, to a stranger,
     or before it was published."""
     import numpy as np
 
     if not spoil:
-        return event, hearer, told
+        return event, subscriber, delivered
     at = int(np.searchsorted(event, wrong))
     if spoil == "missing":
-        return np.delete(event, at), np.delete(hearer, at), np.delete(told, at)
+        return np.delete(event, at), np.delete(subscriber, at), np.delete(delivered, at)
     if spoil == "early":
-        told = told.copy()
-        told[at] -= 2 * SLOWEST
-        return event, hearer, told
+        delivered = delivered.copy()
+        delivered[at] -= 2 * SLOWEST
+        return event, subscriber, delivered
     stranger = (
-        hearer[at]
+        subscriber[at]
         if spoil == "doubled"
-        else (hearer[at] + len(subscribers.symbol) // 2) % len(subscribers.symbol)
+        else (subscriber[at] + len(subscribers.symbol) // 2) % len(subscribers.symbol)
     )
-    return np.append(event, event[at]), np.append(hearer, stranger), np.append(told, told[at] + 0.01)
+    return (
+        np.append(event, event[at]),
+        np.append(subscriber, stranger),
+        np.append(delivered, delivered[at] + 0.01),
+    )
 
 
 def _rows(
-    shape: Shape, number: Any, symbol: Any, price: Any, time: Any, event: Any, hearer: Any, told: Any
+    shape: Shape, number: Any, symbol: Any, price: Any, time: Any, event: Any, subscriber: Any, delivered: Any
 ) -> Any:
     import numpy as np
     import pyarrow as pa
@@ -166,12 +170,14 @@ def _rows(
         attributes=texts,
         lifetime=np.zeros(len(ids)),
     )
-    who = pa.array([f"u{n}" for n in range(shape.subscriptions)]).take(pa.array(hearer))
+    who = pa.array([f"u{n}" for n in range(shape.subscriptions)]).take(pa.array(subscriber))
     notified = _table(
-        time=told,
+        time=delivered,
         process=who,
-        op=["ntfy"] * len(told),
-        subscription=pa.array([f"u{n}/alerts" for n in range(shape.subscriptions)]).take(pa.array(hearer)),
+        op=["ntfy"] * len(delivered),
+        subscription=pa.array([f"u{n}/alerts" for n in range(shape.subscriptions)]).take(
+            pa.array(subscriber)
+        ),
         event=pa.array(ids).take(pa.array(event)),
         source=pa.array(source).take(pa.array(publisher[event])),
         sequence=counter[event],

@@ -183,31 +183,31 @@ def _round_trip(
     )  # fmt: skip
     try:
         for rate, kind in kinds:
-            with End("ear", second, kind) as ear:
-                ear.answer()
+            with End("ear", second, kind) as listener:
+                listener.answer()
                 for _ in range(WARMING):  # workers start, code is compiled
-                    _there_and_back(ear, first, 200, 5)
-                yield from _at_rate(rate, kind, *_there_and_back(ear, first, rate, SECONDS))
+                    _there_and_back(listener, first, 200, 5)
+                yield from _at_rate(rate, kind, *_there_and_back(listener, first, rate, SECONDS))
     finally:
         query.stop()
     if query.exception() is not None:
         raise query.exception()
 
 
-def _there_and_back(ear: End, address: str, rate: int, seconds: int) -> tuple[float, int, list[float]]:
+def _there_and_back(listener: End, address: str, rate: int, seconds: int) -> tuple[float, int, list[float]]:
     """The rate that was held, how many were published, and the delays of those that came back."""
     with End("mouth", address, rate, seconds) as mouth:
-        said = mouth.answer()
-    return said["sent"] / said["seconds"], int(said["sent"]), ear.answer(said["sent"])
+        stated = mouth.answer()
+    return stated["sent"] / stated["seconds"], int(stated["sent"]), listener.answer(stated["sent"])
 
 
-def _at_rate(rate: int, kind: str, held: float, sent: int, took: list[float]) -> Iterator[Row]:
-    yield _figure("round trip", rate, f"{kind}, rate held", held, "events/s")
+def _at_rate(rate: int, kind: str, stored: float, sent: int, took: list[float]) -> Iterator[Row]:
+    yield _figure("round trip", rate, f"{kind}, rate held", stored, "events/s")
     yield _figure("round trip", rate, f"{kind}, not back in time", sent - len(took), "events")
     took.sort()
-    for name, place in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
+    for name, position in (("p50", 0.5), ("p95", 0.95), ("p99", 0.99)):
         if took:
-            yield _figure("round trip", rate, f"{kind}, {name}", took[int(place * (len(took) - 1))], "s")
+            yield _figure("round trip", rate, f"{kind}, {name}", took[int(position * (len(took) - 1))], "s")
 
 
 # -- the archive -----------------------------------------------------------------------------------

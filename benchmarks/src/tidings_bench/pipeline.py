@@ -319,19 +319,19 @@ def stream(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
     """Files of events into Parquet; the first file warms up and is not counted."""
     import pyarrow.parquet as pq
 
-    place = folder / "stream"
-    (place / "in").mkdir(parents=True)
-    table, _ = compiled(place / "table", as_subscriptions(rectangles(sizes.boxes)))
+    path = folder / "stream"
+    (path / "in").mkdir(parents=True)
+    table, _ = compiled(path / "table", as_subscriptions(rectangles(sizes.boxes)))
     for number in range(sizes.files + 1):
         some = points(sizes.file_rows, seed=100 + number)
-        pq.write_table(some, place / "in" / f"f{number:03}.parquet", row_group_size=sizes.file_rows // 8)
+        pq.write_table(some, path / "in" / f"f{number:03}.parquet", row_group_size=sizes.file_rows // 8)
     spark.conf.set("spark.sql.files.maxPartitionBytes", "2m")
     spark.conf.set("spark.sql.files.openCostInBytes", "0")
     batches: list[Any] = []
     events = (
         spark.readStream.schema("eid bigint, x double, y double")
         .option("maxFilesPerTrigger", 1)
-        .parquet(str(place / "in"))
+        .parquet(str(path / "in"))
     )
     times: list[float] = []
 
@@ -342,8 +342,8 @@ def stream(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
     query = match_stream(
         events,
         table,
-        to=place / "out",
-        checkpoint=place / "checkpoint",
+        to=path / "out",
+        checkpoint=path / "checkpoint",
         keep=["eid"],
         once=True,
         on_batch=note,
@@ -353,7 +353,7 @@ def stream(spark: Any, sizes: Sizes, folder: Path) -> Iterator[Row]:
     whole = times[-1] - times[0]  # from the end of the first batch: Spark's own work between batches counts
     yield row("stream", sizes.boxes, "tidings, lists into Parquet", rows / whole, "events/s")
     yield row("stream", sizes.boxes, "tidings", sum(b.matches for b in batches[1:]) / rows, "matches/event")
-    written = spark.read.parquet(str(place / "out"))
+    written = spark.read.parquet(str(path / "out"))
     if written.count() != sizes.file_rows * (sizes.files + 1):
         raise TidingsError("the stream's output does not hold every event once")
 

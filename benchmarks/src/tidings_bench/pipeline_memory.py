@@ -88,8 +88,8 @@ def space_of_a_worker() -> float:
         events = spark.createDataFrame(points(EVENTS))
         few = spark.createDataFrame(as_subscriptions(rectangles(FEW, SIDE)))
         match(events, few, keep=["eid"], strategy="partitioned").result.count()
-        asked = spark.range(8, numPartitions=8).mapInArrow(peak, "mb double")
-        return float(asked.agg({"mb": "max"}).first()[0])
+        requested = spark.range(8, numPartitions=8).mapInArrow(peak, "mb double")
+        return float(requested.agg({"mb": "max"}).first()[0])
     finally:
         spark.stop()
 

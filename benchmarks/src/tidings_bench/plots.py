@@ -20,19 +20,19 @@ def plot(rows: Iterable[Row], folder: str) -> list[Path]:
     mpl.use("Agg")
     mpl.rcParams["svg.hashsalt"] = "tidings"  # the same drawing from the same rows
     mpl.rcParams["svg.fonttype"] = "none"  # texts stay texts
-    held = list(rows)
-    matches = {_key(r): r["figure"] for r in held if r["unit"] == "matches/event"}
+    stored = list(rows)
+    matches = {_key(r): r["figure"] for r in stored if r["unit"] == "matches/event"}
     Path(folder).mkdir(parents=True, exist_ok=True)
     return [
         _drawn(
-            held,
+            stored,
             Path(folder) / "cost-by-subscriptions.svg",
             "subscriptions",
             lambda key: key[1],
             list(ENGINES),
         ),
         _drawn(
-            held, Path(folder) / "cost-by-matches.svg", "matches an event", lambda key: matches[key], [OURS]
+            stored, Path(folder) / "cost-by-matches.svg", "matches an event", lambda key: matches[key], [OURS]
         ),
     ]
 
@@ -42,7 +42,7 @@ def _key(row: Row) -> Key:
 
 
 def _drawn(
-    rows: Sequence[Row], path: Path, label: str, place: Callable[[Key], float], engines: Sequence[str]
+    rows: Sequence[Row], path: Path, label: str, position: Callable[[Key], float], engines: Sequence[str]
 ) -> Path:
     from matplotlib import pyplot as plt
 
@@ -53,12 +53,12 @@ def _drawn(
             mine = {
                 _key(r): 1e6 / r["figure"] for r in rows if r["engine"] == engine and r["unit"] == "events/s"
             }
-            keys = sorted((key for key in mine if key[0] == work), key=place)
+            keys = sorted((key for key in mine if key[0] == work), key=position)
             if keys:
                 name = work if engine == OURS else f"{work}, {engine.removeprefix('tidings, ')}"
                 style = ENGINES[engine]
-                places, costs = [place(k) for k in keys], [mine[k] for k in keys]
-                axes.loglog(places, costs, style, marker="o", color=f"C{colour}", label=name)
+                positions, costs = [position(k) for k in keys], [mine[k] for k in keys]
+                axes.loglog(positions, costs, style, marker="o", color=f"C{colour}", label=name)
     axes.set_xlabel(label)
     axes.set_ylabel("CPU microseconds an event")
     axes.legend(fontsize="small")

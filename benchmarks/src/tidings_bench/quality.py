@@ -133,8 +133,8 @@ def _plain(factory: Any, table: Any, folder: Path) -> float:
     began = time.perf_counter()
     found = evaluate_plain(factory.plan, rows, NOW_MICROS, checks=checks, references={"Name": right})
     seconds = time.perf_counter() - began
-    held = {row["_object"]: row["_quality"] for row in factory.state.current().collect()}
-    assert held == found, "the engines disagree"
+    stored = {row["_object"]: row["_quality"] for row in factory.state.current().collect()}
+    assert stored == found, "the engines disagree"
     return seconds
 
 

@@ -65,8 +65,8 @@ def nodes(count: int, seed: int) -> Iterator[dict[str, Any]]:
         gc.unfreeze()
     usual = {system: sorted(found)[len(found) // 10] for system, found in slices.items()}
     for system, world in worlds.items():
-        heard, owed = len(world.heard(f"at-b{BROKERS - 1}")), WARM + EVENTS * len(slices[system])
-        assert heard == owed, f"{system} delivered {heard} of {owed}"
+        received, owed = len(world.received(f"at-b{BROKERS - 1}")), WARM + EVENTS * len(slices[system])
+        assert received == owed, f"{system} delivered {received} of {owed}"
         yield {
             "work": "nothing lost, nodes",
             "size": EVENTS * len(slices[system]),

@@ -43,8 +43,10 @@ class BrokerLine:
             await self._start(number)
         self._press = await stack.enter_async_context(tidings.connect(self._addresses[0], name="press"))
         self._news = []
-        for place in (1, BROKERS - 1):
-            bus = await stack.enter_async_context(tidings.connect(self._addresses[place], name=f"at-{place}"))
+        for position in (1, BROKERS - 1):
+            bus = await stack.enter_async_context(
+                tidings.connect(self._addresses[position], name=f"at-{position}")
+            )
             for kind in range(KINDS):
                 wanted = bus.subscribe(f"kind = {kind}", queue=100_000)
                 self._news.append(await stack.enter_async_context(wanted))
@@ -106,8 +108,8 @@ class BrokerLine:
                 await self._press.publish({"kind": number % KINDS, "price": number})
 
         await asyncio.gather(*(publish() for _ in range(AT_ONCE)))
-        for place, news in enumerate(self._news):
-            owed = len(range(place % KINDS, events, KINDS))
+        for position, news in enumerate(self._news):
+            owed = len(range(position % KINDS, events, KINDS))
             while owed:
                 event = await news.get(timeout=60.0)
                 owed -= "trial" not in event.attributes

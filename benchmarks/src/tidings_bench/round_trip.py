@@ -65,14 +65,14 @@ async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> Non
             async for event in listener:
                 took.append(time.time() - float(event["sent"]))  # noqa: PERF401
 
-        listening = asyncio.create_task(listen())
+        subscription = asyncio.create_task(listen())
         while line := await loop.run_in_executor(None, sys.stdin.readline):
             count, until = int(line), time.monotonic() + float(patience)
-            while len(took) < count and time.monotonic() < until and not listening.done():
+            while len(took) < count and time.monotonic() < until and not subscription.done():
                 await asyncio.sleep(STEP)
             print(json.dumps(took[:count]), flush=True)
             took.clear()
-        listening.cancel()
+        subscription.cancel()
         await listener.unsubscribe()  # a durable one would be served for as long as the bench goes on
 
 

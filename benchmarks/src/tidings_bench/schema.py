@@ -112,8 +112,8 @@ def drawn_constraints(
             if isinstance(spec, Words)
             else _on_numbers(rng, spec, choices[where], ranges=ranges)
         )
-        for place, constraint in zip(where.tolist(), made, strict=True):
-            result[place] = constraint
+        for position, constraint in zip(where.tolist(), made, strict=True):
+            result[position] = constraint
     return result
 
 

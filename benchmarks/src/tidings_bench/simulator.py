@@ -112,15 +112,15 @@ class _SimPyDriver:
 
         self.environment = simpy.Environment()
         self.handled = 0
-        places = world.simulation.places
-        self.machines = {name: place.machine for name, place in places.items()}
-        self.brokers = {name for name, place in places.items() if place.is_broker}
-        self.inboxes = {name: simpy.Store(self.environment) for name in places}
-        self.waking = dict.fromkeys(places, float("inf"))
-        for name in places:
+        positions = world.simulation.hosts
+        self.machines = {name: host.machine for name, host in positions.items()}
+        self.brokers = {name for name, host in positions.items() if host.is_broker}
+        self.inboxes = {name: simpy.Store(self.environment) for name in positions}
+        self.waking = dict.fromkeys(positions, float("inf"))
+        for name in positions:
             self.environment.process(self._live(name))
         for name in self.brokers:
-            disk = places[name].disk
+            disk = positions[name].disk
             assert disk is not None
             self.inboxes[name].put(ins.Started(disk.load()))
         for a, b in world.simulation.links:

@@ -141,8 +141,8 @@ class RectangleWorkload:
 
     def event_attributes(self, block: int) -> list[dict[str, Any]]:
         rng = generator("W1 events", block)
-        places = np.minimum(np.round(rng.uniform(0, 1000, (EVENTS_IN_BLOCK, 2)), 2), 999.99).tolist()
-        return [{"x": x, "y": y} for x, y in places]
+        positions = np.minimum(np.round(rng.uniform(0, 1000, (EVENTS_IN_BLOCK, 2)), 2), 999.99).tolist()
+        return [{"x": x, "y": y} for x, y in positions]
 
 
 class Market:

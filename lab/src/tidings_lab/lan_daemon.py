@@ -76,7 +76,7 @@ class LanBroker(PeerBroker):
 
     async def _start(self) -> None:
         try:
-            listening = _joined(self._group, self._group_port, self._interface)
+            subscription = _joined(self._group, self._group_port, self._interface)
         except OSError as error:
             raise UnreachableError(
                 f"cannot hear the multicast group {self._group}:{self._group_port}: {error.strerror}",
@@ -85,14 +85,14 @@ class LanBroker(PeerBroker):
         try:
             await super()._start()
         except BaseException:
-            listening.close()
+            subscription.close()
             raise
         assert self.datagrams is not None
         datagrams, name = self.datagrams, self.name
         datagrams.speak_on(self._interface)
         loop = asyncio.get_running_loop()
         self._heard, _ = await loop.create_datagram_endpoint(
-            lambda: _LanListener(datagrams, name), sock=listening
+            lambda: _LanListener(datagrams, name), sock=subscription
         )
 
     def _stop(self, driver: Any) -> None:
@@ -114,8 +114,8 @@ def _joined(group: str, port: int, interface: str) -> socket.socket:
         if hasattr(socket, "SO_REUSEPORT"):
             found.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         found.bind((group, port))  # the group's address: other groups on this port are not heard
-        asked = struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton(interface))
-        found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, asked)
+        requested = struct.pack("4s4s", socket.inet_aton(group), socket.inet_aton(interface))
+        found.setsockopt(socket.IPPROTO_IP, socket.IP_ADD_MEMBERSHIP, requested)
         found.setblocking(False)
     except OSError:
         found.close()

@@ -30,7 +30,9 @@ def lan_of(broker: str, brokers: Sequence[str], lans: Mapping[str, str] | None, 
     if size < 1:
         raise SettingsError(f"local networks of {size} hosts", hint="give 1 or more")
     placed = (
-        {name: f"lan{place // size}" for place, name in enumerate(brokers)} if lans is None else dict(lans)
+        {name: f"lan{position // size}" for position, name in enumerate(brokers)}
+        if lans is None
+        else dict(lans)
     )
     unplaced = [name for name in (*brokers, broker) if name not in placed]
     if unplaced:

@@ -37,8 +37,8 @@ def good() -> list[Row]:
     return [*rows, avail_row(90.0, "z", event(99))]
 
 
-def without(*places: int) -> list[Row]:
-    return [row for place, row in enumerate(good()) if place not in places]
+def without(*positions: int) -> list[Row]:
+    return [row for position, row in enumerate(good()) if position not in positions]
 
 
 def test_uar_2_a_run_as_the_report_wants_it() -> None:

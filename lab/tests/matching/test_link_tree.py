@@ -70,40 +70,42 @@ def test_links_are_those_of_the_filters_that_accept_and_no_hop_visits_more_than_
             LinkTree(order=("a", "b", "c", "d"), factored=factored),
             TreeMatcher(order="abcd", factored=factored),
         )
-        held = []
+        stored = []
         for _ in range(30):
             filter, link = parse_filter(drawn_filter(rng)), rng.choice(LINKS)
             tree.put(filter, link)
             full.add(filter)
-            held.append((filter, link))
+            stored.append((filter, link))
         for _ in range(20):
             one, shut = drawn_event(rng), rng.choice(LINKS)
             before, before_full = tree.visited, full.visited
             found = tree.links(one, (link for link in LINKS if link != shut))
             full.match(one)
-            assert found == {link for filter, link in held if link != shut and accepts(filter, one)}
+            assert found == {link for filter, link in stored if link != shut and accepts(filter, one)}
             assert tree.visited - before <= full.visited - before_full
 
 
 def test_what_goes_leaves_nothing_behind() -> None:
     rng = Random(1)
     tree = LinkTree(factored=("a",))
-    held = [(parse_filter(drawn_filter(rng)), rng.choice(LINKS)) for _ in range(60)]
-    for filter, link in held:
+    stored = [(parse_filter(drawn_filter(rng)), rng.choice(LINKS)) for _ in range(60)]
+    for filter, link in stored:
         tree.put(filter, link)
         tree.put(filter, link)  # again is nothing new
         tree.check()
-    assert len(tree) == len({(filter.digest, link) for filter, link in held})
-    for number, (filter, link) in enumerate(held):
+    assert len(tree) == len({(filter.digest, link) for filter, link in stored})
+    for number, (filter, link) in enumerate(stored):
         tree.take(filter, link)
         tree.take(filter, link)
         tree.check()
         one = drawn_event(rng)
-        left = [(f, other) for f, other in held[number + 1 :] if (f.digest, other) not in _gone(held, number)]
+        left = [
+            (f, other) for f, other in stored[number + 1 :] if (f.digest, other) not in _gone(stored, number)
+        ]
         assert tree.links(one, LINKS) == {other for f, other in left if accepts(f, one)}
     assert len(tree) == 0
     assert tree._tree.stats()["nodes"] == 0
 
 
-def _gone(held: list[Any], upto: int) -> set[tuple[str, str]]:
-    return {(filter.digest, link) for filter, link in held[: upto + 1]}
+def _gone(stored: list[Any], upto: int) -> set[tuple[str, str]]:
+    return {(filter.digest, link) for filter, link in stored[: upto + 1]}

@@ -31,14 +31,14 @@ class Say(Message, frozen=True):
 
 
 class Ear(Delivery):
-    """Hears what it wants; `heard` is all that it was told, in order."""
+    """Hears what it wants; `received` is all that it was told, in order."""
 
     name = "ear"
     messages = (Want, Say)
 
     def __init__(self) -> None:
         self.wanted: list[Filter] = []
-        self.heard: list[str] = []
+        self.received: list[str] = []
         self.said = 0
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -52,7 +52,7 @@ class Ear(Delivery):
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         if any(accepts(filter, envelope.event) for filter in self.wanted):
-            self.heard.append(envelope.event.id)
+            self.received.append(envelope.event.id)
 
 
 class Stage:
@@ -72,9 +72,9 @@ class Stage:
         self.run(1.0)
 
     def _node(self, name: str, slots: dict[str, Any]) -> Node:
-        ear = self.ears[name] = Ear()
+        listener = self.ears[name] = Ear()
         slots.setdefault("overlay", StaticOverlay(()))
-        node = Node(name, delivery=ear, rng=self.simulation.rng(name), **slots)
+        node = Node(name, delivery=listener, rng=self.simulation.rng(name), **slots)
         self.nodes[name] = node
         return node
 
@@ -90,5 +90,5 @@ class Stage:
     def run(self, seconds: float) -> None:
         self.simulation.run(self.simulation.now + seconds)
 
-    def heard(self, name: str) -> list[str]:
-        return self.ears[name].heard
+    def received(self, name: str) -> list[str]:
+        return self.ears[name].received

@@ -33,8 +33,8 @@ def flood(seed: int, *, last_number: bool, ordered: bool) -> tuple[float, int]:
     for number in range(1, EVENTS + 1):
         world.publish(f"at {rng.choice(overlay.brokers[:2])}", {"x": number})
     world.run(8.0)
-    heard = Counter((broker, id) for broker in overlay.brokers for id in world.heard(f"at {broker}"))
-    return len(heard) / (EVENTS * len(overlay.brokers)), sum(heard.values()) - len(heard)
+    received = Counter((broker, id) for broker in overlay.brokers for id in world.received(f"at {broker}"))
+    return len(received) / (EVENTS * len(overlay.brokers)), sum(received.values()) - len(received)
 
 
 def mean(values: list[float]) -> float:

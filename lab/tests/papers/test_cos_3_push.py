@@ -33,7 +33,7 @@ def missed(**knobs: object) -> Epidemics:
 def test_cos_3_what_was_missed_is_noticed_in_an_offer_and_asked_of_the_initiator() -> None:
     stage = missed()
     stage.run(5.0)
-    assert stage.heard("b2") == ["e1", "e2"]  # also the last event before silence
+    assert stage.received("b2") == ["e1", "e2"]  # also the last event before silence
     [want] = stage.heard_messages(PushWant)
     assert [len(numbers) for numbers in want.ids.values()] == [1]
     assert len(stage.heard_messages(Recovered)) == 1
@@ -46,7 +46,7 @@ def test_cos_3_who_does_not_want_the_pattern_asks_for_nothing() -> None:
     stage.publish("S", "e1", x=1)
     stage.lose(("S", "M"), "S", "e2", x=1)
     stage.run(5.0)
-    assert stage.heard("B") == ["e1", "e2"]
+    assert stage.received("B") == ["e1", "e2"]
     assert {sender for _, sender, m in stage.handled if isinstance(m, PushWant)} == {"B"}
     assert {name for name, _, m in stage.handled if isinstance(m, PushOffer)} == {"M", "A", "B"}
 
@@ -73,7 +73,7 @@ def test_cos_3_a_new_subscriber_does_not_pull_in_what_was_published_before_it() 
     stage.run(5.0)
     stage.publish("b0", "new", x=1)
     stage.run(5.0)
-    assert stage.heard("b2") == ["new"]
+    assert stage.received("b2") == ["new"]
     assert stage.heard_messages(PushOffer, at="b2")
     assert not stage.heard_messages(PushWant)
 
@@ -83,7 +83,7 @@ def test_lazy_push_repairs_the_link_and_the_event_goes_on() -> None:
     stage.wants(("b3", "x > 0"))
     stage.lose(("b0", "b1"), "b0", "e1", x=1)
     stage.run(3.0)
-    assert stage.heard("b3") == ["e1"]
+    assert stage.received("b3") == ["e1"]
     assert [stage.recovery(name).count["recovered"] for name in ("b1", "b2", "b3")] == [1, 0, 0]
     assert all(stage.recovery(name).next_deadline() is None for name in stage.nodes)
     announced = list(stage.heard_messages(LazyAnnounce))
@@ -108,7 +108,7 @@ def filled(evicts: str, size: int, numbers: range, foreign: set[int] = frozenset
 
 
 def numbers(cache: EventCache) -> list[int]:
-    return [held.mark.number for held in cache.all()]
+    return [stored.mark.number for stored in cache.all()]
 
 
 def test_cos_8_the_oldest_goes_first() -> None:
@@ -141,7 +141,7 @@ def test_cos_8_the_indexes_of_the_cache_agree(evicts: str, added: list[int], siz
     for number in range(31):
         found = cache.find(("S", number % 3, number))
         assert (found is not None) == (number in here)
-    by_pattern = [held.mark.number for pattern in cache.patterns() for held in cache.matching(pattern)]
+    by_pattern = [stored.mark.number for pattern in cache.patterns() for stored in cache.matching(pattern)]
     assert sorted(by_pattern) == sorted(here)
 
 
@@ -170,7 +170,7 @@ def test_cos_9_rounds_that_teach_nothing_come_less_often_until_somebody_misses_s
 
 
 def test_cos_9_push_that_adapts_sends_less_than_half_when_losses_have_ceased() -> None:
-    sent, heard = {}, {}
+    sent, received = {}, {}
     for longest in (0.0, 5.0):
         stage = Epidemics(line(6), "push", longest_seconds=longest, forward=1.0)
         stage.wants(("b0", "x > 0"), ("b5", "x > 0"))
@@ -179,8 +179,8 @@ def test_cos_9_push_that_adapts_sends_less_than_half_when_losses_have_ceased() -
             stage.run(0.5)
         stage.run(60.0)
         sent[longest] = stage.simulation.sent["PushOffer"]
-        heard[longest] = len(stage.heard("b5"))
-    assert heard == {0.0: 10, 5.0: 10}
+        received[longest] = len(stage.received("b5"))
+    assert received == {0.0: 10, 5.0: 10}
     assert sent[5.0] <= 0.5 * sent[0.0]
 
 

@@ -23,7 +23,7 @@ def test_cos_2_a_pull_sends_nothing_while_nothing_is_lost(style: str) -> None:
     stage.run(5.0)
     assert stage.simulation.sent["PatternPull"] + stage.simulation.sent["SourcePull"] == 0
     assert all(stage.recovery(name).next_deadline() is None for name in stage.nodes)
-    assert len(stage.heard("b3")) == 20
+    assert len(stage.received("b3")) == 20
 
 
 def test_cos_2_push_offers_once_in_every_interval_at_every_broker_that_has_something_to_offer() -> None:
@@ -50,10 +50,10 @@ def missed(style: str = "subscriber pull", **knobs: object) -> Epidemics:
 
 def test_cos_5_a_subscriber_of_the_pattern_gives_what_another_missed() -> None:
     stage = missed(caches="interest")
-    assert stage.heard("b3") == ["e1", "e3"]
+    assert stage.received("b3") == ["e1", "e3"]
     stage.run(2.0)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
-    assert stage.heard("b1") == ["e1", "e2", "e3"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b1") == ["e1", "e2", "e3"]
     assert stage.recovery("b1").count["given"] == 1  # not b2, which wants nothing itself
     assert stage.recovery("b3").losses.count == 0
     assert all(stage.recovery(name).next_deadline() is None for name in stage.nodes)
@@ -62,7 +62,7 @@ def test_cos_5_a_subscriber_of_the_pattern_gives_what_another_missed() -> None:
 def test_cos_5_with_the_cache_on_the_route_the_first_holder_answers_and_the_digest_ends_there() -> None:
     stage = missed(caches="route")
     stage.run(2.0)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
     assert stage.recovery("b2").count["given"] == 1
     assert stage.heard_messages(PatternPull, at="b1") == []  # E-C2: nothing was left to ask for
 
@@ -76,10 +76,10 @@ def test_cos_5_an_event_lost_under_one_pattern_is_given_by_a_subscriber_of_anoth
     stage.lose(("M", "A"), "S", "e2", a=1, b=1)
     # C holds it too; take its copy away, so that only the subscriber of the other pattern is left
     there = stage.recovery("C").cache
-    there.remove(next(held.mark.id for held in there.all() if held.envelope.event.id == "e2"))
+    there.remove(next(stored.mark.id for stored in there.all() if stored.envelope.event.id == "e2"))
     stage.publish("S", "e3", a=1)
     stage.run(2.0)
-    assert stage.heard("A") == ["e1", "e3", "e2"]
+    assert stage.received("A") == ["e1", "e3", "e2"]
     assert stage.recovery("B").count["given"] == 1
 
 
@@ -94,7 +94,7 @@ def test_cos_5_rounds_ask_only_for_patterns_that_something_is_lost_of() -> None:
     pulls = stage.heard_messages(PatternPull)
     assert pulls
     assert all(pull.lost for pull in pulls)
-    assert stage.heard("b2")[-1] == "e2"
+    assert stage.received("b2")[-1] == "e2"
 
 
 def test_cos_5_what_nobody_holds_any_more_is_given_up() -> None:
@@ -113,7 +113,7 @@ def test_a_round_may_begin_at_once() -> None:
     """Footnote 6: the event is back a few links later, not after an interval."""
     stage = missed(at_once=True, interval_seconds=60.0)
     stage.run(0.1)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
 
 
 def test_a_heartbeat_reveals_the_loss_of_the_last_event() -> None:
@@ -123,7 +123,7 @@ def test_a_heartbeat_reveals_the_loss_of_the_last_event() -> None:
         stage.publish("b0", "e1", x=1)
         stage.lose(("b2", "b3"), "b0", "e2", x=1)
         stage.run(5.0)
-        assert stage.heard("b3") == ["e1", "e2"], style
+        assert stage.received("b3") == ["e1", "e2"], style
         stage.run(60.0)
         assert stage.simulation.sent["CounterBeat"] == 9  # three times, over three links
         assert stage.recovery("b0").next_deadline() is None
@@ -141,8 +141,8 @@ def test_a_digest_is_a_bloom_filter_where_that_is_smaller(style: str) -> None:
     stage.run(8.0)
     digests = [m.bloom for m in stage.heard_messages(PatternPull) + stage.heard_messages(SourcePull)]
     assert any(bloom is not None for bloom in digests)
-    assert sorted(stage.heard("b2")) == sorted(stage.heard("b1"))
-    assert len(stage.heard("b2")) == 701
+    assert sorted(stage.received("b2")) == sorted(stage.received("b1"))
+    assert len(stage.received("b2")) == 701
     assert stage.recovery("b2").count["copies"] <= 0.1 * stage.recovery("b2").count["recovered"]
 
 
@@ -153,15 +153,15 @@ def test_what_comes_back_first_and_over_the_link_later_is_sent_on_and_told_once(
     stage.wants(("A", "x > 0"), ("B", "x > 0"), ("C", "x > 0"))
     stage.publish("S", "e1", x=1)
     stage.lose(("M", "A"), "S", "e2", x=1)
-    held = next(each for each in stage.recovery("M").cache.all() if each.envelope.event.id == "e2")
+    stored = next(each for each in stage.recovery("M").cache.all() if each.envelope.event.id == "e2")
     stage.publish("S", "e3", x=1)
     stage.run(2.0)
-    before = len(stage.heard("B"))
-    stage.simulation.input("A", Received("M", Forward(held.envelope)))
+    before = len(stage.received("B"))
+    stage.simulation.input("A", Received("M", Forward(stored.envelope)))
     stage.run(1.0)
-    assert stage.heard("A").count("e2") == 1
-    assert stage.heard("B").count("e2") == 1
-    assert len(stage.heard("B")) == before  # B had recovered it by itself
+    assert stage.received("A").count("e2") == 1
+    assert stage.received("B").count("e2") == 1
+    assert len(stage.received("B")) == before  # B had recovered it by itself
     assert stage.recovery("A").count["late"] == 1
 
 
@@ -171,8 +171,8 @@ def test_an_event_that_nobody_asked_for_is_not_taken() -> None:
         stage.wants(("b1", "x > 0"), ("b2", "x > 0"))
         stage.publish("b0", "e1", x=1)
         stage.lose(("b1", "b2"), "b0", "e2", x=1)
-        held = next(each for each in stage.recovery("b0").cache.all() if each.envelope.event.id == "e2")
-        stage.simulation.input("b2", Received("b0", Recovered(held.envelope)))
+        stored = next(each for each in stage.recovery("b0").cache.all() if each.envelope.event.id == "e2")
+        stage.simulation.input("b2", Received("b0", Recovered(stored.envelope)))
         stage.simulation.run(stage.simulation.now)
-        assert stage.heard("b2") == ["e1"], style
+        assert stage.received("b2") == ["e1"], style
         assert stage.recovery("b2").count["unasked"] == 1

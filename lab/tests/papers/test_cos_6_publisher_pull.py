@@ -28,7 +28,7 @@ def test_cos_6_an_event_records_the_brokers_that_it_crossed_and_the_way_back_is_
 def test_cos_6_the_nearest_cache_on_the_route_answers_and_nobody_else() -> None:
     stage = missed()
     stage.run(2.0)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
     assert [stage.recovery(name).count["given"] for name in ("b0", "b1", "b2")] == [0, 0, 1]
     assert stage.heard_messages(SourcePull, at="b1") == []  # E-C2
     assert len(stage.heard_messages(Recovered)) == 1
@@ -37,7 +37,7 @@ def test_cos_6_the_nearest_cache_on_the_route_answers_and_nobody_else() -> None:
 def test_cos_6_with_caches_only_where_it_is_wanted_the_source_answers() -> None:
     stage = missed(caches="interest")
     stage.run(2.0)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
     assert [stage.recovery(name).count["given"] for name in ("b0", "b1", "b2")] == [1, 0, 0]
 
 
@@ -46,7 +46,7 @@ def test_cos_6_a_stale_route_still_leads_to_the_source() -> None:
     stage = missed(caches="interest", interval_seconds=3.0)
     stage.simulation.disconnect("b1", "b2")
     stage.run(6.0)
-    assert stage.heard("b3") == ["e1", "e3", "e2"]
+    assert stage.received("b3") == ["e1", "e3", "e2"]
     assert stage.recovery("b0").count["given"] == 1
 
 
@@ -59,7 +59,7 @@ def test_cos_6_of_a_digest_only_what_was_not_answered_goes_on() -> None:
     stage.lose(("b2", "b3"), "b0", "e3", x=1)
     stage.publish("b0", "e4", x=1)
     stage.run(2.0)
-    assert sorted(stage.heard("b3")) == ["e1", "e2", "e3", "e4"]
+    assert sorted(stage.received("b3")) == ["e1", "e2", "e3", "e4"]
     [at_b2] = stage.heard_messages(SourcePull, at="b2")
     [at_b1] = stage.heard_messages(SourcePull, at="b1")
     [both], [one] = at_b2.lost.values(), at_b1.lost.values()
@@ -76,7 +76,7 @@ def test_cos_7_the_chance_decides_which_way_a_round_goes() -> None:
         stage.lose(("M", "A"), "S", "e2", x=1)
         stage.publish("S", "e3", x=1)
         stage.run(2.0)
-        assert stage.heard("A") == ["e1", "e3", "e2"]
+        assert stage.received("A") == ["e1", "e3", "e2"]
         pulls = {type(message) for _, _, message in stage.handled} & {PatternPull, SourcePull}
         assert pulls == {kind}
         assert stage.recovery("S" if by_source else "B").count["given"] == 1
@@ -86,25 +86,25 @@ def test_cos_7_where_nobody_shares_a_pattern_only_the_publisher_can_help() -> No
     """COS-11.1 in small: subscriptions that do not intersect."""
     alone = missed("subscriber pull")
     alone.run(20.0)
-    assert alone.heard("b3") == ["e1", "e3"]
+    assert alone.received("b3") == ["e1", "e3"]
     assert alone.recovery("b3").losses.given_up == 1
     together = missed("combined pull")
     together.run(20.0)
-    assert together.heard("b3") == ["e1", "e3", "e2"]
+    assert together.received("b3") == ["e1", "e3", "e2"]
 
 
 def test_cos_10_only_the_publisher_matches_for_recovery() -> None:
     stage = Epidemics(line(4), "combined pull")
     stage.wants(("b1", "x > 0"), ("b3", "x > 1"), ("b3", "y = 1"))
-    asked = dict.fromkeys(stage.nodes, 0)
+    requested = dict.fromkeys(stage.nodes, 0)
     for name, node in stage.nodes.items():
         routing = node.slots["routing"]
 
         def counted(event: object, name: str = name, matching: object = routing.matching) -> object:  # type: ignore[attr-defined]
-            asked[name] += 1
+            requested[name] += 1
             return matching(event)  # type: ignore[operator]
 
         routing.matching = counted  # type: ignore[attr-defined]
     for number in range(10):
         stage.publish("b0", f"e{number}", x=2)
-    assert asked == {"b0": 10, "b1": 0, "b2": 0, "b3": 0}
+    assert requested == {"b0": 10, "b1": 0, "b2": 0, "b3": 0}

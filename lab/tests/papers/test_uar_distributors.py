@@ -32,11 +32,11 @@ def wait(world: World, seconds: float = 2.0) -> None:
 
 
 def node(world: World, name: str) -> Any:
-    return world.simulation.places[name].machine
+    return world.simulation.hosts[name].machine
 
 
 def client(world: World, name: str) -> Any:
-    return world.simulation.places[name].machine
+    return world.simulation.hosts[name].machine
 
 
 def crash(world: World, name: str) -> None:
@@ -45,7 +45,7 @@ def crash(world: World, name: str) -> None:
 
 
 def numbers(world: World, name: str) -> list[int]:
-    return [int(id.rpartition("-")[2]) for _, id in world.heard(name)]
+    return [int(id.rpartition("-")[2]) for _, id in world.received(name)]
 
 
 def judge(world: World, contract: str = "UARC, gap") -> None:
@@ -97,7 +97,7 @@ def test_uar_6_on_failure_the_next_of_the_list_is_tried() -> None:
     assert client(world, "s").broker == "b1"
     world.publish("pub", {"x": 1})
     wait(world)
-    assert len(world.heard("s")) == 1
+    assert len(world.received("s")) == 1
     judge(world)
 
 
@@ -134,14 +134,14 @@ def test_uar_6_suspected_wrongly_two_serve_and_each_event_is_heard_once(mode: st
     wait(world, 30.0)
     assert roamer.fail_overs >= 1
     assert roamer.heard_twice >= 1, "both served it for a while"
-    heard = numbers(world, "s")
-    assert heard == sorted(set(heard)), "once, in order"
+    received = numbers(world, "s")
+    assert received == sorted(set(received)), "once, in order"
     assert roamer._older == set(), "one connection remains"
     served = [name for name, each in world.nodes() if each.slots["delivery"].subscriptions()]
     assert served == [roamer.broker]
     judge(world, "UARC" if mode == "no-gap" else "UARC, gap")
     if mode == "no-gap":
-        assert heard == list(range(1, 61))
+        assert received == list(range(1, 61))
 
 
 @pytest.mark.parametrize("seed", range(3))
@@ -173,7 +173,7 @@ def test_uar_8_buffers_empty_when_all_is_quiet_and_survivors_have_the_same() -> 
     assert node(world, "b1").slots["recovery"].buffered == 1
     crash(world, "b0")
     wait(world, 10.0)
-    assert [len(world.heard(name)) for name in ("s1", "s2", "s3")] == [1, 1, 1]
+    assert [len(world.received(name)) for name in ("s1", "s2", "s3")] == [1, 1, 1]
     assert [node(world, name).slots["recovery"].buffered for name in ("b1", "b2", "b3")] == [0, 0, 0]
 
 
@@ -220,7 +220,7 @@ def test_uar_1_events_go_down_and_up_a_hierarchy() -> None:
     world.publish("top", {"x": 1})
     world.publish("low", {"x": 2})
     wait(world)
-    assert [len(world.heard(name)) for name in ("s0", "s1", "s2")] == [2, 2, 2]
+    assert [len(world.received(name)) for name in ("s0", "s1", "s2")] == [2, 2, 2]
     judge(world)
 
 

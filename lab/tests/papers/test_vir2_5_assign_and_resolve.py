@@ -45,9 +45,9 @@ def test_vir2_5_assign_and_resolve_meet_whenever_the_event_matches(name: str) ->
         text, event = drawn_filter(rng), make_event(drawn_event(rng), source="p", id="1")
         if not accepts(parse_filter(text), event):
             continue
-        held = set(at(POLICIES[name], access).assign(subscription(text)))
+        stored = set(at(POLICIES[name], access).assign(subscription(text)))
         resolved = at(POLICIES[name], publisher).resolve(event)
-        assert held & set(BROKERS if resolved is None else resolved), (text, event.attributes)
+        assert stored & set(BROKERS if resolved is None else resolved), (text, event.attributes)
         met += 1
     assert met > 150
 
@@ -73,7 +73,7 @@ def test_vir2_5_figure_2_4_x_lives_at_b1_by_its_zone_and_at_b0_by_its_access_poi
         trial.publish("press", {"x": 0.9, "y": 0.7})
         trial.settle()
         trial.judge()
-        assert sum(trial.heard().values()) == 1
+        assert sum(trial.received().values()) == 1
 
 
 def test_vir2_5_filter_driven_assignment_needs_brokers() -> None:

@@ -29,16 +29,16 @@ def test_vir2_7_there_is_one_spanning_tree_for_each_type_rooted_at_the_hash_of_i
 def test_vir2_7_one_copy_of_each_subscription_is_held_at_the_broker_of_its_type_and_none_elsewhere() -> None:
     ring = RendezvousNetwork("hermes", 80)
     ring.subscribe(60, groups=6)
-    held: Counter[str] = Counter()
+    stored: Counter[str] = Counter()
     holders = set()
     for name in ring.up():
         for key, by_access in ring.node(name).slots["routing"].enrolment.copies().items():
             assert name == min(ring.up(), key=lambda each: between(id_of(each), id_of(key)))
             holders.add(name)
             for access, filters in by_access.items():
-                held.update(f"{filter.text}@{access}" for filter in filters)
+                stored.update(f"{filter.text}@{access}" for filter in filters)
     wanted = {f"{text}@{client.partition('@')[2]}" for client, text in ring.filters.items()}
-    assert held == Counter(dict.fromkeys(wanted, 1))
+    assert stored == Counter(dict.fromkeys(wanted, 1))
     assert len(holders) <= 6 < len(ring.up()), "more brokers than types: most have nothing to hold"
 
 
@@ -78,9 +78,9 @@ def test_vir2_7_who_wants_a_type_hears_of_its_subtypes_and_not_of_its_supertype(
         ):
             trial.world.publish("press", {"number": number}, type=lineage)
         trial.settle()
-        heard = {client: [n.event.attributes["number"] for n in application.heard]
+        received = {client: [n.event.attributes["number"] for n in application.received]
                  for client, application in trial.world.applications.items()}  # fmt: skip
-        assert heard == {"a": [0, 1, 2], "b": [0, 1], "c": [0], "press": []}
+        assert received == {"a": [0, 1, 2], "b": [0, 1], "c": [0], "press": []}
 
 
 def test_vir2_7_filters_on_the_path_save_messages_and_deliver_the_same() -> None:
@@ -88,8 +88,8 @@ def test_vir2_7_filters_on_the_path_save_messages_and_deliver_the_same() -> None
     for system in ("hermes", "hermes-path"):
         ring = RendezvousNetwork(system, 60, seed=2)
         ring.subscribe(40, groups=2)
-        told = ring.publish(40)
-        assert told.is_exact
-        assert told.due > 100
-        descents[system] = told.messages["Descend"]
+        delivered = ring.publish(40)
+        assert delivered.is_exact
+        assert delivered.due > 100
+        descents[system] = delivered.messages["Descend"]
     assert descents["hermes-path"] < 0.8 * descents["hermes"], descents

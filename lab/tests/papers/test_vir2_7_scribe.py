@@ -60,11 +60,11 @@ def test_vir2_7_an_event_climbs_to_the_root_and_crosses_each_edge_of_the_tree_on
     ring.subscribe(60, groups=1)
     forest = Forest(ring)
     (key,) = forest.names()
-    told = ring.publish(10)
-    assert told.is_exact
-    assert told.messages["Descend"] == 10 * (len(forest.members(key)) - 1)
+    delivered = ring.publish(10)
+    assert delivered.is_exact
+    assert delivered.messages["Descend"] == 10 * (len(forest.members(key)) - 1)
     quenched = 10  # at most one more climb each, until publishers know that nobody takes any topic
-    assert told.messages["Climb"] <= 10 * 4 + quenched
+    assert delivered.messages["Climb"] <= 10 * 4 + quenched
 
 
 def test_vir2_7_when_everybody_leaves_no_tree_is_left() -> None:

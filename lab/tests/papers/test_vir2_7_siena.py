@@ -41,7 +41,7 @@ def test_vir2_7_siena_a_subscription_goes_only_toward_advertisers_that_it_meets(
     trial.publish("far", {"x": 0})
     trial.settle()
     trial.judge()
-    assert sum(trial.heard().values()) == 1
+    assert sum(trial.received().values()) == 1
 
 
 def test_vir2_7_siena_deliveries_equal_the_oracle_after_any_order_of_changes() -> None:

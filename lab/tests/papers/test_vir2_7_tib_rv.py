@@ -52,8 +52,8 @@ class Offices:
     def settle(self) -> None:
         self.world.run(self.world.simulation.now + 3.0)
 
-    def heard(self, host: int) -> list[Any]:
-        return [n.event.attributes["n"] for n in self.world.applications[f"at-b{host}"].heard]
+    def received(self, host: int) -> list[Any]:
+        return [n.event.attributes["n"] for n in self.world.applications[f"at-b{host}"].received]
 
     def at(self, message: str) -> dict[int, int]:
         """By network: how often its hosts heard such messages, since the last time."""
@@ -69,8 +69,8 @@ def test_vir2_7_tib_rv_nothing_crosses_to_a_network_without_a_subscriber() -> No
     offices.subscribe(10, "topic = 'sport'")
     offices.at("Subject")
     offices.publish(2, "news", n=1)
-    assert offices.heard(1) == offices.heard(4) == [1]
-    assert offices.heard(10) == []
+    assert offices.received(1) == offices.received(4) == [1]
+    assert offices.received(10) == []
     assert {lan for _, lan in offices.heard_at} == {0, 1}, (
         "the publisher's network and that of the subscriber"
     )
@@ -88,7 +88,7 @@ def test_vir2_7_tib_rv_wan_messages_are_the_edges_of_the_subjects_tree(fan_out: 
     offices.heard_at.clear()
     offices.publish(3 * 4 + 2, "news", n=1)  # in one of them
     assert offices.at("ToRouters") == {1: 1, 2: 1, 5: 1, 7: 1}, "each other router of the tree once"
-    assert all(offices.heard(3 * lan + 1) == [1] for lan in wanting)
+    assert all(offices.received(3 * lan + 1) == [1] for lan in wanting)
 
 
 def test_vir2_7_tib_rv_wildcards_and_filters_that_name_no_topic() -> None:
@@ -107,10 +107,10 @@ def test_vir2_7_tib_rv_wildcards_and_filters_that_name_no_topic() -> None:
     ]
     for number, (topic, price) in enumerate(events):
         offices.publish(20, topic, n=number, price=price)
-    assert offices.heard(1) == [0]
-    assert offices.heard(4) == [0, 1, 2, 3]
-    assert offices.heard(7) == [0, 2, 3, 4]
-    assert offices.heard(10) == [0, 1, 5]
+    assert offices.received(1) == [0]
+    assert offices.received(4) == [0, 1, 2, 3]
+    assert offices.received(7) == [0, 2, 3, 4]
+    assert offices.received(10) == [0, 1, 5]
 
 
 def test_vir2_7_tib_rv_a_network_that_lost_its_last_subscriber_is_left_out_again() -> None:
@@ -120,7 +120,7 @@ def test_vir2_7_tib_rv_a_network_that_lost_its_last_subscriber_is_left_out_again
     offices.world.unsubscribe("at-b4", "n")
     offices.settle()
     offices.publish(0, "news", n=1)
-    assert (offices.heard(4), offices.heard(5)) == ([], [1])
+    assert (offices.received(4), offices.received(5)) == ([], [1])
     offices.world.unsubscribe("at-b5", "n")
     offices.settle()
     offices.heard_at.clear()
@@ -139,7 +139,7 @@ def test_vir2_7_tib_rv_a_router_that_begins_again_asks_what_is_wanted(router: in
     offices.world.simulation.restart(f"b{router}")
     offices.settle()
     offices.publish(1, "news", n=1)
-    assert offices.heard(4) == [1]
+    assert offices.received(4) == [1]
 
 
 def test_vir2_7_tib_rv_a_wish_that_was_lost_is_told_again() -> None:
@@ -148,10 +148,10 @@ def test_vir2_7_tib_rv_a_wish_that_was_lost_is_told_again() -> None:
     offices.subscribe(4, "topic = 'news'")
     offices.world.run(10.0)
     offices.publish(1, "news", n=1)
-    assert offices.heard(4) == []
+    assert offices.received(4) == []
     offices.world.run(70.0)  # the host tells its router, and that the others
     offices.publish(1, "news", n=2)
-    assert offices.heard(4) == [2]
+    assert offices.received(4) == [2]
     offices.world.simulation.crash("b4")
     offices.world.run(200.0)
     assert all(node.slots["routing"].table_size() == 0 for _, node in offices.world.nodes())
@@ -165,9 +165,9 @@ def test_vir2_7_tib_rv_newcomers_hear_the_last_n_of_each_subject_once() -> None:
     offices.publish(7, "weather", n=8)
     offices.subscribe(22, "topic MATCHES 'quotes/+'")
     offices.publish(1, "quotes/ibm", n=10)
-    assert sorted(offices.heard(22)) == [2, 3, 9, 10]
+    assert sorted(offices.received(22)) == [2, 3, 9, 10]
     offices.subscribe(0, "topic = 'quotes/ibm' AND n > 5")  # at a router
-    assert offices.heard(0) == [10]
+    assert offices.received(0) == [10]
 
 
 def test_vir2_7_tib_rv_what_comes_live_while_the_cache_is_asked_is_told_once() -> None:
@@ -178,9 +178,9 @@ def test_vir2_7_tib_rv_what_comes_live_while_the_cache_is_asked_is_told_once() -
         world.run(world.simulation.now + 0.01)
         world.publish("at-b1", {"n": number}, topic="news")
     offices.settle()
-    heard = offices.heard(22)
-    assert len(heard) == len(set(heard))
-    assert set(range(10, 20)) <= set(heard)
+    received = offices.received(22)
+    assert len(received) == len(set(received))
+    assert set(range(10, 20)) <= set(received)
 
 
 def test_vir2_7_tib_rv_subjects_of_filters() -> None:

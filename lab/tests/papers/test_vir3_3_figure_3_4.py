@@ -29,7 +29,7 @@ def schedule(seed: int) -> tuple[int, int]:
     assert report["legality"].holds is True
     assert report["validity"].holds is True
     assert report["liveness"].holds is True, report["liveness"].story
-    return len(trial.world.heard("p_k")), len(trial.world.heard("p_h"))
+    return len(trial.world.received("p_k")), len(trial.world.received("p_h"))
 
 
 def test_vir3_3_p_k_is_always_notified_and_p_h_sometimes() -> None:

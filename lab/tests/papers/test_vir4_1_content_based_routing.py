@@ -44,7 +44,7 @@ def test_vir4_1_what_lies_inside_the_zone_of_a_broker_is_not_diffused() -> None:
     trial.publish("press", {"a": 7, "b": 2})
     trial.settle()
     trial.judge()
-    assert sum(trial.heard().values()) == 3
+    assert sum(trial.received().values()) == 3
 
 
 def test_vir4_1_events_take_the_minimal_subtree_with_its_pure_forwarders() -> None:

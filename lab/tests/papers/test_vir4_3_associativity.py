@@ -149,21 +149,21 @@ def test_vir4_4_a_link_that_covers_the_zone_never_triggers_again_as_printed() ->
 
 
 def test_vir4_5_forwarding_predicates_from_the_narrowest_to_all() -> None:
-    asked, own = zone("x <= 0.5"), zone("x <= 0.25")
+    requested, own = zone("x <= 0.5"), zone("x <= 0.25")
     behind = {
         "more": zone("x <= 0.375"),
         "same": zone("x > 0.125 AND x <= 0.375"),
         "less": zone("x <= 0.125"),
         "none": zone("x > 0.75"),
     }
-    found = [choosing.worth_passing(EXACT, asked, own, behind, each) for each in choosing.FORWARDINGS]
+    found = [choosing.worth_passing(EXACT, requested, own, behind, each) for each in choosing.FORWARDINGS]
     assert found == [["more"], ["more", "same"], ["more", "same", "less"], ["more", "same", "less", "none"]]
 
 
 def test_vir4_5_a_request_goes_only_where_there_may_be_more() -> None:
-    asked, own = zone("x <= 0.5"), zone("x <= 0.2")
+    requested, own = zone("x <= 0.5"), zone("x <= 0.2")
     behind = {"more": zone("x <= 0.3"), "same": zone("x BETWEEN 0.1 AND 0.3"), "other": zone("x > 0.6")}
-    assert choosing.worth_passing(EXACT, asked, own, behind) == ["more"]
+    assert choosing.worth_passing(EXACT, requested, own, behind) == ["more"]
 
 
 def test_vir4_5_the_best_offer_is_kept_whole() -> None:

@@ -27,19 +27,19 @@ def test_vir2_4_a_form_of_the_tree_agrees_with_the_oracle_through_churn(form: st
     for seed in range(15):
         rng = Random(seed)
         tree, naive = TreeMatcher(**FORMS[form]), NaiveMatcher()
-        held: list[tuple[int, int]] = []
+        stored: list[tuple[int, int]] = []
         for _ in range(60):
-            if held and rng.random() < 0.4:
-                ours, theirs = held.pop(rng.randrange(len(held)))
+            if stored and rng.random() < 0.4:
+                ours, theirs = stored.pop(rng.randrange(len(stored)))
                 tree.remove(ours)
                 naive.remove(theirs)
             else:
                 filter = parse_filter(drawn_filter(rng))
-                held.append((tree.add(filter), naive.add(filter)))
+                stored.append((tree.add(filter), naive.add(filter)))
             event = drawn_event(rng)
-            same = dict(held)
+            same = dict(stored)
             assert sorted(same[handle] for handle in tree.match(event)) == sorted(naive.match(event))
-        for ours, _ in held:
+        for ours, _ in stored:
             tree.remove(ours)
         assert tree.stats()["nodes"] == 0, "what goes leaves nothing behind"
 

@@ -125,7 +125,7 @@ class Alone:
         sent, self.sent = self.sent, []
         return sent
 
-    def hear(self, sender: str, message: Message, now: float = 1.0) -> list[tuple[str, Message]]:
+    def receive(self, sender: str, message: Message, now: float = 1.0) -> list[tuple[str, Message]]:
         self.overlay.on_message(sender, message, now)
         self.overlay.check()
         return self.take()
@@ -143,7 +143,7 @@ def asked(sent: list[tuple[str, Message]]) -> set[str]:
 def test_a_newcomer_asks_its_contacts_in_turn_until_it_is_admitted_and_greets_whom_it_takes_in() -> None:
     alone = Alone()
     assert [to for to, _ in alone.wait(1.2)] == ["b", "a", "b"]
-    sent = alone.hear("b", PrefixJoinReply((("b", ""), ("c", ""), ("d", ""))))
+    sent = alone.receive("b", PrefixJoinReply((("b", ""), ("c", ""), ("d", ""))))
     assert asked(sent) == {"b", "c", "d"}
     assert set(alone.overlay.peers()) == {"b", "c", "d"}
     assert alone.routing.changes == 1
@@ -151,16 +151,16 @@ def test_a_newcomer_asks_its_contacts_in_turn_until_it_is_admitted_and_greets_wh
 
 def test_a_request_for_a_place_goes_on_to_the_nearest_and_ends_there() -> None:
     alone = Alone()
-    alone.hear("a", PrefixHello())
-    alone.hear("b", PrefixHello())
+    alone.receive("a", PrefixHello())
+    alone.receive("b", PrefixHello())
     ids = {name: id_of(name) for name in ("a", "b", "me")}
     for number in range(50):
         newcomer = f"x{number}"
         nearest = min(ids, key=lambda name: between(ids[name], id_of(newcomer)))
         fresh = Alone()
-        fresh.hear("a", PrefixHello())
-        fresh.hear("b", PrefixHello())
-        ((to, message),) = fresh.hear("a", PrefixJoin((newcomer, "there")))
+        fresh.receive("a", PrefixHello())
+        fresh.receive("b", PrefixHello())
+        ((to, message),) = fresh.receive("a", PrefixJoin((newcomer, "there")))
         if nearest == "me":
             assert to == newcomer
             assert isinstance(message, PrefixJoinReply)
@@ -174,8 +174,8 @@ def test_a_request_for_a_place_goes_on_to_the_nearest_and_ends_there() -> None:
 
 def test_who_does_not_answer_is_asked_again_then_forgotten_and_its_leaves_are_told() -> None:
     alone = Alone(tries=3, answer_seconds=0.5)
-    alone.hear("a", PrefixHello())
-    alone.hear("b", PrefixHello())
+    alone.receive("a", PrefixHello())
+    alone.receive("b", PrefixHello())
     alone.overlay.doubted("a", 1.0)
     assert [to for to, message in alone.take() if isinstance(message, PrefixHello)] == ["a"]
     sent = alone.wait(2.0)
@@ -184,20 +184,20 @@ def test_who_does_not_answer_is_asked_again_then_forgotten_and_its_leaves_are_to
     sent = alone.wait(2.6)
     assert ("b", PrefixSuspicion("a")) in sent
     assert "a" not in alone.overlay.peers()
-    alone.hear("b", PrefixHello((("a", ""),)), 3.0)
+    alone.receive("b", PrefixHello((("a", ""),)), 3.0)
     assert "a" not in alone.overlay.peers(), "hearsay does not bring it back"
-    alone.hear("a", PrefixHello(), 3.0)
+    alone.receive("a", PrefixHello(), 3.0)
     assert "a" in alone.overlay.peers(), "its own word does"
 
 
 def test_an_answer_in_time_is_enough_and_tells_the_leaves() -> None:
     alone = Alone()
-    alone.hear("a", PrefixHello())
+    alone.receive("a", PrefixHello())
     alone.overlay.doubted("a", 1.0)
     alone.take()
-    alone.hear("a", PrefixHello((("c", ""),)), 1.2)
+    alone.receive("a", PrefixHello((("c", ""),)), 1.2)
     assert {"a", "c"} <= set(alone.overlay.peers())
-    ((_, answer),) = [each for each in alone.hear("a", PrefixHello(answer=True), 1.3) if each[0] == "a"]
+    ((_, answer),) = [each for each in alone.receive("a", PrefixHello(answer=True), 1.3) if each[0] == "a"]
     assert isinstance(answer, PrefixHello)
     assert not answer.answer
     assert dict(answer.contacts).keys() == {"a", "c"}
@@ -205,13 +205,13 @@ def test_an_answer_in_time_is_enough_and_tells_the_leaves() -> None:
 
 def test_whoever_says_farewell_is_gone_at_once_and_whoever_is_parted_says_it() -> None:
     alone = Alone()
-    alone.hear("a", PrefixHello())
-    alone.hear("b", PrefixHello())
-    alone.hear("a", PrefixLeave((("c", ""),)))
+    alone.receive("a", PrefixHello())
+    alone.receive("b", PrefixHello())
+    alone.receive("a", PrefixLeave((("c", ""),)))
     assert set(alone.overlay.peers()) == {"b", "c"}
     alone.overlay.on_input(Parted("me"), 2.0)
     assert {to for to, message in alone.take() if isinstance(message, PrefixLeave)} == {"b", "c"}
-    assert alone.hear("b", PrefixHello(answer=True)) == []
+    assert alone.receive("b", PrefixHello(answer=True)) == []
     assert alone.overlay.next_deadline() is None
 
 
@@ -219,7 +219,7 @@ def test_a_gap_in_the_table_is_filled_by_asking_another_of_the_row() -> None:
     names = [f"n{number}" for number in range(60)]
     alone = Alone(leaves=2)
     for name in names:
-        alone.hear(name, PrefixHello())
+        alone.receive(name, PrefixHello())
     known = alone.overlay.known
     lost = next(
         name
@@ -227,7 +227,7 @@ def test_a_gap_in_the_table_is_filled_by_asking_another_of_the_row() -> None:
         if not known.is_leaf(name) and len(known.row(known.row_of(id_of(name)))) > 1
     )
     row = known.row_of(id_of(lost))
-    sent = alone.hear(lost, PrefixLeave())
+    sent = alone.receive(lost, PrefixLeave())
     ((to, message),) = [each for each in sent if isinstance(each[1], CellRequest)]
     assert isinstance(message, CellRequest)
     assert to in known.row(row)
@@ -238,8 +238,8 @@ def test_the_nearer_of_two_takes_a_cell_of_the_table() -> None:
     me = id_of("me")
     far, near = [n for n in (f"x{k}" for k in range(400)) if id_of(n) >> 60 == (me >> 60) ^ 1][:2]
     alone = Alone(proximity=True, leaves=2)
-    alone.hear(far, PrefixHello())
-    alone.hear(near, PrefixHello())
+    alone.receive(far, PrefixHello())
+    alone.receive(near, PrefixHello())
     assert {effect.peer for effect in alone.effects if isinstance(effect, ProbePeer)} == {far, near}
     alone.overlay.on_input(Probed(far, 0.2), 2.0)
     assert far in alone.overlay.known.table.values()
@@ -256,7 +256,7 @@ def test_over_links_the_first_word_asks_for_a_link_and_waits_for_it() -> None:
     assert alone.effects.pop() == OpenLink("a")
     alone.overlay.on_input(LinkUp("a"), 0.0)
     assert alone.take() == [("a", PrefixJoin(("me", "")))], "a newcomer asks where it is linked"
-    alone.hear("a", PrefixJoinReply((("a", ""), ("b", "at b"))))
+    alone.receive("a", PrefixJoinReply((("a", ""), ("b", "at b"))))
     assert OpenLink("b", "at b") in alone.effects
     assert "b" not in {to for to, _ in alone.take()}
     alone.overlay.on_input(LinkUp("b"), 1.1)

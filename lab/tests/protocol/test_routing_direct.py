@@ -17,7 +17,7 @@ def test_match_first_tells_everybody_and_passes_on() -> None:
     alone = AloneStrategy(MatchFirst())
     alone.subscribe(WIDE)
     assert alone.take() == [(link, hold(WIDE, "me", spread=True)) for link in "abc"]
-    alone.hear("a", hold(NARROW, "far", spread=True))
+    alone.receive("a", hold(NARROW, "far", spread=True))
     assert alone.to() == ["b", "c"]
     assert alone.routing.table_size() == 2
 
@@ -26,8 +26,8 @@ def test_match_first_sends_one_copy_to_each_broker_with_a_taker() -> None:
     alone = AloneStrategy(MatchFirst())
     alone.subscribe(WIDE)
     for text in (WIDE, NARROW):
-        alone.hear("a", hold(text, "far", spread=True))
-    alone.hear("a", hold(NARROW, "further", spread=True))
+        alone.receive("a", hold(text, "far", spread=True))
+    alone.receive("a", hold(NARROW, "further", spread=True))
     alone.take()
     alone.channels.clear()
     alone.publish(x=9)
@@ -37,7 +37,7 @@ def test_match_first_sends_one_copy_to_each_broker_with_a_taker() -> None:
     assert alone.to() == ["far"]
     assert alone.routing.wanted_elsewhere(envelope(x=1).event)
     assert not alone.routing.wanted_elsewhere(envelope(x=0).event)
-    alone.hear("far", ToAccess(envelope(x=1)))
+    alone.receive("far", ToAccess(envelope(x=1)))
     assert len(alone.passed) == 1
     assert alone.to() == [], "a copy is not sent on"
 
@@ -45,7 +45,7 @@ def test_match_first_sends_one_copy_to_each_broker_with_a_taker() -> None:
 def test_holds_are_counted() -> None:
     alone = AloneStrategy(MatchFirst())
     for count, size in ((1, 1), (1, 1), (-1, 1), (-1, 0), (-1, 0), (1, 1)):
-        alone.hear("a", hold(WIDE, "far", count, spread=True))
+        alone.receive("a", hold(WIDE, "far", count, spread=True))
         assert alone.routing.table_size() == size
 
 
@@ -62,14 +62,14 @@ def test_match_at_target_sends_filter_and_event_to_the_brokers_of_their_cells() 
 def test_a_target_hands_out_to_takers_and_to_itself() -> None:
     alone = AloneStrategy(MatchAtTarget(), name="t1")
     alone.subscribe(WIDE, at=("t1",))
-    alone.hear("far", hold(WIDE, "far"))
-    alone.hear("origin", hold(WIDE, "origin"))
+    alone.receive("far", hold(WIDE, "far"))
+    alone.receive("origin", hold(WIDE, "origin"))
     event = envelope(x=1)
     from_origin = ToTarget(type(event)(event.event, "origin"))
-    alone.hear("origin", from_origin)
+    alone.receive("origin", from_origin)
     assert alone.to() == ["far"], "its origin has it already"
     assert len(alone.passed) == 1
     alone.publish(at=("t1",), x=1)
     assert alone.to() == ["far", "origin"]
-    alone.hear("origin", ToTarget(envelope(x=0)))
+    alone.receive("origin", ToTarget(envelope(x=0)))
     assert len(alone.passed) == 1, "nobody here wants it"

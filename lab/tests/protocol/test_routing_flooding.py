@@ -27,9 +27,9 @@ def test_our_own_event_goes_to_every_link_under_one_number() -> None:
 
 def test_what_arrives_goes_everywhere_but_back_and_only_once() -> None:
     alone = AloneStrategy(Flooding())
-    alone.hear("b", numbered("far", 1))
+    alone.receive("b", numbered("far", 1))
     assert alone.to() == ["a", "c"]
-    alone.hear("c", numbered("far", 1))
+    alone.receive("c", numbered("far", 1))
     assert alone.to() == []
     assert len(alone.passed) == 1
 
@@ -38,7 +38,7 @@ def test_our_own_event_that_comes_round_is_dropped() -> None:
     alone = AloneStrategy(Flooding())
     alone.publish(x=1)
     (_, message), *_ = alone.take()
-    alone.hear("b", message)
+    alone.receive("b", message)
     assert alone.to() == []
     assert alone.passed == []
 
@@ -56,8 +56,8 @@ def test_a_restarted_broker_does_not_reuse_its_numbers() -> None:
 def test_the_last_number_takes_what_was_overtaken_for_old_and_the_window_does_not() -> None:
     for fifo, passed in ((True, [2]), (False, [2, 1])):
         alone = AloneStrategy(Flooding(fifo=fifo))
-        alone.hear("a", numbered("far", 2))
-        alone.hear("a", numbered("far", 1))
+        alone.receive("a", numbered("far", 2))
+        alone.receive("a", numbered("far", 1))
         assert [made.event.attributes["x"] for made, _ in alone.passed] == passed
 
 
@@ -77,8 +77,8 @@ def test_a_window_says_new_once_for_each_number(heard: list[tuple[str, int]]) ->
 @given(st.lists(st.integers(1, 200)), st.integers(1, 8))
 def test_a_small_window_never_says_new_twice(heard: list[int], size: int) -> None:
     window = NumberWindow(size)
-    told = [number for number in heard if window.is_new("a", number)]
-    assert len(told) == len(set(told))
+    delivered = [number for number in heard if window.is_new("a", number)]
+    assert len(delivered) == len(set(delivered))
 
 
 @given(st.lists(st.integers(1, 30)))

@@ -110,10 +110,10 @@ class Scene:
         self.world.run(self.now + seconds)
 
     def up(self) -> list[str]:
-        return [name for name in self.world.overlay.brokers if self.world.simulation.places[name].up]
+        return [name for name in self.world.overlay.brokers if self.world.simulation.hosts[name].up]
 
     def node(self, name: str) -> Any:
-        return self.world.simulation.places[name].machine
+        return self.world.simulation.hosts[name].machine
 
     def add_clients(self, count: int, brokers: list[str] | None = None) -> None:
         where = brokers or self.up()
@@ -168,10 +168,10 @@ class Scene:
 
     # -- judging -------------------------------------------------------------------------------
 
-    def heard(self) -> Counter[tuple[str, int]]:
+    def received(self) -> Counter[tuple[str, int]]:
         found: Counter[tuple[str, int]] = Counter()
         for client, application in self.world.applications.items():
-            for notification in application.heard:
+            for notification in application.received:
                 found[
                     (f"{client}/{notification.subscription.name}", notification.event.attributes["number"])
                 ] += 1
@@ -192,11 +192,11 @@ class Scene:
 
     def judge(self) -> int:
         """What was heard is what the oracle says; how much was due."""
-        heard = self.heard()
+        received = self.received()
         due, allowed = self.expected()
-        twice = sorted(what for what, count in heard.items() if count > 1)
+        twice = sorted(what for what, count in received.items() if count > 1)
         assert not twice, f"told again: {twice[:5]}"
-        missing, extra = due - heard.keys(), heard.keys() - allowed
-        assert not missing, f"nobody told {len(missing)} of {len(due)}: {sorted(missing)[:5]}"
+        missing, extra = due - received.keys(), received.keys() - allowed
+        assert not missing, f"not delivered: {len(missing)} of {len(due)}: {sorted(missing)[:5]}"
         assert not extra, f"told without reason: {sorted(extra)[:5]}"
         return len(due)

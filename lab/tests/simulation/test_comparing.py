@@ -82,10 +82,10 @@ def test_the_oracle_sees_what_is_missing_stray_and_told_twice() -> None:
     fine = judge(rows, clients, 1.0)
     assert fine.is_exact
     assert fine.due == fine.told > 5
-    told = next(row for row in rows if row.op == NTFY)
-    assert judge([row for row in rows if row is not told], clients, 1.0).words() == "1 missing"
-    assert judge([*rows, told], clients, 1.0).words() == "1 told twice"
-    stray: Row = msgspec.structs.replace(told, subscription="nobody/n")
+    delivered = next(row for row in rows if row.op == NTFY)
+    assert judge([row for row in rows if row is not delivered], clients, 1.0).words() == "1 missing"
+    assert judge([*rows, delivered], clients, 1.0).words() == "1 told twice"
+    stray: Row = msgspec.structs.replace(delivered, subscription="nobody/n")
     assert judge([*rows, stray], clients, 1.0).words() == "1 stray"
 
 

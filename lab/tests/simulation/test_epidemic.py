@@ -97,10 +97,10 @@ def test_what_comes_back_was_lost_and_is_told_once(system: str) -> None:
     trial = Lossy(system, seed=3)
     recovered = 0
     for broker, text in trial.wanted.items():
-        heard = [n.event for n in trial.world.applications[f"at-{broker}"].heard]
-        assert len({event.id for event in heard}) == len(heard), "told twice"
-        assert all(accepts(parse_filter(text), event) for event in heard), "told without reason"
-        for event in heard:
+        received = [n.event for n in trial.world.applications[f"at-{broker}"].received]
+        assert len({event.id for event in received}) == len(received), "told twice"
+        assert all(accepts(parse_filter(text), event) for event in received), "told without reason"
+        for event in received:
             if event.source != f"at-{broker}" and not trial.over_links[broker, event.id]:
                 assert trial.came_back[broker, event.id], "told, and nobody brought it"
                 recovered += 1

@@ -23,13 +23,13 @@ def by_peers(sizes: tuple[int, ...], runs: int, gossip: dict[str, Any]) -> list[
     found = []
     for _ in range(runs):
         peers.draw_tables()
-        heard = peers.publish("a/b", seconds=1.0)
-        assert heard.parasites == 0
+        received = peers.publish("a/b", seconds=1.0)
+        assert received.parasites == 0
         found.append(
             {
-                "sent": heard.payloads - heard.handed_up, "across": heard.handed_up,
-                **{f"reached {n}": heard.reached(n) for n in NAMES},
-                **{f"last {n}": heard.last_round(n) or -1 for n in NAMES},
+                "sent": received.payloads - received.handed_up, "across": received.handed_up,
+                **{f"reached {n}": received.reached(n) for n in NAMES},
+                **{f"last {n}": received.last_round(n) or -1 for n in NAMES},
             }
         )  # fmt: skip
     return found

@@ -52,8 +52,8 @@ def test_dam_4_without_a_supertopic_the_next_one_above_is_found_and_given_up_whe
     peers.run(12)
     tables = [membership(peers, name).supers[over("a/b", "a")] for name in peers.alive("a/b")]
     assert all(table.names and table.rank == 1 for table in tables), "linked to the root"
-    heard = peers.publish("a/b")
-    assert heard.reached("/") > 0.8
+    received = peers.publish("a/b")
+    assert received.reached("/") > 0.8
     peers.sizes["a"] = 0
     for _ in range(4):
         peers.arrive("a")
@@ -73,9 +73,9 @@ def test_dam_4_one_topic_falls_back_to_plain_membership() -> None:
     searches = peers.world.simulation.sent["PeerSearch"]
     peers.run(20)
     assert peers.world.simulation.sent["PeerSearch"] == searches, "nothing is searched for any more"
-    heard = peers.publish("/")
-    assert heard.reached("/") > 0.95
-    assert heard.handed_up == 0
+    received = peers.publish("/")
+    assert received.reached("/") > 0.95
+    assert received.handed_up == 0
 
 
 def test_topics_that_come_later_need_nothing_of_those_above() -> None:
@@ -86,8 +86,8 @@ def test_topics_that_come_later_need_nothing_of_those_above() -> None:
     for _ in range(12):
         peers.arrive("a/b/c")  # and a/b has nobody
     peers.run(15)
-    heard = peers.publish("a/b/c")
-    assert [heard.reached(topic) for topic in ("a/b/c", "a", "/")] == pytest.approx([1.0] * 3, abs=0.1)
+    received = peers.publish("a/b/c")
+    assert [received.reached(topic) for topic in ("a/b/c", "a", "/")] == pytest.approx([1.0] * 3, abs=0.1)
     assert {name: set(membership(peers, name).supers) for name in known} == known
 
 
@@ -98,19 +98,19 @@ def test_several_supertopics_each_have_a_table_and_all_hear() -> None:
     )
     peers.run(12)
     assert near(peers, "a/b", "a") == near(peers, "a/b", "c") == 1.0
-    heard = peers.publish("a/b")
-    assert all(heard.reached(topic) > 0.9 for topic in ("/", "a", "c", "a/b"))
+    received = peers.publish("a/b")
+    assert all(received.reached(topic) > 0.9 for topic in ("/", "a", "c", "a/b"))
     aside = peers.publish("a")
     assert aside.reached("c") == aside.reached("a/b") == 0.0
-    assert heard.parasites == aside.parasites == 0
+    assert received.parasites == aside.parasites == 0
 
 
 def test_a_stranger_hands_its_event_to_the_group_and_hears_nothing_of_it() -> None:
     peers = Peers(THREE, seed=8, loss=0.1, check=True)
     peers.run(8)
     root = peers.alive("/")[0]
-    heard = peers.publish("a/b", at=root, seconds=5.0)  # of a group above, and not of this one
-    assert heard.reached("a/b") > 0.9
+    received = peers.publish("a/b", at=root, seconds=5.0)  # of a group above, and not of this one
+    assert received.reached("a/b") > 0.9
     below = peers.alive("a/b")[0]
     other = peers.publish("x/y", at=below, seconds=8.0)  # nobody is of x/y or x: the root is
     assert other.reached("/") > 0.8
@@ -246,9 +246,9 @@ def test_dam_3_what_applications_hear_keeps_the_contract() -> None:
 def test_beyond_lazy_push_saves_copies(gossip: dict[str, Any], most: float) -> None:
     peers = Peers({"/": 20, "a": 60, "a/b": 200}, seed=15, loss=0.15, static=True, gossip=gossip)
     found = [peers.publish("a/b", seconds=4.0) for _ in range(8)]
-    reached = sum(heard.reached(topic) for heard in found for topic in peers.sizes) / (3 * len(found))
+    reached = sum(received.reached(topic) for received in found for topic in peers.sizes) / (3 * len(found))
     assert reached > 0.99
-    copies = sum(heard.payloads for heard in found) / sum(len(heard.times) - 1 for heard in found)
+    copies = sum(received.payloads for received in found) / sum(len(received.times) - 1 for received in found)
     assert copies <= most
     assert (copies < 2) == ("lazy" in gossip)
 
@@ -260,7 +260,7 @@ def test_beyond_the_automatic_choice_follows_the_loss_that_is_seen() -> None:
         peers = Peers({"/": 5, "a": 12, "a/b": 40}, seed=16, loss=0.25, gossip=options, tables=options)
         peers.run(25)
         found = [peers.publish("a/b", seconds=0.6) for _ in range(10)]
-        reached[wanted] = sum(heard.reached(topic) for heard in found for topic in peers.sizes) / (
+        reached[wanted] = sum(received.reached(topic) for received in found for topic in peers.sizes) / (
             3 * len(found)
         )
     assert reached[0.999] > max(0.985, reached[0.0])
@@ -270,7 +270,7 @@ def test_the_same_seed_gives_the_same_run() -> None:
     def counted() -> tuple[Any, ...]:
         peers = Peers(THREE, seed=17, loss=0.15)
         peers.run(6)
-        heard = peers.publish("a/b")
-        return dict(peers.world.simulation.sent), heard.times
+        received = peers.publish("a/b")
+        return dict(peers.world.simulation.sent), received.times
 
     assert counted() == counted()

@@ -41,11 +41,11 @@ def false_messages(style: str, rogue: str, source: str, rng: Random) -> list[Mes
     pattern = rng.choice(PATTERNS).signature
     made_up = tuple(rng.sample(range(10**6, 10**7), 5))
     if style == "epidemic-push":
-        held = {f"ghost.{rng.random()}": tuple((number, 0) for number in made_up)}
-        return [PushOffer(rogue, pattern, held), PushWant({"ghost": made_up})]
+        stored = {f"ghost.{rng.random()}": tuple((number, 0) for number in made_up)}
+        return [PushOffer(rogue, pattern, stored), PushWant({"ghost": made_up})]
     if style == "epidemic-lazy-push":
-        held = {f"ghost.{rng.random()}": tuple((number, 0) for number in made_up)}
-        return [LazyAnnounce(held), PushWant({"ghost": made_up})]
+        stored = {f"ghost.{rng.random()}": tuple((number, 0) for number in made_up)}
+        return [LazyAnnounce(stored), PushWant({"ghost": made_up})]
     signatures = [each.signature for each in PATTERNS]
     return [
         *(PatternPull(rogue, each, {source: made_up}) for each in signatures),
@@ -100,8 +100,8 @@ class Poisoned:
                     self.world.simulation.input(victim, Received(rogue, message))
 
     def delivery(self) -> float:
-        heard = sum(len(self.world.applications[f"at-{broker}"].heard) for broker in self.honest)
-        return heard / self.owed
+        received = sum(len(self.world.applications[f"at-{broker}"].received) for broker in self.honest)
+        return received / self.owed
 
 
 @pytest.mark.parametrize("style", ["epidemic-push", "epidemic", "epidemic-subscriber-pull"])
@@ -166,7 +166,7 @@ def test_two_honest_peers_do_not_shut_one_another_out_for_long() -> None:
         world.publish(f"at-b{number % 3}", {"x": number})
         world.run(world.simulation.now + 1 / 75)
     world.run(world.simulation.now + 10.0)
-    assert min(len(world.heard(f"at-{broker}")) for broker in BROKERS) >= 0.99 * 3000
+    assert min(len(world.received(f"at-{broker}")) for broker in BROKERS) >= 0.99 * 3000
 
 
 def test_who_is_ignored_may_try_again_later() -> None:

@@ -87,14 +87,14 @@ def by_peers(
     for _ in range(runs):
         if not rival.more.get("tree"):
             peers.draw_tables()
-        heard = peers.publish(NAMES[rival.published], seconds=1.0)
-        assert rival.parasites or heard.parasites == 0
+        received = peers.publish(NAMES[rival.published], seconds=1.0)
+        assert rival.parasites or received.parasites == 0
         found.append(
             {
-                "sent": heard.payloads - heard.handed_up, "across": heard.handed_up,
-                "parasites": heard.parasites,
-                **{f"reached {n}": heard.reached(n) for n in NAMES},
-                **{f"last {n}": heard.last_round(n) or -1 for n in NAMES},
+                "sent": received.payloads - received.handed_up, "across": received.handed_up,
+                "parasites": received.parasites,
+                **{f"reached {n}": received.reached(n) for n in NAMES},
+                **{f"last {n}": received.last_round(n) or -1 for n in NAMES},
             }
         )  # fmt: skip
     return found

@@ -29,15 +29,15 @@ def run(seed: int) -> ExperimentOutcome:
 
 
 def judge(first: int, count: int) -> None:
-    heard = faults = 0
+    received = faults = 0
     for seed in range(first, first + count):
         outcome = run(seed)
         report = check(outcome.rows, contract="Gryphon", t_sub=T_SUB, t_diff=T_DIFF)
         assert report.holds, f"seed {seed}: {report.broken}: {report.story}"
         assert report["completeness"].holds
-        heard += outcome.delivered
+        received += outcome.delivered
         faults += sum(outcome.faults.values())
-    assert heard > 20 * count
+    assert received > 20 * count
     assert faults > 6 * count
 
 

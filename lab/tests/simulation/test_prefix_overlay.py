@@ -19,9 +19,9 @@ def parted(ring: RendezvousNetwork, half: set[str]) -> Any:
     simulation: Any = ring.world.simulation
     send = simulation._send_datagram
 
-    def kept_apart(place: Any, to: Any, message: Any) -> None:
-        if (place.name in half) == (to.name in half):
-            send(place, to, message)
+    def kept_apart(host: Any, to: Any, message: Any) -> None:
+        if (host.name in half) == (to.name in half):
+            send(host, to, message)
 
     simulation._send_datagram = kept_apart
     return lambda: setattr(simulation, "_send_datagram", send)

@@ -106,19 +106,19 @@ def test_with_loss_nobody_is_told_wrongly_or_twice_and_afterwards_all_is_heard(s
     lossy = len(scene.published)
     publish_some(scene, 60)
     scene.run(17.0)
-    heard = scene.heard()
+    received = scene.received()
     due, allowed = scene.expected()
-    assert heard.keys() <= allowed
-    assert max(heard.values()) == 1
-    assert due - heard.keys(), "with a fifth of all messages lost something is missed"
+    assert received.keys() <= allowed
+    assert max(received.values()) == 1
+    assert due - received.keys(), "with a fifth of all messages lost something is missed"
     scene.run(HEALED)
     scene.published = [
         (-1.0e9, drawn) for _, drawn in scene.published[: lossy + 60]
     ]  # nothing of these is due
-    known = set(scene.heard())
+    known = set(scene.received())
     publish_some(scene)
     due, allowed = scene.expected()
-    later = set(scene.heard()) - known
+    later = set(scene.received()) - known
     assert due <= later <= allowed
     assert len(due) > 100
 

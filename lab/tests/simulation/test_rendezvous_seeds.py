@@ -41,24 +41,24 @@ def run_seed(system: str, seed: int, kinds: tuple[str, ...] = KINDS) -> Experime
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_no_seed_breaks_the_contract(system: str) -> None:
     fired: Counter[str] = Counter()
-    heard = 0
+    received = 0
     for seed in range(SEEDS):
         outcome = run_seed(system, seed)
         assert outcome.report is not None
         assert outcome.report.holds, f"seed {seed}: {outcome.report.story}"
         assert sum(outcome.faults.values()) >= 10
         fired.update(outcome.faults.keys())
-        heard += outcome.delivered
+        received += outcome.delivered
     assert fired.keys() == set(KINDS)
-    assert heard > 100
+    assert received > 100
 
 
 @pytest.mark.parametrize("system", SYSTEMS)
 def test_nobody_is_told_twice_while_brokers_keep_their_memory(system: str) -> None:
     outcome = run_seed(system, 1, (fault.LOSS, fault.STOP))
-    told = Counter((r.subscription, r.source, r.event) for r in outcome.rows if r.op == NTFY)
-    assert told
-    assert max(told.values()) == 1
+    delivered = Counter((r.subscription, r.source, r.event) for r in outcome.rows if r.op == NTFY)
+    assert delivered
+    assert max(delivered.values()) == 1
 
 
 def test_a_seed_replays_byte_for_byte() -> None:

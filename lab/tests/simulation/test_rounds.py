@@ -65,7 +65,7 @@ def test_both_kernels_give_the_same_answer_bit_for_bit(plan: GossipPlan) -> None
                 disseminate(plan, seed=seed, count=True, kernel=kernel, **faults)
                 for kernel in ("numba", "numpy")
             )
-            assert np.array_equal(one.heard, other.heard)
+            assert np.array_equal(one.received, other.received)
             assert np.array_equal(one.copies, other.copies)
             assert (one.inside, one.across, one.arrived) == (other.inside, other.across, other.arrived)
             assert (one.rounds, one.namings) == (other.rounds, other.namings)
@@ -109,7 +109,9 @@ def test_dam_10_daMulticast_takes_longer_than_gossip() -> None:
     own = [run.last_round(0) for run in runs(damulticast(PAPER), 80, loss=0.15)]
     rounds = np.mean([moment for moment in own if moment is not None])
     assert rounds == pytest.approx(8.91, rel=0.12)
-    flat = np.mean([run.heard[run.heard < 254].max() for run in runs(gossip_broadcast(PAPER), 80, loss=0.15)])
+    flat = np.mean(
+        [run.received[run.received < 254].max() for run in runs(gossip_broadcast(PAPER), 80, loss=0.15)]
+    )
     assert flat == pytest.approx(4.63, rel=0.10)
 
 

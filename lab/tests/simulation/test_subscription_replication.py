@@ -42,9 +42,9 @@ class Absence:
         self.world.simulation.notice("b3")
         self.run(1.0)  # the neighbour has noticed
 
-    def heard(self, client: str) -> Counter[tuple[str, int]]:
+    def received(self, client: str) -> Counter[tuple[str, int]]:
         return Counter(
-            (n.subscription.name, n.event.attributes["x"]) for n in self.world.applications[client].heard
+            (n.subscription.name, n.event.attributes["x"]) for n in self.world.applications[client].received
         )
 
     def judge(self) -> None:
@@ -64,8 +64,8 @@ def test_a_broker_that_returns_is_handed_what_its_subscribers_missed() -> None:
     trial.run(4.0)
     trial.publish(3)
     trial.run(10.0)
-    assert trial.heard("alice") == EVERYTHING
-    assert trial.heard("bob") == Counter([("n", x) for x in (1, 7, 2, 8, 3)])  # once each: he was there
+    assert trial.received("alice") == EVERYTHING
+    assert trial.received("bob") == Counter([("n", x) for x in (1, 7, 2, 8, 3)])  # once each: he was there
     trial.judge()
 
 
@@ -79,8 +79,8 @@ def test_a_subscriber_that_comes_to_the_neighbour_is_handed_it_there() -> None:
     trial.publish(3)
     trial.world.simulation.restart("b3")
     trial.run(10.0)
-    assert trial.heard("alice") == EVERYTHING
-    assert trial.heard("bob") == Counter([("n", x) for x in (1, 7, 2, 8, 3)])
+    assert trial.received("alice") == EVERYTHING
+    assert trial.received("bob") == Counter([("n", x) for x in (1, 7, 2, 8, 3)])
     figures = dict(trial.world.nodes())["b2"].figures()
     assert figures["events held for others"] == 0
     trial.judge()
@@ -95,7 +95,7 @@ def test_without_it_what_is_published_meanwhile_is_gone() -> None:
     trial.run(4.0)
     trial.publish(3)
     trial.run(10.0)
-    assert trial.heard("alice") == EVERYTHING - Counter([("n", 2), ("n", 8), ("m", 8)])
+    assert trial.received("alice") == EVERYTHING - Counter([("n", 2), ("n", 8), ("m", 8)])
 
 
 def test_a_subscriber_that_does_not_return_is_forgotten_and_so_is_the_route() -> None:
@@ -119,7 +119,7 @@ def test_what_is_kept_is_bounded_and_the_oldest_goes_first() -> None:
     trial.publish(1, 2, 3, 4, 5)
     trial.world.simulation.restart("b3")
     trial.run(10.0)
-    assert sorted(x for name, x in trial.heard("alice") if name == "n") == [3, 4, 5]
+    assert sorted(x for name, x in trial.received("alice") if name == "n") == [3, 4, 5]
     assert dict(trial.world.nodes())["b2"].figures()["events dropped while away"] == 2
 
 

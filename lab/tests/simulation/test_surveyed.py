@@ -22,13 +22,13 @@ def seen(system: str, seed: int) -> tuple[ExperimentOutcome, CheckReport]:
 
 @pytest.mark.parametrize("system", CONTRACTS)
 def test_no_seed_breaks_the_promise_of_best_effort(system: str) -> None:
-    heard = faults = 0
+    received = faults = 0
     for seed in range(SEEDS):
         outcome, report = seen(system, seed)
         assert report.holds, f"{system}, seed {seed}: {report.story}"
-        heard += outcome.delivered
+        received += outcome.delivered
         faults += sum(outcome.faults.values())
-    assert heard > 100
+    assert received > 100
     assert faults > 10 * SEEDS
 
 

@@ -84,16 +84,16 @@ def test_the_counted_tree_is_that_of_a_short_ttl() -> None:
 
 def test_tables_are_told_in_about_the_messages_that_are_counted() -> None:
     """`tables` is the one number that is not exact: so many for each link of the path, in the mean."""
-    told = counted = 0
+    delivered = counted = 0
     for seed in (1, 2, 3):
         tree = random_tree(14, Random(seed), 4)
         steps = drawn(seed, 20, 1.0, tree.brokers)
-        told -= protocol("socbr", tree, steps, ttl=0).simulation.sent["Interest"]
-        told += protocol("socbr", tree, steps).simulation.sent["Interest"]
+        delivered -= protocol("socbr", tree, steps, ttl=0).simulation.sent["Interest"]
+        delivered += protocol("socbr", tree, steps).simulation.sent["Interest"]
         network = FastNetwork(tree, OrganisingVariant())
         in_turn(network, tree, steps)
         counted += network.sent["tables"]
-    assert told == pytest.approx(counted, rel=0.25), f"{told} were told, {counted} counted"
+    assert delivered == pytest.approx(counted, rel=0.25), f"{delivered} were told, {counted} counted"
 
 
 @pytest.mark.parametrize("seed", [1, 2])

@@ -228,10 +228,15 @@ def _shortfall(holding: Sequence[ObjectCopy], wanted: Sequence[Requirement], tru
 
 
 def _best(copies: Sequence[ObjectCopy], property: str, trust: Trust) -> ChosenValue:
-    held = Counter(copy.values[property] for copy in copies)
+    stored = Counter(copy.values[property] for copy in copies)
     best = min(
         copies,
-        key=lambda copy: (-score(copy, property, trust), -held[copy.values[property]], copy.source, copy.key),
+        key=lambda copy: (
+            -score(copy, property, trust),
+            -stored[copy.values[property]],
+            copy.source,
+            copy.key,
+        ),
     )
     value = best.values[property]
     assert value is not None
@@ -246,11 +251,18 @@ def proposals(
     found = []
     for copy in copies:
         for property, choice in answer.choices.items():
-            held, own = copy.values.get(property), score(copy, property, trust)
-            if property in copy.values and held != choice.value and own < choice.score:
+            stored, own = copy.values.get(property), score(copy, property, trust)
+            if property in copy.values and stored != choice.value and own < choice.score:
                 found.append(
                     ValueProposal(
-                        copy.source, copy.key, property, choice.value, choice.source, held, choice.score, own
+                        copy.source,
+                        copy.key,
+                        property,
+                        choice.value,
+                        choice.source,
+                        stored,
+                        choice.score,
+                        own,
                     )
                 )
     return found

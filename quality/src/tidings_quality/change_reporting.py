@@ -58,8 +58,8 @@ def changes_of(step: FactoryStep, plan: FactoryPlan) -> Iterator[QualityChange]:
     """The changes of a step, in the order of objects, properties and dimensions."""
     ordered = step.changes().orderBy("object", "property", "dimension")
     for row in ordered.toLocalIterator():
-        held = row["row"].asDict()
-        values = {name: _plain(held[plan.column(name)]) for name in plan.properties}
+        stored = row["row"].asDict()
+        values = {name: _plain(stored[plan.column(name)]) for name in plan.properties}
         yield QualityChange(
             data_class=plan.data_class,
             source=plan.organisation,

@@ -59,7 +59,7 @@ class OrganisationClient:
 
     def publish(self, changes: Sequence[QualityChange]) -> int:
         """Tell of changes in the organisation's own data; how many were new. May be repeated freely."""
-        return int(self._ask("POST", "/changes", list(changes))["new"])
+        return int(self._request("POST", "/changes", list(changes))["new"])
 
     def subscribe(
         self,
@@ -73,18 +73,18 @@ class OrganisationClient:
     ) -> dict[str, Any]:
         """Subscribe, or go on with the subscription of that name. `pending`: producers that do not know yet;
         `refused`: those that will tell no change, and why."""
-        asked = {
+        requested = {
             "subscription": wanted,
             "user": user,
             "name": name,
             "dispatcher": dispatcher,
             "target": target,
         }
-        found: dict[str, Any] = self._ask("POST", "/subscriptions", asked, wait=wait)
+        found: dict[str, Any] = self._request("POST", "/subscriptions", requested, wait=wait)
         return found
 
     def unsubscribe(self, id: str) -> None:
-        self._ask("DELETE", f"/subscriptions/{id}")
+        self._request("DELETE", f"/subscriptions/{id}")
 
     def notifications(
         self, id: str, *, after: int = 0, limit: int = 100, wait: float = 0.0
@@ -93,13 +93,15 @@ class OrganisationClient:
 
         They wait on until they are acknowledged.
         """
-        found = self._ask("GET", f"/subscriptions/{id}/notifications", after=after, limit=limit, wait=wait)
+        found = self._request(
+            "GET", f"/subscriptions/{id}/notifications", after=after, limit=limit, wait=wait
+        )
         return [
             (one["number"], unpacked(msgspec.json.encode(one["event"]))) for one in found["notifications"]
         ]
 
     def acknowledge(self, id: str, upto: int) -> None:
-        self._ask("POST", f"/subscriptions/{id}/ack", {"upto": upto})
+        self._request("POST", f"/subscriptions/{id}/ack", {"upto": upto})
 
     def listen(self, id: str, *, after: int = 0) -> Iterator[tuple[int, Event]]:
         """Every notification from now on; one is acknowledged when the next is asked for."""
@@ -110,13 +112,13 @@ class OrganisationClient:
                 after = number
 
     def tables(self) -> dict[str, Any]:
-        found: dict[str, Any] = self._ask("GET", "/tables")
+        found: dict[str, Any] = self._request("GET", "/tables")
         return found
 
     def schema(self) -> Schema:
-        return read_schema(msgspec.json.encode(self._ask("GET", "/schema")))
+        return read_schema(msgspec.json.encode(self._request("GET", "/schema")))
 
-    def _ask(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
+    def _request(self, method: str, path: str, body: Any = None, **query: Any) -> Any:
         content = None if body is None else msgspec.json.encode(body)
         try:
             answer = self._http.request(method, path, content=content, params=query or None)
@@ -132,8 +134,8 @@ class OrganisationClient:
 
 def _error(answer: httpx.Response) -> Exception:
     try:
-        said = msgspec.json.decode(answer.content)
-        detail, hint = str(said["detail"]), said.get("hint")
+        stated = msgspec.json.decode(answer.content)
+        detail, hint = str(stated["detail"]), stated.get("hint")
     except (*UNREADABLE, KeyError, TypeError):
         detail, hint = f"the service answers {answer.status_code}", None
     if answer.status_code in (401, 403):

@@ -5,6 +5,6 @@ from __future__ import annotations
 from tidings.cli import Command
 
 QUALITY = Command(
-    "Evaluate the quality of shared data, and hear when it changes.",
+    "Evaluate the quality of shared data, and receive its changes.",
     "tidings_quality.cli.quality",
 )

@@ -115,7 +115,7 @@ def write_xml(objects: Sequence[DataObject], schema: Schema) -> bytes:
     """A document with its document type definition."""
     root = Element(ROOT)
     data = SubElement(root, DATA)
-    numbered = [_write_data(data, one, schema, f"n{place}") for place, one in enumerate(objects, 1)]
+    numbered = [_write_data(data, one, schema, f"n{position}") for position, one in enumerate(objects, 1)]
     for dimension in Dimension:
         graph = SubElement(root, QUALITY, {"dimension": dimension})
         for one, oid in numbered:
@@ -136,8 +136,8 @@ def _write_data(above: Element, one: DataObject, schema: Schema, oid: str) -> tu
             value = one.values[name]
             missing = {"null": "true"} if value is None else {}
             SubElement(node, name, {"oid": f"{oid}.{name}", **missing}).text = _text(value)
-    for place, child in enumerate(one.children, 1):
-        _write_data(node, child, schema, f"{oid}-{place}")
+    for position, child in enumerate(one.children, 1):
+        _write_data(node, child, schema, f"{oid}-{position}")
     return one, oid
 
 
@@ -147,8 +147,8 @@ def _write_quality(above: Element, one: DataObject, oid: str, dimension: Dimensi
     for name, measured in one.quality.items():
         if dimension in measured:
             SubElement(node, f"{name}_{title}", {"of": f"{oid}.{name}"}).text = repr(measured[dimension])
-    for place, child in enumerate(one.children, 1):
-        _write_quality(node, child, f"{oid}-{place}", dimension)
+    for position, child in enumerate(one.children, 1):
+        _write_quality(node, child, f"{oid}-{position}", dimension)
     if len(node):
         above.append(node)
 

@@ -68,7 +68,7 @@ class Merger:
     def merge_subscription(self, producer: str) -> set[str]:
         """Subscriptions that this producer has to know."""
         outlet = self._outlets.get(producer)
-        return set() if outlet is None else {self._texts[digest] for digest in outlet.told}
+        return set() if outlet is None else {self._texts[digest] for digest in outlet.announced}
 
     def table(self) -> dict[str, list[str]]:
         """The merge subscriptions table."""
@@ -83,11 +83,11 @@ class ExternalMatcher:
         self._engine = MatchingEngine()
         self._handles: dict[str, int] = {}  # digest -> handle
         self._consumers: dict[int, set[str]] = {}
-        self._told: dict[str, dict[str, str]] = {}  # consumer -> text -> digest
+        self._reported: dict[str, dict[str, str]] = {}  # consumer -> text -> digest
 
     def change(self, consumer: str, texts: set[str]) -> None:
         """The merge subscription of a consumer is this from now on."""
-        known = self._told.setdefault(consumer, {})
+        known = self._reported.setdefault(consumer, {})
         for text in sorted(texts - known.keys()):
             known[text] = self._add(consumer, parse_subscription(text))
         for text in sorted(known.keys() - texts):
@@ -118,15 +118,15 @@ class ExternalMatcher:
 
     def table(self) -> dict[str, list[str]]:
         """The external merge table."""
-        return {name: sorted(texts) for name, texts in sorted(self._told.items()) if texts}
+        return {name: sorted(texts) for name, texts in sorted(self._reported.items()) if texts}
 
 
 def objection(consumer: str, text: str, schema: Schema, allowed: Sequence[str] | None) -> str | None:
     """Reason why no event here can match a consumer's subscription; None: one can."""
     try:
-        asked = parse_subscription(text).check(schema).data_class
+        requested = parse_subscription(text).check(schema).data_class
     except InputError as error:
         return str(error)
-    if allowed is None or any(is_within(asked, one) or is_within(one, asked) for one in allowed):
+    if allowed is None or any(is_within(requested, one) or is_within(one, requested) for one in allowed):
         return None
-    return f"{consumer} may not hear of {asked}"
+    return f"{consumer} may not receive changes of {requested}"

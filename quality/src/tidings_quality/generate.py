@@ -87,7 +87,7 @@ LOCAL = {  # organisation -> its columns for name, address and fiscal code, as i
 GLOBAL = ("Name", "Address", "FiscalCode")
 
 
-def fiscal_code(first: str, last: str, born: date, place: str, *, female: bool) -> str:
+def fiscal_code(first: str, last: str, born: date, position: str, *, female: bool) -> str:
     """Italy's code for a person: 15 signs from who he is, and one that checks them."""
     consonants = [sign for sign in first.upper() if sign.isalpha() and sign not in VOWELS]
     if len(consonants) >= 4:  # noqa: SIM108 - of many consonants of a first name the second is passed over
@@ -95,7 +95,7 @@ def fiscal_code(first: str, last: str, born: date, place: str, *, female: bool) 
     else:
         letters = _three(first)
     day = born.day + (40 if female else 0)
-    body = f"{_three(last)}{letters}{born.year % 100:02}{MONTHS[born.month - 1]}{day:02}{place}"
+    body = f"{_three(last)}{letters}{born.year % 100:02}{MONTHS[born.month - 1]}{day:02}{position}"
     return body + check_letter(body)
 
 
@@ -118,8 +118,8 @@ def population(count: int, seed: int) -> list[GeneratedPerson]:
     for number in range(count):
         first, last = rng.choice(FIRST), rng.choice(LAST)
         born = date(1930, 1, 1) + timedelta(days=rng.randrange(80 * 365))
-        place = rng.choice(list(TOWNS.values()))[1]
-        code = fiscal_code(first, last, born, place, female=first.endswith("a"))
+        position = rng.choice(list(TOWNS.values()))[1]
+        code = fiscal_code(first, last, born, position, female=first.endswith("a"))
         here, before = (f"{rng.choice(STREETS)} {rng.randint(1, 200)}" for _ in range(2))
         people.append(GeneratedPerson(number, first, last, here, rng.choice(list(TOWNS)), code, before))
     return people
@@ -128,9 +128,9 @@ def population(count: int, seed: int) -> list[GeneratedPerson]:
 def mistyped(text: str, rng: Random) -> str:
     """One letter left out, doubled, replaced, or two exchanged; never the same text."""
     while True:
-        place = rng.randrange(len(text))
-        here, after = text[place], text[place + 1 :]
-        made = text[:place] + rng.choice(
+        position = rng.randrange(len(text))
+        here, after = text[position], text[position + 1 :]
+        made = text[:position] + rng.choice(
             (after, here + here + after, rng.choice("aeioulnrst") + after, after[:1] + here + after[1:])
         )
         if made != text and made:
@@ -234,12 +234,12 @@ def write_organisation(folder: Path, organisation: str, people: Sequence[Generat
     import pyarrow as pa
     import pyarrow.parquet as pq
 
-    place = folder / organisation
-    (place / "holders").mkdir(parents=True, exist_ok=True)
+    path = folder / organisation
+    (path / "holders").mkdir(parents=True, exist_ok=True)
     rows = held_by(organisation, people, seed)
-    pq.write_table(arrow_of(organisation, rows), place / "holders" / "0000.parquet")
-    pq.write_table(pa.Table.from_pylist(truth_for(organisation, people)), place / "reference.parquet")
-    (place / "factory.toml").write_text(plan_text(organisation))
+    pq.write_table(arrow_of(organisation, rows), path / "holders" / "0000.parquet")
+    pq.write_table(pa.Table.from_pylist(truth_for(organisation, people)), path / "reference.parquet")
+    (path / "factory.toml").write_text(plan_text(organisation))
     return len(rows)
 
 
@@ -255,8 +255,8 @@ def append_rows(folder: Path, organisation: str, rows: Sequence[dict[str, Any]])
     """New versions of rows as one more file of the table; it appears whole or not at all."""
     import pyarrow.parquet as pq
 
-    place = folder / organisation / "holders"
-    number = 1 + max((int(each.stem) for each in place.glob("[0-9]*.parquet")), default=-1)
-    draft = place / f"_{number:04}"  # readers pass over names that begin with _
+    path = folder / organisation / "holders"
+    number = 1 + max((int(each.stem) for each in path.glob("[0-9]*.parquet")), default=-1)
+    draft = path / f"_{number:04}"  # readers pass over names that begin with _
     pq.write_table(arrow_of(organisation, rows), draft)
-    return draft.rename(place / f"{number:04}.parquet")
+    return draft.rename(path / f"{number:04}.parquet")

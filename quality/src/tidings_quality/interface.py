@@ -186,15 +186,15 @@ class Allowed(Protocol):
     def targets(self) -> tuple[str, ...]: ...
 
 
-def checked(asked: UserRequest, interpret: Interpreter, allowed: Allowed) -> QualitySubscription:
+def checked(request: UserRequest, interpret: Interpreter, allowed: Allowed) -> QualitySubscription:
     """The subscription that is asked for, or what is wrong with it."""
-    if not asked.user or not asked.name:
+    if not request.user or not request.name:
         raise InputError("a subscription needs a user and a name")
-    if asked.dispatcher not in allowed.dispatchers:
-        raise InputError(f"no dispatcher {asked.dispatcher!r} here", hint=", ".join(allowed.dispatchers))
-    if asked.dispatcher in DISPATCHERS:
-        _check_target(asked.target, allowed.targets)
-    wanted = interpret(asked.subscription).check(allowed.schema)
+    if request.dispatcher not in allowed.dispatchers:
+        raise InputError(f"no dispatcher {request.dispatcher!r} here", hint=", ".join(allowed.dispatchers))
+    if request.dispatcher in DISPATCHERS:
+        _check_target(request.target, allowed.targets)
+    wanted = interpret(request.subscription).check(allowed.schema)
     if wanted.filter.is_never_true:
         raise InputError(f"nothing can ever match {wanted.text}")
     return wanted

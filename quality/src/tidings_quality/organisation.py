@@ -72,27 +72,27 @@ class OrganisationService:
         for one in state.subscriptions():
             self._put(one)
         for consumer in settings.peers:
-            self._hear_merge(consumer, state.external(consumer)[1])
+            self._receive_merge(consumer, state.external(consumer)[1])
 
     # -- the internal interface layer ----------------------------------------------------------
 
-    def subscribe(self, asked: UserRequest) -> tuple[LocalSubscription, bool]:
+    def subscribe(self, request: UserRequest) -> tuple[LocalSubscription, bool]:
         """A local user's subscription; True: it was there already, and goes on."""
-        wanted = checked(asked, self._interpret, self.settings)
+        wanted = checked(request, self._interpret, self.settings)
         one = LocalSubscription(
-            f"{asked.user}.{asked.name}", asked.user, wanted.text, asked.dispatcher, asked.target
+            f"{request.user}.{request.name}", request.user, wanted.text, request.dispatcher, request.target
         )
         known = self._table.get(one.id)
         if known is not None:
             if known != one:
                 raise RefusedError(
-                    f"{asked.user} has a subscription {asked.name!r} already: {known.text}",
+                    f"{request.user} has a subscription {request.name!r} already: {known.text}",
                     hint="end it first, or take another name",
                 )
             return known, True
         self.state.add_subscription(one)
         self._put(one)
-        self._tell_producers()
+        self._notify_producers()
         return one, False
 
     def _put(self, one: LocalSubscription) -> None:
@@ -107,7 +107,7 @@ class OrganisationService:
         del self._table[id]
         self._local.remove(id)
         self._merger.remove(parse_subscription(one.text))
-        self._tell_producers()
+        self._notify_producers()
         self.on_work(DISPATCH, id)
 
     def subscription(self, id: str) -> LocalSubscription:
@@ -126,8 +126,8 @@ class OrganisationService:
     def _checked_change(self, change: QualityChange) -> QualityChange:
         if change.source != self.name:
             raise InputError(f"a change at {change.source!r} is told to {self.name}")
-        held = self.settings.schema.local_names(self.name, change.data_class)
-        if change.property not in held.values():
+        stored = self.settings.schema.local_names(self.name, change.data_class)
+        if change.property not in stored.values():
             raise InputError(f"{self.name} holds no {change.data_class}.{change.property}")
         values = typed(self.settings.schema, change.data_class, change.values)
         return msgspec.structs.replace(change, values=values)
@@ -189,15 +189,15 @@ class OrganisationService:
             return SubChanged(number)
         texts = set(change.add) if change.whole else (texts | set(change.add)) - set(change.remove)
         self.state.set_external(consumer, change.number, texts)
-        return SubChanged(refused=self._hear_merge(consumer, texts))
+        return SubChanged(refused=self._receive_merge(consumer, texts))
 
-    def _hear_merge(self, consumer: str, texts: set[str]) -> dict[str, str]:
+    def _receive_merge(self, consumer: str, texts: set[str]) -> dict[str, str]:
         allowed = self.settings.peers[consumer].classes
         against = {text: objection(consumer, text, self.settings.schema, allowed) for text in sorted(texts)}
         self._external.change(consumer, {text for text, why in against.items() if why is None})
         return {text: why for text, why in against.items() if why is not None}
 
-    def _tell_producers(self) -> None:
+    def _notify_producers(self) -> None:
         for producer in self.settings.peers:
             if self.to_tell(producer) is not None:
                 self.on_work(TELL, producer)
@@ -205,19 +205,21 @@ class OrganisationService:
     def to_tell(self, producer: str, *, confirm: bool = False, known: int | None = None) -> ChangeSub | None:
         """Change to send to a producer; None: it knows. `confirm`: ask even so. `known`: the number that it
         has instead."""
-        number, told = self.state.told(producer)
+        number, delivered = self.state.told(producer)
         wanted = self._merger.merge_subscription(producer)
         if known is not None:
             return ChangeSub(max(number, known) + 1, known, tuple(sorted(wanted)), whole=True)
-        if wanted == told:
+        if wanted == delivered:
             return ChangeSub(number, number) if confirm and number else None
-        return ChangeSub(number + 1, number, tuple(sorted(wanted - told)), tuple(sorted(told - wanted)))
+        return ChangeSub(
+            number + 1, number, tuple(sorted(wanted - delivered)), tuple(sorted(delivered - wanted))
+        )
 
     def was_told(self, producer: str, change: ChangeSub, refused: Mapping[str, str] | None = None) -> None:
         """The producer has confirmed it, and says which of our subscriptions it refuses."""
         self._refused[producer] = dict(refused or {})
-        told = self.state.told(producer)[1]
-        texts = set(change.add) if change.whole else (told | set(change.add)) - set(change.remove)
+        delivered = self.state.told(producer)[1]
+        texts = set(change.add) if change.whole else (delivered | set(change.add)) - set(change.remove)
         self.state.set_told(producer, change.number, texts)
 
     def producers(self, id: str) -> tuple[str, ...]:

@@ -175,14 +175,14 @@ def adopt(
     new = spark.createDataFrame(list(changes.items()), "_object string, _new map<string,string>")
     rows = FactoryState(spark, plan).current().join(sql.broadcast(new), "_object")
     columns = {plan.column(name): name for name in plan.properties}
-    held = [name for name in rows.columns if not name.startswith("_")]
+    stored = [name for name in rows.columns if not name.startswith("_")]
     chosen = [
         sql.coalesce(sql.col("_new").getItem(columns[name]), sql.col(f"`{name}`").cast("string")).alias(name)
         if name in columns
         else (sql.col(f"`{name}`") + sql.expr("INTERVAL 0.000001 SECOND")).alias(name)
         if name == plan.updated
         else sql.col(f"`{name}`")
-        for name in held
+        for name in stored
     ]
     table = rows.select(*chosen).toArrow()
     _append(table, file or next_file(Path(plan.table)))

@@ -88,7 +88,7 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
             one.name
             for one in self.organisations
             if (sources is None or one.name in sources)
-            and any(is_within(held.data_class, data_class) for held in one.holds)
+            and any(is_within(holding.data_class, data_class) for holding in one.holds)
         )
 
     def holding(self, organisation: str, data_class: str) -> ClassHolding:
@@ -100,8 +100,8 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
 
     def local_names(self, organisation: str, data_class: str) -> dict[str, str]:
         """Local names of properties to global ones."""
-        held = self.holding(organisation, data_class)
-        return dict(held.properties) or {name: name for name in self.data_class(data_class).properties}
+        holding = self.holding(organisation, data_class)
+        return dict(holding.properties) or {name: name for name in self.data_class(data_class).properties}
 
     def to_global(self, organisation: str, data_class: str, values: Mapping[str, Any]) -> dict[str, Any]:
         """An object's local values under their global names; what has none is left out."""
@@ -157,11 +157,13 @@ def _check_organisation(schema: Schema, organisation: OrganisationSchema) -> Non
         raise InputError(
             f"{organisation.name} has a capability of {organisation.capability}", hint="1 or more"
         )
-    for held in organisation.holds:
-        known = schema.data_class(held.data_class).properties
-        for local, name in held.properties.items():
+    for holding in organisation.holds:
+        known = schema.data_class(holding.data_class).properties
+        for local, name in holding.properties.items():
             if name not in known:
-                raise InputError(f"{organisation.name} maps {local!r} to {held.data_class}.{name}: unknown")
+                raise InputError(
+                    f"{organisation.name} maps {local!r} to {holding.data_class}.{name}: unknown"
+                )
 
 
 def read_schema(text: str | bytes) -> Schema:

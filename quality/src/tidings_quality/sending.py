@@ -157,15 +157,15 @@ class OutgoingWorkers:
                 seconds = self._organisation.settings.confirm_seconds
                 is_due = not await self._notifier.wait(TELL, producer, seconds)
                 continue
-            status, said = await self._post(producer, "/edl/changeSub", msgspec.json.encode(change))
+            status, text = await self._post(producer, "/edl/changeSub", msgspec.json.encode(change))
             known = None
             if status == HTTPStatus.OK:
-                self._confirmed(producer, change, msgspec.json.decode(said)["refused"])
+                self._confirmed(producer, change, msgspec.json.decode(text)["refused"])
                 pause, is_due = FIRST_PAUSE, False
             elif status == HTTPStatus.CONFLICT:
-                known = int(msgspec.json.decode(said)["number"])
+                known = int(msgspec.json.decode(text)["number"])
             else:
-                log.info("%s does not take our merge subscription: %s %s", producer, status, said)
+                log.info("%s does not take our merge subscription: %s %s", producer, status, text)
                 pause = await self._paused(pause, "" if status else producer)
 
     def _confirmed(self, producer: str, change: ChangeSub, refused: dict[str, str]) -> None:

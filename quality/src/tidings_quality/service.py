@@ -104,8 +104,10 @@ class OrganisationServer:
 
     async def notify(self, request: Request) -> Response:
         sender = self._peer(request)
-        told = await _body(request, _NotifyBody)
-        events = [QualityNotification(unpacked(bytes(one.event)), one.below) for one in told.notifications]
+        delivered = await _body(request, _NotifyBody)
+        events = [
+            QualityNotification(unpacked(bytes(one.event)), one.below) for one in delivered.notifications
+        ]
         return JSONResponse({"new": self.organisation.notified(sender, events)})
 
     async def change_sub(self, request: Request) -> Response:
@@ -118,8 +120,8 @@ class OrganisationServer:
 
     async def changes(self, request: Request) -> Response:
         self._local(request)
-        told = await _body(request, tuple[QualityChange, ...])
-        return JSONResponse({"taken": len(told), "new": self.organisation.changed(told)})
+        delivered = await _body(request, tuple[QualityChange, ...])
+        return JSONResponse({"taken": len(delivered), "new": self.organisation.changed(delivered)})
 
     # -- for local users ----------------------------------------------------------------------------
 
@@ -128,8 +130,8 @@ class OrganisationServer:
         one, resumed = self.organisation.subscribe(await _body(request, UserRequest))
         pending = await self._settled(one.id, _seconds(request, 5.0))
         status = HTTPStatus.OK if resumed else HTTPStatus.CREATED
-        said = {"resumed": resumed, "pending": pending, "refused": self.organisation.refusals(one.id)}
-        return JSONResponse({**_shown(one), **said}, status)
+        fields = {"resumed": resumed, "pending": pending, "refused": self.organisation.refusals(one.id)}
+        return JSONResponse({**_shown(one), **fields}, status)
 
     async def _settled(self, id: str, seconds: float) -> list[str]:
         """Wait until the producers know of a subscription; those that do not by then."""

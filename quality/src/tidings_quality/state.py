@@ -168,13 +168,15 @@ class OrganisationState:
             "SELECT place, event, below FROM sending WHERE target = ? ORDER BY place LIMIT ?", (target, limit)
         )
         return [
-            Sending(place, event, msgspec.json.decode(below, type=tuple[Branch, ...]))
-            for place, event, below in rows
+            Sending(position, event, msgspec.json.decode(below, type=tuple[Branch, ...]))
+            for position, event, below in rows
         ]
 
-    def sent(self, places: Sequence[int]) -> None:
+    def sent(self, positions: Sequence[int]) -> None:
         with self.writing():
-            self._db.executemany("DELETE FROM sending WHERE place = ?", [(place,) for place in places])
+            self._db.executemany(
+                "DELETE FROM sending WHERE place = ?", [(position,) for position in positions]
+            )
 
     def take_over(self, sendings: Sequence[Sending]) -> set[str]:
         """Send to those below ourselves; who has to be told now."""

@@ -72,11 +72,11 @@ class QualitySubscription(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def text(self) -> str:
         """The subscription in words that parse to it again."""
-        told = f"ON {self.data_class}"
+        delivered = f"ON {self.data_class}"
         if self.sources is not None:
-            told += " FROM " + ", ".join(_quoted(name) for name in self.sources)
+            delivered += " FROM " + ", ".join(_quoted(name) for name in self.sources)
         parts = [part for side in (self.data, self.quality) for part in conjuncts(side)]
-        return told + (" WHERE " + " AND ".join(_bracketed(part) for part in parts) if parts else "")
+        return delivered + (" WHERE " + " AND ".join(_bracketed(part) for part in parts) if parts else "")
 
     @cached_property
     def filter(self) -> Filter:
@@ -265,11 +265,11 @@ def _unquoted(word: str) -> str:
 def _syntax_error(text: str) -> FilterSyntaxError:
     head = _CLASS.match(text)
     if head is not None:
-        place = head.end() + len(text[head.end() :]) - len(text[head.end() :].lstrip())
-        word = text[place:].partition(" ")[0].upper()
+        position = head.end() + len(text[head.end() :]) - len(text[head.end() :].lstrip())
+        word = text[position:].partition(" ")[0].upper()
         wanted = {"FROM": "names of organisations", "WHERE": "a condition"}.get(word)
         problem = f"{wanted} must follow {word}" if wanted else "FROM or WHERE was expected"
-        return FilterSyntaxError(problem, text=text, offset=place, expected=("FROM", "WHERE"))
+        return FilterSyntaxError(problem, text=text, offset=position, expected=("FROM", "WHERE"))
     on = _ON.match(text)
     if on is None:
         return FilterSyntaxError(

@@ -65,10 +65,10 @@ def test_rate_prints_who_is_believed(tidings: Run) -> None:
         finally:
             await serving.close()
 
-    shown, told = asyncio.run(served())
+    shown, delivered = asyncio.run(served())
     assert shown.code == 0
     assert shown.out.index("CoC") < shown.out.index("INAIL")
-    assert [each["source"] for each in told.rows[0]["standings"]] == ["CoC", "INAIL"]
+    assert [each["source"] for each in delivered.rows[0]["standings"]] == ["CoC", "INAIL"]
 
 
 def test_rate_needs_one_or_the_other(tidings: Run) -> None:
@@ -84,8 +84,8 @@ def test_rate_needs_one_or_the_other(tidings: Run) -> None:
 def test_the_whole_demonstration_proves_its_claims(tidings: Run, tmp_path: Path) -> None:
     ran = tidings("quality", "demo", "--people", "300", "--keep", str(tmp_path / "kept"), "--json")
     assert ran.code == 0, ran.out + ran.err
-    (told,) = ran.rows
-    assert len(told["claims"]) == 4
-    assert all(claim["holds"] for claim in told["claims"])
+    (delivered,) = ran.rows
+    assert len(delivered["claims"]) == 4
+    assert all(claim["holds"] for claim in delivered["claims"])
     for organisation in ("INPS", "INAIL", "CoC"):
         assert (tmp_path / "kept" / organisation / "factory.toml").exists()

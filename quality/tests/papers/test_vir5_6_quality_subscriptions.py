@@ -23,8 +23,8 @@ def heard(event: Event) -> list[int]:
 
 
 def test_vir5_6_the_table_is_a_chain() -> None:
-    for place, wide in enumerate(TABLE):
-        assert [wide.covers(narrow) for narrow in TABLE] == [place <= other for other in range(4)]
+    for position, wide in enumerate(TABLE):
+        assert [wide.covers(narrow) for narrow in TABLE] == [position <= other for other in range(4)]
 
 
 def test_vir5_6_e1_matches_the_first_three_and_the_fourth_from_its_sources() -> None:

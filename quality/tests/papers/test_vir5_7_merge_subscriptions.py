@@ -72,7 +72,7 @@ class Cooperation:
                         self.carried["notify", name, target] += 1
                         moving = True
 
-    def heard(self, name: str) -> dict[str, int]:
+    def received(self, name: str) -> dict[str, int]:
         """How many notifications wait for each local user."""
         organisation = self.organisations[name]
         return {
@@ -100,13 +100,17 @@ def test_vir5_7_e1_goes_to_both_and_e2_to_inps_alone(figure: Cooperation) -> Non
     figure.carried.clear()
     figure.publish(e1())
     assert figure.carried == {("notify", "CoC", "INPS"): 1, ("notify", "CoC", "INAIL"): 1}
-    assert figure.heard("INPS") == {"U11": 1, "U12": 1, "U13": 1}
-    assert figure.heard("INAIL") == {"U21": 1, "U22": 0}  # S4 hears of INPS and INAIL only
+    assert figure.received("INPS") == {"U11": 1, "U12": 1, "U13": 1}
+    assert figure.received("INAIL") == {"U21": 1, "U22": 0}  # S4 hears of INPS and INAIL only
     figure.carried.clear()
     figure.publish(e2())
     assert figure.carried == {("notify", "CoC", "INPS"): 1}
-    assert figure.heard("INPS") == {"U11": 2, "U12": 2, "U13": 1}  # the text forgets U12: medium is <= medium
-    assert figure.heard("INAIL") == {"U21": 1, "U22": 0}
+    assert figure.received("INPS") == {
+        "U11": 2,
+        "U12": 2,
+        "U13": 1,
+    }  # the text forgets U12: medium is <= medium
+    assert figure.received("INAIL") == {"U21": 1, "U22": 0}
 
 
 def test_vir5_7_another_user_with_s2_at_inps_sends_nothing(figure: Cooperation) -> None:
@@ -119,7 +123,7 @@ def test_vir5_7_when_the_wide_one_ends_the_next_comes_out(figure: Cooperation) -
     figure.unsubscribe("INPS", "U11")
     assert figure.organisations["CoC"].tables()["external merges"]["INPS"] == [S2.text]
     figure.publish(e2())
-    assert figure.heard("INPS") == {"U12": 1, "U13": 0}
+    assert figure.received("INPS") == {"U12": 1, "U13": 0}
 
 
 def test_vir5_7_sources_are_told_to_no_other_producer() -> None:
@@ -136,8 +140,8 @@ def test_vir5_7_an_event_that_comes_twice_is_heard_once(figure: Cooperation) -> 
     again = [QualityNotification(e1(), (Branch("INAIL"),))]
     assert figure.organisations["INPS"].notified("CoC", again) == 0
     figure._carry_events()
-    assert figure.heard("INPS") == {"U11": 1, "U12": 1, "U13": 1}
-    assert figure.heard("INAIL") == {"U21": 1, "U22": 0}
+    assert figure.received("INPS") == {"U11": 1, "U12": 1, "U13": 1}
+    assert figure.received("INAIL") == {"U21": 1, "U22": 0}
 
 
 def test_vir5_8_a_producer_with_room_for_one_sends_through_the_first(figure: Cooperation) -> None:
@@ -157,4 +161,4 @@ def test_vir5_8_a_producer_with_room_for_one_sends_through_the_first(figure: Coo
     figure.carried.clear()
     figure.publish(e1())
     assert figure.carried == {("notify", "CoC", "INAIL"): 1, ("notify", "INAIL", "INPS"): 1}
-    assert figure.heard("INPS") == {"U11": 1, "U12": 1, "U13": 1}
+    assert figure.received("INPS") == {"U11": 1, "U12": 1, "U13": 1}

@@ -57,11 +57,11 @@ def evaluate(spark: Any, plan: FactoryPlan) -> None:
 
 
 def means(objects: tuple[tuple[ObjectCopy, ...], ...]) -> dict[str, float]:
-    held: dict[str, list[float]] = defaultdict(list)
+    stored: dict[str, list[float]] = defaultdict(list)
     for copies in objects:
         for copy in copies:
-            held[copy.source] += copy.quality.values()
-    return {source: mean(values) for source, values in held.items()}
+            stored[copy.source] += copy.quality.values()
+    return {source: mean(values) for source, values in stored.items()}
 
 
 @pytest.mark.soak  # the act of `tidings demo` asks three organisations too, and is always tested
@@ -117,6 +117,6 @@ def check_links(objects: tuple[tuple[ObjectCopy, ...], ...]) -> None:
     for copies in objects:
         for copy in copies:
             people[number_of(copy.key)].append((copy.source, copy.key))
-    right = {frozenset(pair) for held in people.values() for pair in combinations(held, 2)}
+    right = {frozenset(pair) for stored in people.values() for pair in combinations(stored, 2)}
     assert len(linked & right) / len(linked) >= 0.99
     assert len(linked & right) / len(right) >= 0.9

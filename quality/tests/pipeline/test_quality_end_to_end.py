@@ -97,12 +97,12 @@ def put_data(folder: Path, people: int) -> tuple[FactoryPlan, list[dict[str, Any
 
     truth = population(people, 3)
     rows = held_by("CoC", truth, 3, Dirt(holds=1, typo=0, initial=0, missing=0, stale=0, wrong_town=0))
-    place = folder / "CoC"
-    (place / "holders").mkdir()
-    pq.write_table(arrow_of("CoC", rows), place / "holders" / "0000.parquet")
-    pq.write_table(pa.Table.from_pylist(truth_for("CoC", truth)), place / "reference.parquet")
-    (place / "factory.toml").write_text(plan_text("CoC"))
-    return read_plan(place / "factory.toml"), rows
+    position = folder / "CoC"
+    (position / "holders").mkdir()
+    pq.write_table(arrow_of("CoC", rows), position / "holders" / "0000.parquet")
+    pq.write_table(pa.Table.from_pylist(truth_for("CoC", truth)), position / "reference.parquet")
+    (position / "factory.toml").write_text(plan_text("CoC"))
+    return read_plan(position / "factory.toml"), rows
 
 
 def dirty(folder: Path, row: dict[str, Any], seconds: int) -> str:

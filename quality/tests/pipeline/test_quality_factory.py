@@ -169,8 +169,8 @@ def write(folder: Path, name: str, rows: list[dict[str, Any]]) -> None:
 
 
 def person(key: int, *, days: float = 0.0, **values: Any) -> dict[str, Any]:
-    held = {"name": f"M. Mecella {key}", "city": "Roma", "zip": "1", "kind": "person", **values}
-    return {"id": str(key), **held, "updated": NOW - timedelta(days=20 - days)}
+    stored = {"name": f"M. Mecella {key}", "city": "Roma", "zip": "1", "kind": "person", **values}
+    return {"id": str(key), **stored, "updated": NOW - timedelta(days=20 - days)}
 
 
 def run(factory: Factory) -> list[FactoryStep]:
@@ -213,7 +213,7 @@ def test_vir5_3_a_stream_tells_each_change_once_and_nothing_when_nothing_changed
     found = {
         (row["object"], f"{row['property']}.{row['dimension']}"): row["value"] for row in table.collect()
     }
-    assert found == {(key, name): value for key, held in after.items() for name, value in held.items()}
+    assert found == {(key, name): value for key, stored in after.items() for name, value in stored.items()}
 
 
 @pytest.mark.soak
@@ -224,7 +224,7 @@ def test_many_steps_are_put_in_one_place_and_mean_the_same(
     put_reference(tmp_path)
     factory = Factory(spark, plan_of(tmp_path, deleted="gone"), now=lambda: NOW_MICROS)
     rng = random.Random(5)
-    held: dict[str, dict[str, Any]] = {}
+    stored: dict[str, dict[str, Any]] = {}
     for number in range(3):
         some = [
             {
@@ -240,9 +240,9 @@ def test_many_steps_are_put_in_one_place_and_mean_the_same(
         (tmp_path / "table").mkdir(exist_ok=True)
         pq.write_table(pa.Table.from_pylist(some, arrow), tmp_path / "table" / f"{number}.parquet")
         for row in some:
-            held.pop(row["id"], None) if row["gone"] else held.update({row["id"]: row})
+            stored.pop(row["id"], None) if row["gone"] else stored.update({row["id"]: row})
         run(factory)
-        assert current(factory) == oracle(factory.plan, list(held.values()))
+        assert current(factory) == oracle(factory.plan, list(stored.values()))
     assert factory.state.steps() == [2]  # what stood before it is in one place
 
 
@@ -270,11 +270,11 @@ def test_changes_of_a_whole_table_that_were_not_told_are_told_before_the_next(
 
     with pytest.raises(ConnectionError, match="snapshots-0"):
         factory.snapshot(spark.createDataFrame([("1", "a")], "id string, name string"), fails)
-    heard: list[tuple[str, bool, Any]] = []  # read when it is told: later a step may be put elsewhere
+    received: list[tuple[str, bool, Any]] = []  # read when it is told: later a step may be put elsewhere
     gone = spark.createDataFrame([("1", None)], "id string, name string")
-    factory.snapshot(gone, lambda step: heard.append((step.version, step.replayed, told(step))))
+    factory.snapshot(gone, lambda step: received.append((step.version, step.replayed, told(step))))
     changed = ("1", "Name.completeness")
-    assert heard == [
+    assert received == [
         ("snapshots-0", True, {changed: (None, 1.0)}),
         ("snapshots-1", False, {changed: (1.0, 0.0)}),
     ]

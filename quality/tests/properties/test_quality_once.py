@@ -59,8 +59,8 @@ class Play:
         )
         self.schema = msgspec.structs.replace(running_example(), organisations=organisations)
         self.organisations = {name: self._opened(name, Fragile()) for name in NAMES}
-        self.heard: dict[tuple[str, str], list[str]] = {(name, user): [] for name, user, _ in READERS}
-        self.number = dict.fromkeys(self.heard, 0)
+        self.received: dict[tuple[str, str], list[str]] = {(name, user): [] for name, user, _ in READERS}
+        self.number = dict.fromkeys(self.received, 0)
         for name, user, least in READERS:
             self.organisations[name].subscribe(
                 UserRequest(f"ON Enterprise WHERE name.accuracy <= {least}", user, "s")
@@ -74,10 +74,10 @@ class Play:
     def _agree(self) -> None:
         for name, consumer in self.organisations.items():
             for producer in consumer.settings.peers:
-                told = consumer.to_tell(producer)
-                if told is not None:
-                    assert self.organisations[producer].sub_changed(name, told) == SubChanged()
-                    consumer.was_told(producer, told)
+                delivered = consumer.to_tell(producer)
+                if delivered is not None:
+                    assert self.organisations[producer].sub_changed(name, delivered) == SubChanged()
+                    consumer.was_told(producer, delivered)
 
     def restart(self, name: str) -> None:
         self.organisations[name] = self._opened(name, self.organisations[name].state)
@@ -103,10 +103,10 @@ class Play:
         batch = self.organisations[sender].state.sendings(target)
         if not batch or sender == target:
             return
-        told = [QualityNotification(unpacked(one.event), one.below) for one in batch]
+        delivered = [QualityNotification(unpacked(one.event), one.below) for one in batch]
         taken = False
         with self.dying(target, when):
-            self.organisations[target].notified(sender, told)
+            self.organisations[target].notified(sender, delivered)
             taken = True
         if not taken or lost:  # no answer: the sender serves those below itself, and will try again
             self.organisations[sender].state.take_over([one for one in batch if one.below])
@@ -118,7 +118,7 @@ class Play:
         name, user, _ = READERS[reader]
         state = self.organisations[name].state
         for number, event in state.notifications(f"{user}.s", after=self.number[name, user]):
-            self.heard[name, user].append(str(unpacked(event).get("change.object")))
+            self.received[name, user].append(str(unpacked(event).get("change.object")))
             self.number[name, user] = number
         with self.dying(name, when):
             state.acknowledge(f"{user}.s", self.number[name, user])
@@ -158,6 +158,6 @@ def test_each_reader_hears_each_change_once_whatever_crashes(steps: list[tuple[o
     play.settle(keys)
     for name, user, least in READERS:
         expected = sorted(f"k{key}" for key in keys if key / 10 <= least)
-        assert sorted(play.heard[name, user]) == expected
+        assert sorted(play.received[name, user]) == expected
     for one in play.organisations.values():
         one.state.close()

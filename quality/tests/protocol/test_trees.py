@@ -40,8 +40,8 @@ def test_vir5_8_the_tree_is_as_flat_as_it_can_be(consumers: int, fan_out: int) -
     tree = build_tree(fan_out, [f"c{k:03}" for k in range(consumers)], lambda _: fan_out)
     depth = depth_of(tree)
     assert depth <= math.ceil(math.log(consumers + 1, fan_out)) + 1
-    held = sum(fan_out**level for level in range(1, depth))
-    assert held < consumers  # one level less would not hold them
+    stored = sum(fan_out**level for level in range(1, depth))
+    assert stored < consumers  # one level less would not hold them
 
 
 def test_vir5_8_the_capable_stand_near_the_root() -> None:

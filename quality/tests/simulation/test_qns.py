@@ -46,7 +46,7 @@ def test_vir5_7_a_covered_subscription_sends_nothing_and_a_wider_one_replaces_it
     world.publish("user of CoC", {"x": 3})
     world.publish("user of CoC", {"x": 7})
     world.run(world.simulation.now + 2.0)
-    assert len(world.heard("user of INPS")) == 1
+    assert len(world.received("user of INPS")) == 1
 
 
 def test_vir5_7_only_possible_producers_are_told() -> None:
@@ -76,7 +76,7 @@ def test_vir5_8_a_producer_sends_to_no_more_than_it_can_and_everybody_hears_once
     world.publish("user of o00", {"x": 1})
     assert sent(world, before)["Notify"] == 19
     assert max(children.values()) <= 3
-    assert [len(world.heard(f"user of {broker}")) for broker in brokers] == [0] + [1] * 19
+    assert [len(world.received(f"user of {broker}")) for broker in brokers] == [0] + [1] * 19
 
 
 def test_a_producer_that_restarts_is_told_again() -> None:
@@ -89,7 +89,7 @@ def test_a_producer_that_restarts_is_told_again() -> None:
     world.run(8.0)
     world.publish("user of CoC", {"x": 1})
     world.run(10.0)
-    assert len(world.heard("user of INPS")) == 1
+    assert len(world.received("user of INPS")) == 1
 
 
 @pytest.mark.parametrize("reduce", sorted(OUTLETS))
@@ -109,7 +109,7 @@ def test_every_reduction_tells_the_same_events(reduce: str) -> None:
         world.publish("user of CoC", {"x": x})
         expected.update(broker for broker, low, high in wanted if low <= x <= high)
     world.run(8.0)
-    assert {broker: len(world.heard(f"user of {broker}")) for broker in expected} == dict(expected)
+    assert {broker: len(world.received(f"user of {broker}")) for broker in expected} == dict(expected)
 
 
 def outcome_of(seed: int, kinds: tuple[str, ...] = EVERYTHING) -> ExperimentOutcome:
@@ -123,13 +123,13 @@ def outcome_of(seed: int, kinds: tuple[str, ...] = EVERYTHING) -> ExperimentOutc
 
 
 def judge(seeds: range) -> None:
-    told = 0
+    delivered = 0
     for seed in seeds:
         outcome = outcome_of(seed, HARMLESS if seed % 3 == 0 else EVERYTHING)
         assert outcome.report is not None
         assert outcome.report.holds, f"seed {seed}: {outcome.report.story}"
-        told += outcome.delivered
-    assert told > 10 * len(seeds), "there was something to tell"
+        delivered += outcome.delivered
+    assert delivered > 10 * len(seeds), "there was something to tell"
 
 
 def test_no_seed_breaks_a_promise() -> None:

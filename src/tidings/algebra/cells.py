@@ -85,13 +85,15 @@ class Axis:
         for start, end in domain.kinds[self.kind]:
             first = bisect_right(self._edges, start) - 1
             found.update(dict.fromkeys(range(first, bisect_left(self._edges, end))))
-        places = [place for place in found if not domain.patterns or self._may_hold(place, domain)]
+        positions = [
+            position for position in found if not domain.patterns or self._may_hold(position, domain)
+        ]
         if domain.absent or any(domain.kinds[kind] for kind in Kind if kind is not self.kind):
-            places.append(self.rest)
-        return places
+            positions.append(self.rest)
+        return positions
 
-    def _may_hold(self, place: int, domain: Domain) -> bool:
-        here = dm.of_kind(self.kind, ((self._edges[place], self._edges[place + 1]),))
+    def _may_hold(self, position: int, domain: Domain) -> bool:
+        here = dm.of_kind(self.kind, ((self._edges[position], self._edges[position + 1]),))
         return dm.decide_disjoint(here, domain) is not True
 
 
@@ -119,19 +121,19 @@ class GridCells:
     def count(self) -> int:
         return prod(self._sizes)
 
-    def number(self, places: Iterable[int]) -> int:
+    def number(self, positions: Iterable[int]) -> int:
         """The number of a cell from its place along each axis."""
         result = 0
-        for place, size in zip(places, self._sizes, strict=True):
-            result = result * size + place
+        for position, size in zip(positions, self._sizes, strict=True):
+            result = result * size + position
         return result
 
     def places(self, number: int) -> tuple[int, ...]:
         """A cell's place along each axis."""
         result: list[int] = []
         for size in reversed(self._sizes):
-            number, place = divmod(number, size)
-            result.append(place)
+            number, position = divmod(number, size)
+            result.append(position)
         return tuple(reversed(result))
 
     def assign(self, filter: Filter) -> tuple[int, ...]:
@@ -170,7 +172,7 @@ def _quantile_cuts(name: str, values: Sequence[Value], parts: int) -> tuple[Valu
             hint="give samples, and 2 parts or more",
         )
     cuts = [ordered[len(ordered) * part // parts] for part in range(1, parts)]
-    return tuple(cut for place, cut in enumerate(cuts) if place == 0 or cut != cuts[place - 1])
+    return tuple(cut for position, cut in enumerate(cuts) if position == 0 or cut != cuts[position - 1])
 
 
 @dataclass(frozen=True)

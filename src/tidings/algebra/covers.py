@@ -146,9 +146,9 @@ def without_covered(conjunctions: Sequence[Conjunction], dialect: str) -> tuple[
         return distinct(tuple(conjunctions))
     regions = [region_of(conjunction, dialect) for conjunction in conjunctions]
     kept: list[int] = []
-    for place, region in enumerate(regions):
+    for position, region in enumerate(regions):
         if any(rg.decide_within(region, regions[other]) for other in kept):
             continue
         kept = [other for other in kept if not rg.decide_within(regions[other], region)]
-        kept.append(place)
-    return tuple(conjunctions[place] for place in kept)
+        kept.append(position)
+    return tuple(conjunctions[position] for position in kept)

@@ -149,13 +149,13 @@ def _pieces(kind: Kind, small: Domain, larges: list[Domain]) -> Iterator[tuple[I
             toggles[start] = toggles.get(start, 0) ^ (1 << i)
             toggles[end] = toggles.get(end, 0) ^ (1 << i)
     cuts = sorted(toggles)
-    place = bits = 0
+    position = bits = 0
     for low, high in small.kinds[kind]:
         while low < high:
-            while place < len(cuts) and cuts[place] <= low:
-                bits ^= toggles[cuts[place]]
-                place += 1
-            stop = min(cuts[place], high) if place < len(cuts) else high
+            while position < len(cuts) and cuts[position] <= low:
+                bits ^= toggles[cuts[position]]
+                position += 1
+            stop = min(cuts[position], high) if position < len(cuts) else high
             if iv.holds_value(low, stop):
                 yield (low, stop), bits
             low = stop

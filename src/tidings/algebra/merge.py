@@ -69,7 +69,7 @@ def merge_all(filters: Sequence[Filter], target: int, *, space: Space | None = N
     _check_dialects(filters)
     if target < 1:
         raise FilterError(f"merging into {target} filters", hint="give 1 or more")
-    pool = _covered_joined([Merge(found, True, 1.0, (place,)) for place, found in enumerate(filters)])
+    pool = _covered_joined([Merge(found, True, 1.0, (position,)) for position, found in enumerate(filters)])
     tried: dict[tuple[tuple[int, ...], tuple[int, ...]], Merge] = {}
     while len(pool) > 1:
         best, i, j = _best_pair(pool, filters, space, tried)
@@ -94,8 +94,8 @@ def _best_pair(
             if key not in tried:
                 tried[key] = _merge_pair(pool[i], pool[j], filters, space)
             made = tried[key]
-            said = sum(len(conjunction.constraints) for conjunction in made.filter.conjunctions)
-            found.append((not made.exact, made.error, -said, i, j))
+            stated = sum(len(conjunction.constraints) for conjunction in made.filter.conjunctions)
+            found.append((not made.exact, made.error, -stated, i, j))
     _, _, _, i, j = min(found)
     return tried[pool[i].sources, pool[j].sources], i, j
 
@@ -104,7 +104,7 @@ def _merge_pair(one: Merge, other: Merge, filters: Sequence[Filter], space: Spac
     merged = merge(one.filter, other.filter, space=space)
     sources = tuple(sorted(one.sources + other.sources))
     exact = merged.exact and one.exact and other.exact
-    error = 1.0 if exact else merge_error(merged.filter, [filters[place] for place in sources], space)
+    error = 1.0 if exact else merge_error(merged.filter, [filters[position] for position in sources], space)
     return Merge(merged.filter, exact, error, sources)
 
 
@@ -112,9 +112,11 @@ def _covered_joined(pool: list[Merge]) -> list[Merge]:
     """Filters that another one covers are joined to it."""
     kept: list[Merge] = []
     for one in pool:
-        place = next((i for i, other in enumerate(kept) if covers(other.filter, one.filter)), None)
-        if place is not None:
-            kept[place] = replace(kept[place], sources=tuple(sorted(kept[place].sources + one.sources)))
+        position = next((i for i, other in enumerate(kept) if covers(other.filter, one.filter)), None)
+        if position is not None:
+            kept[position] = replace(
+                kept[position], sources=tuple(sorted(kept[position].sources + one.sources))
+            )
             continue
         swallowed = [other for other in kept if covers(one.filter, other.filter)]
         sources = sorted(sum((other.sources for other in swallowed), one.sources))
@@ -155,10 +157,10 @@ def _joined_perfectly(pool: Sequence[Conjunction], dialect: str) -> list[Conjunc
     waiting = [(conjunction, region_of(conjunction, dialect)) for conjunction in reversed(pool)]
     while waiting:
         one, region = waiting.pop()
-        for place, (other, near) in enumerate(done):
+        for position, (other, near) in enumerate(done):
             joined = _join(other, near, region)
             if joined is not None:
-                del done[place]
+                del done[position]
                 waiting.append((joined, region_of(joined, dialect)))
                 break
         else:

@@ -77,12 +77,12 @@ def regexp_prefix(pattern: str) -> str:
     """Literal text with which every match must begin; "" when unknown."""
     if not pattern.startswith("^") or "|" in pattern:
         return ""
-    place = 1
-    while place < len(pattern) and pattern[place] not in _META:
-        place += 1
-    if place < len(pattern) and pattern[place] in "*?{":
-        place -= 1  # the last character may be repeated no times
-    return pattern[1:place]
+    position = 1
+    while position < len(pattern) and pattern[position] not in _META:
+        position += 1
+    if position < len(pattern) and pattern[position] in "*?{":
+        position -= 1  # the last character may be repeated no times
+    return pattern[1:position]
 
 
 class _PatternMachine(NamedTuple):
@@ -98,22 +98,22 @@ class _PatternMachine(NamedTuple):
 
     def step(self, state: tuple[int, int], ch: str) -> tuple[int, int]:
         mask, read = state
-        reached, place = 0, 0
+        reached, position = 0, 0
         while mask:
-            if mask & 1 and place < len(self.tokens):
-                token = self.tokens[place]
+            if mask & 1 and position < len(self.tokens):
+                token = self.tokens[position]
                 if token == _MANY or (token == _LEVEL and ch != "/"):
-                    reached |= 1 << place
+                    reached |= 1 << position
                 elif token in (_ONE, ch):
-                    reached |= 2 << place
+                    reached |= 2 << position
             mask >>= 1
-            place += 1
+            position += 1
         return (self._closed(reached), 1 if read == 0 and ch == "/" else 2)
 
     def _closed(self, mask: int) -> int:
-        for place, token in enumerate(self.tokens):
-            if mask >> place & 1 and token in (_MANY, _LEVEL):
-                mask |= 2 << place
+        for position, token in enumerate(self.tokens):
+            if mask >> position & 1 and token in (_MANY, _LEVEL):
+                mask |= 2 << position
         return mask
 
     def accepts(self, state: tuple[int, int]) -> bool:
@@ -129,8 +129,8 @@ def _machine(pattern: Pattern) -> _PatternMachine:
     if pattern.kind == TOPIC:
         return _topic_machine(pattern)
     tokens: list[str] = []
-    for place, part in enumerate(like_parts(pattern.text)):
-        if place:
+    for position, part in enumerate(like_parts(pattern.text)):
+        if position:
             tokens.append(_MANY)
         tokens.extend(_ONE if ch is None else ch for ch in part)
     return _PatternMachine(tuple(tokens), 1 << len(tokens), False, pattern.negated)
@@ -140,8 +140,8 @@ def _topic_machine(pattern: Pattern) -> _PatternMachine:
     levels = pattern.text.split("/")
     below = levels[-1] == "#"
     tokens: list[str] = []
-    for place, level in enumerate(levels[: len(levels) - below]):
-        if place:
+    for position, level in enumerate(levels[: len(levels) - below]):
+        if position:
             tokens.append("/")
         tokens.extend([_LEVEL] if level == "+" else level)
     accepting = 1 << len(tokens)
@@ -164,8 +164,10 @@ class _TextBounds(NamedTuple):
         return tuple(_compared(bound, at, ch) for bound, at in zip(self.bounds, state, strict=True))
 
     def accepts(self, state: tuple[int, ...]) -> bool:
-        place = sum(at == _ABOVE or at == len(bound) for bound, at in zip(self.bounds, state, strict=True))
-        lowest = (0, self.bounds[place - 1], 0) if place else BOTTOM  # the greatest bound not above the text
+        position = sum(at == _ABOVE or at == len(bound) for bound, at in zip(self.bounds, state, strict=True))
+        lowest = (
+            (0, self.bounds[position - 1], 0) if position else BOTTOM
+        )  # the greatest bound not above the text
         return any(start <= lowest < end for start, end in self.intervals)
 
 
@@ -193,8 +195,8 @@ def _walk(intervals: Intervals, patterns: tuple[Pattern, ...], wanted: int) -> t
     seen, queue, found = {begin}, deque([("", begin)]), []
     budget = BUDGET
     while queue:
-        text, (place, states) = queue.popleft()
-        if bounds.accepts(place) and all(m.accepts(s) for m, s in zip(machines, states, strict=True)):
+        text, (position, states) = queue.popleft()
+        if bounds.accepts(position) and all(m.accepts(s) for m, s in zip(machines, states, strict=True)):
             found.append(text)
             if len(found) >= wanted:
                 return found, False
@@ -202,7 +204,7 @@ def _walk(intervals: Intervals, patterns: tuple[Pattern, ...], wanted: int) -> t
             stepped = tuple(m.step(s, ch) for m, s in zip(machines, states, strict=True))
             if any(m.is_dead(s) for m, s in zip(machines, stepped, strict=True)):
                 continue
-            after = (bounds.step(place, ch), stepped)
+            after = (bounds.step(position, ch), stepped)
             if after not in seen:
                 seen.add(after)
                 queue.append((text + ch, after))

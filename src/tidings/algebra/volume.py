@@ -140,9 +140,9 @@ def _cells(axes: list[NDArray[np.float64]]) -> int:
 def _occupied(boxes: Boxes, axes: list[NDArray[np.float64]]) -> NDArray[np.bool_]:
     """Mask of the grid cells inside a box: corners as differences, then running sums."""
     count = np.zeros([len(axis) for axis in axes], dtype=np.int32)
-    places = [np.searchsorted(axis, boxes[:, :, number]) for number, axis in enumerate(axes)]
+    positions = [np.searchsorted(axis, boxes[:, :, number]) for number, axis in enumerate(axes)]
     for corner in np.ndindex(*(2,) * len(axes)):
-        index = tuple(place[:, side] for place, side in zip(places, corner, strict=True))
+        index = tuple(position[:, side] for position, side in zip(positions, corner, strict=True))
         np.add.at(count, index, -1 if sum(corner) % 2 else 1)
     for number in range(len(axes)):
         np.cumsum(count, axis=number, out=count)

@@ -48,26 +48,26 @@ def file_may_hold(file: ArchiveFile, filters: Sequence[Filter]) -> bool:
 
 def row_groups(metadata: Any, filters: Sequence[Filter], *, has_odd: bool) -> list[int]:
     """The row groups of a Parquet file that may hold an event for one of the filters."""
-    places = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
+    positions = {metadata.schema.column(n).path: n for n in range(metadata.num_columns)}
     found = []
     for number in range(metadata.num_row_groups):
         group = metadata.row_group(number)
-        if (has_odd and _has_odd(group, places)) or may_hold(filters, _group_bounds(group, places)):
+        if (has_odd and _has_odd(group, positions)) or may_hold(filters, _group_bounds(group, positions)):
             found.append(number)
     return found
 
 
-def _has_odd(group: Any, places: Mapping[str, int]) -> bool:
-    stats = group.column(places["_odd"]).statistics
+def _has_odd(group: Any, positions: Mapping[str, int]) -> bool:
+    stats = group.column(positions["_odd"]).statistics
     return stats is None or not stats.has_min_max or bool(stats.max)
 
 
-def _group_bounds(group: Any, places: Mapping[str, int]) -> Bounds:
+def _group_bounds(group: Any, positions: Mapping[str, int]) -> Bounds:
     def bounds(name: str) -> Stats | None:
-        place = places.get(name)
-        if place is None:
+        position = positions.get(name)
+        if position is None:
             return NOTHING
-        stats = group.column(place).statistics
+        stats = group.column(position).statistics
         if stats is None:
             return None
         has_nulls = not stats.has_null_count or stats.null_count > 0

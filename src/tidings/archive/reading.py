@@ -55,12 +55,12 @@ def pieces(
     for file in state.files:
         if file.last <= (after or {}).get(file.log, 0) or not file_may_hold(file, filters):
             continue
-        place = archive.find(file, state)
-        metadata = _sound(place, parquet.read_metadata)
+        path = archive.find(file, state)
+        metadata = _sound(path, parquet.read_metadata)
         groups = row_groups(metadata, filters, has_odd=bool(file.odd))
         if groups:
             rows = sum(metadata.row_group(number).num_rows for number in groups)
-            found.append(ArchivePiece(str(place), file.log, tuple(groups), rows))
+            found.append(ArchivePiece(str(path), file.log, tuple(groups), rows))
     return found
 
 
@@ -104,13 +104,13 @@ def page(
 ) -> ArchivePage:
     """At most so many events and bytes, but always one event, from at most so many rows (and the rest of a
     row group)."""
-    place, looked, size = dict(after), 0, 0
+    position, looked, size = dict(after), 0, 0
     found: list[ArchivedEvent] = []
-    for piece in pieces(archive, state, [filter], after=place):
-        begin, end = place.get(piece.log, 0), upto.get(piece.log, 0)
+    for piece in pieces(archive, state, [filter], after=position):
+        begin, end = position.get(piece.log, 0), upto.get(piece.log, 0)
         for batch in batches(piece, ["_offset", "_accepted", "_event"]):
             if len(found) >= limit or looked >= most_rows:
-                return ArchivePage(found, place, False)
+                return ArchivePage(found, position, False)
             looked += len(batch)
             for offset, accepted, raw in zip(*(column.to_pylist() for column in batch.columns), strict=True):
                 if offset > end:
@@ -118,12 +118,12 @@ def page(
                 if offset > begin and accepts(filter, event := _decode(raw)):
                     size += len(raw)
                     if found and size > most_bytes:
-                        return ArchivePage(found, place, False)
+                        return ArchivePage(found, position, False)
                     found.append(ArchivedEvent(piece.log, offset, accepted.timestamp(), event))
                     if len(found) >= limit:
-                        return ArchivePage(found, {**place, piece.log: offset}, False)
-                place[piece.log] = max(place.get(piece.log, 0), offset)
-    return ArchivePage(found, {**place, **upto}, True)
+                        return ArchivePage(found, {**position, piece.log: offset}, False)
+                position[piece.log] = max(position.get(piece.log, 0), offset)
+    return ArchivePage(found, {**position, **upto}, True)
 
 
 def batches(piece: ArchivePiece, columns: list[str] | None = None) -> Iterator[Any]:
@@ -137,12 +137,12 @@ def batches(piece: ArchivePiece, columns: list[str] | None = None) -> Iterator[A
         ).to_batches()
 
 
-def _sound(place: Any, read: Any) -> Any:
+def _sound(position: Any, read: Any) -> Any:
     import pyarrow as pa
 
     try:
-        return opened(place, read)
+        return opened(position, read)
     except (pa.ArrowException, OSError) as error:
         raise CorruptionError(
-            f"{place} cannot be read: {error}", hint="restore it from a copy; nothing of it is served"
+            f"{position} cannot be read: {error}", hint="restore it from a copy; nothing of it is served"
         ) from None

@@ -82,12 +82,12 @@ class Archive:
         numbers = self._numbers()
         if not numbers:
             return ArchiveState()
-        place = self._place(numbers[-1])
+        path = self._state_path(numbers[-1])
         try:
-            state = msgspec.json.decode(place.read_bytes(), type=ArchiveState)
+            state = msgspec.json.decode(path.read_bytes(), type=ArchiveState)
         except (OSError, *UNREADABLE) as error:
             raise CorruptionError(
-                f"{place} is no state of an archive: {error}",
+                f"{path} is no state of an archive: {error}",
                 hint="restore it from a copy; an older state beside it lacks what came after",
             ) from None
         if state.version > VERSION:
@@ -116,24 +116,24 @@ class Archive:
 
     def find(self, file: ArchiveFile, state: ArchiveState) -> Path:
         """Path of a file: at its final location, or still staged."""
-        places = [self.path / file.path]
+        paths = [self.path / file.path]
         if file.path in state.added:
-            places.append(self.path / STAGED / Path(file.path).name)
-        places += [
+            paths.append(self.path / STAGED / Path(file.path).name)
+        paths += [
             self.path / GONE / Path(file.path).name,
             self.path / file.path,
         ]  # it may have moved just now
-        for place in places:
+        for path in paths:
             try:
-                size = place.stat().st_size
+                size = path.stat().st_size
             except FileNotFoundError:
                 continue
             if size != file.bytes:
                 raise CorruptionError(
-                    f"{place} has {size} bytes, and {file.bytes} were written: it is torn or was changed",
+                    f"{path} has {size} bytes, and {file.bytes} were written: it is torn or was changed",
                     hint="restore it from a copy; nothing of it is served",
                 )
-            return place
+            return path
         raise CorruptionError(
             f"{self.path / file.path} is gone, with {file.rows} events of the log {file.log}",
             hint="restore it from a copy; the archive is not complete without it",
@@ -151,7 +151,7 @@ class Archive:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except OSError:
                 raise StoreLockedError(
-                    f"somebody else writes to the archive {self.path}", hint="an archive has one writer"
+                    f"another process writes to the archive {self.path}", hint="an archive has one writer"
                 ) from None
             self._finish(self.state())
             for left in (self.path / STAGED).iterdir():
@@ -163,11 +163,11 @@ class Archive:
         draft = self.path / STAGED / f"state-{state.number}.json"
         draft.write_bytes(msgspec.json.format(msgspec.json.encode(state), indent=1))
         _sync(draft)
-        draft.rename(self._place(state.number))
+        draft.rename(self._state_path(state.number))
         _sync(self.path / STATES)
         self._finish(state)
         for number in self._numbers()[:-KEPT]:
-            self._place(number).unlink()
+            self._state_path(number).unlink()
 
     def _finish(self, state: ArchiveState) -> None:
         for own in state.added:
@@ -191,20 +191,20 @@ class Archive:
             return []
         return sorted(int(file.stem) for file in (self.path / STATES).glob("*.json") if file.stem.isdigit())
 
-    def _place(self, number: int) -> Path:
+    def _state_path(self, number: int) -> Path:
         return self.path / STATES / f"{number:08d}.json"
 
 
-def opened(place: str | os.PathLike[str], read: Any) -> Any:
+def opened(location: str | os.PathLike[str], read: Any) -> Any:
     """Read a file of an archive while a writer may move it.
 
     A file only moves forward, from the staging folder into its place and from there to the replaced ones, so
     one try in each of the folders that follow finds it.
     """
     try:
-        return read(place)
+        return read(location)
     except FileNotFoundError:
-        path = Path(place)
+        path = Path(location)
         archive = path.parents[1] if path.parent.name == STAGED else path.parents[2]
     if path.parent.name == STAGED:
         for moved in archive.glob(f"log=*/*/{path.name}"):

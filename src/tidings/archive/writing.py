@@ -87,7 +87,7 @@ class ArchiveWriter:
         number = self.state.number + 1
         files = [self._write(log, day, some, columns, number) for day, some in days.items()]
         return self._publish(
-            columns=columns, places={**self.state.places, log: max(upto, before)}, adds=files, removes=()
+            columns=columns, positions={**self.state.places, log: max(upto, before)}, adds=files, removes=()
         )
 
     def _write(
@@ -100,7 +100,7 @@ class ArchiveWriter:
         self,
         *,
         columns: Mapping[str, str],
-        places: Mapping[str, int],
+        positions: Mapping[str, int],
         adds: Iterable[ArchiveFile],
         removes: Iterable[ArchiveFile],
     ) -> ArchiveState:
@@ -109,7 +109,7 @@ class ArchiveWriter:
         self.state = ArchiveState(
             number=self.state.number + 1,
             policy=self._policy_text,
-            places=dict(places),
+            places=dict(positions),
             columns=dict(columns),
             files=tuple(sorted((*kept, *adds), key=lambda file: (file.log, file.first))),
             added=tuple(file.path for file in adds),
@@ -133,7 +133,7 @@ class ArchiveWriter:
             adds.append(write_table(self.archive, whole, group[0].log, day, number))
             removes += group
         if adds:
-            self._publish(columns=self.state.columns, places=self.state.places, adds=adds, removes=removes)
+            self._publish(columns=self.state.columns, positions=self.state.places, adds=adds, removes=removes)
         return len(removes)
 
 
@@ -264,18 +264,18 @@ def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -
     first, last = offsets[0].as_py(), offsets[len(table) - 1].as_py()
     mark = blake2b(f"{log} {day}".encode(), digest_size=4).hexdigest()  # other logs have the same offsets
     name = f"{first:016d}-{last:016d}-{number}-{mark}.parquet"
-    place = archive.path / STAGED / name
+    path = archive.path / STAGED / name
     plain = ["_event", "_offset", "_accepted", "id"]  # hardly ever the same twice
     others = [column for column in table.column_names if column not in plain]
     parquet.write_table(
         table,
-        place,
+        path,
         row_group_size=ROW_GROUP,
         compression="zstd",
         use_dictionary=others,
         write_statistics=True,
     )
-    with place.open("rb") as written:
+    with path.open("rb") as written:
         os.fsync(written.fileno())
     return ArchiveFile(
         path=f"log={quote(log, safe='')}/date={day}/{name}",
@@ -283,7 +283,7 @@ def write_table(archive: Archive, table: Any, log: str, day: str, number: int) -
         first=first,
         last=last,
         rows=len(table),
-        bytes=place.stat().st_size,
+        bytes=path.stat().st_size,
         odd=_count_true(table.column("_odd")),
         stats=_stats(table),
     )
@@ -330,8 +330,8 @@ def read_table(
 
     from tidings.errors import CorruptionError
 
-    place = archive.find(file, state)
+    path = archive.find(file, state)
     try:
-        return parquet.ParquetFile(place).read(columns=columns)
+        return parquet.ParquetFile(path).read(columns=columns)
     except (pa.ArrowException, OSError) as error:
-        raise CorruptionError(f"{place} cannot be read: {error}", hint="restore it from a copy") from None
+        raise CorruptionError(f"{path} cannot be read: {error}", hint="restore it from a copy") from None

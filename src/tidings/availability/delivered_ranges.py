@@ -76,7 +76,7 @@ class DeliveredRanges:
             self.spans.remove(min(self.spans, key=lambda span: span.stop))
             self.given_up += 1
 
-    def was_told(self, event: Event, log: str, offset: int, accepts: Accepts) -> bool:
+    def was_delivered(self, event: Event, log: str, offset: int, accepts: Accepts) -> bool:
         return any(
             span.log == log and span.start <= offset < span.stop and accepts(span.filter, event)
             for span in self.spans
@@ -103,10 +103,10 @@ class DeliveredRanges:
     @classmethod
     def decode(cls, data: bytes, parse: Parse, *, max_spans: int = MAX_SPANS) -> DeliveredRanges:
         row = msgspec.msgpack.decode(data, type=_DeliveredRangeRow)
-        told = cls(max_spans=max_spans)
-        told.spans = [
+        delivered = cls(max_spans=max_spans)
+        delivered.spans = [
             DeliveredRange(parse(text, dialect), log, start, stop)
             for text, dialect, log, start, stop in row.spans
         ]
-        told.ended_at, told.given_up = row.ended_at, row.given_up
-        return told
+        delivered.ended_at, delivered.given_up = row.ended_at, row.given_up
+        return delivered

@@ -2,12 +2,13 @@
 
 Words. *Heard*: the first offset that was not yet considered for this subscription; every offset below it was
 handed out, or is silent (no event for it there). *Owed*: handed out and not yet acknowledged. *Low-water
-mark*: the first offset that is not settled: the lowest owed one, or else `heard`.
+mark*: the first offset that is not settled: the lowest owed one, or else `received`.
 
 Rules
 - Acknowledgements may come in any order (competing consumers); the low-water mark waits for the slowest.
-  Above it, every offset below `heard` that is not owed is settled.
-- `silence(upto)` moves `heard` on without an event, so a token also advances over events that do not match.
+  Above it, every offset below `received` that is not owed is settled.
+- `silence(upto)` moves `received` on without an event, so a token also advances over events
+  that do not match.
 - A token is {log: low-water mark}. Resuming from a token takes it at its word: what it says is settled is
   settled, and everything from there on is handed out again.
 - Bounded by what is in flight: `owed` holds no more than was handed out and not acknowledged.
@@ -24,20 +25,20 @@ import msgspec
 class LogProgress(msgspec.Struct, array_like=True):
     """Progress in one log."""
 
-    heard: int = 1
-    owed: list[int] = []  # ascending, all below `heard`
+    received: int = 1
+    owed: list[int] = []  # ascending, all below `received`
 
     @property
     def low_water(self) -> int:
-        return self.owed[0] if self.owed else self.heard
+        return self.owed[0] if self.owed else self.received
 
     def is_settled(self, offset: int) -> bool:
-        return offset < self.heard and not self._is_owed(offset)
+        return offset < self.received and not self._is_owed(offset)
 
     def hand_out(self, offset: int) -> bool:
         """An event goes to the subscriber. False: it was settled before, so it must not go again."""
-        if offset >= self.heard:
-            self.heard = offset + 1
+        if offset >= self.received:
+            self.received = offset + 1
             self.owed.append(offset)
             return True
         return self._is_owed(offset)
@@ -51,12 +52,12 @@ class LogProgress(msgspec.Struct, array_like=True):
 
     def owe_again(self, offset: int) -> None:
         """Undo a settlement: the event will be handed out once more."""
-        if offset < self.heard and not self._is_owed(offset):
+        if offset < self.received and not self._is_owed(offset):
             insort(self.owed, offset)
 
     def silence(self, upto: int) -> None:
         """Below `upto` this subscription has no events except those already handed out."""
-        self.heard = max(self.heard, upto)
+        self.received = max(self.received, upto)
 
     def _is_owed(self, offset: int) -> bool:
         at = bisect_left(self.owed, offset)
@@ -83,7 +84,7 @@ class SubscriptionProgress:
     def resume(self, token: Mapping[str, int]) -> None:
         """Go on from a token; logs that it does not name keep what is known here."""
         for log, offset in token.items():
-            self.logs[log] = LogProgress(heard=offset)
+            self.logs[log] = LogProgress(received=offset)
 
     def encode(self) -> bytes:
         return msgspec.msgpack.encode(dict(sorted(self.logs.items())))
@@ -95,4 +96,6 @@ class SubscriptionProgress:
     def check(self) -> None:
         for progress in self.logs.values():
             assert progress.owed == sorted(set(progress.owed)), "owed ascends"
-            assert not progress.owed or progress.owed[-1] < progress.heard, "only what was handed out is owed"
+            assert not progress.owed or progress.owed[-1] < progress.received, (
+                "only what was handed out is owed"
+            )

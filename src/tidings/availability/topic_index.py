@@ -87,19 +87,19 @@ def _levels(topic: str) -> list[str]:
     return [ROOT] if topic == ROOT else topic.split("/")
 
 
-def _collect(node: Node, levels: list[str], place: int, found: set[int]) -> None:
-    if place == len(levels):
+def _collect(node: Node, levels: list[str], position: int, found: set[int]) -> None:
+    if position == len(levels):
         found.update(node.get(_OFFSETS, ()))
         return
-    level = levels[place]
+    level = levels[position]
     if level == "#":
         _collect_all(node, found)
     elif level == "+":
         for name, below in node.items():
             if name != _OFFSETS and name != ROOT:
-                _collect(below, levels, place + 1, found)
+                _collect(below, levels, position + 1, found)
     elif level in node:
-        _collect(node[level], levels, place + 1, found)
+        _collect(node[level], levels, position + 1, found)
 
 
 def _collect_all(node: Node, found: set[int]) -> None:

@@ -50,8 +50,8 @@ class _Sealed:
         self.digests = array("Q", struct.unpack(f">{len(row.digests) // 8}Q", row.digests))
 
     def has(self, digest: int) -> bool:
-        place = bisect_left(self.digests, digest)
-        return place < len(self.digests) and self.digests[place] == digest
+        position = bisect_left(self.digests, digest)
+        return position < len(self.digests) and self.digests[position] == digest
 
     def row(self) -> Put:
         packed = struct.pack(f">{len(self.digests)}Q", *self.digests)

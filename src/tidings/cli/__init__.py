@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 # name -> the first line of its help. The module is tidings.cli.<name>.
 COMMANDS = {
-    "demo": "Show Tidings at work, in about a minute.",
+    "demo": "Show what Tidings does for you, on one screen, in about a minute.",
     "filter": "Check, evaluate, explain and compare filters.",
     "match": "Find the events that a filter, or a file of subscriptions, accepts.",
     "broker": "Run a broker.",

@@ -24,7 +24,7 @@ STOCKS = ("IBM", "MSFT", "MOT", "ORCL", "DEC")
 
 def _cluster(count: int, listen: str) -> Cluster:
     fields = {"trace.history_seconds": HISTORY_SECONDS, "console.refresh_seconds": 0.5}
-    return Cluster(count, log="error", program=PROGRAM, first={"console.listen": listen}, said=fields)
+    return Cluster(count, log="error", program=PROGRAM, first={"console.listen": listen}, fields=fields)
 
 
 async def console(stage: Stage, folder: Path) -> None:

@@ -26,9 +26,9 @@ async def main(store: str) -> None:
             print("acknowledged", receipt.id, flush=True)
             if n % 2:
                 event = await listener.get()
-                place = listener.position
-                assert place is not None
-                print("heard", event.id, place.log, place.offset, flush=True)
+                position = listener.position
+                assert position is not None
+                print("heard", event.id, position.log, position.offset, flush=True)
 
 
 if __name__ == "__main__":

@@ -34,9 +34,9 @@ async def network(stage: Stage, folder: Path) -> None:
             tidings.connect(far, name="market") as market,
             session.subscribe("change < 0", name="falls", durable=True) as listener,
         ):
-            listening = asyncio.create_task(_received(listener))
+            subscription = asyncio.create_task(_received(listener))
             acknowledged = await _published(stage, cluster, market)
-            received = await listening
+            received = await subscription
     counts = Counter(received)
     wanted = [id for id, change in acknowledged if change < 0]
     stage.say(f"{len(acknowledged)} events acknowledged, {len(wanted)} asked for, {len(received)} received")

@@ -32,7 +32,7 @@ def main() -> int:
 
         def ready(server: Server) -> None:
             threading.Thread(target=_watch, args=(server,), daemon=True).start()
-            gateways = service.doors.addresses if service.doors is not None else {}
+            gateways = service.gateways.addresses if service.gateways is not None else {}
             http = service.http.address if service.http is not None else None
             line = {"broker": server.name, "address": server.address, "http": http, "gateways": gateways}
             print(json.dumps(line), flush=True)
@@ -48,9 +48,9 @@ def _service(task: dict[str, Any]) -> Service:
     config = Path(task["config"]) if task["config"] else None
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, said=task["said"])
+        return read_settings(config, environment=os.environ, fields=task["said"])
 
-    return Service(read(), again=read, doors=ConsoleGateways, unit=msgspec.convert(unit, UnitMember))
+    return Service(read(), again=read, gateways=ConsoleGateways, unit=msgspec.convert(unit, UnitMember))
 
 
 def _read_task() -> dict[str, Any]:

@@ -102,8 +102,8 @@ def show(folder: Folder, as_json: Json = False) -> None:
         print_json(about)
         return
     print(f"{about['events']:,} events in {about['files']} files, {about['bytes']:,} bytes")
-    for log, place in sorted(state.places.items()):
-        print(f"  {log}: up to {place}")
+    for log, position in sorted(state.places.items()):
+        print(f"  {log}: up to {position}")
     print("columns: " + ", ".join(f"{name} ({kind})" for name, kind in state.columns.items()))
 
 

@@ -121,7 +121,7 @@ def broker(
     """
     from tidings.console.listeners import LISTEN
 
-    said: dict[str, Any] = {
+    fields: dict[str, Any] = {
         "name": name,
         "listen": listen,
         "join": join or None,
@@ -137,7 +137,7 @@ def broker(
         "gateway.mqtt": gateway_mqtt,
         "console.listen": console_at or (LISTEN if console else None),
     }
-    _serve(config, {key: value for key, value in said.items() if value is not None}, as_json=as_json)
+    _serve(config, {key: value for key, value in fields.items() if value is not None}, as_json=as_json)
 
 
 def _development(config: Path | None) -> dict[str, Any]:
@@ -154,21 +154,21 @@ def _certified(folder: Path, name: str | None) -> dict[str, str]:
     return {f"tls.{setting}": str(folder / file) for setting, file in of.items()}
 
 
-def _serve(config: Path | None, said: dict[str, Any], *, as_json: bool) -> None:
+def _serve(config: Path | None, fields: dict[str, Any], *, as_json: bool) -> None:
     from tidings.console.listeners import ConsoleGateways
     from tidings.runtime.processes import refuse_store_of_unit
     from tidings.runtime.service import Service
     from tidings.runtime.settings import read_settings
 
     def read() -> BrokerSettings:
-        return read_settings(config, environment=os.environ, said=said)
+        return read_settings(config, environment=os.environ, fields=fields)
 
     settings = read()
     if settings.processes > 1:
-        _serve_unit(settings, {"config": str(config) if config else None, "said": said}, as_json=as_json)
+        _serve_unit(settings, {"config": str(config) if config else None, "said": fields}, as_json=as_json)
         return
     refuse_store_of_unit(settings)
-    run_service(Service(settings, again=read, doors=ConsoleGateways), as_json=as_json)
+    run_service(Service(settings, again=read, gateways=ConsoleGateways), as_json=as_json)
 
 
 def _serve_unit(settings: BrokerSettings, task: dict[str, Any], *, as_json: bool) -> None:
@@ -213,11 +213,11 @@ def run_service(service: Service, *, as_json: bool) -> None:
 
     def ready(server: Server) -> None:
         if service.settings.security.anonymous:
-            say("development: anybody on this machine may use this broker; loopback only, no TLS")
+            say("development: every process on this machine may use this broker; loopback only, no TLS")
         if service.settings.group.name:
             say("group: its replicated log is experimental; docs/distributors.md names the production path")
         http = service.http.address if service.http is not None else None
-        gateways = service.doors.addresses if service.doors is not None else {}
+        gateways = service.gateways.addresses if service.gateways is not None else {}
         if as_json:
             line = {"broker": server.name, "address": server.address, "http": http, "process": os.getpid()}
             print(json.dumps(line | {"gateways": gateways}), flush=True)

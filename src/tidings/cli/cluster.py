@@ -18,7 +18,7 @@ from tidings.cli.remote import HOME
 from tidings.cli.usage import JSON_HELP, examples
 
 HISTORY_SECONDS = 180.0  # that the console judges
-DOORS = ("gateway.http", "gateway.mqtt", "gateway.mqtt_websocket", "console.listen")  # of the first broker
+GATEWAYS = ("gateway.http", "gateway.mqtt", "gateway.mqtt_websocket", "console.listen")  # of the first broker
 CHOSEN = (
     "name", "listen", "advertise", "join", "peers", "store", "archive", "http", "group", "security", "tls"
 )  # fmt: skip
@@ -80,14 +80,14 @@ def up(
 
     every, first = _from_environment()
     pages = console or (LISTEN if with_console else None)
-    said = {"gateway.http": gateway_http, "gateway.mqtt": gateway_mqtt, "console.listen": pages}
-    first |= {name: where for name, where in said.items() if where is not None}
+    fields = {"gateway.http": gateway_http, "gateway.mqtt": gateway_mqtt, "console.listen": pages}
+    first |= {name: where for name, where in fields.items() if where is not None}
     options: dict[str, Any] = {"program": "tidings.console.listeners"} if first else {}
     if system is not None:
         every["system"] = system
     if first.get("console.listen"):
         every.setdefault("trace.history_seconds", HISTORY_SECONDS)
-    made = Cluster(count, port=port, store=store, http=http, first=first, said=every, **options)
+    made = Cluster(count, port=port, store=store, http=http, first=first, fields=every, **options)
     asyncio.run(_up(made, restart, as_json))
 
 
@@ -100,7 +100,7 @@ def _from_environment() -> tuple[dict[str, Any], dict[str, Any]]:
     for name, value in said_by(os.environ).items():
         if name.partition(".")[0] in CHOSEN:
             say(f"{variable_of(tuple(name.split('.')))} does not count here: `cluster up` chooses it itself")
-        elif name in DOORS:
+        elif name in GATEWAYS:
             first[name] = value
         else:
             every[name] = value

@@ -45,7 +45,7 @@ def _numbered(file: Any) -> Iterator[list[tuple[int, str]]]:
     number, rest = 0, b""
     while chunk := file.read1(CHUNK):
         *whole, rest = (rest + chunk).split(b"\n")
-        yield [(number + place, _text_of(line)) for place, line in enumerate(whole)]
+        yield [(number + position, _text_of(line)) for position, line in enumerate(whole)]
         number += len(whole)
     if rest:
         yield [(number, _text_of(rest))]

@@ -69,7 +69,7 @@ def check(
         if as_json:
             print_json({"ok": False, "error": _described(error)})
         raise
-    doubts = doubts_of(filter, known=None if event is None else event_of(whole_object(event)).view.keys())
+    warnings = doubts_of(filter, known=None if event is None else event_of(whole_object(event)).view.keys())
     constraints = sum(len(c.constraints) for c in filter.conjunctions)
     residuals = sum(len(c.residuals) for c in filter.conjunctions)
     if as_json:
@@ -84,7 +84,7 @@ def check(
                 "never_true": filter.is_never_true,
                 "always_true": filter.is_always_true,
                 "digest": filter.digest,
-                "warnings": [_doubt(text, doubt) for doubt in doubts],
+                "warnings": [_doubt(text, warning) for warning in warnings],
             }
         )
     else:
@@ -98,29 +98,29 @@ def check(
         )
         count = f"{_count(len(filter.conjunctions), 'conjunction')}, {_count(constraints, 'constraint')}"
         say(f"{note or 'fine'}: {count}, {_count(residuals, 'residual')}")
-        warn_of(doubts)
-    if filter.is_never_true or (strict and doubts):
+        warn_of(warnings)
+    if filter.is_never_true or (strict and warnings):
         raise typer.Exit(Exit.NO)
 
 
-def warn_of(doubts: Iterable[Doubt]) -> None:
+def warn_of(warnings: Iterable[Doubt]) -> None:
     """Print doubts about a filter; one that it can never be true is said by the verdict."""
-    for doubt in doubts:
-        if doubt.code != "never":
-            say(f"warning: {in_words(doubt)}")
+    for warning in warnings:
+        if warning.code != "never":
+            say(f"warning: {in_words(warning)}")
 
 
-def in_words(doubt: Doubt) -> str:
+def in_words(warning: Doubt) -> str:
     """A doubt on one line, with its column in the filter's text."""
-    where = "" if doubt.offset is None else f" at column {doubt.offset + 1}"
-    return f"{doubt.message}{where}; {doubt.hint}"
+    where = "" if warning.offset is None else f" at column {warning.offset + 1}"
+    return f"{warning.message}{where}; {warning.hint}"
 
 
-def _doubt(text: str, doubt: Doubt) -> dict[str, Any]:
-    described: dict[str, Any] = {"code": doubt.code, "message": doubt.message, "hint": doubt.hint}
-    if doubt.offset is not None:
-        before = text[: doubt.offset]
-        described |= {"line": before.count("\n") + 1, "column": doubt.offset - (before.rfind("\n") + 1) + 1}
+def _doubt(text: str, warning: Doubt) -> dict[str, Any]:
+    described: dict[str, Any] = {"code": warning.code, "message": warning.message, "hint": warning.hint}
+    if warning.offset is not None:
+        before = text[: warning.offset]
+        described |= {"line": before.count("\n") + 1, "column": warning.offset - (before.rfind("\n") + 1) + 1}
     return described
 
 

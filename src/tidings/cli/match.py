@@ -145,8 +145,8 @@ class _MatchRun:
 
     def _match(self, batch: Sequence[InputLine]) -> None:
         offsets, handles = self.wanted.matcher.match_batch([line.event for line in batch])
-        for place, line in enumerate(batch):
-            hits = handles[offsets[place] : offsets[place + 1]]
+        for position, line in enumerate(batch):
+            hits = handles[offsets[position] : offsets[position + 1]]
             if bool(len(hits)) is not self.invert:
                 self.found += 1
                 self._print(line, hits)
@@ -190,12 +190,12 @@ class _Doubts:
         """Take in the doubts about one filter; with --strict the first is an `ImpossibleFilterError`."""
         from tidings.language.doubts import doubts_of
 
-        place = f"{where}: " if where else ""
-        for doubt in doubts_of(filter):
+        position = f"{where}: " if where else ""
+        for warning in doubts_of(filter):
             if self._strict:
-                raise ImpossibleFilterError(f"{place}{doubt.message}", hint=doubt.hint)
+                raise ImpossibleFilterError(f"{position}{warning.message}", hint=warning.hint)
             if len(self._shown) < SHOWN_DOUBTS:
-                self._shown.append(f"{place}{in_words(doubt)}")
+                self._shown.append(f"{position}{in_words(warning)}")
             else:
                 self._more += 1
 
@@ -211,9 +211,9 @@ def _where(filters: Sequence[str], dialect: str, doubts: _Doubts) -> MatchReques
 
     matcher = _matcher()
     ids: dict[int, Any] = {}
-    for place, text in enumerate(filters):
+    for position, text in enumerate(filters):
         filter = parse_filter(text, dialect=dialect)
-        if text not in filters[:place]:
+        if text not in filters[:position]:
             doubts.about(filter, text if len(filters) > 1 else "")
         ids[matcher.add(filter)] = text
     return MatchRequest(matcher, ids)

@@ -83,11 +83,11 @@ def one_line_warnings() -> Iterator[None]:
         warnings.simplefilter("always", ExtensionWarning)
         others = warnings.showwarning
 
-        def show(message: Any, category: type[Warning], *place: Any, **more: Any) -> None:
+        def show(message: Any, category: type[Warning], *position: Any, **more: Any) -> None:
             if issubclass(category, ExtensionWarning):
                 say(f"warning: {message}")
             else:
-                others(message, category, *place, **more)
+                others(message, category, *position, **more)
 
         warnings.showwarning = show
         yield
@@ -152,9 +152,9 @@ def _escaped(text: str) -> str:
 
 
 def _defect(error: Exception) -> int:
-    place = traceback.extract_tb(error.__traceback__)[-1]
+    summary = traceback.extract_tb(error.__traceback__)[-1]
     say_error(f"a defect in Tidings: {type(error).__name__}: {error}")
-    say(f"  at {place.name}, line {place.lineno} of {os.path.basename(place.filename)}")  # noqa: PTH119
+    say(f"  at {summary.name}, line {summary.lineno} of {os.path.basename(summary.filename)}")  # noqa: PTH119
     say("  Please report it, with the command and what TIDINGS_TRACEBACK=1 prints.")
     return Exit.DEFECT
 
@@ -222,7 +222,7 @@ def _finite(value: Any, path: str, kinds: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return {name: _finite(member, _path(path, name), kinds) for name, member in value.items()}
     if isinstance(value, list | tuple):
-        return [_finite(member, _path(path, place), kinds) for place, member in enumerate(value)]
+        return [_finite(member, _path(path, position), kinds) for position, member in enumerate(value)]
     if not isinstance(value, float) or math.isfinite(value):
         return value
     if math.isinf(value):

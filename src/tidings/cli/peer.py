@@ -104,9 +104,9 @@ class _PeerRun:
 
     async def _listen(self, bus: Bus) -> bool:
         wanted = " OR ".join(f"topic MATCHES '{_below(topic)}'" for topic in self._topics)
-        heard = 0
+        received = 0
         async with bus.subscribe(wanted) as listener:
-            while self._count is None or heard < self._count:
+            while self._count is None or received < self._count:
                 try:
                     event = await listener.get(timeout=self._wait)
                 except TimeoutError:
@@ -114,7 +114,7 @@ class _PeerRun:
                 sys.stdout.write(_line(event, as_json=self._as_json))
                 sys.stdout.flush()
                 await listener.ack()
-                heard += 1
+                received += 1
         return True
 
     async def _publish(self, bus: Bus) -> None:

@@ -169,9 +169,9 @@ class _Publisher:
         async with bus:
             waiting: deque[asyncio.Task[tidings.Receipt]] = deque()
             try:
-                async for draft in _without_blocking(events):
-                    options = self._options | draft.options
-                    waiting.append(asyncio.ensure_future(bus.publish(draft.attributes, **options)))
+                async for requested in _without_blocking(events):
+                    options = self._options | requested.options
+                    waiting.append(asyncio.ensure_future(bus.publish(requested.attributes, **options)))
                     while waiting and (len(waiting) >= IN_FLIGHT or waiting[0].done()):
                         await self._finish_one(waiting.popleft())
                 while waiting:
@@ -192,8 +192,8 @@ class _Publisher:
         self._published += 1
         self._last_id = receipt.id
         if self._as_json:
-            place = receipt.position
-            position = None if place is None else {"log": place.log, "offset": place.offset}
+            index = receipt.position
+            position = None if index is None else {"log": index.log, "offset": index.offset}
             print_json({"source": receipt.source, "id": receipt.id, "position": position})
             sys.stdout.flush()
 
@@ -232,5 +232,5 @@ async def _without_blocking(events: Iterator[list[CommandEvent]]) -> AsyncIterat
     """Lines are read in a thread, so that acknowledgements are received while standard input is silent."""
     loop = asyncio.get_running_loop()
     while (batch := await loop.run_in_executor(None, next, events, None)) is not None:
-        for draft in batch:
-            yield draft
+        for requested in batch:
+            yield requested

@@ -64,7 +64,7 @@ def _is_connecting(made: tidings.Bus) -> bool:
     return made.state in ("new", "connecting")
 
 
-def _tell_who_waits() -> None:
+def _say_waiting() -> None:
     for broker, made in _made:
         if _is_connecting(made):
             why = f" ({made.state.reason})" if made.state.reason else ""
@@ -80,7 +80,7 @@ class _LastWarning(logging.Handler):
 
 
 async def _with_a_word(main: Coroutine[Any, Any, T]) -> T:
-    word = asyncio.get_running_loop().call_later(WORD_AFTER, _tell_who_waits)
+    word = asyncio.get_running_loop().call_later(WORD_AFTER, _say_waiting)
     log, handler = logging.getLogger("tidings.client"), _LastWarning()
     log.addHandler(handler)
     log.setLevel(logging.INFO)  # that it is connected again is said too
@@ -139,11 +139,11 @@ async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[
     A broker that cannot be asked is in the list too, with its problem.
     """
     answers: list[dict[str, Any]] = []
-    asked: set[str] = set()
+    requested: set[str] = set()
     waiting: list[tuple[str, str | None]] = [(broker, None)]
     while waiting:
         address, name = waiting.pop(0)
-        if name in asked:
+        if name in requested:
             continue
         try:
             async with bus(address, timeout=timeout) as one:
@@ -151,10 +151,10 @@ async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[
         except (tidings.TidingsError, TimeoutError) as error:
             if not answers:
                 raise
-            asked.add(str(name))
+            requested.add(str(name))
             answers.append({"broker": name, "address": address, "problem": str(error) or "no answer"})
             continue
-        asked.add(answer["broker"])
+        requested.add(answer["broker"])
         answers.append(answer | {"address": address})
         waiting += [(at, neighbour) for neighbour, at in sorted(answer.get("links", {}).items()) if at]
     return answers

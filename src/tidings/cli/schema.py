@@ -79,8 +79,8 @@ def attach(
     """
     from tidings.model.schemas import SchemaRegistry
 
-    held = SchemaRegistry(file).attach(_read(source), type=type, topic=topic, force=force)
-    say(f"version {held.version} is in force in {file}")
+    stored = SchemaRegistry(file).attach(_read(source), type=type, topic=topic, force=force)
+    say(f"version {stored.version} is in force in {file}")
 
 
 def detach(file: File = DEFAULT_FILE, type: Type = None, topic: Topic = None) -> None:

@@ -34,10 +34,10 @@ def settings(
     """
     from tidings.runtime.settings import BrokerSettings, described, read_settings
 
-    asked = config is not None or any(name.startswith("TIDINGS_") for name in os.environ)
+    requested = config is not None or any(name.startswith("TIDINGS_") for name in os.environ)
     found = (
         read_settings(config, environment=os.environ, checked=config is not None)
-        if asked
+        if requested
         else BrokerSettings()
     )
     if as_json:

@@ -197,10 +197,10 @@ def _play(path: Path, seed: int, as_json: bool) -> None:
     from tidings.simulation.play import perform
 
     world = perform(path.read_text(), seed=seed)
-    heard = {client: len(world.heard(client)) for client in world.applications}
+    received = {client: len(world.received(client)) for client in world.applications}
     if as_json:
-        print_json({"play": str(path), "holds": True, "heard": heard})
+        print_json({"play": str(path), "holds": True, "heard": received})
         return
     console().print(f"[green]{path}: every expectation was met[/]")
-    for client, count in heard.items():
+    for client, count in received.items():
         console().print(f"  {client} heard {count}")

@@ -89,8 +89,8 @@ def sub(
         warn_of(doubts_of(made))
     bus = remote.bus(broker, name, timeout=timeout)
     shown = "cloudevents" if cloudevents else "json" if as_json else "text"
-    listening = _SubscribeRun(options, wanted, count=count, wait=wait, shown=shown)
-    found = remote.run(listening.end(bus) if end else listening.run(bus))
+    client_subscription = _SubscribeRun(options, wanted, count=count, wait=wait, shown=shown)
+    found = remote.run(client_subscription.end(bus) if end else client_subscription.run(bus))
     if not found:
         raise typer.Exit(Exit.NO)
 
@@ -120,8 +120,8 @@ class _SubscribeRun:
         async with bus, bus.subscribe(*self._wanted, **self._options) as listener:
             if self._shown == "text":
                 say(f"listening as {listener.id}{', resumed' if listener.resumed else ''}; Ctrl-C ends it")
-            heard = 0
-            while self._count is None or heard < self._count:
+            received = 0
+            while self._count is None or received < self._count:
                 try:
                     event = await listener.get(timeout=self._wait)
                 except TimeoutError:
@@ -130,7 +130,7 @@ class _SubscribeRun:
                 sys.stdout.flush()
                 await listener.ack()
                 await asyncio.sleep(0)
-                heard += 1
+                received += 1
         return True
 
     async def end(self, bus: tidings.Bus) -> bool:

@@ -32,8 +32,8 @@ def systems(
     from tidings.systems import systems as known
 
     if name is not None:
-        told = about(find_system(name))
-        print_json(told) if as_json else _print(told)
+        reported = about(find_system(name))
+        print_json(reported) if as_json else _print(reported)
         return
     rows = []
     for system in known():
@@ -82,13 +82,13 @@ def real(system: System, command: str) -> str:
     return "in the simulator only"
 
 
-def _print(told: dict[str, Any]) -> None:
+def _print(reported: dict[str, Any]) -> None:
     from rich.table import Table
 
     table = Table(box=None, pad_edge=False, show_header=False)
     table.add_column(style="bold")
     table.add_column(overflow="fold")
-    for name, value in told.items():
+    for name, value in reported.items():
         if name == "composition":
             for part in value:
                 table.add_row(part["slot"], f"{part['strategy']}: {part['about']}")

@@ -49,15 +49,15 @@ class ConsoleActs:
 
     async def act(self, request: Request, visitor: Visitor) -> Response:
         """One act at one broker."""
-        said = await read_object(request)
-        do = text_of(said, "do")
+        fields = await read_object(request)
+        do = text_of(fields, "do")
         if do not in ACTS:
             raise InputError(f"no act is called {do!r}", hint=f"one of {', '.join(ACTS)}")
         watch = await self._watches.of(visitor)
         if not watch.last:
             await watch.look()
-        about: dict[str, Any] = {"do": do} | {name: said[name] for name in FIELDS if name in said}
-        return _json(await watch.network.one(text_of(said, "broker"), "admin", about))
+        about: dict[str, Any] = {"do": do} | {name: fields[name] for name in FIELDS if name in fields}
+        return _json(await watch.network.one(text_of(fields, "broker"), "admin", about))
 
     async def past(self, request: Request, visitor: Visitor) -> Response:
         """Figures of the last hours, by broker."""

@@ -63,7 +63,7 @@ class ConsoleApp:
         self.app = _with_headers(addressed(Starlette(routes=self._routes()), addresses))
 
     def _routes(self) -> list[Route]:
-        asking = self._asking
+        requests = self._asking
         return [
             Route("/api/session", answering(self.session), methods=["GET"]),
             Route("/api/session", answering(self.sign_in), methods=["POST"]),
@@ -71,7 +71,7 @@ class ConsoleApp:
             Route("/api/live", answering(self.live), methods=["GET"]),
             *(
                 Route(path, answering(self._visited(ask)), methods=[method])
-                for method, path, ask in asking.routes()
+                for method, path, ask in requests.routes()
             ),
             Route("/{path:path}", pages.serve, methods=["GET"]),
         ]
@@ -94,13 +94,13 @@ class ConsoleApp:
             if problem.status != 401:
                 raise
             return JSONResponse({"is_known": False, **self._about()})
-        return JSONResponse(self._told(visitor))
+        return JSONResponse(self._described(visitor))
 
     async def sign_in(self, request: Request) -> Response:
-        said = await read_object(request)
+        fields = await read_object(request)
         answer = JSONResponse({})
-        visitor = await self._sessions.sign_in(request, said, answer)
-        answer.body = answer.render(self._told(visitor))
+        visitor = await self._sessions.sign_in(request, fields, answer)
+        answer.body = answer.render(self._described(visitor))
         answer.headers["content-length"] = str(len(answer.body))
         return answer
 
@@ -112,14 +112,19 @@ class ConsoleApp:
     def _about(self) -> dict[str, Any]:
         return {"broker": self._service.server.name, "version": __version__}
 
-    def _told(self, visitor: Visitor) -> dict[str, Any]:
+    def _described(self, visitor: Visitor) -> dict[str, Any]:
         principal = visitor.principal
         may = {
             str(action): not self._guard.right(principal, action).filter.is_never_true
             for action in (Action.OBSERVE, Action.PUBLISH, Action.SUBSCRIBE, Action.ADMIN)
         }
-        told = {"is_known": True, "name": principal.name, "is_anonymous": principal.is_anonymous, "may": may}
-        return told | self._about()
+        reported = {
+            "is_known": True,
+            "name": principal.name,
+            "is_anonymous": principal.is_anonymous,
+            "may": may,
+        }
+        return reported | self._about()
 
     # -- live -------------------------------------------------------------------------------------
 

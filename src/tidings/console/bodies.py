@@ -17,8 +17,8 @@ async def read_object(request: Request) -> dict[str, Any]:
     return json_object(await whole_body(request, MOST_BYTES))
 
 
-def text_of(said: dict[str, Any], name: str, default: str = "", *, most: int = 100_000) -> str:
-    value = said.get(name, default)
+def text_of(fields: dict[str, Any], name: str, default: str = "", *, most: int = 100_000) -> str:
+    value = fields.get(name, default)
     if not isinstance(value, str) or len(value) > most:
         raise InputError(f"`{name}` is a text of at most {most} characters")
     return value

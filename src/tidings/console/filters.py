@@ -37,16 +37,16 @@ def checked(text: str, dialect: str) -> dict[str, Any]:
 def problem_of(error: FilterError, text: str) -> dict[str, Any]:
     """With the piece of text to underline, from `offset` to `end`."""
     offset, end = 0, len(text)
-    told: dict[str, Any] = {"detail": error.message, "hint": error.hint or "", "code": error.code}
+    reported: dict[str, Any] = {"detail": error.message, "hint": error.hint or "", "code": error.code}
     if isinstance(error, FilterSyntaxError):
         offset = min(error.offset, len(text))
         word = _WORD.match(text, offset)
         end = word.end() if word else len(text)
-        told |= {"detail": error.problem, "line": error.line, "column": error.column}
-        told |= {"expected": list(error.expected), "suggestion": error.suggestion or ""}
+        reported |= {"detail": error.problem, "line": error.line, "column": error.column}
+        reported |= {"expected": list(error.expected), "suggestion": error.suggestion or ""}
     if offset >= end:  # at the end of the text: underline what stands before it
         offset = max(0, len(text.rstrip()) - 1)
-    return told | {"offset": offset, "end": max(end, offset + 1)}
+    return reported | {"offset": offset, "end": max(end, offset + 1)}
 
 
 def names_in(text: str) -> list[str]:

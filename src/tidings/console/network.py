@@ -58,9 +58,11 @@ class BrokerNetwork:
         answers: Answers = {}
         wave = {self.own, *self._addresses}
         while wave:
-            told = await asyncio.gather(*(self._told(name, what, about or {}) for name in sorted(wave)))
-            answers |= dict(zip(sorted(wave), told, strict=True))
-            links = {name: at for one in told for name, at in one.get("links", {}).items() if at}
+            reported = await asyncio.gather(
+                *(self._answer_of(name, what, about or {}) for name in sorted(wave))
+            )
+            answers |= dict(zip(sorted(wave), reported, strict=True))
+            links = {name: at for one in reported for name, at in one.get("links", {}).items() if at}
             self._learn(links)
             wave = links.keys() - answers.keys()
         return answers
@@ -68,8 +70,8 @@ class BrokerNetwork:
     async def ask(self, what: str, about: Callable[[str], Mapping[str, Any]]) -> Answers:
         """Ask those that the last walk found, each about what is its own."""
         names = sorted(self.brokers)
-        told = await asyncio.gather(*(self._told(name, what, about(name)) for name in names))
-        return dict(zip(names, told, strict=True))
+        reported = await asyncio.gather(*(self._answer_of(name, what, about(name)) for name in names))
+        return dict(zip(names, reported, strict=True))
 
     async def one(self, name: str, what: str, about: Mapping[str, Any]) -> Answer:
         """Ask one broker that the last walk found. Raises what the broker answers."""
@@ -77,12 +79,12 @@ class BrokerNetwork:
             raise InputError(f"no broker is called {name!r} here", hint=f"one of {', '.join(self.brokers)}")
         try:
             async with asyncio.timeout(ACT_SECONDS):
-                told: Answer = await self._inquire(name, what, about)
+                delivered: Answer = await self._inquire(name, what, about)
         except TimeoutError:
             raise UnreachableError(
                 f"broker {name} did not answer within {ACT_SECONDS:g} s", hint="look whether it was done"
             ) from None
-        return told
+        return delivered
 
     def _learn(self, links: dict[str, str]) -> None:
         for name, address in links.items():
@@ -90,17 +92,17 @@ class BrokerNetwork:
                 self._addresses[name] = address
                 self._forget_bus(name)
 
-    async def _told(self, name: str, what: str, about: Mapping[str, Any]) -> Answer:
+    async def _answer_of(self, name: str, what: str, about: Mapping[str, Any]) -> Answer:
         patience = SHORT_SECONDS if self._silent.get(name) else PATIENCE_SECONDS
         try:
             async with asyncio.timeout(patience):
-                told = await self._inquire(name, what, about)
+                delivered = await self._inquire(name, what, about)
         except TidingsError as error:
             return self._missed(name, str(error), is_silent=not isinstance(error, RefusedError))
         except (TimeoutError, OSError) as error:
             return self._missed(name, str(error) or f"no answer within {patience:g} s", is_silent=True)
         self._silent.pop(name, None)
-        return told if isinstance(told, dict) else {"broker": name, "value": told}
+        return delivered if isinstance(delivered, dict) else {"broker": name, "value": delivered}
 
     async def _inquire(self, name: str, what: str, about: Mapping[str, Any]) -> Any:
         if name == self.own:

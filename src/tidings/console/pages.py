@@ -52,16 +52,16 @@ def table() -> dict[str, StaticFile]:
 def _read(folder: Traversable, path: str) -> list[tuple[str, StaticFile]]:
     found: list[tuple[str, StaticFile]] = []
     for entry in folder.iterdir():
-        place = f"{path}/{entry.name}"
+        location = f"{path}/{entry.name}"
         if entry.is_dir():
-            found += _read(entry, place)
+            found += _read(entry, location)
         else:
             suffix = "." + entry.name.rpartition(".")[2]
             if suffix in TYPES:
                 content = entry.read_bytes()
                 digest = f'"{hashlib.sha256(content).hexdigest()[:24]}"'
                 found.append(
-                    (place, StaticFile(content, gzip.compress(content, 6, mtime=0), TYPES[suffix], digest))
+                    (location, StaticFile(content, gzip.compress(content, 6, mtime=0), TYPES[suffix], digest))
                 )
     return found
 

@@ -104,10 +104,10 @@ def _take(found: dict[str, _OrganisationReport], row: Any, owner: Any, written: 
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1:
         return False
     one = found.setdefault(str(name), _OrganisationReport(str(name)))
-    place = f"{row['class']}: {property}" if isinstance(row.get("class"), str) else str(property)
+    position = f"{row['class']}: {property}" if isinstance(row.get("class"), str) else str(property)
     count = row.get("objects", 1)
     count = count if type(count) is int and count > 0 else 1
-    one.means.setdefault(place, {}).setdefault(str(dimension), _RunningMean()).add(float(value), count)
+    one.means.setdefault(position, {}).setdefault(str(dimension), _RunningMean()).add(float(value), count)
     if isinstance(row.get("object"), str):
         one.objects.add(row["object"])
     elif count > 1:

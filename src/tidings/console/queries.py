@@ -95,7 +95,7 @@ class ConsoleQueries:
             row
             | {
                 "broker": name,
-                "rate": watch.told_rates.get(row["subscription"], 0.0),
+                "rate": watch.delivery_rates.get(row["subscription"], 0.0),
                 "pace": paces.get(row["subscription"], 0.0),
             }
             for name, one in answers.items()
@@ -116,8 +116,8 @@ class ConsoleQueries:
 
     async def filter(self, request: Request, visitor: Visitor) -> Response:
         del visitor
-        said = await read_object(request)
-        return _json(filters.checked(text_of(said, "filter"), text_of(said, "dialect", "tidings")))
+        fields = await read_object(request)
+        return _json(filters.checked(text_of(fields, "filter"), text_of(fields, "dialect", "tidings")))
 
     async def words(self, request: Request, visitor: Visitor) -> Response:
         del request
@@ -132,23 +132,23 @@ class ConsoleQueries:
 
     async def explain(self, request: Request, visitor: Visitor) -> Response:
         del visitor
-        said = await read_object(request)
-        attributes = said.get("attributes")
+        fields = await read_object(request)
+        attributes = fields.get("attributes")
         if not isinstance(attributes, dict):
             raise InputError("`attributes` is an object")
-        filter = parse_filter(text_of(said, "filter"), dialect=text_of(said, "dialect", "tidings"))
-        event = make_event(attributes, source="you", id="1", **_options(said))
+        filter = parse_filter(text_of(fields, "filter"), dialect=text_of(fields, "dialect", "tidings"))
+        event = make_event(attributes, source="you", id="1", **_options(fields))
         return _json(explain(event, filter))
 
     # -- events -----------------------------------------------------------------------------------
 
     async def publish(self, request: Request, visitor: Visitor) -> Response:
-        said = await read_object(request)
-        attributes = said.get("attributes")
+        fields = await read_object(request)
+        attributes = fields.get("attributes")
         if not isinstance(attributes, dict):
             raise InputError("`attributes` is an object", hint='{"change": -4.5}')
-        async with self._http_sessions.of(visitor.principal) as desk:
-            receipt = await desk.bus.publish(attributes, **_options(said), lifetime=_lifetime(said))
+        async with self._http_sessions.of(visitor.principal) as session:
+            receipt = await session.bus.publish(attributes, **_options(fields), lifetime=_lifetime(fields))
         return _json({"id": receipt.id, "source": receipt.source, "position": receipt.position})
 
     async def trace(self, request: Request, visitor: Visitor) -> Response:
@@ -167,10 +167,10 @@ class ConsoleQueries:
     async def log(self, request: Request, visitor: Visitor) -> Response:
         """The newest of the events that are still available at this broker, by a filter."""
         text = request.query_params.get("filter") or None
-        async with self._http_sessions.of(visitor.principal) as desk:
-            first = await desk.bus.read_log(text, after=0, limit=1)
+        async with self._http_sessions.of(visitor.principal) as session:
+            first = await session.bus.read_log(text, after=0, limit=1)
             after = max(first.begin - 1, first.end - MOST_ENTRIES, 0)
-            page = await desk.bus.read_log(text, after=after, limit=MOST_ENTRIES)
+            page = await session.bus.read_log(text, after=after, limit=MOST_ENTRIES)
         entries = [
             {"offset": one.offset, "accepted": one.accepted, "event": _shown(one.event)}
             for one in reversed(page.entries)
@@ -178,18 +178,18 @@ class ConsoleQueries:
         return _json({"log": page.log, "begin": page.begin, "end": page.end, "entries": entries})
 
 
-def _lag(lane: dict[str, Any]) -> int:
+def _lag(cursor: dict[str, Any]) -> int:
     """Backlog of a subscription in a log; a live one has none."""
-    return 0 if lane["phase"] == "live" else max(0, int(lane["known"]) - int(lane["at"]))
+    return 0 if cursor["phase"] == "live" else max(0, int(cursor["known"]) - int(cursor["at"]))
 
 
-def _options(said: dict[str, Any]) -> dict[str, Any]:
-    given = {name: text_of(said, name, most=1_000) for name in OPTIONS if said.get(name)}
+def _options(fields: dict[str, Any]) -> dict[str, Any]:
+    given = {name: text_of(fields, name, most=1_000) for name in OPTIONS if fields.get(name)}
     return {name: value for name, value in given.items() if value}
 
 
-def _lifetime(said: dict[str, Any]) -> float:
-    value = said.get("lifetime", 0)
+def _lifetime(fields: dict[str, Any]) -> float:
+    value = fields.get("lifetime", 0)
     if value == "forever":
         return FOREVER
     if isinstance(value, bool) or not isinstance(value, int | float) or not 0 <= value <= 1e12:
@@ -199,8 +199,8 @@ def _lifetime(said: dict[str, Any]) -> float:
 
 def _shown(event: Event) -> dict[str, Any]:
     lifetime = "forever" if event.lifetime == FOREVER else event.lifetime
-    told = {"id": event.id, "source": event.source, "topic": event.topic, "type": event.type}
-    return {**told, "attributes": json_ready(event.attributes), "lifetime": lifetime}
+    delivered = {"id": event.id, "source": event.source, "topic": event.topic, "type": event.type}
+    return {**delivered, "attributes": json_ready(event.attributes), "lifetime": lifetime}
 
 
 def _json(value: Any) -> Response:

@@ -44,27 +44,29 @@ class Reports:
         del request, visitor
         found: dict[tuple[str, str], dict[str, Any]] = {}
         problems: dict[str, str] = {}
-        for place in self._settings.flows:
+        for position in self._settings.flows:
             try:
-                batches = await self._batches(place)
+                batches = await self._batches(position)
             except (OSError, ValueError, httpx.HTTPError) as error:
-                problems[place] = _why(error)
+                problems[position] = _why(error)
                 continue
             for batch in batches:
                 key = (str(batch.get("flow", "?")), str(batch.get("match", "?")))
-                flow = found.setdefault(key, {"flow": key[0], "match": key[1], "place": place, "batches": []})
+                flow = found.setdefault(
+                    key, {"flow": key[0], "match": key[1], "place": position, "batches": []}
+                )
                 flow["batches"].append(batch)
         for flow in found.values():
             flow["batches"] = flow["batches"][-MOST_BATCHES:]
         listed = [found[key] for key in sorted(found)]
         return _json({"flows": listed, "problems": problems, "places": list(self._settings.flows)})
 
-    async def _batches(self, place: str) -> list[dict[str, Any]]:
-        if "://" not in place:
-            return await asyncio.to_thread(_tail, Path(place))
+    async def _batches(self, position: str) -> list[dict[str, Any]]:
+        if "://" not in position:
+            return await asyncio.to_thread(_tail, Path(position))
         async with httpx.AsyncClient(timeout=FETCH_SECONDS, trust_env=False) as client:
-            page = (await client.get(place)).raise_for_status().text
-        seen = self._seen.setdefault(place, deque(maxlen=MOST_BATCHES))
+            page = (await client.get(position)).raise_for_status().text
+        seen = self._seen.setdefault(position, deque(maxlen=MOST_BATCHES))
         seen.extend(_scraped(page, {(one["flow"], one["match"]): one["sums"] for one in seen}))
         return list(seen)
 
@@ -130,8 +132,8 @@ class Reports:
     def _quality(self) -> dict[str, Any]:
         read: list[tuple[list[Any], float]] = []
         problems: dict[str, str] = {}
-        for place in map(Path, self._settings.quality):
-            files = _listed(place, {".json", ".jsonl"}) if place.is_dir() else [place]
+        for path in map(Path, self._settings.quality):
+            files = _listed(path, {".json", ".jsonl"}) if path.is_dir() else [path]
             for file in files:
                 try:
                     documents = [one for one in _documents(file) if isinstance(one, dict)]

@@ -88,9 +88,9 @@ class ConsoleSessions:
         session.seen_at = self._now()
         return Visitor(principal, session.secret)
 
-    async def sign_in(self, request: Request, said: dict[str, Any], answer: Response) -> Visitor:
+    async def sign_in(self, request: Request, fields: dict[str, Any], answer: Response) -> Visitor:
         self._check_origin(request)
-        secret = _read(said)
+        secret = _read(fields)
         try:
             principal = await self._proved(secret, request)
         except TooManyAttempts as error:
@@ -155,9 +155,9 @@ def _cookie(request: Request) -> str:
     return f"{COOKIE}_{server[1]}"
 
 
-def _read(said: dict[str, Any]) -> SessionSecret:
+def _read(fields: dict[str, Any]) -> SessionSecret:
     try:
-        secret = msgspec.convert(said, SessionSecret)
+        secret = msgspec.convert(fields, SessionSecret)
     except msgspec.ValidationError as error:
         raise InputError(f"sign in by `name` and `password`, or by `token`: {error}") from None
     if not secret.token and not secret.name:

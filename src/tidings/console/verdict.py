@@ -61,9 +61,9 @@ class Verdicts:
                 del self._known[next(iter(self._known))]
             missing = await self._learn(watch.network, known)
             behind = await _behind(watch.network)
-            told = await asyncio.to_thread(self._judge, known, behind, self._now())
-        told |= {"missing": missing, "recorded": sorted(known), "behind": len(behind)}
-        return Response(msgspec.json.encode(told), media_type="application/json")
+            reported = await asyncio.to_thread(self._judge, known, behind, self._now())
+        reported |= {"missing": missing, "recorded": sorted(known), "behind": len(behind)}
+        return Response(msgspec.json.encode(reported), media_type="application/json")
 
     async def _learn(self, network: BrokerNetwork, known: dict[str, _BrokerHistory]) -> list[str]:
         """Fetch new rows from every broker; returns the brokers that record no history."""
@@ -111,22 +111,22 @@ class Verdicts:
         }
 
 
-def _take(known: dict[str, _BrokerHistory], name: str, told: dict[str, Any], missing: set[str]) -> bool:
+def _take(known: dict[str, _BrokerHistory], name: str, reported: dict[str, Any], missing: set[str]) -> bool:
     """True: there is more to ask for."""
-    if "problem" in told or not told.get("seconds"):
+    if "problem" in reported or not reported.get("seconds"):
         missing.add(name)
         known.pop(name, None)
         return False
     one = known.get(name)
-    if one is not None and one.began != told["began"]:
-        known[name] = _BrokerHistory(told["began"], told["seconds"])
+    if one is not None and one.began != reported["began"]:
+        known[name] = _BrokerHistory(reported["began"], reported["seconds"])
         return True  # another life of the broker: ask from its beginning
     if one is None:
-        one = known[name] = _BrokerHistory(told["began"], told["seconds"])
-    for row in from_lines(bytes(told["rows"])):
+        one = known[name] = _BrokerHistory(reported["began"], reported["seconds"])
+    for row in from_lines(bytes(reported["rows"])):
         one.window.add(row)
-    one.after = told["upto"]
-    return not told["is_last"]
+    one.after = reported["upto"]
+    return not reported["is_last"]
 
 
 def _start(rows: list[Row], since: float) -> tuple[float, bool]:
@@ -145,5 +145,5 @@ async def _behind(network: BrokerNetwork) -> set[str]:
         for row in one.get("value", ())
         if row["waiting"]
         or row["phase"] != "live"
-        or any(lane["phase"] != "live" for lane in row["logs"].values())
+        or any(group["phase"] != "live" for group in row["logs"].values())
     }

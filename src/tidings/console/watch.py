@@ -66,10 +66,10 @@ class NetworkWatch:
         self._before: Answers = {}
         self._known: Answers = {}  # what each broker said when it last answered
         self._before_at = 0.0
-        self._told_at: dict[str, float] = {}  # by broker: the time of its last activity
+        self._delivered_at: dict[str, float] = {}  # by broker: the time of its last activity
         self._left_at = self._now()
-        self.told: Counter[str] = Counter()  # by subscription: notifications since the watch began
-        self.told_rates: dict[str, float] = {}
+        self.delivered: Counter[str] = Counter()  # by subscription: notifications since the watch began
+        self.delivery_rates: dict[str, float] = {}
         self._deliveries: deque[tuple[float, float, dict[str, int]]] = deque()  # time, span, by subscription
         self.ways: dict[str, Counter[str]] = {}  # by broker: how events came, since the watch began
         self.totals: deque[dict[str, Any]] = deque(maxlen=KEPT_TICKS)
@@ -88,8 +88,8 @@ class NetworkWatch:
             yield sse("past", {"totals": list(self.totals), "changes": list(self.changes)})
             if self.last:
                 yield sse("tick", self.last)
-            while (told := await viewer.next()) is not None:
-                yield told
+            while (frame := await viewer.next()) is not None:
+                yield frame
         finally:
             self._viewers.discard(viewer)
             self._left_at = self._now()
@@ -107,20 +107,20 @@ class NetworkWatch:
         while not self.is_over:
             began = loop.time()
             try:
-                told = sse("tick", await self.look())
+                frame = sse("tick", await self.look())
             except Exception as error:  # a defect of ours: the page says so, and the next look may be well
                 log.exception("a look at the brokers failed")
-                told = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
-            self._tell(told)
+                frame = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
+            self._broadcast(frame)
             await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
         await self.network.close()  # the next watch opens new links
 
-    def _tell(self, told: bytes | None) -> None:
+    def _broadcast(self, frame: bytes | None) -> None:
         for viewer in self._viewers:
-            viewer.show(told)
+            viewer.show(frame)
 
     def end_streams(self) -> None:
-        self._tell(None)
+        self._broadcast(None)
 
     async def close(self) -> None:
         if self._task is not None:
@@ -179,15 +179,15 @@ class NetworkWatch:
 
     async def _activities(self) -> tuple[Answers, dict[str, float]]:
         """Work of each broker since its last answer, and the seconds in between; empty at first."""
-        told_at = self._told_at
+        delivered_at = self._delivered_at
 
         def about(name: str) -> dict[str, Any]:
-            return {"after": told_at.get(name, self._now()), "events": RECENT}
+            return {"after": delivered_at.get(name, self._now()), "events": RECENT}
 
         answers = await self.network.ask("activity", about)
         answered = {name: one for name, one in answers.items() if "problem" not in one}
-        spans = {name: one["now"] - told_at.get(name, one["now"]) for name, one in answered.items()}
-        told_at |= {name: one["now"] for name, one in answered.items()}
+        spans = {name: one["now"] - delivered_at.get(name, one["now"]) for name, one in answered.items()}
+        delivered_at |= {name: one["now"] for name, one in answered.items()}
         return answered, spans
 
     def _count(self, activities: Answers, spans: dict[str, float]) -> dict[str, float]:
@@ -206,8 +206,8 @@ class NetworkWatch:
             counts.update(one["told"])
             for id, count in one["told"].items():
                 rates[id] = rates.get(id, 0.0) + round(count / max(spans[name], 1e-3), 2)
-        self.told.update(counts)
-        self.told_rates = rates
+        self.delivered.update(counts)
+        self.delivery_rates = rates
         now = self._now()
         self._deliveries.append((now, max(spans.values(), default=0.0), dict(counts)))
         while self._deliveries[0][0] < now - RATE_SECONDS:
@@ -228,9 +228,9 @@ def _recent(activities: Answers) -> list[dict[str, Any]]:
     events.sort(key=lambda event: -event["time"])
     seen: dict[tuple[str, str], dict[str, Any]] = {}
     for event in events:
-        place = (event["source"], event["id"])
-        if place not in seen or event["what"] == "published":
-            seen[place] = event
+        position = (event["source"], event["id"])
+        if position not in seen or event["what"] == "published":
+            seen[position] = event
     return list(seen.values())[: 2 * RECENT]
 
 

@@ -88,13 +88,13 @@ class GatewayAuthenticator:
     async def token(self, token: str, where: ConnectionOrigin) -> Any:
         return await self._proved(TokenCredentials(lambda: token), "", token, where)
 
-    async def nobody(self, name: str, where: ConnectionOrigin) -> Any:
+    async def anonymous(self, name: str, where: ConnectionOrigin) -> Any:
         """A client without credentials: admitted by a development broker alone."""
         return self._converse(NoCredentials(), name, where)
 
     async def _proved(self, credentials: Credentials, name: str, secret: str, where: ConnectionOrigin) -> Any:
-        said = f"{credentials.mechanism}\0{where.is_tls or where.is_loopback}\0{secret}"
-        digest = hmac.digest(self._key, said.encode(errors="surrogatepass"), hashlib.sha256)
+        text = f"{credentials.mechanism}\0{where.is_tls or where.is_loopback}\0{secret}"
+        digest = hmac.digest(self._key, text.encode(errors="surrogatepass"), hashlib.sha256)
         known = self._known.get(digest)
         if known is not None and self._still(known):
             return known.principal
@@ -146,7 +146,7 @@ class GatewayAuthenticator:
         self._threads.shutdown(wait=False, cancel_futures=True)
 
     def _converse(self, credentials: Credentials, name: str, where: ConnectionOrigin) -> Any:
-        asked = AuthenticationRequest(
+        request = AuthenticationRequest(
             CLIENT,
             name,
             credentials.mechanism,
@@ -155,11 +155,11 @@ class GatewayAuthenticator:
             is_tls=where.is_tls,
             is_sent=True,
         )
-        conversation = self._authenticator.begin(asked)
-        said = credentials.first()
+        conversation = self._authenticator.begin(request)
+        data = credentials.first()
         for _ in range(8):
-            answer = conversation.step(said)
+            answer = conversation.step(data)
             if isinstance(answer, AuthenticationResult):
                 return answer.principal
-            said = credentials.answer(answer)
+            data = credentials.answer(answer)
         raise RefusedError("the proof does not end")

@@ -36,11 +36,11 @@ class RequestedEvent(msgspec.Struct):
     options: dict[str, Any] = {}
 
 
-def read_drafts(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[RequestedEvent]:
+def read_requested(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[RequestedEvent]:
     """The publishes that a request asks for. Raises `EventError` or `Problem`."""
     media = headers.get("content-type", "").partition(";")[0].strip().lower()
     if media == STRUCTURED_TYPE:
-        _check_crowd(body)
+        _check_count(body)
         return [RequestedEvent(from_structured(body))]
     if media == BATCH_TYPE:
         return [RequestedEvent(event) for event in _batch(body)]
@@ -81,7 +81,7 @@ def _attributes(body: bytes) -> dict[str, Any]:
     return attributes
 
 
-def _check_crowd(body: bytes) -> None:
+def _check_count(body: bytes) -> None:
     """Before it is decoded."""
     if is_crowded(body):
         raise EventError(
@@ -91,7 +91,7 @@ def _check_crowd(body: bytes) -> None:
 
 
 def _json(body: bytes) -> Any:
-    _check_crowd(body)
+    _check_count(body)
     try:
         return msgspec.json.decode(body)
     except UNREADABLE as error:

@@ -155,30 +155,30 @@ def _condition(filter: Mapping[str, Any], *, wanted: bool) -> Condition:
 def _test(dialect: str, name: str, text: str, *, wanted: bool) -> Condition:
     if name == "specversion":
         return _constant(_FITS[dialect]("1.0", text) == wanted)
-    places = [attr("topic"), attr("subject")] if name == "subject" else [attr(name)]
+    terms = [attr("topic"), attr("subject")] if name == "subject" else [attr(name)]
     if wanted:
-        return reduce(or_, (_positive(dialect, place, text) for place in places))
-    return reduce(and_, (~place.exists() | _negative(dialect, place, text) for place in places))
+        return reduce(or_, (_positive(dialect, term, text) for term in terms))
+    return reduce(and_, (~term.exists() | _negative(dialect, term, text) for term in terms))
 
 
-def _negative(dialect: str, place: AttributeTerm, text: str) -> Condition:
+def _negative(dialect: str, term: AttributeTerm, text: str) -> Condition:
     """Of a value of any kind: as its text, since a number is unlike every word."""
-    value = call("STRING", place)
+    value = call("STRING", term)
     if dialect == "exact":
         return value != text
     return ~(value.startswith(text) if dialect == "prefix" else value.endswith(text))
 
 
-def _positive(dialect: str, place: AttributeTerm, text: str) -> Condition:
+def _positive(dialect: str, term: AttributeTerm, text: str) -> Condition:
     if dialect == "prefix":
-        return place.startswith(text)
+        return term.startswith(text)
     if dialect == "suffix":
-        return place.endswith(text)
-    same = place == text
+        return term.endswith(text)
+    same = term == text
     if text in _CASES:
-        return same | (place == _CASES[text])
+        return same | (term == _CASES[text])
     number = _number(text)
-    return same if number is None else same | (place == number)
+    return same if number is None else same | (term == number)
 
 
 def _number(text: str) -> int | None:

@@ -32,10 +32,18 @@ from starlette.routing import Route, WebSocketRoute
 from tidings.errors import EventError, InputError, RefusedError, TidingsError
 from tidings.gateway import openapi
 from tidings.gateway.authentication import ConnectionOrigin, GatewayAuthenticator
-from tidings.gateway.bodies import MOST_BYTES, RequestedEvent, read_drafts
+from tidings.gateway.bodies import MOST_BYTES, RequestedEvent, read_requested
 from tidings.gateway.http_sessions import HttpSession, HttpSessions
 from tidings.gateway.origins import Addresses, addressed
-from tidings.gateway.problems import Problem, answering, json_object, status_of, told, unrouted, whole_body
+from tidings.gateway.problems import (
+    Problem,
+    answering,
+    json_object,
+    problem_document,
+    status_of,
+    unrouted,
+    whole_body,
+)
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
 from tidings.gateway.subscriptions import WebhookSubscriptions
@@ -66,7 +74,7 @@ class HttpGateway:
         self._prover = prover
         self._subscriptions = subscriptions
         self.http_sessions = HttpSessions(host)
-        self._streams = streams = Streams(self.desk)
+        self._streams = streams = Streams(self.session)
         routes = [
             Route("/events", answering(self.publish), methods=["POST"]),
             Route("/events", answering(streams.listen), methods=["GET"]),
@@ -98,20 +106,20 @@ class HttpGateway:
         return await principal_of(self._prover, request)
 
     @asynccontextmanager
-    async def desk(self, request: HTTPConnection) -> AsyncIterator[HttpSession]:
-        async with self.http_sessions.of(await self.principal(request)) as desk:
-            yield desk
+    async def session(self, request: HTTPConnection) -> AsyncIterator[HttpSession]:
+        async with self.http_sessions.of(await self.principal(request)) as session:
+            yield session
 
     # -- publishing -------------------------------------------------------------------------------
 
     async def publish(self, request: Request) -> Response:
-        async with self.desk(request) as desk:
+        async with self.session(request) as session:
             body = await whole_body(request, MOST_BYTES)
-            await asyncio.sleep(charge(desk.bus, len(body)))
-            drafts = read_drafts(request.headers, request.query_params, body)
-            if len(drafts) == 1:
-                return JSONResponse({"events": [await _published(desk, drafts[0])]})
-            done = [await _published_or_told(desk, draft) for draft in drafts]
+            await asyncio.sleep(charge(session.bus, len(body)))
+            requests = read_requested(request.headers, request.query_params, body)
+            if len(requests) == 1:
+                return JSONResponse({"events": [await _published(session, requests[0])]})
+            done = [await _published_or_refused(session, requested) for requested in requests]
         has_problems = any("code" in one for one in done)
         return JSONResponse({"events": done}, HTTPStatus.MULTI_STATUS if has_problems else HTTPStatus.OK)
 
@@ -146,8 +154,8 @@ class HttpGateway:
         query = request.query_params
         limit = _whole(query, "limit", 100, most=MOST_ENTRIES)
         after = _whole(query, "after", 0)
-        async with self.desk(request) as desk:
-            page = await desk.bus.read_log(
+        async with self.session(request) as session:
+            page = await session.bus.read_log(
                 query.get("filter"), after=after, limit=limit, log=query.get("log", "")
             )
         entries = [
@@ -160,14 +168,14 @@ class HttpGateway:
 
     async def explain(self, request: Request) -> Response:
         await self.principal(request)
-        asked = json_object(await whole_body(request, MOST_BYTES))
-        text, event = asked.get("filter"), asked.get("event")
+        requested = json_object(await whole_body(request, MOST_BYTES))
+        text, event = requested.get("filter"), requested.get("event")
         if not isinstance(text, str) or not isinstance(event, dict):
             raise EventError("send a filter (text) and an event (an object)")
-        filter = parse_filter(text, dialect=str(asked.get("dialect", "tidings")))
+        filter = parse_filter(text, dialect=str(requested.get("dialect", "tidings")))
         read = from_mapping(event) if "specversion" in event else make_event(event, source="you", id="1")
-        told_aloud = explain(read, filter)
-        return Response(msgspec.json.encode(told_aloud), media_type="application/json")
+        explained = explain(read, filter)
+        return Response(msgspec.json.encode(explained), media_type="application/json")
 
     async def figures(self, request: Request) -> Response:
         return await self._informed(request, "figures", {})
@@ -246,7 +254,7 @@ async def principal_of(prover: GatewayAuthenticator, request: HTTPConnection) ->
     try:
         match scheme.lower():
             case "":
-                return await prover.nobody("anonymous", where)
+                return await prover.anonymous("anonymous", where)
             case "bearer":
                 return await prover.token(rest.strip(), where)
             case "basic":
@@ -263,19 +271,19 @@ async def principal_of(prover: GatewayAuthenticator, request: HTTPConnection) ->
         ) from None
 
 
-async def _published(desk: HttpSession, draft: RequestedEvent) -> dict[str, Any]:
-    receipt = await desk.bus.publish(draft.what, **draft.options)
+async def _published(session: HttpSession, requested: RequestedEvent) -> dict[str, Any]:
+    receipt = await session.bus.publish(requested.what, **requested.options)
     where = receipt.position
     position = None if where is None else {"log": where.log, "offset": where.offset}
     return {"source": receipt.source, "id": receipt.id, "position": position}
 
 
-async def _published_or_told(desk: HttpSession, draft: RequestedEvent) -> dict[str, Any]:
+async def _published_or_refused(session: HttpSession, requested: RequestedEvent) -> dict[str, Any]:
     """Of a batch: one that is refused does not stop the others."""
     try:
-        return await _published(desk, draft)
+        return await _published(session, requested)
     except TidingsError as error:
-        return {"status": int(status_of(error)), **told(error)}
+        return {"status": int(status_of(error)), **problem_document(error)}
 
 
 def where_of(request: HTTPConnection) -> ConnectionOrigin:

@@ -44,29 +44,31 @@ class HttpSessions:
     async def of(self, principal: Any) -> AsyncIterator[HttpSession]:
         async with self._opening:
             await self._tidy()
-            desk = self._http_sessions.get(principal)
-            if desk is None or desk.bus.state == "refused":  # its session has ended; who uses it closes it
-                desk = HttpSession(self._host, principal)
-                await desk.bus.open()
-                self._http_sessions[principal] = desk
-        desk.users += 1
+            session = self._http_sessions.get(principal)
+            if (
+                session is None or session.bus.state == "refused"
+            ):  # its session has ended; who uses it closes it
+                session = HttpSession(self._host, principal)
+                await session.bus.open()
+                self._http_sessions[principal] = session
+        session.users += 1
         try:
-            yield desk
+            yield session
         finally:
-            desk.users -= 1
-            desk.idle_since = self._host.clock.now()
-            if not desk.users and self._http_sessions.get(principal) is not desk:
-                await desk.bus.close()
+            session.users -= 1
+            session.idle_since = self._host.clock.now()
+            if not session.users and self._http_sessions.get(principal) is not session:
+                await session.bus.close()
 
     async def _tidy(self) -> None:
         now = self._host.clock.now()
-        for principal, desk in list(self._http_sessions.items()):
-            is_broken = desk.bus.state == "refused"
-            if not desk.users and (is_broken or now - desk.idle_since > IDLE_SECONDS):
+        for principal, session in list(self._http_sessions.items()):
+            is_broken = session.bus.state == "refused"
+            if not session.users and (is_broken or now - session.idle_since > IDLE_SECONDS):
                 del self._http_sessions[principal]
-                await desk.bus.close()
+                await session.bus.close()
 
     async def close(self) -> None:
-        for desk in self._http_sessions.values():
-            await desk.bus.close()
+        for session in self._http_sessions.values():
+            await session.bus.close()
         self._http_sessions.clear()

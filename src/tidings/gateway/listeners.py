@@ -58,14 +58,14 @@ class Gateways:
 
     def _chosen(self) -> list[tuple[str, Gateway]]:
         settings, server = self._service.settings, self._service.server
-        listening = self._service.tls
+        subscription = self._service.tls
         folder = Path(settings.store) if settings.store else None
         limits = settings.resources
         chosen: list[tuple[str, Gateway]] = []
         if settings.gateway.http:
             with needing("the HTTP gateway"):
                 from tidings.gateway.http import HttpListener
-            http = HttpListener(server, self.prover, folder, settings.gateway, listening, limits)
+            http = HttpListener(server, self.prover, folder, settings.gateway, subscription, limits)
             self._service.administration.webhooks = http.webhooks
             chosen.append(("http", http))
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:
@@ -73,17 +73,19 @@ class Gateways:
                 from tidings.gateway.mqtt.listener import MqttListener
 
             scope = self._service.secured.guard.group_scope
-            door = MqttListener(
-                server, self.prover, scope, settings.gateway.mqtt, folder, listening, limits.client
+            listener = MqttListener(
+                server, self.prover, scope, settings.gateway.mqtt, folder, subscription, limits.client
             )
-            chosen.append(("mqtt", door))
+            chosen.append(("mqtt", listener))
             if settings.gateway.mqtt_websocket:
                 with needing("the MQTT gateway over WebSocket"):
                     from tidings.gateway.mqtt.websocket import MqttWebSocketListener
 
                 given = settings.gateway
                 where = Addresses(given.mqtt_websocket, given.hosts, given.origins)
-                chosen.append(("mqtt over websocket", MqttWebSocketListener(server, door, where, listening)))
+                chosen.append(
+                    ("mqtt over websocket", MqttWebSocketListener(server, listener, where, subscription))
+                )
         for name, table in settings.gateway.extensions.items():
             if name not in offered(GROUP, OWN):
                 known = ", ".join(offered(GROUP, OWN)) or "none"

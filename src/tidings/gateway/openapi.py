@@ -20,8 +20,8 @@ def _json(schema: Json, media: str = "application/json") -> Json:
     return {"content": {media: {"schema": schema}}}
 
 
-def _answer(said: str, schema: Json | None = None, media: str = "application/json") -> Json:
-    return {"description": said, **({} if schema is None else _json(schema, media))}
+def _answer(text: str, schema: Json | None = None, media: str = "application/json") -> Json:
+    return {"description": text, **({} if schema is None else _json(schema, media))}
 
 
 _PROBLEMS: Json = {
@@ -33,18 +33,18 @@ _PROBLEMS: Json = {
 _NOT_FOUND: Json = {"404": _answer("No such entry is visible to you.", _ref("Problem"), PROBLEM_TYPE)}
 
 
-def _query(name: str, said: str, schema: Json | None = None) -> Json:
+def _query(name: str, text: str, schema: Json | None = None) -> Json:
     return {
         "name": name,
         "in": "query",
         "required": False,
-        "description": said,
+        "description": text,
         "schema": schema or {"type": "string", "minLength": 1},
     }
 
 
-def _operation(id: str, said: str, answers: Json, **more: Any) -> Json:
-    return {"operationId": id, "summary": said, "responses": {**answers, **_PROBLEMS}, **more}
+def _operation(id: str, text: str, answers: Json, **more: Any) -> Json:
+    return {"operationId": id, "summary": text, "responses": {**answers, **_PROBLEMS}, **more}
 
 
 _SECONDS: Json = {"type": "string", "pattern": r"^([0-9]{1,9}(\.[0-9]{1,3})?|forever)$"}
@@ -145,7 +145,7 @@ def _asking() -> Json:
         _query("log", "Refuse when the log has another name."),
     ]
     any_object: Json = {"type": "object"}
-    asked = {"required": True, **_json(_ref("Question"))}
+    requested = {"required": True, **_json(_ref("Question"))}
     id = {**_ID, "schema": {"type": "string", "minLength": 1}}
     return {
         "/log": {
@@ -156,7 +156,7 @@ def _asking() -> Json:
                 "explain",
                 "Why a filter accepts an event, or not.",
                 {"200": _answer("Why.", any_object)},
-                requestBody=asked,
+                requestBody=requested,
             )
         },
         "/figures": {"get": _operation("figures", "Counters.", {"200": _answer("Counters.", any_object)})},
@@ -171,8 +171,8 @@ def _asking() -> Json:
 
 def _schemas() -> Json:
     text: Json = {"type": "string", "minLength": 1}
-    place = {"type": "object", "properties": {"log": text, "offset": _NUMBER}}
-    position = {"oneOf": [{"type": "null"}, place]}
+    index = {"type": "object", "properties": {"log": text, "offset": _NUMBER}}
+    position = {"oneOf": [{"type": "null"}, index]}
     some: Json = {"type": "array", "items": _ref("Filter"), "minItems": 1}
     subscription: Json = {
         "source": text,
@@ -183,7 +183,7 @@ def _schemas() -> Json:
         "protocol": {"enum": ["HTTP"]},
         "protocolsettings": {"type": "object"},
     }
-    asked = {**subscription, "sinkcredential": {"type": "object"}}
+    requested = {**subscription, "sinkcredential": {"type": "object"}}
     return {
         "CloudEvent": {
             "type": "object",
@@ -220,7 +220,7 @@ def _schemas() -> Json:
             },
             "additionalProperties": False,
         },
-        "SubscriptionRequest": {"type": "object", "required": ["sink"], "properties": asked,
+        "SubscriptionRequest": {"type": "object", "required": ["sink"], "properties": requested,
             "additionalProperties": False},
         "Subscription": {
             "type": "object", "required": ["id", "sink", "protocol"],

@@ -46,12 +46,12 @@ def status_of(error: TidingsError) -> HTTPStatus:
     return _BY_CODE.get(error.code, default)
 
 
-def told(error: TidingsError) -> dict[str, Any]:
+def problem_document(error: TidingsError) -> dict[str, Any]:
     """The error as a JSON object."""
-    said = {"code": error.code, "detail": error.message}
+    fields = {"code": error.code, "detail": error.message}
     if isinstance(error, UnknownOutcomeError) and error.id:
-        said["id"] = error.id  # published again under it, it is the same event
-    return said | ({"hint": error.hint} if error.hint else {})
+        fields["id"] = error.id  # published again under it, it is the same event
+    return fields | ({"hint": error.hint} if error.hint else {})
 
 
 def response_of(error: TidingsError | Problem) -> Response:
@@ -61,7 +61,9 @@ def response_of(error: TidingsError | Problem) -> Response:
         return JSONResponse(body, int(error.status), headers=error.headers, media_type=TYPE)
     status = status_of(error)
     return JSONResponse(
-        {"title": status.phrase, "status": int(status), **told(error)}, int(status), media_type=TYPE
+        {"title": status.phrase, "status": int(status), **problem_document(error)},
+        int(status),
+        media_type=TYPE,
     )
 
 

@@ -40,7 +40,7 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 
 from tidings.errors import InputError, RefusedError, TidingsError
 from tidings.gateway.http_sessions import HttpSession
-from tidings.gateway.problems import Problem, told
+from tidings.gateway.problems import Problem, problem_document
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.cloudevents import from_mapping, to_structured
 from tidings.model.decoding import MOST_JSON_TOKENS, UNREADABLE, is_crowded
@@ -84,8 +84,8 @@ class StreamEndings:
 
 
 class Streams:
-    def __init__(self, desk: OpenDesk) -> None:
-        self._desk = desk
+    def __init__(self, session: OpenDesk) -> None:
+        self._session = session
         self._endings = StreamEndings()
 
     async def close(self) -> None:
@@ -103,14 +103,14 @@ class Streams:
         since = read_token(query["since"]) if "since" in query else {}
         opened = AsyncExitStack()
         try:
-            desk = await opened.enter_async_context(self._desk(request))
-            bus = await desk.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
+            session = await opened.enter_async_context(self._session(request))
+            bus = await session.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
             opened.push_async_callback(bus.close, commit=False)
             listener = await _subscription(bus, query)
         except BaseException:
             await self._endings.run(opened.aclose())
             raise
-        limits = desk.local_clients.limits
+        limits = session.local_clients.limits
         token = StreamToken(since, limits.token_logs)
         events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
         opened.push_async_callback(events.aclose)
@@ -118,9 +118,9 @@ class Streams:
 
     async def socket(self, socket: WebSocket) -> None:
         try:
-            async with self._desk(socket) as desk:
+            async with self._session(socket) as session:
                 await socket.accept()
-                await _SocketConversation(socket, desk, self._endings).run()
+                await _SocketConversation(socket, session, self._endings).run()
         except (Problem, TidingsError) as error:
             await socket.close(code=1008, reason=str(error)[:120])
 
@@ -248,8 +248,8 @@ class _SocketSubscription:
         """Commit the oldest, or all up to this position. Raises `InputError`."""
         count = 1
         if position is not None:
-            places = [place for place, (_, sent) in enumerate(self.unacked, 1) if sent == position]
-            count = places[0] if places else 0
+            positions = [index for index, (_, sent) in enumerate(self.unacked, 1) if sent == position]
+            count = positions[0] if positions else 0
         if not count or not self.unacked:
             what = "no event" if position is None else f"no event of position {position[:200]!r}"
             raise InputError(f"{what} waits for an ack here", hint="acknowledge each event once")
@@ -262,15 +262,15 @@ class _SocketSubscription:
 class _SocketConversation:
     """One socket's conversation."""
 
-    def __init__(self, socket: WebSocket, desk: HttpSession, endings: StreamEndings) -> None:
-        self._longest = desk.local_clients.limits.client.name  # characters of a `ref`
+    def __init__(self, socket: WebSocket, session: HttpSession, endings: StreamEndings) -> None:
+        self._longest = session.local_clients.limits.client.name  # characters of a `ref`
         self._socket = socket
-        self._desk = desk
+        self._session = session
         self._endings = endings
-        self._bus = desk.client(f"socket-{secrets.token_hex(6)}")
+        self._bus = session.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _SocketSubscription] = {}  # by ref
         self._sending = asyncio.Lock()
-        self._large = desk.local_clients.limits.encoded_bytes
+        self._large = session.local_clients.limits.encoded_bytes
         self._does = {
             "subscribe": self._subscribe,
             "unsubscribe": self._unsubscribe,
@@ -293,7 +293,7 @@ class _SocketConversation:
             while True:
                 text = await self._socket.receive_text()
                 await asyncio.sleep(charge(self._bus, len(text)))
-                await self._hear(text)
+                await self._receive(text)
         except WebSocketDisconnect:
             return
         except asyncio.CancelledError:
@@ -318,36 +318,38 @@ class _SocketConversation:
             subscription.task.cancel()
             await asyncio.gather(subscription.task, return_exceptions=True)
 
-    async def _hear(self, text: str) -> None:
-        said: Any = None
+    async def _receive(self, text: str) -> None:
+        fields: Any = None
         try:
             if is_crowded(text.encode(errors="surrogatepass")):
                 raise InputError(f"a message of more than {MOST_JSON_TOKENS} names, values and signs")
-            said = msgspec.json.decode(text)
-            do = self._does.get(str(said.get("op"))) if isinstance(said, dict) else None
+            fields = msgspec.json.decode(text)
+            do = self._does.get(str(fields.get("op"))) if isinstance(fields, dict) else None
             if do is None:
                 raise InputError(
                     "an object with an `op` was expected", hint=f"one of {', '.join(self._does)}"
                 )
-            await do(said)
+            await do(fields)
         except (TidingsError, *UNREADABLE, TypeError, ValueError) as error:
             known = (
-                told(error) if isinstance(error, TidingsError) else {"code": "input", "detail": str(error)}
+                problem_document(error)
+                if isinstance(error, TidingsError)
+                else {"code": "input", "detail": str(error)}
             )
-            about = {k: said[k] for k in ("ref", "call") if k in said} if isinstance(said, dict) else {}
+            about = {k: fields[k] for k in ("ref", "call") if k in fields} if isinstance(fields, dict) else {}
             if len(str(about.get("ref", ""))) > self._longest:
                 del about["ref"]
-            await self._say({"op": "error", **about, **known})
+            await self._send({"op": "error", **about, **known})
 
-    async def _say(self, what: dict[str, Any]) -> None:
+    async def _send(self, what: dict[str, Any]) -> None:
         await self._socket.send_text(msgspec.json.encode(what).decode())
 
-    async def _subscribe(self, said: dict[str, Any]) -> None:
-        ref = str(said.pop("ref", ""))
-        said.pop("op")
-        is_manual = _is_manual(said)
-        most = self._desk.local_clients.limits.unconfirmed_count
-        credit = _count("credit", said.pop("credit", min(CREDIT, most)), most)
+    async def _subscribe(self, fields: dict[str, Any]) -> None:
+        ref = str(fields.pop("ref", ""))
+        fields.pop("op")
+        is_manual = _is_manual(fields)
+        most = self._session.local_clients.limits.unconfirmed_count
+        credit = _count("credit", fields.pop("credit", min(CREDIT, most)), most)
         if len(ref) > self._longest:
             raise InputError(f"`ref` has {len(ref)} characters; at most {self._longest} (limit `name`)")
         if not ref or ref in self._subscriptions or len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
@@ -355,15 +357,15 @@ class _SocketConversation:
                 f"`ref` is {ref!r}",
                 hint=f"a name that no open subscription has, {MOST_SUBSCRIPTIONS} at most",
             )
-        bus = await self._desk.client(str(said["name"])).open() if said.get("name") else None
+        bus = await self._session.client(str(fields["name"])).open() if fields.get("name") else None
         try:
-            listener = await _subscription(bus or self._bus, said)
+            listener = await _subscription(bus or self._bus, fields)
         except BaseException:
             if bus is not None:
                 await self._endings.run(bus.close())
             raise
         subscription = self._subscriptions[ref] = _SocketSubscription(bus, listener, is_manual, credit)
-        await self._say({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
+        await self._send({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
         pump = self._pump_manual if is_manual else self._pump
         subscription.task = asyncio.create_task(pump(ref, subscription))
 
@@ -391,19 +393,19 @@ class _SocketConversation:
         async with self._sending:
             body = to_structured(event)
             where = position_text(position) or None
-            await self._say({"op": "event", "ref": ref, "event": msgspec.Raw(body), "position": where})
+            await self._send({"op": "event", "ref": ref, "event": msgspec.Raw(body), "position": where})
             if len(body) >= self._large:
                 await asyncio.sleep(0)
 
-    def _subscribed(self, said: dict[str, Any]) -> _SocketSubscription:
-        ref = str(said.get("ref"))
+    def _subscribed(self, fields: dict[str, Any]) -> _SocketSubscription:
+        ref = str(fields.get("ref"))
         if ref not in self._subscriptions:
             raise InputError(f"no subscription is called {ref!r} here")
         return self._subscriptions[ref]
 
-    async def _unsubscribe(self, said: dict[str, Any]) -> None:
-        subscription = self._subscribed(said)
-        ref = str(said["ref"])
+    async def _unsubscribe(self, fields: dict[str, Any]) -> None:
+        subscription = self._subscribed(fields)
+        ref = str(fields["ref"])
         try:
             await self._stop(subscription)
             await subscription.listener.unsubscribe()
@@ -411,24 +413,24 @@ class _SocketConversation:
             del self._subscriptions[ref]
             if subscription.bus is not None:
                 await self._endings.run(subscription.bus.close())
-        await self._say({"op": "unsubscribed", "ref": ref})
+        await self._send({"op": "unsubscribed", "ref": ref})
 
-    async def _publish(self, said: dict[str, Any]) -> None:
-        receipt = await self._bus.publish(from_mapping(said["event"]))
-        await self._say(
+    async def _publish(self, fields: dict[str, Any]) -> None:
+        receipt = await self._bus.publish(from_mapping(fields["event"]))
+        await self._send(
             {
                 "op": "published",
-                "call": said.get("call"),
+                "call": fields.get("call"),
                 "source": receipt.source,
                 "id": receipt.id,
                 "position": position_text(receipt.position) or None,
             }
         )
 
-    async def _ack(self, said: dict[str, Any]) -> None:
-        subscription = self._subscribed(said)
+    async def _ack(self, fields: dict[str, Any]) -> None:
+        subscription = self._subscribed(fields)
         if subscription.is_manual:
-            position = said.get("position")
+            position = fields.get("position")
             subscription.acknowledge(None if position is None else str(position))
         else:
             await subscription.listener.ack()

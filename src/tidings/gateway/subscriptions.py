@@ -123,12 +123,12 @@ class WebhookSubscriptions:
 
     # -- the four verbs ---------------------------------------------------------------------------
 
-    async def create(self, principal: Any, asked: dict[str, Any]) -> dict[str, Any]:
+    async def create(self, principal: Any, requested: dict[str, Any]) -> dict[str, Any]:
         if sum(_is_of(kept, principal) for kept in self._kept.values()) >= MOST_OF_ONE:
             raise RefusedError(f"{MOST_OF_ONE} subscriptions are yours already", hint="delete some first")
-        if "id" in asked:
+        if "id" in requested:
             raise InputError("the id is given by the broker", hint="leave it out")
-        kept = self._read(asked, secrets.token_urlsafe(12), principal)
+        kept = self._read(requested, secrets.token_urlsafe(12), principal)
         webhook = self._webhook(kept)
         await webhook.start()
         self._webhooks[kept.id], self._kept[kept.id] = webhook, kept
@@ -141,12 +141,12 @@ class WebhookSubscriptions:
     def shown(self, principal: Any, id: str) -> dict[str, Any]:
         return self._show(self._find(principal, id))
 
-    async def update(self, principal: Any, id: str, asked: dict[str, Any]) -> dict[str, Any]:
+    async def update(self, principal: Any, id: str, requested: dict[str, Any]) -> dict[str, Any]:
         """Put a whole subscription in the place of another; what waits for it is kept."""
         self._find(principal, id)
-        if asked.get("id", id) != id:
+        if requested.get("id", id) != id:
             raise InputError("the id of a subscription cannot change")
-        kept = self._read({**asked, "id": id}, id, principal)
+        kept = self._read({**requested, "id": id}, id, principal)
         async with self._change(id):
             self._find(principal, id)  # it may have been deleted meanwhile
             before, webhook = self._webhooks.get(id), self._webhook(kept)
@@ -193,13 +193,13 @@ class WebhookSubscriptions:
 
     # -- reading and showing ----------------------------------------------------------------------
 
-    def _read(self, asked: dict[str, Any], id: str, principal: Any) -> StoredWebhookSubscription:
-        for name in asked:
+    def _read(self, requested: dict[str, Any], id: str, principal: Any) -> StoredWebhookSubscription:
+        for name in requested:
             if name not in FIELDS:
                 raise InputError(f"a subscription has no {name!r}", hint=f"it may have {', '.join(FIELDS)}")
         try:
             kept = msgspec.convert(
-                {**asked, "id": id, "owner": msgspec.to_builtins(principal)}, StoredWebhookSubscription
+                {**requested, "id": id, "owner": msgspec.to_builtins(principal)}, StoredWebhookSubscription
             )
         except msgspec.ValidationError as error:
             raise InputError(f"the subscription is not well formed: {error}") from None

@@ -258,8 +258,8 @@ class WebhookWorker:
             return 0, None
         if not answer.is_success:
             self._problem = f"the sink answered {answer.status_code}"
-        asked = answer.headers.get("retry-after", "")
-        wait = min(float(asked), LONGEST_PAUSE) if asked.isdecimal() else None
+        requested = answer.headers.get("retry-after", "")
+        wait = min(float(requested), LONGEST_PAUSE) if requested.isdecimal() else None
         return answer.status_code, wait
 
     async def _read_some(self, answer: Any) -> None:

@@ -29,17 +29,17 @@ class Contract(msgspec.Struct, frozen=True):
     hearer: str = "subscription"  # receiver of each event once: each subscription, or each process
 
 
-def make_contract(system: str, *properties: str, hearer: str = "subscription") -> Contract:
+def make_contract(system: str, *properties: str, subscriber: str = "subscription") -> Contract:
     """The contract of a system by the names of its properties, which are looked up when a history is judged:
     a property may stand in the same module, or in an extension that is not loaded yet."""
-    return Contract(system, frozenset(properties), hearer)
+    return Contract(system, frozenset(properties), subscriber)
 
 
 CONTRACTS: Final[dict[str, Contract]] = {
     contract.system: contract
     for contract in (
         make_contract("Tidings", *COMPLETE, "fifo", "gap_freedom"),
-        make_contract("Intermediary", *COMPLETE, "lp2", "lp3", hearer="process"),
+        make_contract("Intermediary", *COMPLETE, "lp2", "lp3", subscriber="process"),
         make_contract("SIENA", *SAFE),
         make_contract("SOCBR", *COMPLETE),
         make_contract("pbSOCBR", *COMPLETE),

@@ -78,11 +78,11 @@ class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[PlacedNotification]:
     """The notifications of one process beside its intervals."""
-    lanes: dict[str, _IntervalLane] = {}
+    groups: dict[str, _IntervalLane] = {}
     for interval in sorted(intervals, key=lambda each: (each.start, each.end)):
-        lanes.setdefault(interval.subscription, _IntervalLane()).add(interval)
+        groups.setdefault(interval.subscription, _IntervalLane()).add(interval)
     for notice in notices:
-        lane = lanes.get(notice.subscription)
+        lane = groups.get(notice.subscription)
         yield _placed(notice, None, ()) if lane is None else _placed(notice, *lane.at(notice.time))
 
 
@@ -126,7 +126,7 @@ def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> Plac
     )
 
 
-def told(
+def judged(
     of_one_event: Sequence[PlacedNotification], publications: Sequence[Publication]
 ) -> Iterator[JudgedNotification]:
     """The notifications of one event beside its publication."""
@@ -139,10 +139,10 @@ def told(
             if each.filters not in answers:
                 answers[each.filters] = any(accepts_event(*filter, content) for filter in each.filters)
             accepted = answers[each.filters]
-        yield _told(each, publication, accepted)
+        yield _judged(each, publication, accepted)
 
 
-def _told(
+def _judged(
     each: PlacedNotification, publication: Publication | None, accepted: bool | None
 ) -> JudgedNotification:
     sequence = each.sequence

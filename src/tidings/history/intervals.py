@@ -80,12 +80,12 @@ def _sensible(instant: list[Operation], still_open: _Open) -> list[Operation]:
 
     def rank(operation: Operation) -> tuple[int, str, str, str]:
         if operation.op == SUB:
-            place = 1
+            position = 1
         elif operation.op == USUB:
-            place = 0 if operation.subscription in still_open else 2
+            position = 0 if operation.subscription in still_open else 2
         else:
-            place = 3
-        return (place, operation.subscription, operation.outcome, operation.filter or "")
+            position = 3
+        return (position, operation.subscription, operation.outcome, operation.filter or "")
 
     return sorted(instant, key=rank)
 

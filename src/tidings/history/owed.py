@@ -129,9 +129,11 @@ def not_lost(claims: Sequence[OwedDelivery], losses: Sequence[LossFact]) -> Iter
         yield from claims
 
 
-def unsettled(claims: Sequence[OwedDelivery], told: Sequence[JudgedNotification]) -> Iterator[Unsettled]:
+def unsettled(
+    claims: Sequence[OwedDelivery], notifications: Sequence[JudgedNotification]
+) -> Iterator[Unsettled]:
     """The claims of one hearer on one event, unless they are settled."""
-    if any(each.counts for each in told):
+    if any(each.counts for each in notifications):
         return
     in_time = sorted(claims, key=attrgetter("start", "process", "subscription"))
     first = in_time[0]
@@ -142,5 +144,5 @@ def unsettled(claims: Sequence[OwedDelivery], told: Sequence[JudgedNotification]
         first.source,
         first.event,
         tuple(in_time),
-        bool(told),
+        bool(notifications),
     )

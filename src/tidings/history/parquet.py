@@ -63,10 +63,10 @@ class ParquetWriter:
         )
 
     def write_batch(self, rows: Iterable[Row]) -> None:
-        held = list(rows)
-        columns: list[list[Any]] = [[getattr(row, name) for row in held] for name in _FIELDS]
-        place = COLUMNS.index("attributes")
-        columns[place] = [None if value is None else _text_of(value) for value in columns[place]]
+        stored = list(rows)
+        columns: list[list[Any]] = [[getattr(row, name) for row in stored] for name in _FIELDS]
+        position = COLUMNS.index("attributes")
+        columns[position] = [None if value is None else _text_of(value) for value in columns[position]]
         if not all(map(math.isfinite, columns[COLUMNS.index("time")])):
             raise HistoryError("a row whose time is not finite cannot be written", hint="times are seconds")
         batch = self._arrow.RecordBatch.from_arrays(

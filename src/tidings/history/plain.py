@@ -44,12 +44,12 @@ class PlainEngine:
         self,
         make: Callable[[Any, Any], Iterable[R]],
         stream: Table,
-        held: Table,
+        stored: Table,
         prepare: Callable[[Iterable[Any]], Any],
         *,
         output: type[R],  # noqa: ARG002  a list holds anything; other engines need the columns
     ) -> Table:
-        index = prepare(held)
+        index = prepare(stored)
         made: list[R] = []
         for record in stream:
             made.extend(make(index, record))

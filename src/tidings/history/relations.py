@@ -69,12 +69,12 @@ class RelationEngine(Protocol):
         self,
         make: Callable[[Any, Any], Iterable[R]],
         stream: Table,
-        held: Table,
+        stored: Table,
         prepare: Callable[[Iterable[Any]], Any],
         *,
         output: type[R],
     ) -> Table:
-        """For each record of `stream`: `make(prepare(held), record)`; all of `held` is everywhere."""
+        """For each record of `stream`: `make(prepare(held), record)`; all of `stored` is everywhere."""
 
     def largest(self, table: Table, value: Callable[[Any], float | None]) -> dict[str, float]:
         """For each run the largest value of its records; None does not count."""

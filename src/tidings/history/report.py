@@ -62,9 +62,9 @@ class CheckReport(msgspec.Struct, frozen=True):
 
 
 def _counterexample(found: Violation) -> dict[str, Any]:
-    places = {
+    positions = {
         name: value
         for name in ("run", "time", "process", "subscription", "source", "event")
         if (value := getattr(found, name)) != ""
     }
-    return {"story": found.story, **places, **found.facts}
+    return {"story": found.story, **positions, **found.facts}

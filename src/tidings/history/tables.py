@@ -107,12 +107,15 @@ class Tables:
         return group(publications.ended, (found, EVENT), (losers, EVENT), output=publications.Publication)
 
     @cached_property
-    def told(self) -> Table:
+    def judged(self) -> Table:
         group = self.engine.group
         by_process = (self.notices, PROCESS), (self.intervals, PROCESS)
         placed = group(deliveries.placed, *by_process, output=deliveries.PlacedNotification, apart=True)
         return group(
-            deliveries.told, (placed, EVENT), (self.publications, EVENT), output=deliveries.JudgedNotification
+            deliveries.judged,
+            (placed, EVENT),
+            (self.publications, EVENT),
+            output=deliveries.JudgedNotification,
         )
 
     @cached_property
@@ -124,8 +127,10 @@ class Tables:
         arrivals = self.engine.facts(ArrivalFact)
         if self.engine.is_empty(arrivals):
             return claims
-        place: Columns = ("run", "broker", "source", "event")
-        return self.engine.group(owed.arrived, (claims, place), (arrivals, place), output=owed.OwedDelivery)
+        position: Columns = ("run", "broker", "source", "event")
+        return self.engine.group(
+            owed.arrived, (claims, position), (arrivals, position), output=owed.OwedDelivery
+        )
 
     @cached_property
     def unsettled(self) -> Table:
@@ -135,7 +140,7 @@ class Tables:
             claims = self.engine.group(
                 owed.not_lost, (claims, key), (self.losses, key), output=owed.OwedDelivery
             )
-        by_hearer = (claims, self.hearer), (self.told, self.hearer)
+        by_hearer = (claims, self.hearer), (self.judged, self.hearer)
         return self.engine.group(owed.unsettled, *by_hearer, output=owed.Unsettled)
 
     @cached_property
@@ -149,7 +154,7 @@ class Tables:
         seen: Mapping[str, float] = {}
         if t_sub is None or t_diff is None:
             self.engine.keep(self.unsettled)  # judged as soon as the bounds are known
-            seen = self.engine.largest(self.told, delay_of)
+            seen = self.engine.largest(self.judged, delay_of)
         return DelayBounds(t_sub, t_diff, dict(seen))
 
 

@@ -319,9 +319,9 @@ def _call(node: e.Call, attributes: Attributes) -> Answer:
         return False, ("missingFunction",)
     values: list[Any] = []
     errors: tuple[str, ...] = ()
-    for place, argument in enumerate(node.arguments):
+    for position, argument in enumerate(node.arguments):
         value, failed = _evaluate(argument, attributes)
-        cast = value if failed else _cast(value, function.argument(place))
+        cast = value if failed else _cast(value, function.argument(position))
         errors += failed or ((cast.error,) if type(cast) is Failure else ())
         values.append(cast)
     if errors:

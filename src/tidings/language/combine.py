@@ -91,11 +91,11 @@ def _with_exclusions(kept: list[Constraint], exclusions: Sequence[NotOneOf]) -> 
         return _settled(kept)
     excluded = distinct(value for c in exclusions for value in c.values)
     left = [value for value in excluded if all(c.accepts(value) for c in kept)]
-    for place, span in enumerate(kept):
+    for position, span in enumerate(kept):
         if isinstance(span, Range):
             low_open = span.low_open or span.low in left
             high_open = span.high_open or span.high in left
-            kept[place] = Range(span.attribute, span.low, span.high, low_open, high_open)
+            kept[position] = Range(span.attribute, span.low, span.high, low_open, high_open)
             left = [value for value in left if value != span.low and value != span.high]
     if left:
         kept = [c for c in kept if c != Prefix(c.attribute, "")]  # the exclusion demands a string too

@@ -73,20 +73,20 @@ def doubts_of(filter: Filter, *, known: Collection[str] | None = None) -> list[D
     found: dict[str, Doubt] = {}
     for conjunction in filter.conjunctions:
         for constraint in conjunction.constraints:
-            for doubt in _of_constraint(constraint):
-                found.setdefault(doubt.message, doubt)
+            for warning in _of_constraint(constraint):
+                found.setdefault(warning.message, warning)
         for residual in conjunction.residuals:
             for node in walk(residual):
-                for doubt in _of_node(node, known):
-                    found.setdefault(doubt.message, doubt)
-    places = _places(filter.text) if found else []
-    return [msgspec.structs.replace(doubt, offset=_find(doubt, places)) for doubt in found.values()]
+                for warning in _of_node(node, known):
+                    found.setdefault(warning.message, warning)
+    positions = _places(filter.text) if found else []
+    return [msgspec.structs.replace(warning, offset=_find(warning, positions)) for warning in found.values()]
 
 
 def refuse_doubtful(filter: Filter, *, known: Collection[str] | None = None) -> None:
     """Raise an `ImpossibleFilterError` for the first doubt."""
-    for doubt in doubts_of(filter, known=known):
-        raise ImpossibleFilterError(doubt.message, hint=doubt.hint)
+    for warning in doubts_of(filter, known=known):
+        raise ImpossibleFilterError(warning.message, hint=warning.hint)
 
 
 # constraints: on one attribute
@@ -96,7 +96,7 @@ def _of_constraint(constraint: c.Constraint) -> Iterator[Doubt]:
     name = constraint.attribute
     texts = [value for value in _values(constraint) if isinstance(value, str)]
     if name == "topic":
-        yield from (doubt for text in texts for doubt in _of_topic(text))
+        yield from (warning for text in texts for warning in _of_topic(text))
     patterns = [constraint.pattern] if isinstance(constraint, c.Like) else texts
     if name == "topic" and not isinstance(constraint, c.TopicIs) and any(map(is_pattern, patterns)):
         hint = f"write topic MATCHES {print_value(patterns[0])}"
@@ -240,8 +240,8 @@ def _places(text: str) -> list[tuple[str, int]]:
     return [(name_of(value), offset) for kind, value, offset in named if kind == NAME]
 
 
-def _find(doubt: Doubt, places: list[tuple[str, int]]) -> int | None:
-    return next((offset for name, offset in places if name in doubt.about), None)
+def _find(warning: Doubt, positions: list[tuple[str, int]]) -> int | None:
+    return next((offset for name, offset in positions if name in warning.about), None)
 
 
 __all__ = ["Doubt", "doubts_of", "refuse_doubtful"]

@@ -149,17 +149,17 @@ def _wildcard(attribute: Any, argument: Any) -> Condition | None:
 def _between_stars(wildcard: str) -> list[str]:
     """The literal parts of a wildcard."""
     parts = [""]
-    place = 0
-    while place < len(wildcard):
-        ch = wildcard[place]
-        if ch == "\\" and wildcard[place + 1 : place + 2] in ("*", "\\"):
-            place += 1
-            parts[-1] += wildcard[place]
+    position = 0
+    while position < len(wildcard):
+        ch = wildcard[position]
+        if ch == "\\" and wildcard[position + 1 : position + 2] in ("*", "\\"):
+            position += 1
+            parts[-1] += wildcard[position]
         elif ch == "*":
             parts.append("")
         else:
             parts[-1] += ch
-        place += 1
+        position += 1
     return parts
 
 
@@ -273,14 +273,14 @@ def _nested(rules: dict[str, list[Any]]) -> dict[str, Any]:
     pattern: dict[str, Any] = {}
     for name in sorted(rules):  # a parent comes before its children, and is seen by them
         *parents, last = name.split(".")
-        place: Any = pattern
+        position: Any = pattern
         for parent in parents:
-            place = place.setdefault(parent, {})
-            if not isinstance(place, dict):
+            position = position.setdefault(parent, {})
+            if not isinstance(position, dict):
                 raise FilterError(f"a pattern cannot test both {parent!r} and {name!r}, which is inside it")
         if "$or" in (*parents, last):
             raise FilterError(f"a pattern cannot name the attribute {name!r}")
-        place[last] = rules[name]
+        position[last] = rules[name]
     return pattern
 
 

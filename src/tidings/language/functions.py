@@ -86,10 +86,10 @@ class Function(msgspec.Struct, frozen=True):
             return f"{least} or more"
         return f"{least}" if least == most else f"{least} to {most}"
 
-    def argument(self, place: int) -> str:
+    def argument(self, position: int) -> str:
         """Type of the argument at this position, from 0."""
-        if place < len(self.takes):
-            return self.takes[place]
+        if position < len(self.takes):
+            return self.takes[position]
         assert self.rest is not None
         return self.rest
 

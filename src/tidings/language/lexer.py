@@ -69,19 +69,19 @@ def tokenise(text: str) -> TokenLists:
     kinds: list[str] = []
     values: list[str] = []
     offsets: list[int] = []
-    place = 0
+    position = 0
     for found in _TOKEN.finditer(text):
-        if found.start() != place:  # skipped characters, since no token begins there
+        if found.start() != position:  # skipped characters, since no token begins there
             break
-        place = found.end()
+        position = found.end()
         kind = found.lastgroup
         assert kind is not None
         value = found[kind]
         values.append(value)
-        offsets.append(place - len(value))
+        offsets.append(position - len(value))
         kinds.append(_KINDS.get(value) or _kind(kind, value))
     if not kinds or kinds[-1] != END:
-        raise _lexical_error(text, place)
+        raise _lexical_error(text, position)
     return TokenLists(kinds, values, offsets)
 
 
@@ -122,22 +122,24 @@ def quote_string(text: str) -> str:
     return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
 
 
-def _lexical_error(text: str, place: int) -> FilterSyntaxError:
-    while place < len(text) and text[place].isspace():
-        place += 1
-    rest = text[place : place + 2]
+def _lexical_error(text: str, position: int) -> FilterSyntaxError:
+    while position < len(text) and text[position].isspace():
+        position += 1
+    rest = text[position : position + 2]
     if rest[0] in "'\"`":
         what = "backquoted name" if rest[0] == "`" else "string"
         return FilterSyntaxError(
-            f"a {what} without its closing {rest[0]}", text=text, offset=place, expected=(rest[0],)
+            f"a {what} without its closing {rest[0]}", text=text, offset=position, expected=(rest[0],)
         )
     if rest[0] in _CURLY:
         return FilterSyntaxError(
-            f"{rest[0]} is no quote of the language", text=text, offset=place, expected=("'",),
+            f"{rest[0]} is no quote of the language", text=text, offset=position, expected=("'",),
             hint=f"write a straight {_CURLY[rest[0]]} around a text",
         )  # fmt: skip
     suggestion = _FOREIGN.get(rest) or _FOREIGN.get(rest[0])
     shown = rest if rest in _FOREIGN else rest[0]
     if rest[0].isdigit() or (rest[0] == "." and rest[1:].isdigit()):
-        return FilterSyntaxError("a number that cannot be read", text=text, offset=place)
-    return FilterSyntaxError(f"{shown!r} has no meaning here", text=text, offset=place, suggestion=suggestion)
+        return FilterSyntaxError("a number that cannot be read", text=text, offset=position)
+    return FilterSyntaxError(
+        f"{shown!r} has no meaning here", text=text, offset=position, suggestion=suggestion
+    )

@@ -39,10 +39,10 @@ def has_lists(expression: Expression) -> bool:
 
 def prefixes(name: str) -> Iterator[str]:
     """The name up to each of its dots, the shortest first, and the name itself."""
-    place = name.find(".")
-    while place > 0:
-        yield name[:place]
-        place = name.find(".", place + 1)
+    position = name.find(".")
+    while position > 0:
+        yield name[:position]
+        position = name.find(".", position + 1)
     yield name
 
 
@@ -51,12 +51,12 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
     decisive: bool = isinstance(node, AnyOf)
     names = list(dict.fromkeys(names_in(node.condition)))
     first = names[0]
-    places = tuple(prefixes(first))
+    positions = tuple(prefixes(first))
     needed = frozenset(prefix for name in names for prefix in prefixes(name))
 
     def run(view: View) -> bool | None:
         known = True
-        for element in _elements(view, places, needed):
+        for element in _elements(view, positions, needed):
             value: bool | None = condition(element)
             if value is decisive:
                 return decisive
@@ -66,39 +66,39 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
     return run
 
 
-def _elements(view: View, places: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:
+def _elements(view: View, positions: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:
     """What the condition sees, element by element; the view itself when no list is there."""
-    for place in places:
-        found = view.get(place)
+    for position in positions:
+        found = view.get(position)
         if type(found) is tuple:
-            outside = {name: view[name] for name in needed if name in view and name != place}
-            yield from _within(found, place, outside, places, needed)
+            outside = {name: view[name] for name in needed if name in view and name != position}
+            yield from _within(found, position, outside, positions, needed)
             return
     yield view
 
 
 def _within(
     items: tuple[Any, ...],
-    place: str,
+    position: str,
     outside: dict[str, Any],
-    places: tuple[str, ...],
+    positions: tuple[str, ...],
     needed: frozenset[str],
 ) -> Iterator[View]:
     for item in items:
         kind = type(item)
         if kind is tuple:
-            yield from _within(item, place, outside, places, needed)
+            yield from _within(item, position, outside, positions, needed)
         elif kind is dict:
-            inside = ((f"{place}.{name}", value) for name, value in item.items())
+            inside = ((f"{position}.{name}", value) for name, value in item.items())
             yield from _elements(
-                outside | {name: value for name, value in inside if name in needed}, places, needed
+                outside | {name: value for name, value in inside if name in needed}, positions, needed
             )
         else:
-            yield outside if item is None else outside | {place: item}
+            yield outside if item is None else outside | {position: item}
 
 
 def elements_at(view: View, name: str) -> Iterator[Any]:
     """The values that a name leads to, through every list on its way; None for a NULL."""
-    places = tuple(prefixes(name))
-    for element in _elements(view, places, frozenset(places)):
+    positions = tuple(prefixes(name))
+    for element in _elements(view, positions, frozenset(positions)):
         yield element.get(name)

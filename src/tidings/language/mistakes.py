@@ -41,50 +41,50 @@ def check_call(text: str, offset: int, name: str, count: int) -> None:
         raise UnknownFunctionError(problem, text=text, offset=offset, hint=f"it takes {function.counts}")
 
 
-def _habit(tokens: TokenLists, place: int) -> tuple[int, str] | None:
-    """A habit from another language that explains the token at `place`: its start, and what to write."""
+def _habit(tokens: TokenLists, position: int) -> tuple[int, str] | None:
+    """A habit from another language that explains the token at `position`: its start, and what to write."""
     kinds, values, _ = tokens
     word = values[0].upper() if kinds[0] == NAME else ""
-    if place and word in ("WHERE", "SELECT"):
+    if position and word in ("WHERE", "SELECT"):
         return 0, f"a filter is the condition alone: leave out {word}"
-    before = kinds[place - 1] if place else ""
-    if kinds[place] == ")" and before == "(" and place > 1 and kinds[place - 2] == "IN":
-        return place, "an empty list accepts nothing: name the values, or leave the condition out"
-    if kinds[place] == "," and before == NUMBER and kinds[place + 1] == NUMBER:
-        return place, f"write {values[place - 1]}{values[place + 1]}: a number has no separators"
-    if kinds[place] == "+":
-        return place, "a plus sign stands before numbers only: leave it out"
+    before = kinds[position - 1] if position else ""
+    if kinds[position] == ")" and before == "(" and position > 1 and kinds[position - 2] == "IN":
+        return position, "an empty list accepts nothing: name the values, or leave the condition out"
+    if kinds[position] == "," and before == NUMBER and kinds[position + 1] == NUMBER:
+        return position, f"write {values[position - 1]}{values[position + 1]}: a number has no separators"
+    if kinds[position] == "+":
+        return position, "a plus sign stands before numbers only: leave it out"
     return None
 
 
 def unexpected(
-    text: str, tokens: TokenLists, place: int, expected: tuple[str, ...], words: Sequence[str]
+    text: str, tokens: TokenLists, position: int, expected: tuple[str, ...], words: Sequence[str]
 ) -> FilterSyntaxError:
-    """The error for the token at `place`; `words` are the keywords that could stand there."""
+    """The error for the token at `position`; `words` are the keywords that could stand there."""
     kinds, values, offsets = tokens
     wanted = f"expected {_either(expected)}"
-    if kinds[place] == END:
+    if kinds[position] == END:
         return FilterSyntaxError(
             f"{wanted}, but the filter ends", text=text, offset=len(text.rstrip()), expected=expected
         )
-    if kinds[place] == "NULL":
+    if kinds[position] == "NULL":
         problem = "NULL is no value to compare with"
         return FilterSyntaxError(
-            problem, text=text, offset=offsets[place], expected=expected, suggestion="IS NULL"
+            problem, text=text, offset=offsets[position], expected=expected, suggestion="IS NULL"
         )
-    habit = _habit(tokens, place)
+    habit = _habit(tokens, position)
     if habit:
-        place, hint = habit
-        problem = f"{wanted}, found {shown(values[place])}"
-        return FilterSyntaxError(problem, text=text, offset=offsets[place], expected=expected, hint=hint)
-    suggestion = nearest(values[place], words) if values[place].isalpha() else None
-    if suggestion is None and place and kinds[place - 1] == NAME:
-        mistyped = nearest(values[place - 1], _BEFORE_AN_OPERAND)
+        position, hint = habit
+        problem = f"{wanted}, found {shown(values[position])}"
+        return FilterSyntaxError(problem, text=text, offset=offsets[position], expected=expected, hint=hint)
+    suggestion = nearest(values[position], words) if values[position].isalpha() else None
+    if suggestion is None and position and kinds[position - 1] == NAME:
+        mistyped = nearest(values[position - 1], _BEFORE_AN_OPERAND)
         if mistyped:
-            place, suggestion = place - 1, mistyped
-    problem = f"{wanted}, found {shown(values[place])}"
+            position, suggestion = position - 1, mistyped
+    problem = f"{wanted}, found {shown(values[position])}"
     return FilterSyntaxError(
-        problem, text=text, offset=offsets[place], expected=expected, suggestion=suggestion
+        problem, text=text, offset=offsets[position], expected=expected, suggestion=suggestion
     )
 
 

@@ -106,11 +106,11 @@ def regrouped(expression: Expression) -> Expression:
         return expression
     changed: dict[str, Any] = {}
     for name in expression.__struct_fields__:
-        held = getattr(expression, name)
-        if isinstance(held, tuple):
-            changed[name] = tuple(regrouped(part) for part in held)
-        elif isinstance(held, msgspec.Struct):
-            changed[name] = regrouped(held)  # type: ignore[arg-type]
+        stored = getattr(expression, name)
+        if isinstance(stored, tuple):
+            changed[name] = tuple(regrouped(part) for part in stored)
+        elif isinstance(stored, msgspec.Struct):
+            changed[name] = regrouped(stored)  # type: ignore[arg-type]
     return msgspec.structs.replace(expression, **changed)
 
 

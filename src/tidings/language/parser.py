@@ -98,7 +98,7 @@ class _Parser:
         self.text = text
         self.tokens = tokenise(text)
         self.kinds, self.values, self.offsets = self.tokens
-        self.place = 0
+        self.position = 0
         self.limits = limits
         self.strict = dialect == TIDINGS
         self.patterns: dict[str, int] = {}  # regular expressions so far, and the weight of each
@@ -109,23 +109,23 @@ class _Parser:
 
     def whole(self) -> Expression:
         expression = self.expression(1)
-        if self.kinds[self.place] != END:
+        if self.kinds[self.position] != END:
             raise self.operator_expected()
         return expression
 
     def expression(self, lowest: int) -> Expression:
         """The longest expression with operators that all bind at least as tightly as `lowest`."""
-        start = self.place
+        start = self.position
         left = self.operand()
         kinds, powers = self.kinds, self.powers
-        while (power := powers.get(kinds[self.place], 0)) >= lowest:
-            kind = kinds[self.place]
+        while (power := powers.get(kinds[self.position], 0)) >= lowest:
+            kind = kinds[self.position]
             if kind in _LOGIC:
                 left = self.chain(kind, left, power)
                 continue
-            self.place += 1
+            self.position += 1
             if kind in _COMPARISONS:
-                middle = self.place
+                middle = self.position
                 left = Compare(kind, left, self.expression(power + 1))
                 if self.strict and kind in ("=", "!="):
                     self.check_topic(left.left, left.right, middle)
@@ -138,8 +138,8 @@ class _Parser:
 
     def chain(self, kind: str, first: Expression, power: int) -> Expression:
         operands = [first]
-        while self.kinds[self.place] == kind:
-            self.place += 1
+        while self.kinds[self.position] == kind:
+            self.position += 1
             operands.append(self.expression(power + 1))
         return balanced(_LOGIC[kind], operands)
 
@@ -155,110 +155,110 @@ class _Parser:
     # operands
 
     def operand(self) -> Expression:
-        place = self.place
-        kind = self.kinds[place]
-        self.place = place + 1
+        position = self.position
+        kind = self.kinds[position]
+        self.position = position + 1
         if kind == NAME or kind in self.words:
-            return self.named(place)
+            return self.named(position)
         if kind == STRING:
-            return Literal(string_of(self.values[place]))
+            return Literal(string_of(self.values[position]))
         if kind == NUMBER:
-            return Literal(self.number(place, ""))
+            return Literal(self.number(position, ""))
         if kind == "TRUE" or kind == "FALSE":
             return Literal(kind == "TRUE")
         if kind == "(":
             inner = self.deeper(1)
             self.take(")")
             return inner
-        return self.prefixed(kind, place)
+        return self.prefixed(kind, position)
 
-    def prefixed(self, kind: str, place: int) -> Expression:
+    def prefixed(self, kind: str, position: int) -> Expression:
         if kind == "NOT":
             return Not(self.deeper(self.power_of_not))
-        if kind in ("-", "+") and self.kinds[place + 1] == NUMBER:
-            self.place += 1
-            return Literal(self.number(place + 1, kind))
+        if kind in ("-", "+") and self.kinds[position + 1] == NUMBER:
+            self.position += 1
+            return Literal(self.number(position + 1, kind))
         if kind == "-":
             return Negate(self.deeper(_TIGHTEST))
         if kind == "EXISTS":
-            bracketed = self.kinds[self.place] == "("
-            self.place += bracketed
+            bracketed = self.kinds[self.position] == "("
+            self.position += bracketed
             name = self.name()
             if bracketed:
                 self.take(")")
             return ExistsTest(name)
-        self.place = place
+        self.position = position
         raise self.operand_expected()
 
-    def named(self, place: int) -> Expression:
+    def named(self, position: int) -> Expression:
         """An attribute, a function call, or TIMESTAMP '...'."""
-        word, following = self.values[place], self.kinds[self.place]
+        word, following = self.values[position], self.kinds[self.position]
         if following == "(" and "." not in word and "`" not in word:
-            return self.call(word.upper(), place)
-        if following == STRING and self.kinds[place] == "TIMESTAMP":
+            return self.call(word.upper(), position)
+        if following == STRING and self.kinds[position] == "TIMESTAMP":
             return Literal(self.timestamp(self.string("a string")))
         return Attribute(intern(name_of(word)))
 
-    def call(self, function: str, place: int) -> Expression:
-        self.place += 1
+    def call(self, function: str, position: int) -> Expression:
+        self.position += 1
         if self.strict and function in _RANGING:
-            return self.ranging(function, place)
+            return self.ranging(function, position)
         arguments: list[Expression] = []
-        if self.kinds[self.place] != ")":
+        if self.kinds[self.position] != ")":
             arguments = self.items()
         self.take(")")
         if function == "TIMESTAMP" and len(arguments) == 1:
             only = arguments[0]
             if isinstance(only, Literal) and isinstance(only.value, str):
-                return Literal(self.timestamp(only.value, place))
+                return Literal(self.timestamp(only.value, position))
         if self.strict:
-            check_call(self.text, self.offsets[place], function, len(arguments))
+            check_call(self.text, self.offsets[position], function, len(arguments))
         return Call(function, tuple(arguments))
 
-    def ranging(self, word: str, place: int) -> Expression:
+    def ranging(self, word: str, position: int) -> Expression:
         """ANY(condition) or ALL(condition), over the list that the first name inside leads to."""
         condition = self.deeper(1)
         self.take(")")
         if next(names_in(condition), None) is None:
             raise FilterSyntaxError(
-                f"{word} needs the name of a list", text=self.text, offset=self.offsets[place],
+                f"{word} needs the name of a list", text=self.text, offset=self.offsets[position],
                 hint=f"write {word}(lines.price > 100)",
             )  # fmt: skip
         return _RANGING[word](condition)
 
-    def items(self, places: list[int] | None = None) -> list[Expression]:
-        """Expressions between commas; `places` gets the token that each begins with."""
+    def items(self, positions: list[int] | None = None) -> list[Expression]:
+        """Expressions between commas; `positions` gets the token that each begins with."""
         items: list[Expression] = []
         while True:
-            if places is not None:
-                places.append(self.place)
+            if positions is not None:
+                positions.append(self.position)
             items.append(self.deeper(1))
-            if self.kinds[self.place] != ",":
+            if self.kinds[self.position] != ",":
                 return items
-            self.place += 1
+            self.position += 1
 
     # tests: what may follow an operand
 
     def test(self, kind: str, operand: Expression) -> Expression:
         negated = kind == "NOT"
         if negated:
-            kind = self.kinds[self.place]
+            kind = self.kinds[self.position]
             if kind not in _TESTS:
                 raise self.problem(_TESTS, words=_TESTS)
-            self.place += 1
+            self.position += 1
         if kind == "IS":
             return self.is_test(operand)
         if kind == "IN":
-            if self.strict and (self.kinds[self.place] == NAME or self.kinds[self.place] in self.words):
+            if self.strict and (self.kinds[self.position] == NAME or self.kinds[self.position] in self.words):
                 found = AnyOf(Compare("=", Attribute(self.name()), operand))
                 return Not(found) if negated else found
             self.take("(")
-            places: list[int] = []
-            items = self.items(places)
+            positions: list[int] = []
+            items = self.items(positions)
             self.take(")")
             if self.strict:
-                for item, place in zip(items, places, strict=True):
-                    self.check_topic(operand, item, place)
+                for item, position in zip(items, positions, strict=True):
+                    self.check_topic(operand, item, position)
             return In(operand, tuple(items), negated)
         if kind == "BETWEEN":
             low = self.expression(6)
@@ -271,20 +271,20 @@ class _Parser:
         return TopicTest(operand, self.pattern(check_pattern), negated)
 
     def is_test(self, operand: Expression) -> Expression:
-        negated = self.kinds[self.place] == "NOT"
-        self.place += negated
-        place = self.place
-        if self.kinds[place] == "NULL":
-            self.place += 1
+        negated = self.kinds[self.position] == "NOT"
+        self.position += negated
+        position = self.position
+        if self.kinds[position] == "NULL":
+            self.position += 1
             return NullTest(operand, negated)
-        if self.kinds[place] == NAME and self.values[place].upper() == "A":
+        if self.kinds[position] == NAME and self.values[position].upper() == "A":
             if operand != Attribute("type"):
                 raise FilterSyntaxError(
-                    "IS A follows the word type only", text=self.text, offset=self.offsets[place],
+                    "IS A follows the word type only", text=self.text, offset=self.offsets[position],
                     expected=("NULL",), suggestion="type IS A ...",
                 )  # fmt: skip
-            self.place += 1
-            if self.kinds[self.place] == STRING:
+            self.position += 1
+            if self.kinds[self.position] == STRING:
                 return TypeTest(self.string("a type's name"), negated)
             return TypeTest(self.name("the name of a type"), negated)
         raise self.problem(("NULL", "A"), words=("NULL",))
@@ -292,27 +292,27 @@ class _Parser:
     # tokens
 
     def take(self, kind: str) -> None:
-        if self.kinds[self.place] != kind:
+        if self.kinds[self.position] != kind:
             raise self.problem((kind,), words=(kind,))
-        self.place += 1
+        self.position += 1
 
     def name(self, what: str = "the name of an attribute") -> str:
-        kind = self.kinds[self.place]
+        kind = self.kinds[self.position]
         if kind != NAME and kind not in self.words:
             raise self.problem((what,))
-        self.place += 1
-        return intern(name_of(self.values[self.place - 1]))
+        self.position += 1
+        return intern(name_of(self.values[self.position - 1]))
 
     def string(self, what: str) -> str:
-        if self.kinds[self.place] != STRING:
+        if self.kinds[self.position] != STRING:
             raise self.problem((what,))
-        self.place += 1
-        return string_of(self.values[self.place - 1])
+        self.position += 1
+        return string_of(self.values[self.position - 1])
 
     def pattern(self, check: Callable[[str], str]) -> str:
         """A string that `check` finds to be a pattern; its complaint is shown at the string."""
-        place = self.place
-        return self.checked(self.string("a pattern in quotes"), check, place)
+        position = self.position
+        return self.checked(self.string("a pattern in quotes"), check, position)
 
     def check_regexp(self, pattern: str) -> str:
         """The pattern itself, compiled. The budget is looked at first: compiling is what it bounds."""
@@ -320,25 +320,25 @@ class _Parser:
         check_patterns(sum(self.patterns.values()), self.limits)
         return check_regexp(pattern)
 
-    def checked(self, pattern: str, check: Callable[[str], str], place: int) -> str:
+    def checked(self, pattern: str, check: Callable[[str], str], position: int) -> str:
         try:
             return check(pattern)
         except FilterLimitError:
             raise
         except FilterError as error:
             raise FilterSyntaxError(
-                error.message, text=self.text, offset=self.offsets[place], hint=error.hint
+                error.message, text=self.text, offset=self.offsets[position], hint=error.hint
             ) from None
 
-    def check_topic(self, operand: Expression, other: Expression, place: int) -> None:
+    def check_topic(self, operand: Expression, other: Expression, position: int) -> None:
         """Refuse `topic = '+5'`: a text with a wildcard is a pattern there, and this is none."""
         is_topic = isinstance(operand, Attribute) and operand.name == "topic"
         value = other.value if is_topic and isinstance(other, Literal) else None
         if type(value) is str and is_pattern(value):
-            self.checked(value, check_pattern, place)
+            self.checked(value, check_pattern, position)
 
-    def number(self, place: int, sign: str) -> int | float:
-        token = sign + self.values[place]
+    def number(self, position: int, sign: str) -> int | float:
+        token = sign + self.values[position]
         if token.lstrip("+-").isdigit():
             value: int | float = int(token) if len(token) < 40 else INT_MAX + 1
             if INT_MIN <= value <= INT_MAX:
@@ -349,10 +349,10 @@ class _Parser:
             if math.isfinite(value):
                 return value
             problem = "a number beyond what a double can hold"
-        raise FilterSyntaxError(problem, text=self.text, offset=self.offsets[place])
+        raise FilterSyntaxError(problem, text=self.text, offset=self.offsets[position])
 
-    def timestamp(self, text: str, place: int | None = None) -> datetime:
-        offset = self.offsets[self.place - 1 if place is None else place]
+    def timestamp(self, text: str, position: int | None = None) -> datetime:
+        offset = self.offsets[self.position - 1 if position is None else position]
         try:
             moment = datetime.fromisoformat(text)
         except ValueError:
@@ -370,7 +370,7 @@ class _Parser:
     # mistakes
 
     def problem(self, expected: tuple[str, ...], words: Sequence[str] = ()) -> FilterSyntaxError:
-        return unexpected(self.text, self.tokens, self.place, expected, words)
+        return unexpected(self.text, self.tokens, self.position, expected, words)
 
     def operand_expected(self) -> FilterSyntaxError:
         expected = ("an attribute", "a value", "NOT", "EXISTS", "(")

@@ -42,10 +42,10 @@ _COMPARISON, _BETWEEN, _IN, _LIKE = 3, 5, 6, 7  # the last group that took part,
 def plain(text: str, limits: Limits) -> tuple[Conjunction, ...] | None:
     """The normal form of a plain filter; None when the text needs the whole parser."""
     constraints: list[Constraint] = []
-    place, end = 0, len(text)
+    position, end = 0, len(text)
     match = _CONDITION.match
-    while place < end:
-        found = match(text, place)
+    while position < end:
+        found = match(text, position)
         if found is None:
             return None
         try:
@@ -55,7 +55,7 @@ def plain(text: str, limits: Limits) -> tuple[Conjunction, ...] | None:
         if constraint is None:
             return None
         constraints.append(constraint)
-        place = found.end()
+        position = found.end()
     if not constraints or len(constraints) > limits.constraints or limits.depth < 2:
         return None
     return conjunction(constraints)

@@ -120,8 +120,8 @@ def _weights(node: e.Expression, weight: int = 0) -> Iterator[tuple[str, int]]:
     elif isinstance(node, e.AnyOf | e.AllOf):
         yield next(names_in(node.condition)), ELEMENT_WEIGHT * sum(1 for _ in walk(node.condition))
     for field in node.__struct_fields__:
-        held = getattr(node, field)
-        for part in held if isinstance(held, tuple) else (held,):
+        stored = getattr(node, field)
+        for part in stored if isinstance(stored, tuple) else (stored,):
             if isinstance(part, e.ExpressionNode):
                 yield from _weights(cast(e.Expression, part), weight)
 
@@ -140,8 +140,8 @@ def cost(work: Work, view: Mapping[str, Any]) -> int:
 
 def _list_size(view: Mapping[str, Any], name: str) -> int:
     """Elements and characters of the list that a name leads to; none for most events."""
-    for place in prefixes(name):
-        found = view.get(place)
+    for position in prefixes(name):
+        found = view.get(position)
         if type(found) is tuple:
             return _extent(found)
     return 0

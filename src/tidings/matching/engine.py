@@ -160,14 +160,14 @@ class MatchingEngine:
     def _grow(self) -> Generator[None, None, None]:
         """Hand all filters over under their handles; gaps become free handles again."""
         large = columnar_matcher()
-        held, self._journal = dict(self._filters), []
+        filters, self._journal = dict(self._filters), []
         yield
-        for handle in range(max(held, default=-1) + 1):
-            large.add(held.get(handle, NOTHING))
+        for handle in range(max(filters, default=-1) + 1):
+            large.add(filters.get(handle, NOTHING))
             if handle % FILTERS_IN_STEP == 0:
                 yield
-        for handle in range(max(held, default=-1) + 1):
-            if handle not in held:
+        for handle in range(max(filters, default=-1) + 1):
+            if handle not in filters:
                 large.remove(handle)
         large.begin_freeze()
         while large.maintain(1):

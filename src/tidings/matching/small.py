@@ -74,8 +74,8 @@ class _AttributeIndex:
         by_kind = (self.values, self.names, self.starts, self.levels, self.present)
         return by_kind[_RANK[kind]]
 
-    def bucket(self, place: Place) -> Bucket:
-        kind, key = place
+    def bucket(self, location: Place) -> Bucket:
+        kind, key = location
         keys = self.keys(kind)
         found = keys.get(key)
         if found is None:
@@ -85,11 +85,11 @@ class _AttributeIndex:
             self.has_texts = bool(self.names or self.starts or self.levels)
         return found
 
-    def size(self, place: Place) -> int:
-        return len(self.keys(place[0]).get(place[1], ()))
+    def size(self, location: Place) -> int:
+        return len(self.keys(location[0]).get(location[1], ()))
 
-    def drop(self, place: Place, entry: tuple[int, int]) -> None:
-        kind, key = place
+    def drop(self, location: Place, entry: tuple[int, int]) -> None:
+        kind, key = location
         keys = self.keys(kind)
         del keys[key][entry]
         if keys[key]:
@@ -155,36 +155,38 @@ class SmallMatcher:
         residuals = [residual_test(residual, filter.dialect) for residual in conjunction.residuals]
         weighted = filter if work_of(filter) else None
         choices = [
-            (constraint, places) for constraint in conjunction.constraints if (places := _places(constraint))
+            (constraint, positions)
+            for constraint in conjunction.constraints
+            if (positions := _places(constraint))
         ]
         choices += [member for residual in conjunction.residuals for member in _members(residual, filter)]
         if not choices:
             self._everywhere[key] = _CandidateTest(key[0], conjunction.constraints, residuals, weighted)
             filed.append((None, (PRESENT, None), key))
             return
-        chosen, places = min(choices, key=self._cost)
-        sure = places[0][0] in _SURE
+        chosen, positions = min(choices, key=self._cost)
+        sure = positions[0][0] in _SURE
         rest = [c for c in conjunction.constraints if not (sure and c is chosen)]
         entry = _CandidateTest(key[0], rest, residuals, weighted)
         index = self._attributes.setdefault(chosen.attribute, _AttributeIndex())
-        for place in places:
-            index.bucket(place)[key] = entry
-            filed.append((chosen.attribute, place, key))
+        for location in positions:
+            index.bucket(location)[key] = entry
+            filed.append((chosen.attribute, location, key))
 
     def _cost(self, choice: tuple[Any, Sequence[Place]]) -> tuple[int, int, str]:
         """Fewer neighbours are better; the name decides between equals, so that runs are alike."""
-        constraint, places = choice
+        constraint, positions = choice
         index = self._attributes.get(constraint.attribute)
-        crowd = sum(index.size(place) for place in places) if index else 0
-        return _RANK[places[0][0]], crowd, constraint.attribute
+        crowd = sum(index.size(location) for location in positions) if index else 0
+        return _RANK[positions[0][0]], crowd, constraint.attribute
 
     def remove(self, handle: int) -> None:
-        for attribute, place, key in self._filed.pop(handle):
+        for attribute, location, key in self._filed.pop(handle):
             if attribute is None:
                 del self._everywhere[key]
                 continue
             index = self._attributes[attribute]
-            index.drop(place, key)
+            index.drop(location, key)
             if index.is_empty:
                 del self._attributes[attribute]
         self._handles.give_back(handle)

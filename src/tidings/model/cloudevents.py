@@ -507,7 +507,7 @@ def _marked_value(value: Any, path: str, kinds: dict[str, str]) -> Any:
     if isinstance(value, dict):
         return _mark(value, path + ".", kinds)
     if isinstance(value, list):
-        return [_marked_value(item, f"{path}.{place}", kinds) for place, item in enumerate(value)]
+        return [_marked_value(item, f"{path}.{position}", kinds) for position, item in enumerate(value)]
     known = as_kind_and_text(value)
     if known is not None:
         kinds[path] = known[0]
@@ -537,7 +537,7 @@ def _unmarked_value(value: Any, path: str, kinds: Mapping[str, str]) -> Any:
     if isinstance(value, dict):
         return dict(_unmark(value, path + ".", kinds))
     if isinstance(value, list):
-        return [_unmarked_value(item, f"{path}.{place}", kinds) for place, item in enumerate(value)]
+        return [_unmarked_value(item, f"{path}.{position}", kinds) for position, item in enumerate(value)]
     kind = kinds.get(path)
     if kind is None:
         return value

@@ -167,13 +167,13 @@ class Event(
         """
         if name in RESERVED:
             return self.view[name]
-        held = self.attributes
-        if name in held:
-            return held[name]
-        found = _inside(held, name)
+        stored = self.attributes
+        if name in stored:
+            return stored[name]
+        found = _inside(stored, name)
         first, _, rest = name.partition(".")
         if found is _ABSENT and first == DATA and rest.partition(".")[0] in RESERVED:
-            found = _inside(held, rest)
+            found = _inside(stored, rest)
         if found is _ABSENT:
             raise KeyError(name)
         return found
@@ -182,18 +182,18 @@ class Event(
 _ABSENT: Any = object()
 
 
-def _inside(held: Any, name: str) -> Any:
+def _inside(stored: Any, name: str) -> Any:
     """The value under a dotted name, nested at any of its dots; `_ABSENT` when there is none."""
-    if type(held) is not dict:
+    if type(stored) is not dict:
         return _ABSENT
-    if name in held:
-        return held[name]
-    place = name.find(".")
-    while place > 0:
-        found = _inside(held.get(name[:place]), name[place + 1 :])
+    if name in stored:
+        return stored[name]
+    position = name.find(".")
+    while position > 0:
+        found = _inside(stored.get(name[:position]), name[position + 1 :])
         if found is not _ABSENT:
             return found
-        place = name.find(".", place + 1)
+        position = name.find(".", position + 1)
     return _ABSENT
 
 

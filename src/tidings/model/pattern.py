@@ -26,12 +26,12 @@ def like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
 def _like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
     segments: list[tuple[str | None, ...]] = []
     current: list[str | None] = []
-    place = 0
-    while place < len(pattern):
-        ch = pattern[place]
-        if ch == "\\" and place + 1 < len(pattern) and pattern[place + 1] in "%_":
-            current.append(pattern[place + 1])
-            place += 1
+    position = 0
+    while position < len(pattern):
+        ch = pattern[position]
+        if ch == "\\" and position + 1 < len(pattern) and pattern[position + 1] in "%_":
+            current.append(pattern[position + 1])
+            position += 1
         elif ch == "%":
             segments.append(tuple(current))
             current = []
@@ -39,7 +39,7 @@ def _like_parts(pattern: str) -> tuple[tuple[str | None, ...], ...]:
             current.append(None)
         else:
             current.append(ch)
-        place += 1
+        position += 1
     segments.append(tuple(current))
     return tuple(segments)
 
@@ -102,12 +102,12 @@ def like_matches(pattern: str, text: str) -> bool:
         return text == first
     if len(text) < len(first) + len(last) or not (text.startswith(first) and text.endswith(last)):
         return False
-    place, end = len(first), len(text) - len(last)
+    position, end = len(first), len(text) - len(last)
     for segment in segments[1:-1]:  # each as early as it can be: what follows has the most room then
-        place = text.find(segment, place, end)
-        if place < 0:
+        position = text.find(segment, position, end)
+        if position < 0:
             return False
-        place += len(segment)
+        position += len(segment)
     return True
 
 
@@ -130,9 +130,9 @@ _COUNT = re.compile(r"\{(\d*)(,?)(\d*)\}", re.ASCII)
 def regexp_weight(pattern: str) -> int:
     """About how many steps of RE2's program the expression becomes: counted repetitions multiply."""
     sums, last = [0], [0]  # by open group: the weight so far, and that of what stood last
-    place = 0
-    while place < len(pattern):
-        place, weight, kind = _regexp_atom(pattern, place)
+    position = 0
+    while position < len(pattern):
+        position, weight, kind = _regexp_atom(pattern, position)
         if kind == "(":
             sums.append(0)
             last.append(0)
@@ -152,34 +152,34 @@ def regexp_weight(pattern: str) -> int:
     return max(1, min(sum(sums), MOST_WEIGHT + 1))
 
 
-def _regexp_atom(pattern: str, place: int) -> tuple[int, int, str]:
+def _regexp_atom(pattern: str, position: int) -> tuple[int, int, str]:
     """What stands there: where the next begins, its weight (of `{m,n}`: how often), and its kind."""
-    ch = pattern[place]
-    if ch == "\\" and place + 1 < len(pattern):
-        if pattern.startswith("\\Q", place):
-            end = pattern.find("\\E", place)
+    ch = pattern[position]
+    if ch == "\\" and position + 1 < len(pattern):
+        if pattern.startswith("\\Q", position):
+            end = pattern.find("\\E", position)
             end = len(pattern) if end < 0 else end
-            return min(end + 2, len(pattern)), max(1, end - place - 2), "text"
-        named = pattern[place + 1]
+            return min(end + 2, len(pattern)), max(1, end - position - 2), "text"
+        named = pattern[position + 1]
         weight = WEIGHT_OF_UNICODE if named in "pP" else WEIGHT_OF_ANY if named in "DWSC" else 1
-        after = place + 2
+        after = position + 2
         if named in "pPx":  # \\pL, \\p{Greek}, \\x{10ffff}
             is_long = pattern.startswith("{", after)
             after = max(after, pattern.find("}", after)) + 1 if is_long else after + 1
         return after, weight, "escape"
     if ch == "[":
-        return _regexp_class(pattern, place)
-    if ch == "{" and (count := _COUNT.match(pattern, place)):
+        return _regexp_class(pattern, position)
+    if ch == "{" and (count := _COUNT.match(pattern, position)):
         low = int(count[1] or 0)
         high = int(count[3]) if count[3] else low + bool(count[2])
         return count.end(), max(1, low, high), "{"
     weight = {".": WEIGHT_OF_ANY, "*": 0, "+": 0, "?": 0, "|": 1, "^": 1, "$": 1}.get(ch, 1)
-    return place + 1, 0 if ch in "()" else weight, ch if ch in "()" else "text"
+    return position + 1, 0 if ch in "()" else weight, ch if ch in "()" else "text"
 
 
-def _regexp_class(pattern: str, place: int) -> tuple[int, int, str]:
-    negated = pattern.startswith("[^", place)
-    end = place + 1 + negated
+def _regexp_class(pattern: str, position: int) -> tuple[int, int, str]:
+    negated = pattern.startswith("[^", position)
+    end = position + 1 + negated
     end += pattern.startswith("]", end)  # first in a class it stands for itself
     weight = WEIGHT_OF_ANY if negated else WEIGHT_OF_CLASS
     while end < len(pattern) and pattern[end] != "]":

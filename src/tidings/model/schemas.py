@@ -91,7 +91,7 @@ def _resolved(schema: Schema, root: Schema) -> Schema:
         found: Any = root
         for part in reference[2:].split("/"):
             found = found.get(part, {}) if isinstance(found, Mapping) else {}
-        schema = {**found, **{name: held for name, held in schema.items() if name != "$ref"}}
+        schema = {**found, **{name: stored for name, stored in schema.items() if name != "$ref"}}
     return schema if isinstance(schema, Mapping) else {}
 
 
@@ -244,12 +244,12 @@ class SchemaRegistry:
         if type is not None and topic is not None:
             raise SchemaError("a schema is for a type or for a topic", hint="attach it twice for both")
         if topic is not None:
-            held, key = self._held.topics, check_pattern(topic)
+            stored, key = self._held.topics, check_pattern(topic)
         elif type is not None or not isinstance(schema, Mapping):
-            held, key = self._held.types, type or lineage_of(schema)[0]
+            stored, key = self._held.types, type or lineage_of(schema)[0]
         else:
             raise SchemaError("the schema has no type", hint="give type= or topic=")
-        known = held.get(key)
+        known = stored.get(key)
         if known is not None and known.schema == made:
             return known
         broken = [] if known is None or force else breaking_changes(known.schema, made)
@@ -258,35 +258,37 @@ class SchemaRegistry:
                 f"the new schema of {key!r} breaks the one in force: {'; '.join(broken)}",
                 hint="only add optional fields, name a new type, or force it",
             )
-        held[key] = AttachedSchema(1 if known is None else known.version + 1, made)
+        stored[key] = AttachedSchema(1 if known is None else known.version + 1, made)
         self._save()
-        return held[key]
+        return stored[key]
 
     def detach(self, *, type: str | None = None, topic: str | None = None) -> bool:
         """Take a schema out of force; was it there?"""
-        held, key = (self._held.types, type) if type is not None else (self._held.topics, topic)
-        found = held.pop(str(key), None) is not None
+        stored, key = (self._held.types, type) if type is not None else (self._held.topics, topic)
+        found = stored.pop(str(key), None) is not None
         self._save()
         return found
 
     def rows(self) -> list[dict[str, Any]]:
         """Every schema in force, with what it is attached to."""
         return [
-            {"for": word, "name": name, "version": held.version, "schema": held.schema}
+            {"for": word, "name": name, "version": stored.version, "schema": stored.schema}
             for word, table in (("type", self._held.types), ("topic", self._held.topics))
-            for name, held in sorted(table.items())
+            for name, stored in sorted(table.items())
         ]
 
     def check(self, event: Event) -> None:
         """Refuse an event that does not fit. Raises `SchemaError`."""
         wanted = [(name, self._held.types[name]) for name in event.type if name in self._held.types]
         if event.topic is not None and self._held.topics:
-            wanted += [(p, held) for p, held in self._held.topics.items() if topic_matches(p, event.topic)]
-        for name, held in wanted:
-            found = next(problems(json_ready(event.attributes), held.schema), None)
+            wanted += [
+                (p, stored) for p, stored in self._held.topics.items() if topic_matches(p, event.topic)
+            ]
+        for name, stored in wanted:
+            found = next(problems(json_ready(event.attributes), stored.schema), None)
             if found is not None:
                 raise SchemaError(
-                    f"the event does not fit the schema of {name!r}, version {held.version}: {found}",
+                    f"the event does not fit the schema of {name!r}, version {stored.version}: {found}",
                     hint="`tidings schema show` prints the schema",
                 )
 

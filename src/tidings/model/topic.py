@@ -46,12 +46,12 @@ def _problem(topic: str, *, wildcards: bool) -> str | None:
         return "has an empty level; write a/b, without a slash at either end"
     if any(ord(ch) < 32 or ord(ch) == 127 for ch in topic):
         return "holds a control character"
-    for place, level in enumerate(levels):
+    for position, level in enumerate(levels):
         if "+" not in level and "#" not in level:
             continue
         if not wildcards:
             return "holds + or #, which only patterns of subscriptions may"
-        if level == "#" and place != len(levels) - 1:
+        if level == "#" and position != len(levels) - 1:
             return "has # before its end; # stands for all levels below and must come last"
         if level not in ("+", "#"):
             return f"has the level {level!r}; + and # stand alone in their level"

@@ -70,12 +70,12 @@ def plan(
     kept = _kept(fields, keep)
     leaves = _leaves_by_name(numbered, fields)
     columns = [numbered[f"c{n}"] for n in kept]
-    places = {number: place for place, number in enumerate(kept)}
+    positions = {number: position for position, number in enumerate(kept)}
     attributes: list[tuple[str, int]] = []
     wanted = wanted_names(about, leaves)
     for name, leaf in _chosen(wanted, leaves, dict(casts or {})):
-        if leaf.top in places:
-            attributes.append((name, places[leaf.top]))
+        if leaf.top in positions:
+            attributes.append((name, positions[leaf.top]))
         else:
             attributes.append((name, len(columns)))
             columns.append(leaf.column)

@@ -115,7 +115,7 @@ class SparkEngine:
         self._wanted = PlanRequest()
         self._answers: dict[int, PropertyViolations] = {}
         self._stored: dict[int, Any] = {}  # node id -> DataFrame of its records
-        self._held: dict[int, list[bytes]] = {}
+        self._materialised: dict[int, list[bytes]] = {}
         self._check = uuid4().hex
 
     # Interface of `relations.RelationEngine`
@@ -131,7 +131,7 @@ class SparkEngine:
             return self._history.count([table.output]) == 0
         if table.output is KeyedPublication:
             return self._history.keys == 0
-        raise AssertionError(f"nobody asked before whether {table.output.__name__} is empty")
+        raise AssertionError(f"it was not requested before whether {table.output.__name__} is empty")
 
     def each(self, make: Callable[[Any], Iterable[Any]], table: PlanNode, *, output: type[Any]) -> PlanNode:
         return self._node(output, "each", make, ((table, ()),))
@@ -150,12 +150,12 @@ class SparkEngine:
         self,
         make: Callable[[Any, Any], Iterable[Any]],
         stream: PlanNode,
-        held: PlanNode,
+        nodes: PlanNode,
         prepare: Callable[[Iterable[Any]], Any],
         *,
         output: type[Any],
     ) -> PlanNode:
-        node = self._node(output, "probe", make, ((stream, ()), (held, ())), prepare=prepare)
+        node = self._node(output, "probe", make, ((stream, ()), (nodes, ())), prepare=prepare)
         self._probes.append(node)
         return node
 
@@ -192,19 +192,19 @@ class SparkEngine:
         wanted, self._wanted = self._wanted, PlanRequest()
         small = [node for node in wanted.answers if is_small(node)]
         stages = stages_for(wanted, self._places)
-        missing = {n for stage in stages for n in stage.held() if n.id not in self._held}
+        missing = {n for stage in stages for n in stage.held() if n.id not in self._materialised}
         if missing:
             self._hold(sorted(missing, key=lambda node: node.id), small)
             wanted.answers = [node for node in wanted.answers if node not in small]
             stages = stages_for(wanted, self._places)
-        asked = [*wanted.answers, *small]
+        requested = [*wanted.answers, *small]
         if self._sieving and any(map(is_of_streams, wanted.roots())):
             wanted = self._suspected(wanted)
             stages = stages_for(wanted, self._places)
         if stages:
             self._say(f"judging in {len(stages)} passes: {', '.join(map(_name, stages))}")
         largest = self._results(self._frames(stages), keeping=wanted.kept)
-        for node in asked:
+        for node in requested:
             self._answers.setdefault(node.id, PropertyViolations(0, None))
         return largest
 
@@ -222,7 +222,7 @@ class SparkEngine:
 
     def _asked(self) -> SieveRequest:
         promised, times = self._contract.properties, self._settings
-        intervals = next(node for node in self._intervals if node.id in self._held)
+        intervals = next(node for node in self._intervals if node.id in self._materialised)
         return SieveRequest(
             check=self._check,
             hearer=times.hearer,
@@ -232,18 +232,18 @@ class SparkEngine:
             late=bool(promised & {"liveness", "completeness"}),
             order="fifo" in promised,
             gaps="gap_freedom" in promised,
-            held=self._spark.sparkContext.broadcast(self._held[intervals.id]),
+            held=self._spark.sparkContext.broadcast(self._materialised[intervals.id]),
         )
 
     def _hold(self, nodes: list[PlanNode], answers: list[PlanNode]) -> None:
         """Make small tables and keep them here, to be sent to every worker."""
         self._say("reading the subscriptions")
         for node in nodes:
-            self._held[node.id] = []
+            self._materialised[node.id] = []
         stages = stages_for(PlanRequest(answers=answers, kept=nodes), self._places)
         for row in self._collected(self._frames(stages)):
             if row["tag"] >= bucket.KEPT:
-                self._held[row["tag"] - bucket.KEPT].append(bytes(row["data"]))
+                self._materialised[row["tag"] - bucket.KEPT].append(bytes(row["data"]))
 
     def _frames(self, stages: list[PlanStage]) -> list[Any]:
         """A DataFrame for each stage that no other one reads: it carries the answers of those before."""
@@ -280,12 +280,12 @@ class SparkEngine:
 
         tags = [tag for tag, (_, came_from) in stage.arriving.items() if came_from is origin]
         record = sql.col("tag").isin(tags)
-        place = sql.xxhash64(*[sql.col(f"k{number}") for number in range(len(stage.home))])
+        position = sql.xxhash64(*[sql.col(f"k{number}") for number in range(len(stage.home))])
         if carried:
-            return frame.where(record).withColumn("place", place)
+            return frame.where(record).withColumn("place", position)
         answer = (sql.col("tag") < 0) | (sql.col("tag") >= bucket.KEPT)
         return frame.where(record | answer).withColumn(
-            "place", sql.when(record, place).otherwise(sql.xxhash64("data"))
+            "place", sql.when(record, position).otherwise(sql.xxhash64("data"))
         )
 
     def _buckets(self, stage: PlanStage, kinds: list[type[Any]]) -> int:
@@ -294,8 +294,8 @@ class SparkEngine:
         return max(cores, ceil(rows / self._bucket_rows))
 
     def _broadcast(self, stage: PlanStage) -> Any:
-        held = {node.id: self._held[node.id] for node in stage.held()}
-        return self._spark.sparkContext.broadcast(held) if held else None
+        stored = {node.id: self._materialised[node.id] for node in stage.held()}
+        return self._spark.sparkContext.broadcast(stored) if stored else None
 
     def _results(self, frames: list[Any], *, keeping: list[PlanNode]) -> dict[int, dict[str, float]]:
         """Run the passes: answers and largest values come here, what is kept stays on the disks."""

@@ -54,13 +54,13 @@ class Job(NamedTuple):
 class OpenVersion:
     """A version, mapped, with its names."""
 
-    def __init__(self, place: VersionFiles) -> None:
+    def __init__(self, location: VersionFiles) -> None:
         import pyarrow as pa
 
         from tidings.matching.engine import columnar_matcher
 
-        self.matcher = type(columnar_matcher()).open(place.file("table"))
-        path = place.file("names.arrow")
+        self.matcher = type(columnar_matcher()).open(location.file("table"))
+        path = location.file("names.arrow")
         try:
             names = pa.ipc.open_file(pa.memory_map(str(path))).read_all().combine_chunks()
             names.validate(full=True)
@@ -103,58 +103,58 @@ def _one(column: Any) -> Any:
 _open: dict[VersionFiles, OpenVersion] = {}
 
 
-def opened(place: VersionFiles, *, most: int = OPEN_MOST) -> OpenVersion:
+def opened(location: VersionFiles, *, most: int = OPEN_MOST) -> OpenVersion:
     """The version at that place; the worker keeps `most` open."""
-    found = _open.pop(place, None)
+    found = _open.pop(location, None)
     if found is None:
         while len(_open) >= most:
             del _open[next(iter(_open))]
-        found = OpenVersion(place)
-    _open[place] = found  # the last used comes last
+        found = OpenVersion(location)
+    _open[location] = found  # the last used comes last
     return found
 
 
-def matching_with(place: VersionFiles, job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def matching_with(location: VersionFiles, job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that `mapInArrow` runs."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
-        held = None
+        version = None
         for batch in batches:
-            held = held or opened(place)
-            yield from answers(batch, held, job)
+            version = version or opened(location)
+            yield from answers(batch, version, job)
 
     return run
 
 
-def answers(batch: Any, held: OpenVersion, job: Job) -> Iterator[Any]:
+def answers(batch: Any, version: OpenVersion, job: Job) -> Iterator[Any]:
     """The answers of one batch."""
     for start in range(0, batch.num_rows, SLICE):
         piece = batch.slice(start, SLICE)
-        for part, offsets, handles, problem in _matched(piece, held, job):
+        for part, offsets, handles, problem in _matched(piece, version, job):
             kept = part.columns[: job.kept]
             if job.pairs:
-                yield from _pairs(kept, offsets, handles, problem, held, job)
+                yield from _pairs(kept, offsets, handles, problem, version, job)
             else:
-                yield _lists(kept, offsets, handles, problem, held, job)
+                yield _lists(kept, offsets, handles, problem, version, job)
 
 
 Piece = tuple[Any, Any, Any, str | None]
 
 
-def _matched(piece: Any, held: OpenVersion, job: Job) -> Iterator[Piece]:
+def _matched(piece: Any, version: OpenVersion, job: Job) -> Iterator[Piece]:
     """(rows, offsets, handles, None) of rows that can be matched; (row, -, -, problem) of others."""
     import pyarrow as pa
 
     try:
         events = events_of(piece, job)
-        found = held.matcher.match_batch(events)
+        found = version.matcher.match_batch(events)
     except (CorruptionError, MemoryError):
         raise
     except (TidingsError, UnicodeError, pa.ArrowInvalid, ValueError, OverflowError) as error:
         if piece.num_rows > 1:
             half = piece.num_rows // 2
-            yield from _matched(piece.slice(0, half), held, job)
-            yield from _matched(piece.slice(half), held, job)
+            yield from _matched(piece.slice(0, half), version, job)
+            yield from _matched(piece.slice(half), version, job)
             return
         problem = f"{type(error).__name__}: {error}"
         if not job.reject:
@@ -187,22 +187,22 @@ def events_of(piece: Any, job: Job) -> Any:
 
 
 def _lists(
-    kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: OpenVersion, job: Job
+    kept: list[Any], offsets: Any, handles: Any, problem: str | None, version: OpenVersion, job: Job
 ) -> Any:
     import pyarrow as pa
 
     rows = len(offsets) - 1
-    ids = pa.ListArray.from_arrays(pa.array(np.asarray(offsets).astype(np.int32)), held.ids_of(handles))
+    ids = pa.ListArray.from_arrays(pa.array(np.asarray(offsets).astype(np.int32)), version.ids_of(handles))
     return _batch([*kept, ids], rows, problem, job)
 
 
 def _pairs(
-    kept: list[Any], offsets: Any, handles: Any, problem: str | None, held: OpenVersion, job: Job
+    kept: list[Any], offsets: Any, handles: Any, problem: str | None, version: OpenVersion, job: Job
 ) -> Iterator[Any]:
     import pyarrow as pa
 
     if problem is not None:
-        nothing = [pa.nulls(1, held.ids.type), *([pa.nulls(1, pa.string())] if job.subscriber else [])]
+        nothing = [pa.nulls(1, version.ids.type), *([pa.nulls(1, pa.string())] if job.subscriber else [])]
         yield _batch([*kept, *nothing], 1, problem, job)
         return
     counts = np.diff(offsets)
@@ -210,9 +210,9 @@ def _pairs(
     for start in range(0, len(handles), PAIRS_AT_ONCE):
         chosen = pa.array(owners[start : start + PAIRS_AT_ONCE])
         some = handles[start : start + PAIRS_AT_ONCE]
-        columns = [*(column.take(chosen) for column in kept), held.ids_of(some)]
+        columns = [*(column.take(chosen) for column in kept), version.ids_of(some)]
         if job.subscriber:
-            columns.append(held.subscribers.take(pa.array(some)))  # type: ignore[union-attr]
+            columns.append(version.subscribers.take(pa.array(some)))  # type: ignore[union-attr]
         yield _batch(columns, len(some), None, job)
 
 

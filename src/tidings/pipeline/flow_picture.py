@@ -75,11 +75,11 @@ def _strategy(flow: Flow, name: str) -> Iterator[str]:
     yield f"{match.output}; " + ("as soon as there are events" if every is None else f"every {every}")
     table = flow.subscriptions[match.subscriptions]
     size = KINDS["subscriptions"][table.kind].size(table.settings)
-    held = "the table is held by every executor, mapped into memory"
+    stored = "the table is held by every executor, mapped into memory"
     if size is None or size.rows is None:
-        yield held
+        yield stored
     else:
-        yield f"{held}: about {size.rows * BYTES_EACH / _MB:,.1f} MB"
+        yield f"{stored}: about {size.rows * BYTES_EACH / _MB:,.1f} MB"
 
 
 def as_text(flow: Flow) -> str:
@@ -89,14 +89,14 @@ def as_text(flow: Flow) -> str:
     for name, match in flow.matches.items():
         lines.append("")
         for above in (f"source-{match.events}", f"subscriptions-{match.subscriptions}"):
-            lines += _told(by_id[above], "")
-        lines += _told(by_id[f"match-{name}"], "└─> ")
+            lines += _described(by_id[above], "")
+        lines += _described(by_id[f"match-{name}"], "└─> ")
         for sink in flow.sinks_of(name):
-            lines += _told(by_id[f"sink-{sink}"], "    └─> ")
+            lines += _described(by_id[f"sink-{sink}"], "    └─> ")
     return "\n".join(lines)
 
 
-def _told(box: PictureBox, lead: str) -> list[str]:
+def _described(box: PictureBox, lead: str) -> list[str]:
     return [lead + box.lines[0], *(" " * len(lead) + "  " + line for line in box.lines[1:])]
 
 

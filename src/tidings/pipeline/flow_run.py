@@ -60,7 +60,7 @@ class RunningFlow:
             if match.failed is not None:
                 raise match.failed
             if query.exception() is not None:
-                raise _told(self.flow, match.name, query.exception())
+                raise _described(self.flow, match.name, query.exception())
 
 
 class _MatchQuery:
@@ -195,7 +195,7 @@ def _options(match: MatchStep) -> Options:
     return Options(match.output, keep, match.casts, True, match.unmatched)
 
 
-def _told(flow: Flow, match: str, error: Any) -> TidingsError:
+def _described(flow: Flow, match: str, error: Any) -> TidingsError:
     """Spark's error in a line, with the file if there is one."""
     text = str(error)
     line = first_line(error)

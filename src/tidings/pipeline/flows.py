@@ -179,8 +179,8 @@ class _FlowReader:
         try:
             return msgspec.convert(values, shape)
         except msgspec.ValidationError as error:
-            problem, _, place = str(error).partition(" - at `$.")
-            key = re.split(r"[.\[`]", place)[0]
+            problem, _, location = str(error).partition(" - at `$.")
+            key = re.split(r"[.\[`]", location)[0]
             if not key:  # a missing key is an error of the whole table
                 raise self._wrong(path, None, _plain(problem)) from None
             raise self._wrong(path, key, f"{key!r}: {_plain(problem)}") from None

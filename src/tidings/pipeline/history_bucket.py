@@ -46,10 +46,10 @@ class Orders:
     held: Any = None  # a broadcast of {node id: encoded records}
 
     @classmethod
-    def of(cls, stage: PlanStage, check: str, held: Any) -> Orders:
+    def of(cls, stage: PlanStage, check: str, stored: Any) -> Orders:
         arriving = {tag: node for tag, (node, _) in stage.arriving.items()}
         arriving |= {KEPT + node.id: node for node in stage.made_here() if node.stored}
-        return cls(check, stage.answers, stage.leaving, stage.kept, stage.largest, arriving, held)
+        return cls(check, stage.answers, stage.leaving, stage.kept, stage.largest, arriving, stored)
 
 
 @dataclass
@@ -155,9 +155,9 @@ class _Making:
 
     def _grouped(self, node: PlanNode, groups: dict[Any, list[Any]]) -> list[Any]:
         assert node.make is not None
-        held = node.held
+        nodes = node.held
         others = [
-            self._held_groups(each, columns) if each in held else grouped(self.table(each), columns, groups)
+            self._held_groups(each, columns) if each in nodes else grouped(self.table(each), columns, groups)
             for each, columns in node.inputs[1:]
         ]
         made: list[Any] = []
@@ -166,10 +166,10 @@ class _Making:
         return made
 
     def _index(self, node: PlanNode) -> Any:
-        held, _ = node.inputs[1]
+        nodes, _ = node.inputs[1]
         assert node.prepare is not None
         prepare = node.prepare
-        return self._hold(("index", node.id), lambda: prepare(self._held_records(held)))
+        return self._hold(("index", node.id), lambda: prepare(self._held_records(nodes)))
 
     def _held_groups(self, node: PlanNode, columns: Columns) -> dict[Any, list[Any]]:
         found: dict[Any, list[Any]] = self._hold(
@@ -227,10 +227,10 @@ def _read_records(
 def _read_facts(batch: Any, tags: list[int], facts: dict[type[Any], list[Any]]) -> None:
     columns = {name: _values(batch.column(name)) for name in batch.schema.names if name not in _NOT_OF_ROWS}
     notices = facts.setdefault(Notice, [])
-    told = _notices(columns)
+    delivered = _notices(columns)
     for number, op in enumerate(columns["op"]):
         if op == "ntfy":
-            notices.append(told(number))
+            notices.append(delivered(number))
         elif tags[number] == RAW:
             fact = _fact({name: values[number] for name, values in columns.items()})
             facts.setdefault(type(fact), []).append(fact)
@@ -284,18 +284,18 @@ def _values(column: Any) -> list[Any]:
         return values
     encoded = column.dictionary_encode()
     words = [intern(word) for word in encoded.dictionary.to_pylist()]
-    return [None if place is None else words[place] for place in encoded.indices.to_pylist()]
+    return [None if position is None else words[position] for position in encoded.indices.to_pylist()]
 
 
 def _batches(rows: Iterable[tuple[int, tuple[str, ...], bytes]]) -> Iterator[Any]:
-    held: list[tuple[int, tuple[str, ...], bytes]] = []
+    stored: list[tuple[int, tuple[str, ...], bytes]] = []
     for row in rows:
-        held.append(row)
-        if len(held) == LEAVING_ROWS:
-            yield _batch(held)
-            held = []
-    if held:
-        yield _batch(held)
+        stored.append(row)
+        if len(stored) == LEAVING_ROWS:
+            yield _batch(stored)
+            stored = []
+    if stored:
+        yield _batch(stored)
 
 
 def _batch(rows: list[tuple[int, tuple[str, ...], bytes]]) -> Any:

@@ -41,35 +41,35 @@ class Claims(NamedTuple):
 class Lanes:
     """The intervals, and the filters of those that may be owed an event."""
 
-    def __init__(self, intervals: Iterable[Interval], hearer: str) -> None:
-        held = sorted(intervals, key=lambda i: (i.run, i.process, i.subscription, i.start, i.end))
-        self.names = [(i.run, i.process, i.subscription) for i in held]
-        self.lane_of: dict[Lane, int] = {}
-        lanes = [self.lane_of.setdefault(name, len(self.lane_of)) for name in self.names]
-        self.first = np.searchsorted(np.array(lanes, np.int64), np.arange(len(self.lane_of) + 1))
-        self.start = np.array([i.start for i in held], np.float64)
-        self.end = np.array([i.end for i in held], np.float64)
-        self.since = np.array([i.since for i in held], np.float64)
-        self.sure_end = np.array([i.sure_end for i in held], np.float64)
-        self.runs = _numbered(i.run for i in held)
-        self.run = np.array([self.runs[i.run] for i in held], np.int64)
-        self.owners = _numbered((i.run, i.subscription) for i in held)
-        self.owner = np.array([self.owners[i.run, i.subscription] for i in held], np.int64)
-        hearers = _numbered((i.run, getattr(i, hearer)) for i in held)
-        self.hearer = np.array([hearers[i.run, getattr(i, hearer)] for i in held], np.int64)
+    def __init__(self, intervals: Iterable[Interval], subscriber: str) -> None:
+        own = sorted(intervals, key=lambda i: (i.run, i.process, i.subscription, i.start, i.end))
+        self.names = [(i.run, i.process, i.subscription) for i in own]
+        self.group_of: dict[Lane, int] = {}
+        groups = [self.group_of.setdefault(name, len(self.group_of)) for name in self.names]
+        self.first = np.searchsorted(np.array(groups, np.int64), np.arange(len(self.group_of) + 1))
+        self.start = np.array([i.start for i in own], np.float64)
+        self.end = np.array([i.end for i in own], np.float64)
+        self.since = np.array([i.since for i in own], np.float64)
+        self.sure_end = np.array([i.sure_end for i in own], np.float64)
+        self.runs = _numbered(i.run for i in own)
+        self.run = np.array([self.runs[i.run] for i in own], np.int64)
+        self.owners = _numbered((i.run, i.subscription) for i in own)
+        self.owner = np.array([self.owners[i.run, i.subscription] for i in own], np.int64)
+        hearers = _numbered((i.run, getattr(i, subscriber)) for i in own)
+        self.subscriber = np.array([hearers[i.run, getattr(i, subscriber)] for i in own], np.int64)
         self.hearers = max(1, len(hearers))
-        texts = _numbered((i.filter, i.dialect) for i in held)
-        self.filter = np.array([texts[i.filter, i.dialect] for i in held], np.int64)
+        texts = _numbered((i.filter, i.dialect) for i in own)
+        self.filter = np.array([texts[i.filter, i.dialect] for i in own], np.int64)
         self.filters = max(1, len(texts))
         self.matcher = _matcher(texts)
-        sure = np.flatnonzero(np.array([i.sure for i in held], bool))
-        asked = self.run[sure] * self.filters + self.filter[sure]
-        order = np.argsort(asked, kind="stable")
-        self._asked, self._sure = asked[order], sure[order]
+        sure = np.flatnonzero(np.array([i.sure for i in own], bool))
+        requested = self.run[sure] * self.filters + self.filter[sure]
+        order = np.argsort(requested, kind="stable")
+        self._requested, self._sure = requested[order], sure[order]
 
-    def place(self, lane: Numbers, time: Times) -> tuple[Numbers, Flags]:
+    def place(self, group: Numbers, time: Times) -> tuple[Numbers, Flags]:
         """For each notification the interval of its lane (or none: -1) that alone holds its time."""
-        low, high = self.first[lane] - 1, self.first[lane + 1] - 1
+        low, high = self.first[group] - 1, self.first[group + 1] - 1
         while True:  # the last interval that starts at that time or before
             open_ = low < high
             if not open_.any():
@@ -78,11 +78,11 @@ class Lanes:
             right = open_ & (self.start[middle] <= time)
             low = np.where(right, middle, low)
             high = np.where(open_ & ~right, middle - 1, high)
-        started = low >= self.first[lane]
+        started = low >= self.first[group]
         safe = np.maximum(low, 0)
         inside = started & (self.end[safe] >= time)
         before = np.maximum(low - 1, 0)
-        touching = (low - 1 >= self.first[lane]) & (self.end[before] >= time)
+        touching = (low - 1 >= self.first[group]) & (self.end[before] >= time)
         return safe, inside & ~touching
 
     def claims(
@@ -90,8 +90,8 @@ class Lanes:
     ) -> tuple[Numbers, Numbers]:
         """(pair, interval) for each interval that may be owed the event of a matching pair."""
         wanted = run * self.filters + filter
-        low = np.searchsorted(self._asked, wanted, "left")
-        counts = np.searchsorted(self._asked, wanted, "right") - low
+        low = np.searchsorted(self._requested, wanted, "left")
+        counts = np.searchsorted(self._requested, wanted, "right") - low
         pair = np.repeat(np.arange(len(event)), counts)
         offset = np.arange(len(pair)) - np.repeat(np.cumsum(counts) - counts, counts)
         interval = self._sure[low[pair] + offset]

@@ -22,43 +22,43 @@ from tidings.pipeline.history_sieving import (
     Findings,
     SieveRequest,
     Suspect,
-    lanes_for,
+    groups_for,
     one,
     said,
 )
 
 
-def streamed(asked: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
+def streamed(request: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
     """The body of the pass."""
     import pyarrow as pa
     import pyarrow.compute as pc
 
-    held = [batch for batch in batches if batch.num_rows]
-    if not held:
+    stored = [batch for batch in batches if batch.num_rows]
+    if not stored:
         return
-    table = pa.Table.from_batches(held)
+    table = pa.Table.from_batches(stored)
     passing = table.filter(pc.equal(table.column("kind"), SAID))
     yield from passing.to_batches()
     rows = table.filter(pc.not_equal(table.column("kind"), SAID)).combine_chunks()
-    found = Findings(suspects=sorted(set(_stream_suspects(asked, rows))))
+    found = Findings(suspects=sorted(set(_stream_suspects(request, rows))))
     yield said(found if len(found.suspects) <= MOST else Findings(gave_up=f"more than {MOST:,} suspects"))
 
 
-def _stream_suspects(asked: SieveRequest, rows: Any) -> Iterator[Suspect]:
+def _stream_suspects(request: SieveRequest, rows: Any) -> Iterator[Suspect]:
     if not rows.num_rows:
         return
     coded = one(rows.column("source")).dictionary_encode()
     words, source = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
     held = {name: one(rows.column(name)).to_numpy(zero_copy_only=False) for name in NAMES[3:7] + NAMES[:2]}
-    rules: list[tuple[bool, Callable[..., Any]]] = [(asked.order, _overtaken), (asked.gaps, _left_out)]
-    lanes = lanes_for(asked)
+    rules: list[tuple[bool, Callable[..., Any]]] = [(request.order, _overtaken), (request.gaps, _left_out)]
+    groups = groups_for(request)
     for wanted, rule in rules:
         if wanted:
-            for at in np.flatnonzero(rule(lanes, source, held)).tolist():
-                yield (*lanes.names[int(held["interval"][at])], words[int(source[at])])
+            for at in np.flatnonzero(rule(groups, source, held)).tolist():
+                yield (*groups.names[int(held["interval"][at])], words[int(source[at])])
 
 
-def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
+def _overtaken(groups: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
     """Rows delivered after an event of their source that was published later."""
     rows = np.flatnonzero(held["kind"] == TOLD)
     columns = [held[name][rows] for name in ("sequence", "published", "time")] + [
@@ -74,9 +74,9 @@ def _overtaken(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noq
     return found
 
 
-def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
+def _left_out(groups: Lanes, source: Any, held: dict[str, Any]) -> Flags:
     """Unsettled claims with a delivery before and after them, while the subscription stood."""
-    since = lanes.since[held["interval"]]
+    since = groups.since[held["interval"]]
     found = np.zeros(len(source), bool)
     if not (held["kind"] == OPEN).any():
         return found
@@ -93,10 +93,10 @@ def _left_out(lanes: Lanes, source: Any, held: dict[str, Any]) -> Flags:
     keys = [column[order] for column in columns[2:]]
     begins = np.r_[True, np.any([key[1:] != key[:-1] for key in keys], axis=0)]
     group = np.cumsum(begins) - 1
-    heard = held["kind"][rows][order] != OPEN
-    before = np.cumsum(heard) - heard
-    first, size = np.flatnonzero(begins), np.bincount(group, heard).astype(np.int64)
-    told_before = before - before[first][group]
-    between = ~heard & (told_before > 0) & (told_before < size[group])
+    received = held["kind"][rows][order] != OPEN
+    before = np.cumsum(received) - received
+    first, size = np.flatnonzero(begins), np.bincount(group, received).astype(np.int64)
+    delivered_before = before - before[first][group]
+    between = ~received & (delivered_before > 0) & (delivered_before < size[group])
     found[rows[order[between]]] = True
     return found

@@ -45,8 +45,8 @@ class PlanNode:
     @property
     def moving(self) -> tuple[PlanNode, ...]:
         """The inputs with records that must be in the same bucket as this node's."""
-        held = set(self.held)
-        return tuple(node for node, _ in self.inputs if node not in held)
+        stored = set(self.held)
+        return tuple(node for node, _ in self.inputs if node not in stored)
 
 
 def is_small(node: PlanNode) -> bool:
@@ -157,42 +157,42 @@ class PlanRequest:
         )
 
 
-def stages_for(wanted: PlanRequest, places: PlanPlaces) -> list[PlanStage]:
+def stages_for(wanted: PlanRequest, placement: PlanPlaces) -> list[PlanStage]:
     """The passes, earlier ones first. Answers are found in the last pass of their home."""
     stages: dict[tuple[Home, int], PlanStage] = {}
     roots = wanted.roots()
     for node in roots:
-        _stage_of(node, places, stages)
+        _stage_of(node, placement, stages)
     last = {home: max(level for h, level in stages if h == home) for home, _ in stages}
     for node in roots:
-        stage = stages[places.home(node), last[places.home(node)]]
-        _need(node, stage, places, stages)
+        stage = stages[placement.home(node), last[placement.home(node)]]
+        _need(node, stage, placement, stages)
     for node in wanted.answers:
-        stages[places.home(node), last[places.home(node)]].answers.append(node)
+        stages[placement.home(node), last[placement.home(node)]].answers.append(node)
     for node in wanted.kept:
-        stages[places.home(node), last[places.home(node)]].kept.append(node)
+        stages[placement.home(node), last[placement.home(node)]].kept.append(node)
     for node, value in wanted.largest:
-        stages[places.home(node), last[places.home(node)]].largest.append((node, value))
+        stages[placement.home(node), last[placement.home(node)]].largest.append((node, value))
     used = [stage for stage in stages.values() if stage.wanted()]
     return sorted(used, key=lambda stage: stage.level)
 
 
-def _stage_of(node: PlanNode, places: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]) -> PlanStage:
-    at = places.home(node), places.level(node)
+def _stage_of(node: PlanNode, placement: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]) -> PlanStage:
+    at = placement.home(node), placement.level(node)
     return stages.setdefault(at, PlanStage(*at, number=len(stages)))
 
 
 def _need(
-    node: PlanNode, stage: PlanStage, places: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]
+    node: PlanNode, stage: PlanStage, placement: PlanPlaces, stages: dict[tuple[Home, int], PlanStage]
 ) -> None:
     """See to it that all that the node is made of is in this stage, or arrives there."""
     for each in node.moving if not node.stored else ():
-        home = places.home(each)
+        home = placement.home(each)
         if home in (stage.home, NOWHERE):
-            _need(each, stage, places, stages)
+            _need(each, stage, placement, stages)
         elif each not in stage.came():
-            origin = _stage_of(each, places, stages)
+            origin = _stage_of(each, placement, stages)
             tag = each.id + TAGS * (stage.number + 1)
             stage.arriving[tag] = (each, origin)
             origin.leaving.append((tag, each, stage.home))
-            _need(each, origin, places, stages)
+            _need(each, origin, placement, stages)

@@ -127,8 +127,8 @@ class History:
         if packed:
             more = sql.struct(*[sql.col(name) for name in packed])
             columns.append(sql.when(sql.col("op").isin(with_more), more).alias("more"))
-        place = "xxhash64({})".format(", ".join(_KEY.get(name, f"cast(`{name}` as string)") for name in home))
-        columns.append(sql.expr(place if home else "cast(0 as bigint)").alias("place"))
+        path = "xxhash64({})".format(", ".join(_KEY.get(name, f"cast(`{name}` as string)") for name in home))
+        columns.append(sql.expr(path if home else "cast(0 as bigint)").alias("place"))
         return self._frame.where(sql.col("op").isin(ops)).select(*columns)
 
     def _scan(self) -> None:
@@ -146,8 +146,8 @@ class History:
             self._tell_the_first_wrong_row()
 
     def _tell_the_first_wrong_row(self) -> None:
-        place = ("_metadata.file_path", "_metadata.row_index")
-        frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS), *place)
+        location = ("_metadata.file_path", "_metadata.row_index")
+        frame = self._frame.selectExpr(*(f"`{name}`" for name in COLUMNS), *location)
         first = spark_errors(lambda: frame.where(_wrong()).orderBy("file_path", "row_index").first())
         values = {name: first[name] for name in COLUMNS}
         where = f"{first['file_path'].removeprefix('file:')}: row {first['row_index'] + 1}"

@@ -43,24 +43,24 @@ class Sieved(NamedTuple):
     words: str
 
 
-def sieve(history: History, asked: SieveRequest, bucket_rows: int = BUCKET_ROWS) -> Sieved:
+def sieve(history: History, request: SieveRequest, bucket_rows: int = BUCKET_ROWS) -> Sieved:
     """Look through the history in two passes; `asked.held` holds the intervals."""
     spark = history.spark
     kinds = [PublishAttempt, Notice] + ([LossFact] if history.count([LossFact]) else [])
     cores: int = spark.sparkContext.defaultParallelism
     buckets = max(cores, -(-history.count(kinds) // bucket_rows))
     rows = history.narrow(kinds, EVENT).repartition(buckets, "place")
-    frame = rows.mapInArrow(lambda batches: sieving.sieved(asked, batches), sieving.OUTPUT)
-    if asked.streams:
+    frame = rows.mapInArrow(lambda batches: sieving.sieved(request, batches), sieving.OUTPUT)
+    if request.streams:
         frame = frame.repartition(buckets, "hearer", "source").mapInArrow(
-            lambda batches: streamed(asked, batches), sieving.OUTPUT
+            lambda batches: streamed(request, batches), sieving.OUTPUT
         )
-    said = spark_errors(lambda: frame.where(f"kind = {sieving.SAID}").select("data").collect())
-    found = [msgspec.msgpack.decode(row["data"], type=Findings) for row in said]
-    return _together(found, sieving.lanes_for(asked), asked)
+    stated = spark_errors(lambda: frame.where(f"kind = {sieving.SAID}").select("data").collect())
+    found = [msgspec.msgpack.decode(row["data"], type=Findings) for row in stated]
+    return _together(found, sieving.groups_for(request), request)
 
 
-def _together(found: list[Findings], lanes: Lanes, asked: SieveRequest) -> Sieved:
+def _together(found: list[Findings], groups: Lanes, request: SieveRequest) -> Sieved:
     gave_up = sorted(each.gave_up for each in found if each.gave_up)
     if gave_up:
         return Sieved(None, {}, f"everything is judged row by row: {gave_up[0]}")
@@ -69,41 +69,43 @@ def _together(found: list[Findings], lanes: Lanes, asked: SieveRequest) -> Sieve
         for run, delay in each.seen.items():
             seen[run] = max(delay, seen.get(run, delay))
     suspects = {suspect for each in found for suspect in each.suspects}
-    suspects |= _debtors([doubt for each in found for doubt in each.doubts], seen, lanes, asked)
-    spread = frozenset(spread_out(suspects, lanes.lane_of))
+    suspects |= _debtors([doubt for each in found for doubt in each.doubts], seen, groups, request)
+    spread = frozenset(spread_out(suspects, groups.group_of))
     if len(spread) > MOST_SUSPECTS:
         return Sieved(None, {}, f"everything is judged row by row: {len(spread):,} streams are suspicious")
     return Sieved(spread, seen, f"{len(spread):,} streams are suspicious")
 
 
-def _debtors(doubts: list[Doubt], seen: dict[str, float], lanes: Lanes, asked: SieveRequest) -> set[Suspect]:
+def _debtors(
+    doubts: list[Doubt], seen: dict[str, float], groups: Lanes, request: SieveRequest
+) -> set[Suspect]:
     """Claims in doubt that are debts, were the largest delays those seen so far."""
     suspects: set[Suspect] = set()
-    for run in {lanes.names[doubt[0]][0] for doubt in doubts}:
-        own = [doubt for doubt in doubts if lanes.names[doubt[0]][0] == run]
+    for run in {groups.names[doubt[0]][0] for doubt in doubts}:
+        own = [doubt for doubt in doubts if groups.names[doubt[0]][0] == run]
         known = max(0.0, seen.get(run, 0.0))
-        t_sub = known if asked.t_sub is None else asked.t_sub
-        t_diff = known if asked.t_diff is None else asked.t_diff
-        debts = sieving.in_doubt(_claims(own, lanes), t_sub, t_diff, asked.until)
-        suspects |= {(*lanes.names[own[at][0]], own[at][1]) for at in np.flatnonzero(debts).tolist()}
+        t_sub = known if request.t_sub is None else request.t_sub
+        t_diff = known if request.t_diff is None else request.t_diff
+        debts = sieving.in_doubt(_claims(own, groups), t_sub, t_diff, request.until)
+        suspects |= {(*groups.names[own[at][0]], own[at][1]) for at in np.flatnonzero(debts).tolist()}
     return suspects
 
 
-def _claims(doubts: list[Doubt], lanes: Lanes) -> Claims:
+def _claims(doubts: list[Doubt], groups: Lanes) -> Claims:
     interval = np.array([doubt[0] for doubt in doubts], np.int64)
     published, lifetime, ends, available = (
         np.array([doubt[n] for doubt in doubts], np.float64) for n in range(2, 6)
     )
     return Claims(
         interval, interval, published, lifetime, ends, available,
-        lanes.start[interval], lanes.sure_end[interval], lanes.since[interval],
+        groups.start[interval], groups.sure_end[interval], groups.since[interval],
     )  # fmt: skip
 
 
-def spread_out(suspects: Iterable[Suspect], lanes: Iterable[Lane]) -> set[Suspect]:
+def spread_out(suspects: Iterable[Suspect], groups: Iterable[Lane]) -> set[Suspect]:
     """The suspects, and with each every lane that shares a process or a subscription with it."""
     wanted = set(suspects)
-    names = {*lanes, *((run, process, own) for run, process, own, _ in wanted)}
+    names = {*groups, *((run, process, own) for run, process, own, _ in wanted)}
     root: dict[tuple[str, ...], tuple[str, ...]] = {}
 
     def find(node: tuple[str, ...]) -> tuple[str, ...]:

@@ -72,25 +72,28 @@ class _SieveState:
     """The lanes of the check that this process works on."""
 
     check = ""
-    lanes: Lanes | None = None
+    groups: Lanes | None = None
 
 
-def lanes_for(asked: SieveRequest) -> Lanes:
-    if _SieveState.lanes is None or _SieveState.check != asked.check:
+def groups_for(request: SieveRequest) -> Lanes:
+    if _SieveState.groups is None or _SieveState.check != request.check:
         decode = msgspec.msgpack.Decoder(Interval).decode
-        _SieveState.lanes, _SieveState.check = Lanes(map(decode, asked.held.value), asked.hearer), asked.check
-    return _SieveState.lanes
+        _SieveState.groups, _SieveState.check = (
+            Lanes(map(decode, request.held.value), request.hearer),
+            request.check,
+        )
+    return _SieveState.groups
 
 
-def sieved(asked: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
+def sieved(request: SieveRequest, batches: Iterable[Any]) -> Iterator[Any]:
     """The body of the first pass."""
     import pyarrow as pa
 
-    held = [batch for batch in batches if batch.num_rows]
-    if not held:
+    stored = [batch for batch in batches if batch.num_rows]
+    if not stored:
         return
     try:
-        yield from RowBucket(asked, pa.Table.from_batches(held)).judged()
+        yield from RowBucket(request, pa.Table.from_batches(stored)).judged()
     except TidingsError as error:
         yield said(Findings(gave_up=str(error)))
 
@@ -112,26 +115,26 @@ class BucketEvents(NamedTuple):
 class RowBucket:
     """The rows of some events, all of each."""
 
-    def __init__(self, asked: SieveRequest, table: Any) -> None:
+    def __init__(self, request: SieveRequest, table: Any) -> None:
         import pyarrow.compute as pc
 
-        self.asked = asked
-        self.lanes = lanes_for(asked)
+        self.request = request
+        self.groups = groups_for(request)
         op = table.column("op")
         self.tries = table.filter(pc.equal(op, "pub")).combine_chunks()
-        self.told = table.filter(pc.equal(op, "ntfy")).combine_chunks()
+        self.notifications = table.filter(pc.equal(op, "ntfy")).combine_chunks()
         self.lost = table.filter(pc.is_in(op, _words("drop", "dead"))).combine_chunks()
-        self.events = _events(self.tries, self.lanes)
+        self.events = _events(self.tries, self.groups)
         self.matches = self._matches()
         self.found = Findings()
 
     def judged(self) -> Iterator[Any]:
-        told = self._told()
-        claims = self._unsettled(told)
+        notifications = self._notifications()
+        claims = self._unsettled(notifications)
         if claims is not None:
             yield from self._delivery(claims)
-        if self.asked.streams and told.rows.size:
-            yield self._streamed(told)
+        if self.request.streams and notifications.rows.size:
+            yield self._streamed(notifications)
         self.found.suspects = sorted(set(self.found.suspects))
         if max(len(self.found.suspects), len(self.found.doubts)) > MOST:
             self.found = Findings(gave_up=f"more than {MOST:,} suspects in one bucket")
@@ -139,45 +142,52 @@ class RowBucket:
 
     def _matches(self) -> Numbers:
         """Event and filter of each pair that match, as one rising number."""
-        lanes, found = self.lanes, [np.zeros(0, np.int64)]
+        groups, found = self.groups, [np.zeros(0, np.int64)]
         for start, contents in _contents(self.tries, self.events):
-            matches = lanes.matcher.match_batch(contents)
+            matches = groups.matcher.match_batch(contents)
             event = np.repeat(np.arange(start, start + len(contents)), np.diff(matches.offsets))
-            found.append(event * lanes.filters + np.asarray(matches.handles, np.int64))
+            found.append(event * groups.filters + np.asarray(matches.handles, np.int64))
         return np.concatenate(found)
 
-    def _told(self) -> BucketNotifications:
+    def _notifications(self) -> BucketNotifications:
         """The notifications without an error by themselves; the others are suspects."""
-        lanes, events = self.lanes, self.events
-        time = _floats(self.told.column("time"))
-        lane = _lanes_of(self.told, lanes)
-        event, published = _at_events(self.told, self.tries, events)
-        good = (lane >= 0) & published
-        interval, inside = np.zeros(len(lane), np.int64), np.zeros(len(lane), bool)
-        interval[good], inside[good] = lanes.place(lane[good], time[good])
+        groups, events = self.groups, self.events
+        time = _floats(self.notifications.column("time"))
+        group = _groups_of(self.notifications, groups)
+        event, published = _at_events(self.notifications, self.tries, events)
+        good = (group >= 0) & published
+        interval, inside = np.zeros(len(group), np.int64), np.zeros(len(group), bool)
+        interval[good], inside[good] = groups.place(group[good], time[good])
         good &= inside
         good[good] = ~events.refused[event[good]] & (events.published[event[good]] <= time[good])
-        good[good] = _among(event[good] * lanes.filters + lanes.filter[interval[good]], self.matches)
+        good[good] = _among(event[good] * groups.filters + groups.filter[interval[good]], self.matches)
         self._suspect(np.flatnonzero(~good))
         rows = np.flatnonzero(good)
-        told = BucketNotifications(rows, event[rows], interval[rows], time[rows], _again(self.told)[rows])
-        self._doubled(told)
-        self._delays(told)
-        return told
+        notifications = BucketNotifications(
+            rows, event[rows], interval[rows], time[rows], _again(self.notifications)[rows]
+        )
+        self._doubled(notifications)
+        self._delays(notifications)
+        return notifications
 
-    def _doubled(self, told: BucketNotifications) -> None:
-        once = np.flatnonzero(~told.again)
-        key = told.event[once] * self.lanes.hearers + self.lanes.hearer[told.interval[once]]
+    def _doubled(self, notifications: BucketNotifications) -> None:
+        once = np.flatnonzero(~notifications.again)
+        key = (
+            notifications.event[once] * self.groups.hearers
+            + self.groups.subscriber[notifications.interval[once]]
+        )
         order = np.argsort(key, kind="stable")
         equal = np.flatnonzero(key[order][1:] == key[order][:-1])
-        self._suspect(told.rows[once[order[np.union1d(equal, equal + 1)]]])
+        self._suspect(notifications.rows[once[order[np.union1d(equal, equal + 1)]]])
 
-    def _delays(self, told: BucketNotifications) -> None:
-        once = ~told.again
-        begun = np.maximum(self.events.published[told.event], self.lanes.start[told.interval])[once]
-        delay, run = told.time[once] - begun, self.lanes.run[told.interval[once]]
-        for name, number in self.lanes.runs.items() if len(run) else ():
-            own = delay[run == number] if len(self.lanes.runs) > 1 else delay
+    def _delays(self, notifications: BucketNotifications) -> None:
+        once = ~notifications.again
+        begun = np.maximum(
+            self.events.published[notifications.event], self.groups.start[notifications.interval]
+        )[once]
+        delay, run = notifications.time[once] - begun, self.groups.run[notifications.interval[once]]
+        for name, number in self.groups.runs.items() if len(run) else ():
+            own = delay[run == number] if len(self.groups.runs) > 1 else delay
             if len(own):
                 self.found.seen[name] = float(own.max())
 
@@ -185,58 +195,60 @@ class RowBucket:
         import pyarrow as pa
 
         if len(rows):
-            some = self.told.select(["run", "process", "subscription", "source"]).take(pa.array(rows))
+            some = self.notifications.select(["run", "process", "subscription", "source"]).take(
+                pa.array(rows)
+            )
             for run, process, subscription, source in zip(
                 *(c.to_pylist() for c in some.columns), strict=True
             ):
                 own = process if subscription is None else subscription
                 self.found.suspects.append((run or "", process, own, source or ""))
 
-    def _unsettled(self, told: BucketNotifications) -> Claims | None:
+    def _unsettled(self, notifications: BucketNotifications) -> Claims | None:
         """The claims on the bucket's events that no notification and no loss settles."""
-        if not (self.asked.late or self.asked.gaps) or not len(self.matches):
+        if not (self.request.late or self.request.gaps) or not len(self.matches):
             return None
-        lanes, events = self.lanes, self.events
-        event, filter = self.matches // lanes.filters, self.matches % lanes.filters
+        groups, events = self.groups, self.events
+        event, filter = self.matches // groups.filters, self.matches % groups.filters
         owed = np.isfinite(events.promised[event]) & (events.run[event] >= 0)
         event, filter = event[owed], filter[owed]
-        pair, interval = lanes.claims(
+        pair, interval = groups.claims(
             event, filter, events.run[event], events.published[event], events.lifetime[event]
         )
         event = event[pair]
-        heard = np.sort(told.event * lanes.hearers + lanes.hearer[told.interval])
-        open_ = ~_among(event * lanes.hearers + lanes.hearer[interval], heard)
+        received = np.sort(notifications.event * groups.hearers + groups.subscriber[notifications.interval])
+        open_ = ~_among(event * groups.hearers + groups.subscriber[interval], received)
         event, interval = event[open_], interval[open_]
         if self.lost.num_rows:
             lost = self._losses()
-            open_ = ~_among(event * max(1, len(lanes.owners)) + lanes.owner[interval], lost)
+            open_ = ~_among(event * max(1, len(groups.owners)) + groups.owner[interval], lost)
             event, interval = event[open_], interval[open_]
-        return claims_of(lanes, events, event, interval)
+        return claims_of(groups, events, event, interval)
 
     def _losses(self) -> Numbers:
         event, known = _at_events(self.lost, self.tries, self.events)
         runs, owners = self.lost.column("run").to_pylist(), _subscriptions(self.lost).to_pylist()
         owner = np.array(
-            [self.lanes.owners.get((run or "", own), -1) for run, own in zip(runs, owners, strict=True)]
+            [self.groups.owners.get((run or "", own), -1) for run, own in zip(runs, owners, strict=True)]
         )
         both = known & (owner >= 0)
-        return np.sort(event[both] * max(1, len(self.lanes.owners)) + owner[both])
+        return np.sort(event[both] * max(1, len(self.groups.owners)) + owner[both])
 
     def _delivery(self, claims: Claims) -> Iterator[Any]:
-        asked, lanes = self.asked, self.lanes
-        if asked.late:
-            doubtful = in_doubt(claims, asked.t_sub or 0.0, asked.t_diff or 0.0, asked.until)
+        request, groups = self.request, self.groups
+        if request.late:
+            doubtful = in_doubt(claims, request.t_sub or 0.0, request.t_diff or 0.0, request.until)
             sources = self._sources(claims.event[doubtful])
             some = claims.where(doubtful)
-            if asked.t_sub is None or asked.t_diff is None:
+            if request.t_sub is None or request.t_diff is None:
                 columns = (some.interval, sources, some.published, some.lifetime, some.ends, some.available)
                 lists = [each if isinstance(each, list) else each.tolist() for each in columns]
                 self.found.doubts.extend(zip(*lists, strict=True))
             else:
-                names = [lanes.names[number] for number in some.interval.tolist()]
+                names = [groups.names[number] for number in some.interval.tolist()]
                 self.found.suspects.extend((*n, s) for n, s in zip(names, sources, strict=True))
-        between = (claims.since + (asked.t_sub or 0.0) < claims.published) & (claims.published < claims.end)
-        if asked.gaps and between.any():
+        between = (claims.since + (request.t_sub or 0.0) < claims.published) & (claims.published < claims.end)
+        if request.gaps and between.any():
             yield self._open(claims.where(between))
 
     def _sources(self, event: Numbers) -> list[str]:
@@ -251,21 +263,22 @@ class RowBucket:
         sequence = self.events.sequence[claims.event]
         kind = np.full(len(claims.event), OPEN, np.int8)
         return _rows(
-            kind, self.lanes.hearer[claims.interval], self._source_column(claims.event), claims.interval,
+            kind, self.groups.subscriber[claims.interval], self._source_column(claims.event), claims.interval,
             claims.ends, claims.published, sequence,
         )  # fmt: skip
 
-    def _streamed(self, told: BucketNotifications) -> Any:
+    def _streamed(self, notifications: BucketNotifications) -> Any:
         """Input of the second pass from the notifications."""
         import pyarrow as pa
 
-        own = self.told.column("sequence").take(pa.array(told.rows))
+        own = self.notifications.column("sequence").take(pa.array(notifications.rows))
         known = np.asarray(own.is_valid())
-        sequence = np.where(known, _integers(own), self.events.sequence[told.event])
-        kind = np.where(told.again, AGAIN, TOLD).astype(np.int8)
+        sequence = np.where(known, _integers(own), self.events.sequence[notifications.event])
+        kind = np.where(notifications.again, AGAIN, TOLD).astype(np.int8)
         return _rows(
-            kind, self.lanes.hearer[told.interval], self._source_column(told.event), told.interval,
-            told.time, self.events.published[told.event], sequence,
+            kind, self.groups.subscriber[notifications.interval], self._source_column(notifications.event),
+            notifications.interval,
+            notifications.time, self.events.published[notifications.event], sequence,
         )  # fmt: skip
 
 
@@ -277,11 +290,11 @@ class BucketNotifications(NamedTuple):
     again: Flags  # a redelivery
 
 
-def claims_of(lanes: Lanes, events: BucketEvents, event: Numbers, interval: Numbers) -> Claims:
+def claims_of(groups: Lanes, events: BucketEvents, event: Numbers, interval: Numbers) -> Claims:
     return Claims(
         event, interval,
         events.published[event], events.lifetime[event], events.ends[event], events.promised[event],
-        lanes.start[interval], lanes.sure_end[interval], lanes.since[interval],
+        groups.start[interval], groups.sure_end[interval], groups.since[interval],
     )  # fmt: skip
 
 
@@ -290,7 +303,7 @@ def in_doubt(claims: Claims, t_sub: float, t_diff: float, until: float) -> Flags
     return is_due(claims, t_sub, t_diff, until) | is_owed(claims, t_sub, t_diff, until)
 
 
-def _events(tries: Any, lanes: Lanes) -> BucketEvents:
+def _events(tries: Any, groups: Lanes) -> BucketEvents:
     """One publication from all tries: as `publications.published`."""
     more = tries.column("more").combine_chunks() if tries.num_rows else None
     if more is None:
@@ -300,15 +313,15 @@ def _events(tries: Any, lanes: Lanes) -> BucketEvents:
     outcome = fields["outcome"].to_pylist()
     refused = np.array([each == REFUSED for each in outcome], bool)
     fine = np.array([each in (None, OK) for each in outcome], bool)
-    time, place = _floats(tries.column("time")), _integers(tries.column("place"))
-    order = np.lexsort((time, refused, place))
-    begins = np.flatnonzero(np.r_[True, place[order][1:] != place[order][:-1]])
+    time, position = _floats(tries.column("time")), _integers(tries.column("place"))
+    order = np.lexsort((time, refused, position))
+    begins = np.flatnonzero(np.r_[True, position[order][1:] != position[order][:-1]])
     first = order[begins]
     _check_same(tries, np.repeat(first, np.diff(np.r_[begins, len(order)])), tries, order)
     promised = np.minimum.reduceat(np.where(fine, time, np.inf)[order], begins)
-    runs = [lanes.runs.get(run or "", -1) for run in tries.column("run").to_pylist()]
+    runs = [groups.runs.get(run or "", -1) for run in tries.column("run").to_pylist()]
     return BucketEvents(
-        place[first], first, time[first], promised, refused[first],
+        position[first], first, time[first], promised, refused[first],
         _integers(tries.column("sequence"), -1)[first],
         _floats(fields["lifetime"], 0.0)[first], _floats(fields["expires"], np.inf)[first],
         np.array(runs, np.int64)[first],
@@ -335,10 +348,10 @@ def _content(source: str | None, id: str, text: str | None, topic: str | None, t
 
 def _at_events(rows: Any, tries: Any, events: BucketEvents) -> tuple[Numbers, Flags]:
     """For each row its event's number, and whether it was ever published."""
-    place = _integers(rows.column("place"))
-    at = np.searchsorted(events.place, place)
+    position = _integers(rows.column("place"))
+    at = np.searchsorted(events.place, position)
     at[at == len(events.place)] = 0
-    known = events.place[at] == place if len(events.place) else np.zeros(len(place), bool)
+    known = events.place[at] == position if len(events.place) else np.zeros(len(position), bool)
     found = np.flatnonzero(known)
     _check_same(rows, found, tries, events.rows[at[found]])
     return at, known
@@ -356,11 +369,11 @@ def _check_same(one: Any, rows: Any, other: Any, others: Any) -> None:
             raise HistoryError("two events have one hash")
 
 
-def _lanes_of(told: Any, lanes: Lanes) -> Numbers:
+def _groups_of(delivered: Any, groups: Lanes) -> Numbers:
     """The lane of each notification; -1: its process never had such a subscription."""
-    key = np.zeros(told.num_rows, np.int64)
+    key = np.zeros(delivered.num_rows, np.int64)
     words = []
-    for column in (told.column("run"), told.column("process"), _subscriptions(told)):
+    for column in (delivered.column("run"), delivered.column("process"), _subscriptions(delivered)):
         coded = one(column).dictionary_encode()
         words.append([*coded.dictionary.to_pylist(), ""])  # a run that is null has no name
         code = coded.indices.fill_null(len(coded.dictionary)).to_numpy(zero_copy_only=False)
@@ -369,7 +382,7 @@ def _lanes_of(told: Any, lanes: Lanes) -> Numbers:
     subscription, rest = each % len(words[2]), each // len(words[2])
     process, run = rest % len(words[1]), rest // len(words[1])
     names = zip(run.tolist(), process.tolist(), subscription.tolist(), strict=True)
-    found = [lanes.lane_of.get((words[0][r], words[1][p], words[2][s]), -1) for r, p, s in names]
+    found = [groups.group_of.get((words[0][r], words[1][p], words[2][s]), -1) for r, p, s in names]
     return np.array(found, np.int64)[inverse] if found else key
 
 
@@ -379,10 +392,10 @@ def _subscriptions(rows: Any) -> Any:
     return pc.coalesce(rows.column("subscription"), rows.column("process"))
 
 
-def _again(told: Any) -> Flags:
+def _again(delivered: Any) -> Flags:
     import pyarrow.compute as pc
 
-    found: Flags = np.asarray(pc.fill_null(pc.equal(told.column("reason"), REDELIVERY), False), bool)
+    found: Flags = np.asarray(pc.fill_null(pc.equal(delivered.column("reason"), REDELIVERY), False), bool)
     return found
 
 
@@ -418,12 +431,12 @@ def _words(*words: str) -> Any:
 
 
 def _rows(
-    kind: Any, hearer: Any, source: Any, interval: Any, time: Any, published: Any, sequence: Any
+    kind: Any, subscriber: Any, source: Any, interval: Any, time: Any, published: Any, sequence: Any
 ) -> Any:
     import pyarrow as pa
 
     columns = [
-        pa.array(kind), pa.array(hearer), one(source).fill_null(""), pa.array(interval.astype(np.int32)),
+        pa.array(kind), pa.array(subscriber), one(source).fill_null(""), pa.array(interval.astype(np.int32)),
         pa.array(time), pa.array(published), pa.array(sequence.astype(np.int64)),
         pa.nulls(len(kind), pa.binary()),
     ]  # fmt: skip

@@ -34,11 +34,11 @@ def quick_home(is_ours: object) -> str | None:
     return str(home)
 
 
-def _link(place: Path, target: Path) -> None:
+def _link(path: Path, target: Path) -> None:
     """Point a link there, also when another process does so at the same time."""
-    if place.is_symlink() and place.readlink() == target:
+    if path.is_symlink() and path.readlink() == target:
         return
-    draft = place.with_name(f".{place.name}.{os.getpid()}")
+    draft = path.with_name(f".{path.name}.{os.getpid()}")
     draft.unlink(missing_ok=True)
     draft.symlink_to(target)
-    draft.replace(place)
+    draft.replace(path)

@@ -150,10 +150,10 @@ def match_everywhere(
 ) -> Matched:
     """Match with a version that every executor maps."""
     planned = plan(events, version.about, keep=options.keep, casts=options.casts)
-    place, how = place_for(events.sparkSession, version, shared=shared)
+    location, how = place_for(events.sparkSession, version, shared=shared)
     job = job_of(planned, version.about, options)
     schema = answer_schema(planned, version.about, job)
-    run = matching_with(place, job)
+    run = matching_with(location, job)
     whole = planned.frame.mapInArrow(run, schema)
     decision = decision._replace(reasons=(*decision.reasons, how))
     made = finished(whole, planned, version.rejected(), decision, options, version)
@@ -236,12 +236,12 @@ def bad_rows_of(whole: Any, planned: ColumnPlan) -> Any:
     names = [field.name for field in planned.kept]
     nothing = F.lit(None).cast("string")
     id = F.col(f"c{names.index('id')}").cast("string") if "id" in names else nothing
-    held = [F.col(f"c{n}").alias(name) for n, name in enumerate(names)]
+    stored = [F.col(f"c{n}").alias(name) for n, name in enumerate(names)]
     reason = F.col(f"c{whole.columns.index(PROBLEM)}")
     return numbered.where(reason.isNotNull()).select(
         id.alias("id"),
         reason.alias("reason"),
-        (F.to_json(F.struct(*held)) if held else nothing).alias("text"),
+        (F.to_json(F.struct(*stored)) if stored else nothing).alias("text"),
     )
 
 

@@ -57,18 +57,18 @@ def match_partitioned(
     filters = list(_some_filters(rows))
     cells, sentence = choose_cells(filters, sample, value_columns(events, options.casts), wanted)
     shared = folder is not None or spark.sparkContext.master.startswith("local")
-    place = Path(folder if folder is not None else scratch_folder()) / "cells"
-    cut = cut_table(rows, cells, place, shared=shared)
+    path = Path(folder if folder is not None else scratch_folder()) / "cells"
+    cut = cut_table(rows, cells, path, shared=shared)
     planned = plan(events, cut.about, keep=options.keep, casts=options.casts)
     job = job_of(planned, cut.about, options)
     sent = sent_to_cells(planned, cells)
     whole = sent.mapInArrow(matching_cells(cut.places, job), answer_schema(planned, cut.about, job))
     stored = sum(1 for _ in cut.places)
-    held = (
+    kept = (
         f"{cut.about.subscriptions:,} subscriptions and copies in {stored} tables, the largest "
         f"{cut.about.bytes / 2**20:,.1f} MB"
     )
-    decision = decision._replace(reasons=(*decision.reasons, sentence, held))
+    decision = decision._replace(reasons=(*decision.reasons, sentence, kept))
     return finished(whole, planned, cut.rejected, decision, options, None)
 
 
@@ -87,12 +87,12 @@ def sent_to_cells(planned: ColumnPlan, cells: GridCells) -> Any:
     from pyspark.sql import functions as F  # noqa: N812
 
     fields = planned.frame.schema.fields
-    held = {name: (f"p{n}", str(fields[n].dataType.simpleString())) for name, n in planned.attributes}
-    numbered = planned.frame.withColumn(CELL, F.expr(cell_sql(cells, held)).cast("int"))
+    stored = {name: (f"p{n}", str(fields[n].dataType.simpleString())) for name, n in planned.attributes}
+    numbered = planned.frame.withColumn(CELL, F.expr(cell_sql(cells, stored)).cast("int"))
     return numbered.repartitionById(cells.count, F.col(CELL))
 
 
-def matching_cells(places: dict[int, VersionFiles], job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
+def matching_cells(locations: dict[int, VersionFiles], job: Job) -> Callable[[Iterator[Any]], Iterator[Any]]:
     """The function that `mapInArrow` runs on events that know their cell."""
 
     def run(batches: Iterator[Any]) -> Iterator[Any]:
@@ -102,8 +102,8 @@ def matching_cells(places: dict[int, VersionFiles], job: Job) -> Callable[[Itera
             numbers = batch.column(batch.num_columns - 1)
             for number in numbers.unique().to_pylist():
                 some = batch.filter(pc.equal(numbers, number))
-                held = opened(places[number], most=1) if number in places else Nothing(job)
-                yield from answers(some, held, job)
+                version = opened(locations[number], most=1) if number in locations else Nothing(job)
+                yield from answers(some, version, job)
 
     return run
 
@@ -125,10 +125,10 @@ def cut_table(rows: Any, cells: GridCells, folder: Path, *, shared: bool) -> Par
         abouts = build(good, cells.count, folder)
     finally:
         assigned.unpersist()
-    places = {}
+    locations = {}
     for number in abouts:
-        places[number] = _place(rows.sparkSession, folder / f"cell-{number:05d}", number, shared=shared)
-    return PartitionedTable(cells, places, _together(abouts, rows, len(rejected)), rejected)
+        locations[number] = _place(rows.sparkSession, folder / f"cell-{number:05d}", number, shared=shared)
+    return PartitionedTable(cells, locations, _together(abouts, rows, len(rejected)), rejected)
 
 
 def _assigned(rows: Any, cells: GridCells) -> Any:
@@ -155,17 +155,17 @@ def _assigning(cells: GridCells) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
         for batch in batches:
             columns = {name: batch.column(name).to_pylist() for name in ("id", "filter", "dialect", "again")}
-            owners, places, reasons = [], [], []
+            owners, positions, reasons = [], [], []
             for number, row in enumerate(zip(*columns.values(), strict=True)):
                 found = _cells_of(cells, *row)
                 for cell in (-1,) if isinstance(found, str) else found:
                     owners.append(number)
-                    places.append(cell)
+                    positions.append(cell)
                     reasons.append(found if isinstance(found, str) else None)
             taken = batch.select([ORDER, "id", "subscriber", "filter", "dialect"]).take(
                 pa.array(owners, pa.int64())
             )
-            columns_out = [pa.array(places, pa.int32()), *taken.columns, pa.array(reasons, pa.string())]
+            columns_out = [pa.array(positions, pa.int32()), *taken.columns, pa.array(reasons, pa.string())]
             yield pa.RecordBatch.from_arrays(columns_out, names=["c", *taken.schema.names, "r"])
 
     return run
@@ -183,9 +183,9 @@ def _cells_of(cells: GridCells, id: Any, text: Any, dialect: Any, again: bool) -
 def _built_by_executors(good: Any, count: int, folder: Path) -> dict[int, About]:
     from pyspark.sql import functions as F  # noqa: N812
 
-    place = str(folder.resolve())
+    path = str(folder.resolve())
     sent = good.repartitionById(count, F.col(CELL)).sortWithinPartitions(CELL, ORDER)
-    made = sent.mapInArrow(_building(place), "cell int, about binary").collect()
+    made = sent.mapInArrow(_building(path), "cell int, about binary").collect()
     return {row[CELL]: msgspec.json.decode(row["about"], type=About) for row in made}
 
 
@@ -207,10 +207,10 @@ def _building(folder: str) -> Callable[[Iterator[Any]], Iterator[Any]]:
 
 def build_cell(rows: Any, folder: Path, number: int) -> bytes:
     """Compile one cell; a task that is tried again writes the same once more."""
-    place = folder / f"cell-{number:05d}"
-    place.mkdir(exist_ok=True)
-    write_version(compile_rows(rows), place, 1, note=f"cell {number}")
-    return (place / "about.json").read_bytes()
+    path = folder / f"cell-{number:05d}"
+    path.mkdir(exist_ok=True)
+    write_version(compile_rows(rows), path, 1, note=f"cell {number}")
+    return (path / "about.json").read_bytes()
 
 
 def _built_by_driver(good: Any, count: int, folder: Path) -> dict[int, About]:

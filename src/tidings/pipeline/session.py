@@ -165,10 +165,10 @@ def prepare_environment() -> str:
 def java_version(java: str) -> int:
     """The major version of a `java`, 0 when it does not run."""
     try:
-        said = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
+        text = subprocess.run([java, "-version"], capture_output=True, text=True, check=False).stderr  # noqa: S603
     except OSError:
         return 0
-    found = re.search(r'version "(\d+)', said)
+    found = re.search(r'version "(\d+)', text)
     return int(found[1]) if found else 0
 
 
@@ -215,7 +215,7 @@ def _pyspark() -> tuple[Any, Any]:
     return SparkSession, SparkContext
 
 
-def _open_settings(wanted: Mapping[str, str], submitted: bool, asked: set[str]) -> dict[str, str]:
+def _open_settings(wanted: Mapping[str, str], submitted: bool, requested: set[str]) -> dict[str, str]:
     """Without those that `spark-submit` has set, unless the caller asked for them by name."""
     if not submitted:
         return dict(wanted)
@@ -223,7 +223,7 @@ def _open_settings(wanted: Mapping[str, str], submitted: bool, asked: set[str]) 
 
     SparkContext._ensure_initialized()
     given = SparkConf()
-    return {key: value for key, value in wanted.items() if key in asked or not given.contains(key)}
+    return {key: value for key, value in wanted.items() if key in requested or not given.contains(key)}
 
 
 def _to_terminal(line: str) -> None:

@@ -45,13 +45,13 @@ class Checkpoint:
 
     def query_id(self) -> str | None:
         """The query's id; None when there is no checkpoint."""
-        place = f"{self.path}/metadata"
-        if not self._files.exists(place):
+        path = f"{self.path}/metadata"
+        if not self._files.exists(path):
             if any(self._files.names(f"{self.path}/{log}") for log in ("offsets", "commits")):
                 raise self._broken("has offsets and no metadata")
             return None
         try:
-            return str(json.loads(self._files.read(place))["id"])
+            return str(json.loads(self._files.read(path))["id"])
         except (ValueError, KeyError, TypeError):
             raise self._broken("has metadata that are no JSON object with an id") from None
 
@@ -81,14 +81,14 @@ class Checkpoint:
     def source_of(self, batch: int) -> str:
         """A digest of where a batch's rows come from."""
         lines = self._files.read(f"{self.path}/offsets/{batch}").split(b"\n")[2:]
-        held = [b"\n".join(lines)]
+        stored = [b"\n".join(lines)]
         for source in self._files.names(f"{self.path}/sources"):
             for name in (str(batch), f"{batch}.compact"):
-                place = f"{self.path}/sources/{source}/{name}"
-                if self._files.exists(place):
-                    held.append(self._files.read(place))
+                path = f"{self.path}/sources/{source}/{name}"
+                if self._files.exists(path):
+                    stored.append(self._files.read(path))
                     break
-        return blake2b(b"\0".join(held), digest_size=16).hexdigest()
+        return blake2b(b"\0".join(stored), digest_size=16).hexdigest()
 
 
 class ParquetSink:
@@ -131,12 +131,12 @@ class ParquetSink:
 
     def is_published(self, batch: int) -> bool:
         """Is the batch in place? One from other offsets is an error."""
-        place = self.place(batch)
-        if not self._files.exists(place):
+        path = self.place(batch)
+        if not self._files.exists(path):
             return False
-        if self._files.read(f"{place}/{FROM}").decode() != self.checkpoint.source_of(batch):
+        if self._files.read(f"{path}/{FROM}").decode() != self.checkpoint.source_of(batch):
             raise CorruptionError(
-                f"{place} was written from other offsets than the checkpoint has for batch {batch}",
+                f"{path} was written from other offsets than the checkpoint has for batch {batch}",
                 hint="an old copy of the checkpoint was restored; give a new output and checkpoint",
             )
         return True

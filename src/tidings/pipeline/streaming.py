@@ -135,14 +135,14 @@ def match_stream(
     if once and every is not None:
         raise SettingsError("a query runs once or every so often, not both")
     spark = spark_frame(events, "events").sparkSession
-    held = StreamSubscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
-    held.current()  # report errors of the subscriptions before the query starts
+    current = StreamSubscriptions(spark, subscriptions, folder, os.fspath(checkpoint))
+    current.current()  # report errors of the subscriptions before the query starts
     sink = ParquetSink(spark, os.fspath(to), os.fspath(checkpoint), append=append)
     options = Options(output, None if keep is None else tuple(keep), dict(casts or {}), True, unmatched)
     tell = on_batch or (lambda batch: None)
 
     def run(frame: Any, number: int) -> None:
-        tell(_publish(frame, number, held, sink, options))
+        tell(_publish(frame, number, current, sink, options))
 
     writer = events.writeStream.foreachBatch(run).option("checkpointLocation", os.fspath(checkpoint))
     if name is not None:
@@ -155,13 +155,13 @@ def match_stream(
 
 
 def _publish(
-    frame: Any, number: int, held: StreamSubscriptions, sink: ParquetSink, options: Options
+    frame: Any, number: int, subscriptions: StreamSubscriptions, sink: ParquetSink, options: Options
 ) -> Batch:
     began = time.monotonic()
-    version = held.current()
+    version = subscriptions.current()
     if sink.is_published(number):
         return Batch(number, version.number, None, None, None, time.monotonic() - began)
-    matched = match_batch_of_stream(frame, version, options, shared=held.shared)
+    matched = match_batch_of_stream(frame, version, options, shared=subscriptions.shared)
     counts = sink.publish_parts(matched.written, number) or _written_by_spark(matched, number, sink, options)
     return Batch(number, version.number, *counts, time.monotonic() - began)
 

@@ -79,10 +79,10 @@ def sweep(
     name = _name(function)
     texts = [json.dumps(list(point)) for point in points]
     store = _PointStore(folder, name)
-    found = {place: done for place, text in enumerate(texts) if (done := store.done(text)) is not None}
+    found = {position: done for position, text in enumerate(texts) if (done := store.done(text)) is not None}
     tell = progress or (lambda count: None)
     tell(len(found))
-    left = [(place, text) for place, text in enumerate(texts) if place not in found]
+    left = [(position, text) for position, text in enumerate(texts) if position not in found]
     if left:
         try:
             with _launcher(spark, processes) as (launch, slots):
@@ -92,7 +92,7 @@ def sweep(
                     tell(1)
         finally:
             store.flush()  # also after an interrupt
-    return [found[place] for place in range(len(points))]
+    return [found[position] for position in range(len(points))]
 
 
 def results(done: Sequence[Done]) -> list[Any]:
@@ -121,10 +121,10 @@ def run_pack(name: str, pack: list[Task]) -> list[PointResult]:
     """Run the points of a pack, here; what goes wrong with one is its answer."""
     module, _, function = name.partition(":")
     run = getattr(import_module(module), function)
-    return [_run_one(run, place, text) for place, text in pack]
+    return [_run_one(run, position, text) for position, text in pack]
 
 
-def _run_one(run: Callable[..., Any], place: int, text: str) -> PointResult:
+def _run_one(run: Callable[..., Any], position: int, text: str) -> PointResult:
     began = time.monotonic()
     try:
         result = json.dumps(run(*json.loads(text)))
@@ -134,8 +134,8 @@ def _run_one(run: Callable[..., Any], place: int, text: str) -> PointResult:
             f"{type(error).__name__}: {error} (in {where.name}, line {where.lineno} of "
             f"{Path(where.filename).name})"
         )
-        return PointResult(place, None, problem, time.monotonic() - began)
-    return PointResult(place, result, None, time.monotonic() - began)
+        return PointResult(position, None, problem, time.monotonic() - began)
+    return PointResult(position, result, None, time.monotonic() - began)
 
 
 def simulate_point(experiment: str, seed: int) -> dict[str, Any]:

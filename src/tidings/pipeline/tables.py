@@ -96,7 +96,7 @@ class Table:
         number = numbers[-1] if number is None else number
         if number not in numbers:
             raise InputError(f"{self.folder} has no version {number}; it has {numbers[0]} to {numbers[-1]}")
-        return Version(self._place(number))
+        return Version(self._path(number))
 
     def publish(self, subscriptions: Any, *, sample: Iterable[Event] = (), note: str = "") -> Version:
         """Compile a table of subscriptions (a Spark DataFrame or an Arrow table) as the next version."""
@@ -116,7 +116,7 @@ class Table:
         finally:
             shutil.rmtree(draft, ignore_errors=True)
         self._prune()
-        return Version(self._place(number))
+        return Version(self._path(number))
 
     def _write(self, compiled: Compiled, draft: Path, note: str) -> int:
         """The first writer to rename has the number; another writer takes the next."""
@@ -124,21 +124,21 @@ class Table:
         write_version(compiled, draft, number, note)
         while True:
             try:
-                draft.rename(self._place(number))
+                draft.rename(self._path(number))
             except OSError:
-                if not self._place(number).exists():
+                if not self._path(number).exists():
                     raise
                 number += 1
                 _renumber(draft, number)
             else:
                 return number
 
-    def _place(self, number: int) -> Path:
+    def _path(self, number: int) -> Path:
         return self.folder / f"v{number:08d}"
 
     def _prune(self) -> None:
         for number in self.numbers()[: -self._kept]:
-            shutil.rmtree(self._place(number), ignore_errors=True)
+            shutil.rmtree(self._path(number), ignore_errors=True)
 
 
 def spark_frame(frame: Any, what: str) -> Any:

@@ -49,15 +49,15 @@ def cut(items: Sequence[T], limits: ResourceLimits, sizes: Sequence[int] | None 
         if total <= limits.batch_bytes or len(items) <= 1:
             return [(tuple(items), total)] if items else []
     slices: list[Slice] = []
-    begin, held = 0, 0
-    for place, item in enumerate(items):
-        size = size_of(item) if sizes is None else sizes[place]
-        is_over = held + size > limits.batch_bytes or place - begin >= limits.batch_count
-        if place > begin and is_over:
-            slices.append((tuple(items[begin:place]), held))
-            begin, held = place, 0
-        held += size
-    slices.append((tuple(items[begin:]), held))
+    begin, stored = 0, 0
+    for position, item in enumerate(items):
+        size = size_of(item) if sizes is None else sizes[position]
+        is_over = stored + size > limits.batch_bytes or position - begin >= limits.batch_count
+        if position > begin and is_over:
+            slices.append((tuple(items[begin:position]), stored))
+            begin, stored = position, 0
+        stored += size
+    slices.append((tuple(items[begin:]), stored))
     return slices
 
 

@@ -30,27 +30,27 @@ class ClientDedupWindow:
         self._copies: dict[
             tuple[int, str, str], str
         ] = {}  # by subscription and identity: the log it came from
-        self._told: deque[tuple[int, str, str]] = deque(maxlen=most)  # over this link
+        self._received: deque[tuple[int, str, str]] = deque(maxlen=most)  # over this link
         self._before: dict[tuple[int, str, str], None] = {}  # over earlier links
         self.notes_unlogged = most > 0  # is an event that no log holds remembered?
         self.knows_unlogged = False  # can such an event be known from an earlier link?
 
     def link_up(self) -> None:
-        self._before.update(dict.fromkeys(self._told))
+        self._before.update(dict.fromkeys(self._received))
         for key in list(self._before)[: max(0, len(self._before) - self._most)]:
             del self._before[key]
-        self._told.clear()
+        self._received.clear()
         self.knows_unlogged = bool(self._before)
 
-    def has(self, listening: ClientSubscription, deliver: Deliver) -> bool:
+    def has(self, subscription: ClientSubscription, deliver: Deliver) -> bool:
         if deliver.position is not None:
             log = self._copies.get(_key(deliver)) if self._copies else None
-            return log not in (None, deliver.position.log) and self._concerns(listening, deliver)
-        return self.knows_unlogged and self._concerns(listening, deliver) and _key(deliver) in self._before
+            return log not in (None, deliver.position.log) and self._concerns(subscription, deliver)
+        return self.knows_unlogged and self._concerns(subscription, deliver) and _key(deliver) in self._before
 
-    def note(self, listening: ClientSubscription, batch: Sequence[Deliver]) -> None:
+    def note(self, subscription: ClientSubscription, batch: Sequence[Deliver]) -> None:
         """Remember deliveries that the application is handed."""
-        options, told = listening.options, self._told
+        options, delivered = subscription.options, self._received
         if options.group is not None or options.dead_letters_of is not None:
             return
         for deliver in batch:
@@ -58,16 +58,16 @@ class ClientDedupWindow:
                 continue
             if deliver.position is None:
                 if self.notes_unlogged:
-                    told.append((deliver.ref, *deliver.event.identity))
+                    delivered.append((deliver.ref, *deliver.event.identity))
             elif self._most_copies and not is_numbered(deliver.event.id):
                 self._copies[_key(deliver)] = deliver.position.log
                 if len(self._copies) > self._most_copies:
                     del self._copies[next(iter(self._copies))]
 
-    def _concerns(self, listening: ClientSubscription, deliver: Deliver) -> bool:
+    def _concerns(self, subscription: ClientSubscription, deliver: Deliver) -> bool:
         """Returned events, and events that the broker believes unhandled, are to be delivered again; those of
         a group another member may have handled."""
-        options = listening.options
+        options = subscription.options
         return (
             deliver.attempt == 1
             and not deliver.again

@@ -75,9 +75,9 @@ class FailoverClient(Client):
         self._last_word = 0.0
         self._older: set[str] = set()  # suspected, and their links are still up
         self._overheard: list[tuple[str, msg.Deliver]] = []
-        self._heard: dict[str, dict[str, int]] = {}  # by subscription's name and stream: the last number
-        self._told_heard: dict[str, dict[str, int]] = {}
-        self._tells_heard = tells_heard  # no-gap mode: how the distributor is told
+        self._received: dict[str, dict[str, int]] = {}  # by subscription's name and stream: the last number
+        self._reported: dict[str, dict[str, int]] = {}
+        self._reports_received = tells_heard  # no-gap mode: how the distributor is told
         self.fail_overs = self.fetches = self.heard_twice = 0
         self._on_input[ins.TimerFired] = self._on_timer
         self._on_message[KeepaliveReply] = lambda message, now: None
@@ -139,7 +139,7 @@ class FailoverClient(Client):
             return
         self._beat_at = now + self._settings.beat_seconds
         self._out.append(Send(self.broker, KeepaliveRequest(int(now))))
-        self._tell_heard()
+        self._report_received()
 
     def suspect(self, now: float) -> None:
         """The primary is taken for dead. It may be alive: its link is left as it is."""
@@ -147,7 +147,7 @@ class FailoverClient(Client):
         super()._link_down(ins.LinkDown(self.broker), now)
         self._go_on(now)
 
-    def _interrupt(self, listening: ClientSubscription, now: float) -> None:
+    def _interrupt(self, subscription: ClientSubscription, now: float) -> None:
         """To the application its subscription goes on: what is missed meanwhile is a gap in it."""
 
     # -- hearing each event once ------------------------------------------------------------------
@@ -161,27 +161,27 @@ class FailoverClient(Client):
                 self._overhear(sender, message, now)
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
-        self._told_heard = {}
+        self._reported = {}
         self._link = BrokerLinkState.UP
-        self._tell_heard()
+        self._report_received()
         super()._welcome(message, now)
 
-    def _tell_heard(self) -> None:
-        if self._tells_heard is None or self._link is not BrokerLinkState.UP:
+    def _report_received(self) -> None:
+        if self._reports_received is None or self._link is not BrokerLinkState.UP:
             return
         news = {
-            name: dict(marks) for name, marks in self._heard.items() if self._told_heard.get(name) != marks
+            name: dict(marks) for name, marks in self._received.items() if self._reported.get(name) != marks
         }
         if news:
-            self._told_heard |= news
-            self._send(self._tells_heard(news))
+            self._reported |= news
+            self._send(self._reports_received(news))
 
-    def _is_new(self, listening: ClientSubscription, event: Event) -> bool:
+    def _is_new(self, subscription: ClientSubscription, event: Event) -> bool:
         numbered = _number(event)
         if numbered is None:
             return True
         stream, number = numbered
-        marks = self._heard.setdefault(listening.id.name, {})
+        marks = self._received.setdefault(subscription.id.name, {})
         if number <= marks.get(stream, 0):
             self.heard_twice += 1
             return False
@@ -189,16 +189,16 @@ class FailoverClient(Client):
         return True
 
     def _notify(
-        self, listening: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
+        self, subscription: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         new: list[msg.Deliver] = []
         for deliver in batch:
-            if deliver.position is not None or self._is_new(listening, deliver.event):
+            if deliver.position is not None or self._is_new(subscription, deliver.event):
                 new.append(deliver)
             else:
-                self._send(msg.Ack(listening.ref, (deliver.tag,)))
+                self._send(msg.Ack(subscription.ref, (deliver.tag,)))
         if new:
-            super()._notify(listening, new, call, now)
+            super()._notify(subscription, new, call, now)
 
     def _overhear(self, sender: str, message: msg.Message, now: float) -> None:
         """A word of a distributor that was suspected wrongly."""
@@ -214,13 +214,15 @@ class FailoverClient(Client):
     def _hand_over_overheard(self, now: float) -> None:
         waiting, self._overheard = self._overheard, []
         for sender, deliver in waiting:
-            listening = self._listenings.get(deliver.ref)
-            if listening is not None and not listening.is_on:
+            subscription = self._listenings.get(deliver.ref)
+            if subscription is not None and not subscription.is_on:
                 self._overheard.append((sender, deliver))  # until the next distributor serves it
-            elif listening is not None and self._is_new(listening, deliver.event):
-                self._out.append(Notify(listening.ref, (listening.notification(deliver),), (deliver.tag,)))
+            elif subscription is not None and self._is_new(subscription, deliver.event):
+                self._out.append(
+                    Notify(subscription.ref, (subscription.notification(deliver),), (deliver.tag,))
+                )
                 if self._recording:
-                    row = ntfy_row(now, self.name, listening.id, deliver.event, broker=sender)
+                    row = ntfy_row(now, self.name, subscription.id, deliver.event, broker=sender)
                     self._out.append(Record(row))
         for older in sorted(self._older):
             if any(sender == older for sender, _ in waiting) and self._link is BrokerLinkState.UP:

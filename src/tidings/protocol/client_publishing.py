@@ -50,7 +50,7 @@ class PublishingClient:
         self._recording = recording
         self._link = BrokerLinkState.DOWN
         self._log = ""  # of the broker, as its welcome says
-        self._places = PublisherPositions()
+        self._positions = PublisherPositions()
         self._out: list[fx.Effect] = []
         self._sequences: dict[str, int] = {}  # by source
         self._in_flight: dict[int, OutstandingPublish] = {}  # by call, in order
@@ -166,7 +166,7 @@ class PublishingClient:
             del in_flight[call]
             event = publishing.message.event
             if position is not None:
-                self._places.note(event.source, position)
+                self._positions.note(event.source, position)
             if self._recording:
                 self._record_publish(publishing, OK)
             receipt = fx.Receipt(event.source, event.id, position)

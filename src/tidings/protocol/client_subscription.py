@@ -104,11 +104,9 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_packed", "after", "auto", "buffer", "call", "committed", "ending", "fence", "given_back", "granted",
-        "home", "id",
-        "is_fenced", "is_on", "leaving_calls",
-        "must_end", "named", "options", "phase", "policy", "ref", "skipped", "taken", "told", "waiting",
-        "waits", "wanted", "window",
+        "_packed", "after", "auto", "buffer", "call", "committed", "delivered", "ending", "fence",
+        "given_back", "granted", "home", "id", "is_fenced", "is_on", "leaving_calls", "must_end", "named",
+        "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -143,7 +141,7 @@ class ClientSubscription:
         )  # `nack`ed and not committed since: the token waits
         self.skipped = NOTHING  # by log: up to here the application has it from an archive ...
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
-        self.told: tuple[
+        self.delivered: tuple[
             FilterProgress, ...
         ] = ()  # under the same name, with other filters, before we left it
         self.phase = SubscriptionPhase.OPENING
@@ -196,7 +194,7 @@ class ClientSubscription:
         return self is not other and groups == (None, None) and self.id.name == other.id.name
 
     @property
-    def hears(self) -> bool:
+    def is_receiving(self) -> bool:
         """Is what arrives for the application?"""
         return self.phase in (SubscriptionPhase.OPENING, SubscriptionPhase.OPEN) or (
             self.phase is SubscriptionPhase.LEAVING and self.auto
@@ -226,10 +224,12 @@ class ClientSubscription:
             return False
         return position.offset <= self.after.get(position.log, 0) and position not in self.given_back
 
-    def was_told(self, deliver: Deliver) -> bool:
+    def was_delivered(self, deliver: Deliver) -> bool:
         """True when it was told under this name already, since another filter wanted it too
         (`resume_tokens.py`)."""
-        return self.options.dead_letters_of is None and any(earlier.holds(deliver) for earlier in self.told)
+        return self.options.dead_letters_of is None and any(
+            earlier.holds(deliver) for earlier in self.delivered
+        )
 
     def held_again(self, deliver: Deliver) -> bool:
         """True when this is one that was taken before the link broke; its tag is renewed."""
@@ -314,7 +314,7 @@ class ClientSubscription:
             msgspec.structs.replace(taken.deliver, tag=taken.tag) for taken in before if taken.call == call
         ]
 
-    def hear_silence(self, position: Position) -> None:
+    def receive_silence(self, position: Position) -> None:
         """No more events up to there: the token moves, unless an earlier event is not committed."""
         if not self.taken and not self.buffer and not self.given_back:
             own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
@@ -327,9 +327,9 @@ class ClientSubscription:
 
     def check(self) -> None:
         hears = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
-        assert not (self.waiting and self.buffer and hears), "nobody waits beside a buffer"
+        assert not (self.waiting and self.buffer and hears), "no reader waits beside a filled buffer"
         assert self.phase is not SubscriptionPhase.ENDED or not self.waiting, (
-            "nobody waits for what has ended"
+            "no reader waits for a subscription that has ended"
         )
         tags = [taken.tag for taken in self.taken]
         assert len(tags) == len(set(tags)), "a notification is taken once"

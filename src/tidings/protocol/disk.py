@@ -124,4 +124,4 @@ class NodeDisk:
     def check(self) -> None:
         tokens = [waiting.token for waiting in self._waiting]
         assert tokens == sorted(set(tokens)), "batches wait in the order of their tokens"
-        assert not (self.failed and self._waiting), "nobody waits for a disk that has failed"
+        assert not (self.failed and self._waiting), "no operation waits for a disk that has failed"

@@ -12,7 +12,7 @@ from typing import Any, NoReturn
 
 
 def _refuse(*_: Any, **__: Any) -> NoReturn:
-    raise AssertionError("this one is everybody's: ask for an own one to put something in")
+    raise AssertionError("this queue is shared: request an own one before you add to it")
 
 
 class _EmptyQueue(deque[Any]):

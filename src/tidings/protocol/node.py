@@ -209,9 +209,9 @@ class Node:
         """For people: the durable subscriptions that are held here."""
         subscribers = self._ports.subscribers
         for id in subscribers.subscriptions():
-            held = subscribers.subscription(id)
-            if held is not None and held[0].options.durable:
-                yield id, held[0].filter
+            registered = subscribers.subscription(id)
+            if registered is not None and registered[0].options.durable:
+                yield id, registered[0].filter
 
     @property
     def log(self) -> str:

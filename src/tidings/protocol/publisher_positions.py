@@ -16,11 +16,11 @@ MOST_LOGS = 8  # of a source; more holds its order over more moves
 MOST_SOURCES = 10_000
 
 
-def within_bounds(places: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
+def within_bounds(positions: dict[str, dict[str, int]]) -> dict[str, dict[str, int]]:
     """Bounded copy of the positions: a client's message may name any number of them."""
     return {
         source: dict(list(by_log.items())[-MOST_LOGS:])
-        for source, by_log in list(places.items())[-MOST_SOURCES:]
+        for source, by_log in list(positions.items())[-MOST_SOURCES:]
     }
 
 
@@ -40,14 +40,14 @@ class PublisherPositions:
 
     def note(self, source: str, position: Position) -> None:
         """An event of this source was acknowledged."""
-        places = self._by_source.setdefault(source, {})
-        before = places.pop(position.log, 0)
-        places[position.log] = max(before, position.offset)
-        if len(places) > MOST_LOGS:
-            del places[next(iter(places))]
+        positions = self._by_source.setdefault(source, {})
+        before = positions.pop(position.log, 0)
+        positions[position.log] = max(before, position.offset)
+        if len(positions) > MOST_LOGS:
+            del positions[next(iter(positions))]
         self._by_source.move_to_end(source)
         if len(self._by_source) > MOST_SOURCES:
             self._by_source.popitem(last=False)
 
     def all(self) -> dict[str, dict[str, int]]:
-        return {source: dict(places) for source, places in self._by_source.items()}
+        return {source: dict(positions) for source, positions in self._by_source.items()}

@@ -78,10 +78,10 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
         )
 
 
-def stage_refusal(asked: ClientAsk, most: int) -> CallFailed | None:
+def stage_refusal(request: ClientAsk, most: int) -> CallFailed | None:
     """Reason why a part of a batch cannot be staged in one message; None: it can, or it is
     another request."""
-    if type(asked.message) is not StageEvents or (size := size_of(asked.message)) <= most:
+    if type(request.message) is not StageEvents or (size := size_of(request.message)) <= most:
         return None
     reason = f"a part of {size} bytes; {most} at most: stage its events in several parts"
-    return CallFailed(asked.call, TooLargeError.code, reason)
+    return CallFailed(request.call, TooLargeError.code, reason)

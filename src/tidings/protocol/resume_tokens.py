@@ -25,28 +25,29 @@ class ResumeTokens:
         self._left: dict[str, tuple[FilterProgress, ...]] = {}  # by name, the last first
         self._ended: set[str] = set()
 
-    def leave(self, listening: ClientSubscription) -> None:
-        if not listening.options.durable or listening.options.group is not None:
+    def leave(self, subscription: ClientSubscription) -> None:
+        if not subscription.options.durable or subscription.options.group is not None:
             return
-        name = listening.id.name
-        last = FilterProgress(listening.filter, dict(listening.after))
-        if listening.must_end:
+        name = subscription.id.name
+        last = FilterProgress(subscription.filter, dict(subscription.after))
+        if subscription.must_end:
             self._ended.add(name)
             self._left[name] = (last,)
         else:
             self._ended.discard(name)
-            self._left[name] = (last, *listening.told)[:MOST]
+            self._left[name] = (last, *subscription.delivered)[:MOST]
 
-    def resume(self, listening: ClientSubscription) -> None:
+    def resume(self, subscription: ClientSubscription) -> None:
         """Say where it goes on, unless the application has said so."""
-        group = listening.options.group
-        if group is not None and listening.options.durable:
-            listening.committed = self._committed.setdefault(group, CommittedPositions(self._most_positions))
-        left = self._left.get(listening.id.name, ())
-        if listening.after or not left:
+        group = subscription.options.group
+        if group is not None and subscription.options.durable:
+            positions = CommittedPositions(self._most_positions)
+            subscription.committed = self._committed.setdefault(group, positions)
+        left = self._left.get(subscription.id.name, ())
+        if subscription.after or not left:
             return
-        if left[0].filter.digest == listening.filter.digest:
-            listening.after = dict(left[0].upto)
+        if left[0].filter.digest == subscription.filter.digest:
+            subscription.after = dict(left[0].upto)
             left = left[1:]
-        if listening.id.name not in self._ended:
-            listening.told = left
+        if subscription.id.name not in self._ended:
+            subscription.delivered = left

@@ -159,7 +159,7 @@ class TopologyHints(Role):
     def event_seen(self, envelope: Envelope, came_from: str | None) -> None:
         """An event passes here; `came_from` is None at the broker that accepted it."""
 
-    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+    def received_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         """A log that comes over the link `upstream` is announced over another link too: the overlay has a
         cycle."""
 
@@ -280,7 +280,7 @@ class LogPaths(Role):
         """May an earlier life, on another disk, have had neighbours that are not back?"""
         return False
 
-    def hears(self, broker: str) -> bool:
+    def knows_log_of(self, broker: str) -> bool:
         """Do we know of a log of this broker?"""
         return False
 
@@ -301,9 +301,9 @@ class LogPaths(Role):
         """Logs that came from this neighbour come another way from now on; what it may want is still kept for
         it."""
 
-    def trace(self, log: str, asker: str, links: Collection[str], now: float) -> str | None:
-        """The one of our links over which a log comes that the neighbour `asker` gets from us. None: it comes
-        over none of them, and the neighbours that depend on us learn so."""
+    def trace(self, log: str, requester: str, links: Collection[str], now: float) -> str | None:
+        """The one of our links over which a log comes that the neighbour `requester` gets from us. None: it
+        comes over none of them, and the neighbours that depend on us learn so."""
         return None
 
 
@@ -466,7 +466,7 @@ class LogReaders(Role):
         are none."""
         return None
 
-    def heard_of(self, log: str) -> int:
+    def highest_known(self, log: str) -> int:
         """The highest offset of another broker's log that a durable subscription here knows of."""
         return 0
 
@@ -506,7 +506,7 @@ class GroupEntries(Role):
         """The lowest offset of our log that a durable subscription here still needs."""
 
     @abstractmethod
-    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+    def copy(self, requested: CopyRequest, then: Callable[[LogCopy], None]) -> None:
         """Read a page of our log for another member; `then` does not run while our disk lacks what it asks
         for."""
 

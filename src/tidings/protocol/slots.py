@@ -202,10 +202,10 @@ class Ports:
             raise lacking(role)
 
 
-def lacking(role: type[roles.Role], asker: str = "a strategy") -> SettingsError:
+def lacking(role: type[roles.Role], requester: str = "a strategy") -> SettingsError:
     """The error for a composition in which no strategy has a role that another one asks for."""
     return SettingsError(
-        f"{asker} needs the role {role.__name__}, which no strategy of this node has",
+        f"{requester} needs the role {role.__name__}, which no strategy of this node has",
         hint=f"put a {role.kind} strategy with this role into the composition",
     )
 

@@ -32,7 +32,7 @@ def activity(
     after, wanted = _time(about), _count(about)
     sent: Counter[str] = Counter()
     received: Counter[str] = Counter()
-    told: Counter[SubscriptionId | None] = Counter()
+    delivered: Counter[SubscriptionId | None] = Counter()
     ways: Counter[str] = Counter()
     recent: list[dict[str, Any]] = []
     for moment in ring.since(after) if ring is not None else ():
@@ -45,13 +45,13 @@ def activity(
             if what == SENT:
                 sent[peer] += len(events)
             elif what == DELIVERED:
-                told[(names or {}).get(ref)] += len(events)
+                delivered[(names or {}).get(ref)] += len(events)
             elif what in (RECEIVED, PUBLISHED):
                 ways[PUBLISHED if what == PUBLISHED else how or LIVE] += len(events)
                 if what == RECEIVED:
                     received[peer] += len(events)
                 recent += _named(events, time, what, peer, wanted - len(recent))
-    seen = {id: count for id, count in told.most_common() if id is not None and view.subscription(id)}
+    seen = {id: count for id, count in delivered.most_common() if id is not None and view.subscription(id)}
     return {
         "now": now,
         "is_traced": ring is not None,

@@ -95,11 +95,11 @@ class BrokerAdministration:
         """Sessions of principals, the oldest first."""
         server = self._server
         clients = {client.session: client for client in server._clients.values()}
-        guests = {guest.session: guest for guest in server._local_clients}
+        guests = {local_client.session: local_client for local_client in server._local_clients}
         rows = []
         for session in server.sessions.all():
-            client, guest = clients.get(session), guests.get(session)
-            attached = client or guest
+            client, local_client = clients.get(session), guests.get(session)
+            attached = client or local_client
             principal = session.principal
             visit = None if client is None else client.connection.visit
             rows.append(
@@ -109,7 +109,7 @@ class BrokerAdministration:
                     "tenant": principal.tenant,
                     "means": str(principal.means),
                     "client": "" if attached is None else attached.address.rpartition("#")[0],
-                    "by": "tcp" if client is not None else "gateway" if guest is not None else "other",
+                    "by": "tcp" if client is not None else "gateway" if local_client is not None else "other",
                     "peer": "" if visit is None else visit.address,
                     "since": session.since,
                     **({} if attached is None else self._use_of(attached.address)),

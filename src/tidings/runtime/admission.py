@@ -112,14 +112,14 @@ class Admission:
         """Make room for one more, when that is possible."""
         own = self._waiting.get(address)
         if self._open.get(address, 0) >= self.most_per_address:
-            return self._crowd_out(own)
+            return self._evict(own)
         if own is not None and len(own) >= self.most_waiting_per_address:
-            return self._crowd_out(own)
+            return self._evict(own)
         if self._count >= self.most or self._waiting_count >= self.most_waiting:
-            return self._crowd_out(max(self._waiting.values(), key=len, default=None))
+            return self._evict(max(self._waiting.values(), key=len, default=None))
         return True
 
-    def _crowd_out(self, some: dict[AdmittedConnection, None] | None) -> bool:
+    def _evict(self, some: dict[AdmittedConnection, None] | None) -> bool:
         if not some:
             return False
         oldest = next(iter(some))

@@ -48,30 +48,30 @@ class ArchiveListener(Listener[T]):
     async def open(self) -> ArchiveListener[T]:
         await super().open()
         try:
-            stands = await self._ask()
+            stands = await self._request()
         except RefusedError:
             return self
         await self._find_seam(stands["places"])
         policy = None if stands["policy"] is None else parse_filter(stands["policy"])
         assert self._ref is not None
-        self._bus._tell(ClientSkip(self._ref, self._seam, policy))
+        self._bus._input(ClientSkip(self._ref, self._seam, policy))
         return self
 
     # -- the seam --------------------------------------------------------------------------------
 
-    async def _find_seam(self, places: dict[str, int]) -> None:
+    async def _find_seam(self, positions: dict[str, int]) -> None:
         if not self._durable:
-            self._seam, self._is_behind = places, bool(places)
+            self._seam, self._is_behind = positions, bool(positions)
             return
         bus, own = self._bus, self._note()
         stands = await bus.committed(own)
         if stands < FIXED:
-            for log, place in places.items():
-                await bus.commit_staged(f"{own} seam {log}", place, 0)
+            for log, position in positions.items():
+                await bus.commit_staged(f"{own} seam {log}", position, 0)
             await bus.commit_staged(own, FIXED, 0)
-            self._seam, self._is_behind = places, True
+            self._seam, self._is_behind = positions, True
             return
-        for log in places:
+        for log in positions:
             seam = await bus.committed(f"{own} seam {log}")
             if seam >= 0:  # a log that began later is not in the archive for us
                 self._seam[log] = seam
@@ -86,9 +86,9 @@ class ArchiveListener(Listener[T]):
         before, self._after = self._after, dict(self._upto or self._after)
         if not self._durable:
             return
-        for log, place in self._after.items():
-            if place > before.get(log, 0):
-                await self._bus.commit_staged(f"{self._note()} read {log}", place, 0)
+        for log, position in self._after.items():
+            if position > before.get(log, 0):
+                await self._bus.commit_staged(f"{self._note()} read {log}", position, 0)
 
     # -- hearing ---------------------------------------------------------------------------------
 
@@ -108,7 +108,7 @@ class ArchiveListener(Listener[T]):
         self._from_archive = False
         return await super()._take(most, timeout, commits=commits)
 
-    async def _ask(self, **about: Any) -> Any:
+    async def _request(self, **about: Any) -> Any:
         """Ask the archive. As other calls, it waits while no broker can be reached."""
         while True:
             try:
@@ -120,7 +120,7 @@ class ArchiveListener(Listener[T]):
 
     async def _read_page(self) -> None:
         filter = unpack(self._filter)
-        answer = await self._ask(
+        answer = await self._request(
             filter=filter.text, dialect=filter.dialect, after=self._after, upto=self._seam
         )
         self._upto, self._is_over_page = answer["after"], answer["is_last"]

@@ -48,16 +48,16 @@ class ServedArchive:
 
     async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
         try:
-            asked = msgspec.convert(about, ArchiveRequest)
+            request = msgspec.convert(about, ArchiveRequest)
         except msgspec.ValidationError as error:
             raise InputError(f"the archive cannot be asked this: {error}") from None
-        if asked.filter is None:
+        if request.filter is None:
             self._check(principal, EVERYTHING)
             state = await asyncio.to_thread(self._archive.state)
             return {"places": state.places, "policy": state.policy}
-        filter = parse_filter(asked.filter, dialect=asked.dialect, limits=self._limits)
+        filter = parse_filter(request.filter, dialect=request.dialect, limits=self._limits)
         filter = self._check(principal, filter)
-        state, found = await asyncio.to_thread(self._read, filter, asked)
+        state, found = await asyncio.to_thread(self._read, filter, request)
         return {
             "places": state.places,
             "entries": [entry for one in found.found if (entry := self._allowed(one, principal)) is not None],
@@ -72,11 +72,11 @@ class ServedArchive:
             self._guard.unsubscribed(principal, "", "archive")
         return filter
 
-    def _read(self, filter: Any, asked: ArchiveRequest) -> tuple[ArchiveState, Any]:
+    def _read(self, filter: Any, request: ArchiveRequest) -> tuple[ArchiveState, Any]:
         state = self._archive.state()
         limits = self._resources
         found = page(
-            self._archive, state, filter, after=asked.after, upto=asked.upto,
+            self._archive, state, filter, after=request.after, upto=request.upto,
             limit=limits.archive_page_count, most_rows=limits.archive_page_rows,
             most_bytes=limits.transfer_bytes,
         )  # fmt: skip

@@ -81,7 +81,7 @@ class BlockedPublishes:
             for listener in bus._listeners.values():
                 readers.get(str(listener.id), set()).add(listener._reader)
             for call, publisher in bus._blocked._publishers.items():
-                meant = {(bus._address, call + place) for place in range(bus._blocked._spans[call])}
+                meant = {(bus._address, call + position) for position in range(bus._blocked._spans[call])}
                 for full in queues if publisher in callbacks else ():
                     if publisher is not None and meant & queues[full]:
                         waits.setdefault(publisher, set()).add(full)

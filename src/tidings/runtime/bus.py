@@ -39,7 +39,7 @@ from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.handler_calls import HandlerCalls
 from tidings.runtime.listener import LATER, Listener
 from tidings.runtime.log_calls import LogCalls
-from tidings.runtime.losses import tell_gap
+from tidings.runtime.losses import warn_of_gap
 from tidings.runtime.options import (
     PUBLISH,
     PUBLISH_MANY,
@@ -96,7 +96,7 @@ class Bus(LogCalls, HandlerCalls):
         self._connection = ConnectionState("new")
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
-        self._telling: set[asyncio.Future[None]] = set()  # watchers that await
+        self._in_input: set[asyncio.Future[None]] = set()  # watchers that await
         self._blocked = BlockedPublishes(self)
         self._pending = PendingPublishes(self, DEFAULT_LIMITS.pending_publishes)
 
@@ -106,7 +106,7 @@ class Bus(LogCalls, HandlerCalls):
         if self._state != "new":
             raise ClosedError("a bus is opened once", hint="call tidings.connect again")
         self._loop = asyncio.get_running_loop()
-        self._address = await self._broker.join(self.name, self._hear, self._on_state)
+        self._address = await self._broker.join(self.name, self._receive, self._on_state)
         self._hand_in = self._broker.inlet(self._address)
         self._state = "open"
         return self
@@ -175,7 +175,7 @@ class Bus(LogCalls, HandlerCalls):
     def _on_state(self, state: ConnectionState, error: TidingsError | None) -> None:
         is_new = state != self._connection
         if state == "up" and self._connection == "down":
-            tell_gap(self.name, self._listeners.values())
+            warn_of_gap(self.name, self._listeners.values())
         self._connection = state
         if error is not None:
             self._over = error
@@ -184,9 +184,9 @@ class Bus(LogCalls, HandlerCalls):
                 if not future.done():
                     future.set_exception(error)
         for callback in self._watchers if is_new else ():
-            self._tell_state(callback, state)
+            self._report_state(callback, state)
 
-    def _tell_state(self, callback: OnState, state: ConnectionState) -> None:
+    def _report_state(self, callback: OnState, state: ConnectionState) -> None:
         """Call a watcher. One that fails is reported to the event loop and hurts no connection."""
         loop = asyncio.get_running_loop()
         try:
@@ -196,8 +196,8 @@ class Bus(LogCalls, HandlerCalls):
             return
         if inspect.isawaitable(result):
             task: asyncio.Future[None] = asyncio.ensure_future(result)
-            self._telling.add(task)
-            task.add_done_callback(self._telling.discard)
+            self._in_input.add(task)
+            task.add_done_callback(self._in_input.discard)
 
     def client(self, name: str) -> Bus:
         """Another client of the same broker, as another process would be."""
@@ -285,11 +285,11 @@ class Bus(LogCalls, HandlerCalls):
         is optional: it spares distant brokers the filters that no event here can meet. It ends with the
         connection."""
         filter, _ = filter_from(wanted, dialect=dialect)
-        await self._ask(lambda call: ClientAdvertise(call, name, filter), timeout=timeout)
+        await self._request(lambda call: ClientAdvertise(call, name, filter), timeout=timeout)
 
     async def unadvertise(self, name: str, *, timeout: Timeout = ...) -> None:
         """Take it back."""
-        await self._ask(lambda call: ClientUnadvertise(call, name), timeout=timeout)
+        await self._request(lambda call: ClientUnadvertise(call, name), timeout=timeout)
 
     def publish_nowait(
         self,
@@ -318,7 +318,7 @@ class Bus(LogCalls, HandlerCalls):
 
     async def _publish_event(self, event: Event, is_numbered: bool) -> None:
         """Publish a made event: a request, a reply or a dead letter."""
-        await self._ask(lambda call: ClientPublish(call, event, is_numbered, AckMode.AUTO), timeout=...)
+        await self._request(lambda call: ClientPublish(call, event, is_numbered, AckMode.AUTO), timeout=...)
 
     def publish_soon(
         self, what: Mapping[str, Any] | Event | Any = None, /, **options: Unpack[PublishOptions]
@@ -408,7 +408,7 @@ class Bus(LogCalls, HandlerCalls):
 
     # -- between calls and the client machine ----------------------------------------------------
 
-    async def _ask(
+    async def _request(
         self,
         make: Callable[[int], Input],
         *,
@@ -495,7 +495,7 @@ class Bus(LogCalls, HandlerCalls):
         """Record what came from an archive, as the client machine records what came from the broker."""
         self._broker.note(self._address, subscription, event, position)
 
-    def _tell(self, input: Input) -> None:
+    def _input(self, input: Input) -> None:
         """Hand over an input that has no answer."""
         if not self.is_closed:
             self._hand(input)
@@ -519,7 +519,7 @@ class Bus(LogCalls, HandlerCalls):
             "this bus belongs to another event loop", hint="tidings.open() gives one for any thread"
         )
 
-    def _hear(self, effect: fx.Effect) -> None:
+    def _receive(self, effect: fx.Effect) -> None:
         """Perform an effect of the client machine for the application."""
         kind = type(effect)
         value: Any = effect

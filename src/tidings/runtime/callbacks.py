@@ -93,7 +93,7 @@ class Calling(Generic[T]):
         except ClosedError:
             return  # the subscription was left
         except TidingsError as error:  # the broker ended the subscription
-            self._tell(error)
+            self._report(error)
 
     async def _call(self, event: T) -> None:
         try:
@@ -106,9 +106,9 @@ class Calling(Generic[T]):
             raise
         except Exception as error:
             await self.listener.nack()
-            self._tell(error)
+            self._report(error)
 
-    def _tell(self, error: BaseException) -> None:
+    def _report(self, error: BaseException) -> None:
         self.error = error
         context = {"message": f"callback of {self.listener!r} failed", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)

@@ -17,12 +17,12 @@ class ClientConnection:
 
     __slots__ = (
         "address",
-        "asked",
         "asked_at",
         "connection",
-        "gate",
+        "ingress",
         "owner",
         "principal",
+        "requested",
         "session",
         "share",
     )
@@ -31,18 +31,18 @@ class ClientConnection:
         self,
         address: str,
         connection: Connection,
-        gate: ClientIngress,
+        ingress: ClientIngress,
         session: PrincipalSession,
         fairness: Fairness,
     ) -> None:
         self.address = address
         self.connection = connection
-        self.gate = gate
+        self.ingress = ingress
         self.session = session
         self.principal = session.principal
         self.owner = owner_of(self.principal, connection.visit.address if connection.visit else LOCAL)
         self.share = fairness.join(self.owner, connection)  # of the loop's time
-        self.asked = 0  # a publish whose answer is timed; 0: none
+        self.requested = 0  # a publish whose answer is timed; 0: none
         self.asked_at = 0.0
 
 

@@ -86,7 +86,7 @@ class ClientIngress:
         say: Say,
         hand_in: Say,
         beside: Callable[[msg.Message], bool] = lambda message: False,
-        held: Callable[[SubscriptionId], tuple[Subscription, float] | None] = lambda id: None,
+        registered: Callable[[SubscriptionId], tuple[Subscription, float] | None] = lambda id: None,
         check_group: Callable[[str], None] = lambda group: None,
         limits: Limits = DEFAULT_LIMITS,
         bounds: ClientLimits = DEFAULT_RESOURCES.client,
@@ -107,7 +107,7 @@ class ClientIngress:
         self._free_at = -1  # ... at this version of the rules
         self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
         self._shared: set[int] = set()  # refs of groups that other principals consume too
-        self._held = held  # what the node holds under an identity
+        self._subscription_of = registered  # what the node holds under an identity
         self._check_group = check_group  # refuses consumer groups that live elsewhere
         self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
@@ -274,7 +274,7 @@ class ClientIngress:
     def _parsed_wish(self, filter: Filter, name: str) -> Filter:
         """The filter of a request to receive events. Rights come first: parsing is work."""
         guard = self._guard
-        if guard is not None and guard.hears_nothing(self._principal):
+        if guard is not None and guard.receives_nothing(self._principal):
             guard.subscribe(self._principal, self.client, name, EVERYTHING)  # refuses, and notes it
         return _parsed(filter, self._limits)
 
@@ -295,10 +295,10 @@ class ClientIngress:
     def _check_shared(self, id: SubscriptionId, guard: Guard[Any]) -> None:
         """A member takes events for all members: one that may not hear them all would lose them
         to the rest."""
-        held = self._held(id)
-        if held is not None and not guard.may_hear(self._principal, held[0].filter):
+        registered = self._subscription_of(id)
+        if registered is not None and not guard.may_receive(self._principal, registered[0].filter):
             raise RefusedError(
-                f"the group {unscoped(id.name)!r} listens to more than you may hear",
+                f"the group {unscoped(id.name)!r} listens to more than you may receive",
                 hint="a rule for the action subscribe has to allow all that its filter accepts",
             )
 
@@ -357,33 +357,33 @@ class ClientIngress:
         if size and self._guard is not None:
             self._guard.answered(self._principal, size)
 
-    def _read_log(self, asked: msg.ReadLog) -> msg.ReadLog:
-        filter = self._parsed_wish(asked.filter, "")
+    def _read_log(self, request: msg.ReadLog) -> msg.ReadLog:
+        filter = self._parsed_wish(request.filter, "")
         if self._guard is not None:
             filter = self._guard.subscribe(self._principal, self.client, "", filter)
             self._guard.unsubscribed(self._principal, self.client, "")
-        return msgspec.structs.replace(asked, filter=filter)
+        return msgspec.structs.replace(request, filter=filter)
 
-    def _hold_log(self, asked: msg.HoldLog) -> msg.HoldLog:
+    def _hold_log(self, request: msg.HoldLog) -> msg.HoldLog:
         """A hold is narrowed and counted by the guard like a durable subscription."""
-        if not asked.name:
+        if not request.name:
             raise RefusedError("a hold has a name")
-        check_plain(asked.name)
-        filter, name = self._parsed_wish(asked.filter, asked.name), self._query_scope + asked.name
+        check_plain(request.name)
+        filter, name = self._parsed_wish(request.filter, request.name), self._query_scope + request.name
         if self._guard is not None:
-            if asked.releases:
+            if request.releases:
                 self._guard.releases(self._principal)
             filter = self._guard.hold(self._principal, name, filter)
-            self._holding.setdefault(asked.call, []).append(name)
+            self._holding.setdefault(request.call, []).append(name)
         most = 0 if self._guard is None else self._guard.held_bytes(self._principal)
-        return msgspec.structs.replace(asked, filter=filter, name=name, most_bytes=most)
+        return msgspec.structs.replace(request, filter=filter, name=name, most_bytes=most)
 
-    def _end_hold(self, asked: msg.EndHold) -> msg.EndHold:
-        check_plain(asked.name)
-        name = self._query_scope + asked.name
+    def _end_hold(self, request: msg.EndHold) -> msg.EndHold:
+        check_plain(request.name)
+        name = self._query_scope + request.name
         if self._guard is not None:
             self._guard.unheld(self._principal, name)
-        return msgspec.structs.replace(asked, name=name)
+        return msgspec.structs.replace(request, name=name)
 
     # -- outward ----------------------------------------------------------------------------
 
@@ -400,10 +400,10 @@ class ClientIngress:
                 if guard is None or (guard.version == free_at and message.event.key is None):  # type: ignore[attr-defined]
                     say(message)
                     return
-                if guard.hears_all(principal):
+                if guard.receives_all(principal):
                     free_at = guard.version
             elif kind is msg.DeliverAll:
-                if guard is None or guard.hears_all(principal):
+                if guard is None or guard.receives_all(principal):
                     say(message)
                 else:  # it looks at each event
                     for deliver in message.one_by_one():  # type: ignore[attr-defined]
@@ -495,7 +495,7 @@ class ClientIngress:
         self._shared.discard(ref)
         if known is not None and self._guard is not None:
             id, durable = known
-            ended = not (durable and self._held(id) is not None)
+            ended = not (durable and self._subscription_of(id) is not None)
             self._guard.unsubscribed(self._principal, id.subscriber, id.name, durable=durable, ended=ended)
 
     def close(self) -> None:

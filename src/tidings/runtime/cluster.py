@@ -53,7 +53,7 @@ class Cluster:
         gateways: Mapping[str, str] | None = None,
         first: Mapping[str, Any] | None = None,
         archive: Path | None = None,
-        said: dict[str, Any] | None = None,
+        fields: dict[str, Any] | None = None,
     ) -> None:
         if count < 1:
             raise SettingsError(f"a cluster of {count} brokers", hint="1 or more")
@@ -66,7 +66,7 @@ class Cluster:
         own = {f"gateway.{name}": where for name, where in (gateways or {}).items()}
         self._first = {**own, **(first or {})}  # settings of the first broker alone
         self._archive = archive
-        self._said = said or {}  # settings of every broker
+        self._said = fields or {}  # settings of every broker
         self.members: list[ClusterMember] = []
 
     async def __aenter__(self) -> Cluster:
@@ -91,7 +91,7 @@ class Cluster:
         parent = self.members[(number - 1) // 2] if number else None
         port = self._port + number if self._port else 0
         name = f"b{number + 1}"
-        said = {
+        fields = {
             "name": name,
             "listen": listen or f"{HOST}:{port}",
             "join": [parent.address] if parent is not None else [],
@@ -103,7 +103,7 @@ class Cluster:
             **({} if number else self._first),
         }
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", self._program, json.dumps(said),
+            sys.executable, "-m", self._program, json.dumps(fields),
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, start_new_session=True,
         )  # fmt: skip
         ready = await self._ready(process, name)
@@ -128,8 +128,8 @@ class Cluster:
                 process.kill()
             await process.wait()
             raise StoreError(f"broker {name} did not start", hint="what it said is above")
-        said: dict[str, Any] = json.loads(line)
-        return said
+        fields: dict[str, Any] = json.loads(line)
+        return fields
 
     async def kill(self, number: int) -> None:
         """Without warning, as a power cut."""

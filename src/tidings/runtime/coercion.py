@@ -99,16 +99,16 @@ def filter_from(
     made = [as_filter(_pattern(want), dialect=dialect) for want in others]
     filter = _joined(made, conditions)
     if strict or topic_pattern is not None or not all(isinstance(want, Filter) for want in others):
-        _heed_doubts(filter, strict=strict)
+        _warn_or_refuse(filter, strict=strict)
     return filter, _reading(classes)
 
 
-def _heed_doubts(filter: Filter, *, strict: bool) -> None:
+def _warn_or_refuse(filter: Filter, *, strict: bool) -> None:
     """Warn of a filter that can never be true or was surely not meant so; `strict` refuses it."""
     if strict:
         refuse_doubtful(filter)
-    for doubt in doubts_of(filter):
-        log.warning("subscription %r: %s", filter.text, doubt)
+    for warning in doubts_of(filter):
+        log.warning("subscription %r: %s", filter.text, warning)
 
 
 def _conditions_of(wanted: type) -> list[Condition]:

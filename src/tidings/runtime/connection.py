@@ -78,9 +78,9 @@ def _ignore(*_: Any) -> None:
     """Stands for the callbacks of a connection that is over."""
 
 
-def sendable(said: int, own: int) -> int:
+def sendable(stated: int, own: int) -> int:
     """The largest frame to send to a peer that said this limit, or none (0), where ours is `own`."""
-    return max(said, LEAST_TAKEN) if said else max(own, DEFAULT_LIMITS.frame_bytes)
+    return max(stated, LEAST_TAKEN) if stated else max(own, DEFAULT_LIMITS.frame_bytes)
 
 
 class WriteCoalescer:
@@ -494,7 +494,7 @@ class Connection(asyncio.Protocol):
         if now - self.last_received > settings.peer_timeout_seconds or (
             self._is_paused and now - self.last_sent > settings.peer_timeout_seconds
         ):
-            self.end(f"nothing was heard of it for {settings.peer_timeout_seconds:g} s")
+            self.end(f"nothing was received from it for {settings.peer_timeout_seconds:g} s")
         elif now - self.last_sent >= settings.keepalive_seconds:
             self.send(Keepalive())
 

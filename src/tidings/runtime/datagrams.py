@@ -62,9 +62,9 @@ class Datagrams(asyncio.DatagramProtocol):
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport = cast(asyncio.DatagramTransport, transport)
-        listening = transport.get_extra_info("socket")
-        if listening is not None:
-            listening.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
+        subscription = transport.get_extra_info("socket")
+        if subscription is not None:
+            subscription.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, RECEIVE_BYTES)
 
     def close(self) -> None:
         if self._transport is not None:
@@ -73,12 +73,12 @@ class Datagrams(asyncio.DatagramProtocol):
     def _places(self) -> dict[str, Place]:
         reached = self._reached()
         if reached != self._last[0] or not self._last[1]:
-            places: dict[str, Place] = {}
+            addresses: dict[str, Place] = {}
             for name, text in reached.items():
                 if text:
                     address = parse_addresses(text)[0]
-                    places[name] = (address.host, address.port)
-            self._last = (reached, places | self.known)
+                    addresses[name] = (address.host, address.port)
+            self._last = (reached, addresses | self.known)
         return self._last[1]
 
     def tell(self, peers: Mapping[str, Place]) -> None:
@@ -91,13 +91,13 @@ class Datagrams(asyncio.DatagramProtocol):
         return self._places().get(name)
 
     def send(self, to: str, message: Message) -> None:
-        place = self.place_of(to)
+        address = self.place_of(to)
         datagram = self._head + self._codec.encode(message)
-        if place is None or self._transport is None or len(datagram) > self._limits.datagram_bytes:
+        if address is None or self._transport is None or len(datagram) > self._limits.datagram_bytes:
             self.figures["datagrams not sent"] += 1
             return
         self.figures["datagrams sent"] += 1
-        self._transport.sendto(datagram, place)
+        self._transport.sendto(datagram, address)
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         try:

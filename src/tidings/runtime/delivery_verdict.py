@@ -14,10 +14,12 @@ def explain_elsewhere(found: list[dict[str, Any]]) -> None:
     """Explain an event that the broker of the subscription did not see."""
     events = [one["event"] for one in found if one.get("event")]
     for one in found:
-        held = one.get("subscription")
-        if events and held and held["is_here"] and held["accepts"] is None:
-            story = explain(from_mapping(events[0]), parse_filter(held["filter"], dialect=held["dialect"]))
-            held |= {"accepts": story.accepted, "explanation": str(story)}
+        stored = one.get("subscription")
+        if events and stored and stored["is_here"] and stored["accepts"] is None:
+            story = explain(
+                from_mapping(events[0]), parse_filter(stored["filter"], dialect=stored["dialect"])
+            )
+            stored |= {"accepts": story.accepted, "explanation": str(story)}
 
 
 def why(found: list[dict[str, Any]], subscription: str) -> str:

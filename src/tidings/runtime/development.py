@@ -20,15 +20,15 @@ from tidings.runtime.service import GatewaySet, Service
 from tidings.runtime.settings import read_settings
 
 
-def main(said: str, doors: Callable[[Service], GatewaySet] | None = None) -> int:
+def main(text: str, listeners: Callable[[Service], GatewaySet] | None = None) -> int:
     try:
-        settings = read_settings(said={"security.anonymous": True, **json.loads(said)})
-        service = Service(settings, doors=doors)
+        settings = read_settings(fields={"security.anonymous": True, **json.loads(text)})
+        service = Service(settings, gateways=listeners)
 
         def ready(server: Server) -> None:
             threading.Thread(target=_watch, args=(server,), daemon=True).start()
             http = service.http.address if service.http is not None else None
-            gateways = service.doors.addresses if service.doors is not None else {}
+            gateways = service.gateways.addresses if service.gateways is not None else {}
             line = {"broker": server.name, "address": server.address, "http": http, "gateways": gateways}
             print(json.dumps(line), flush=True)
 

@@ -46,10 +46,10 @@ def parse_addresses(text: str) -> list[Address]:
     found: list[Address] = []
     tls = False
     for part in text.split(","):
-        scheme, divider, place = part.strip().rpartition("://")
+        scheme, divider, position = part.strip().rpartition("://")
         if divider:
             tls = _tls_of(scheme)
-        found.append(_parse_one(place.rstrip("/"), tls))
+        found.append(_parse_one(position.rstrip("/"), tls))
     return found
 
 
@@ -113,17 +113,17 @@ class _DialHandshake:
         self._credentials = credentials
 
     def receive(self, connection: Connection, messages: list[Message]) -> None:
-        for place, message in enumerate(messages):
+        for position, message in enumerate(messages):
             if self.done.done():
-                self.early.extend(messages[place:])
+                self.early.extend(messages[position:])
                 connection.hold("early")
                 return
             try:
-                self._hear(connection, message)
+                self._receive(connection, message)
             except TidingsError as error:
                 self._fail(error)
 
-    def _hear(self, connection: Connection, message: Message) -> None:
+    def _receive(self, connection: Connection, message: Message) -> None:
         if isinstance(message, AuthChallenge):
             connection.send(AuthResponse(self._credentials.answer(message.data)))
         elif isinstance(message, SessionOpened):

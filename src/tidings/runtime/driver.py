@@ -99,7 +99,7 @@ class Driver:
         self._timer: RuntimeTimer | None = None
         self._wake_at: float | None = None  # in the machine's time
         self._ahead = 0.0  # seconds by which the machine's time is ahead of the clock
-        self._drive: DiskExecutor | None = None
+        self._disk_executor: DiskExecutor | None = None
         self.datagram: Callable[[str, Message], None] | None = None  # how to send one
         self._breathe: Callable[[], None] | None = None
         self._soon: Callable[[Callable[[], None]], None] | None = None
@@ -114,26 +114,26 @@ class Driver:
 
     def use_store(self, store: Store, *, threaded: bool) -> None:
         """Perform what the machine asks of its disk there."""
-        drive: DiskExecutor
+        executor: DiskExecutor
         if threaded:
-            drive = ThreadedExecutor(store, self.report, asyncio.get_running_loop())
+            executor = ThreadedExecutor(store, self.report, asyncio.get_running_loop())
         else:
-            drive = InlineExecutor(store, self.report)
-        self._drive = drive
-        self.perform(fx.Persist, drive.persist)
-        self.perform(fx.Fetch, partial(self._fetch, drive))
+            executor = InlineExecutor(store, self.report)
+        self._disk_executor = executor
+        self.perform(fx.Persist, executor.persist)
+        self.perform(fx.Fetch, partial(self._fetch, executor))
 
     def perform(self, kind: type, performer: Callable[[Any], None]) -> None:
         """Have effects of this kind performed so."""
         self._performers[kind] = performer
 
-    def _fetch(self, drive: DiskExecutor, effect: fx.Fetch) -> None:
+    def _fetch(self, executor: DiskExecutor, effect: fx.Fetch) -> None:
         author = None if self._handled is None else self._author_of(self._handled)
         if author is None or self.meter is None:
-            drive.fetch(effect)
+            executor.fetch(effect)
         else:
             self._fetches[effect.request] = author
-            self.meter.fetch(effect.request, author, partial(drive.fetch, effect))
+            self.meter.fetch(effect.request, author, partial(executor.fetch, effect))
 
     def breathe_by(
         self, breathe: Callable[[], None], soon: Callable[[Callable[[], None]], None] | None = None
@@ -192,12 +192,12 @@ class Driver:
         machines, outlets, performers, hears = self._machines, self._outlets, self._performers, self._hears
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
-        place = 0  # inputs of this line that were handed in
+        position = 0  # inputs of this line that were handed in
         self._line = []
         try:
             while line:
                 for name, input in line:
-                    place += 1
+                    position += 1
                     if name not in machines:
                         continue  # it went while this was on its way
                     self._handled = input if name == self.name else None
@@ -235,11 +235,11 @@ class Driver:
                             performers[kind](effect)
                         elif name in hears:
                             hears[name](effect)
-                line, self._line, place = self._line, [], 0
+                line, self._line, position = self._line, [], 0
         finally:
             self._is_running = False
             if line:  # a machine failed: what is left waits for the next input
-                self._line[:0] = line[place:]
+                self._line[:0] = line[position:]
         if self._is_timed and not self._sets_timer_soon:
             self._sets_timer_soon = True
             if self._soon is None:
@@ -324,6 +324,6 @@ class Driver:
             self.link_down(address)
         self._is_closed = True
         self._set_timer()
-        if self._drive is not None:
-            await self._drive.close()
+        if self._disk_executor is not None:
+            await self._disk_executor.close()
             await asyncio.sleep(0)  # what the disk reported last

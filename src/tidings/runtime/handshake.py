@@ -132,7 +132,7 @@ class Handshake:
             if connection.facts == {} and self.steer is not None and self.steer(connection, message):
                 return
             waiting.open = message
-            waiting.conversation = self._authenticator.begin(self._asked(waiting.connection, message))
+            waiting.conversation = self._authenticator.begin(self._on_request(waiting.connection, message))
             answer = waiting.conversation.step(message.proof)
         elif (
             isinstance(message, AuthResponse)
@@ -164,7 +164,7 @@ class Handshake:
                 hint="all brokers of a network run one composition",
             )
 
-    def _asked(self, connection: Connection, open: OpenSession) -> AuthenticationRequest:
+    def _on_request(self, connection: Connection, open: OpenSession) -> AuthenticationRequest:
         peer = connection.info("peername")
         host = str(peer[0]) if isinstance(peer, tuple) else str(peer or "")
         return AuthenticationRequest(

@@ -28,30 +28,30 @@ class Intake:
         self._limits = limits
         self.most = limits.waiting_deliveries  # of `backlog.waited`: more hold publishers
         self._coalescer = coalescer
-        self._held: dict[Connection, None] = {}
+        self._paused: dict[Connection, None] = {}
         self._inputs = 0  # of the gathering at the last look
         self._turns = 0  # since the first was held
         self.figures = {"publishers held": 0}
 
     def hold(self, connection: Connection) -> None:
         """Read no more from a connection that publishes, until the loop has a quiet turn."""
-        if connection in self._held:
+        if connection in self._paused:
             return
-        if not self._held:
+        if not self._paused:
             self._turns, self._inputs = 0, -1
             connection.loop.call_soon(self._look)
-        self._held[connection] = None
+        self._paused[connection] = None
         self.figures["publishers held"] += 1
         connection.hold(REASON)
 
     def _look(self) -> None:
         """Is this turn quiet? Callbacks of the turn before have run, those of this one have not."""
         inputs, self._turns = self._coalescer.inputs, self._turns + 1
-        held = self._held
+        stored = self._paused
         if inputs != self._inputs and self._turns < self._limits.waiting_turns:
             self._inputs = inputs
-            next(iter(held)).loop.call_soon(self._look)
+            next(iter(stored)).loop.call_soon(self._look)
             return
-        self._held, self.most = {}, self.backlog.waited + self._limits.waiting_deliveries
-        for connection in held:
+        self._paused, self.most = {}, self.backlog.waited + self._limits.waiting_deliveries
+        for connection in stored:
             connection.release(REASON)

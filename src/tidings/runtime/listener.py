@@ -83,7 +83,7 @@ class Listener(Generic[T]):
         self._reader = current_reader()
         timeout = wanted.pop("timeout", ...)
         window = 0 if wanted.get("is_paused") else self._bus._broker.window(wanted["options"])
-        answer = await self._bus._ask(
+        answer = await self._bus._request(
             lambda call: ClientSubscribe(call, window=window, **wanted),
             subscribing=True,
             push=self._push,
@@ -121,7 +121,7 @@ class Listener(Generic[T]):
         self._is_over = True
         ref = self._ref
         if not self._bus.is_closed and self._bus._over is None:
-            await self._bus._ask(lambda call: ClientLeave(call, ref, commit, end), timeout=timeout)
+            await self._bus._request(lambda call: ClientLeave(call, ref, commit, end), timeout=timeout)
         self._bus._listeners.pop(ref, None)
         self._bus._pushed.pop(ref, None)
         self._losses.end(self)
@@ -231,24 +231,24 @@ class Listener(Generic[T]):
     def settle(self, tag: int, *, handled: bool = True) -> None:
         """Commit what `take` gave with this tag, or give it back."""
         if self._ref is not None:
-            self._bus._tell(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, (tag,)))
+            self._bus._input(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, (tag,)))
 
     def allow(self, count: int) -> None:
         """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent
         yet."""
         if self._ref is not None and not self._is_over:
-            self._bus._tell(ClientWindow(self._ref, count))
+            self._bus._input(ClientWindow(self._ref, count))
 
     async def ack(self) -> None:
         """Commit what was taken, without taking the next."""
         if self._ref is not None:
-            self._bus._tell(ClientAck(self._ref))
+            self._bus._input(ClientAck(self._ref))
 
     async def nack(self) -> None:
         """Give back what was taken last (after `get_many`: the batch): it comes again, at most
         `max_deliveries` times."""
         if self._ref is not None and self._tags:
-            self._bus._tell(ClientNack(self._ref, tuple(self._tags)))
+            self._bus._input(ClientNack(self._ref, tuple(self._tags)))
 
     # -- what is known of it -----------------------------------------------------------------
 
@@ -274,9 +274,9 @@ class Listener(Generic[T]):
         return self._batch[-1].position if self._batch else None
 
     def _count_losses(self) -> None:
-        told = self._bus._early_losses.pop(self._ref, None) if self._ref is not None else None
-        if told is not None:
-            self._losses.count(self, told, warns=self._bus._broker.warns)
+        reported = self._bus._early_losses.pop(self._ref, None) if self._ref is not None else None
+        if reported is not None:
+            self._losses.count(self, reported, warns=self._bus._broker.warns)
 
     @property
     def counters(self) -> dict[str, int]:

@@ -65,17 +65,17 @@ class LocalClient:
         self._fairness = reading.fairness
         self._share = self._fairness.join(owner_of(self._principal, LOCAL))
         reading.add(address, self._share)
-        self._gate: ClientIngress | None = None
+        self._ingress: ClientIngress | None = None
         self._batch: list[Message] | None = None  # messages that are handed over together
         self._all: set[LocalClient] = set()
 
-    def open(self, gate: ClientIngress, all: set[LocalClient]) -> None:
+    def open(self, ingress: ClientIngress, all: set[LocalClient]) -> None:
         """Use this gate from now on; `all` are the guests that are here."""
-        self._gate, self._all = gate, all
+        self._ingress, self._all = ingress, all
         all.add(self)
-        self._driver.link_up(self.address, gate.outlet(lambda: None))
+        self._driver.link_up(self.address, ingress.outlet(lambda: None))
 
-    def hear(self, message: Message) -> None:
+    def receive(self, message: Message) -> None:
         """Take a message of the guest."""
         if self._batch is not None:
             self._batch.append(message)
@@ -83,9 +83,9 @@ class LocalClient:
             self._receive([message])
 
     def _receive(self, messages: list[Message]) -> None:
-        if self._gate is not None:
+        if self._ingress is not None:
             began = perf_counter()
-            self._driver.receive(self.address, self._gate.inward(messages))
+            self._driver.receive(self.address, self._ingress.inward(messages))
             self._fairness.charge(self._share, perf_counter() - began)
 
     @contextmanager
@@ -113,14 +113,14 @@ class LocalClient:
 
     def close(self) -> None:
         """The guest is gone."""
-        gate, self._gate = self._gate, None
-        if gate is None:
+        ingress, self._ingress = self._ingress, None
+        if ingress is None:
             return
         self._all.discard(self)
         self.session.close()
         self._reading.remove(self.address)
         self._fairness.leave(self._share)
-        gate.close()
+        ingress.close()
         if self._guard is not None:
             self._guard.disconnected(self._principal)
         self._driver.link_down(self.address)
@@ -140,7 +140,7 @@ class LocalClientHost(Protocol):
     @property
     def sessions(self) -> PrincipalSessions: ...
 
-    def admit_guest(
+    def admit_local_client(
         self,
         name: str,
         principal: Any,
@@ -186,9 +186,9 @@ class LocalClients:
         driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear, timed=False)
 
         def come_in() -> None:
-            guest = self._host.admit_guest(client, self._principal, say, again, ended)
-            self._local_clients[address] = (driver, guest)
-            driver.link_up(self._host.name, guest.hear, features=ALL_FEATURES)
+            local_client = self._host.admit_local_client(client, self._principal, say, again, ended)
+            self._local_clients[address] = (driver, local_client)
+            driver.link_up(self._host.name, local_client.receive, features=ALL_FEATURES)
 
         def say(message: Message) -> None:
             driver.receive(self._host.name, [message])
@@ -209,8 +209,8 @@ class LocalClients:
         return address
 
     async def part(self, address: str) -> None:
-        driver, guest = self._local_clients.pop(address)
-        guest.close()
+        driver, client = self._local_clients.pop(address)
+        client.close()
         await driver.close()
 
     def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
@@ -248,7 +248,7 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     """Charge the guest of this bus bytes, by any protocol, and the seconds that a gateway worked on them; the
     seconds for which it is not to be read from."""
     local_clients = bus._broker
-    assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
     return local_clients.charge(bus._address, received_bytes, seconds)
 
 
@@ -258,7 +258,7 @@ def publish_batch(
     """Publish checked events of a gateway in this order, as one batch. A `Receipt` or `CallFailed` for each:
     at once when the broker has answered, else by a future. Without `waits` no answer is kept."""
     local_clients = bus._broker
-    assert isinstance(local_clients, LocalClients), "this bus belongs to no guest"
+    assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
     call = bus._last_call + 1
     bus._last_call += len(events)
     input = ClientPublishAll(call, tuple(events), tuple(numbered), mode)

@@ -21,7 +21,7 @@ class LogCalls(ABC):
     """The calls of `Bus` that concern the broker's log."""
 
     @abstractmethod
-    async def _ask(self, make: Callable[[int], Input], *, timeout: Timeout = None) -> Any:
+    async def _request(self, make: Callable[[int], Input], *, timeout: Timeout = None) -> Any:
         """Hand an input to the client and wait for its answer."""
 
     async def read_log(
@@ -56,8 +56,8 @@ class LogCalls(ABC):
         timeout: Timeout = ...,
     ) -> None:
         """Keep events to be published with the rest of their batch. Staging a part again replaces it."""
-        held = tuple(events)
-        await self._question(lambda call: msg.StageEvents(call, query, batch, part, held, log), timeout)
+        stored = tuple(events)
+        await self._question(lambda call: msg.StageEvents(call, query, batch, part, stored, log), timeout)
 
     async def commit_staged(
         self, query: str, batch: int, parts: int, *, log: str = "", timeout: Timeout = ...
@@ -101,15 +101,15 @@ class LogCalls(ABC):
         without a call for `seconds`; its answer then says that it is new.
         """
         filter, _ = filter_from((wanted,), dialect=dialect)
-        held = await self._question(
+        hold = await self._question(
             lambda call: msg.HoldLog(call, name, filter, upto, seconds, releases, log), timeout
         )
-        assert isinstance(held, msg.LogHeld)
-        return held
+        assert isinstance(hold, msg.LogHeld)
+        return hold
 
     async def end_hold(self, name: str, *, timeout: Timeout = ...) -> None:
         """Let the log forget again."""
         await self._question(lambda call: msg.EndHold(call, name), timeout)
 
     async def _question(self, make: Callable[[int], msg.Message], timeout: Timeout) -> Any:
-        return await self._ask(lambda call: ClientAsk(call, make(call)), timeout=timeout)
+        return await self._request(lambda call: ClientAsk(call, make(call)), timeout=timeout)

@@ -43,15 +43,15 @@ class SubscriptionLosses:
         self._said = 0
         self._timer: asyncio.TimerHandle | None = None  # until it ends, losses are counted and not said
 
-    def count(self, subscription: LossWarning, told: Mapping[str, int], *, warns: bool) -> None:
+    def count(self, subscription: LossWarning, reported: Mapping[str, int], *, warns: bool) -> None:
         """Take in what the broker counted so far."""
-        for reason, number in told.items():
+        for reason, number in reported.items():
             before = self._at_broker.get(reason, 0)
             more = number - before if number >= before else number
             self.counts[reason] = self.counts.get(reason, 0) + more
-        self._at_broker = dict(told)
+        self._at_broker = dict(reported)
         if warns and self._timer is None:
-            self._say(subscription)
+            self._send(subscription)
 
     def end(self, subscription: LossWarning) -> None:
         """Say what was not said yet: the subscription is over."""
@@ -59,10 +59,10 @@ class SubscriptionLosses:
             self._timer.cancel()
             self._warn(subscription)
 
-    def _say(self, subscription: LossWarning) -> None:
+    def _send(self, subscription: LossWarning) -> None:
         is_new = self._warn(subscription)
         loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(SAY_SECONDS, self._say, subscription) if is_new else None
+        self._timer = loop.call_later(SAY_SECONDS, self._send, subscription) if is_new else None
 
     def _warn(self, subscription: LossWarning) -> bool:
         """Warn of losses that are new; False: there are none."""
@@ -83,7 +83,7 @@ class SubscriptionLosses:
         return True
 
 
-def tell_gap(client: str, subscriptions: Iterable[LossWarning]) -> None:
+def warn_of_gap(client: str, subscriptions: Iterable[LossWarning]) -> None:
     """Warn that transient subscriptions begin anew: the client has a broker again, and had none."""
     names = ", ".join(str(each.id) for each in subscriptions if not each._durable)
     if names:

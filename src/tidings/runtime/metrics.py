@@ -71,10 +71,10 @@ KNOWN = {
         "offsets_skipped", "Events of an earlier life that the store, put back to an older copy, lacks.", True
     ),
     "offsets repeated": Metric(
-        "offsets_repeated", "Events told before a neighbour knew others under their offsets.", True
+        "offsets_repeated", "Events delivered before a neighbour knew others under their offsets.", True
     ),
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
-    "strange messages": Metric("unknown_messages", "Messages that nobody here understands.", True),
+    "strange messages": Metric("unknown_messages", "Messages of an unknown type.", True),
     "connections": Metric("client_connections", "Clients that are connected."),
     "connections handed over": Metric(
         "connections_handed_over", "Connections that went to another process of the unit.", True
@@ -107,7 +107,7 @@ KNOWN = {
     "turns cut short": Metric("turns_cut_short", "Times that a principal had to wait for others.", True),
     "ready": Metric("ready", "1 while /readyz answers 200."),
     "sessions": Metric("sessions", "Sessions of principals, on all listeners."),
-    "refused by rule": Metric("authorization_refusals", "What the rules or quotas refused.", True),
+    "refused by rule": Metric("authorization_refusals", "Requests that rules or quotas refused.", True),
 }
 
 

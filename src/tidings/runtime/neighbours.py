@@ -39,21 +39,21 @@ class NeighbourLink:
     """One link, or one that is about to be."""
 
     __slots__ = (
-        "connection", "dialler", "early", "farewell", "features", "is_used", "listens", "name", "takes",
+        "connection", "dialler", "early", "features", "is_used", "listens", "name", "server_final", "takes",
     )  # fmt: skip
 
-    def __init__(self, name: str, connection: Connection, dialler: str, farewell: bytes | None) -> None:
+    def __init__(self, name: str, connection: Connection, dialler: str, server_final: bytes | None) -> None:
         self.name = name
         self.connection = connection
         self.dialler = dialler
-        self.farewell = farewell  # not None: the far end waits for our welcome
+        self.server_final = server_final  # not None: the far end waits for our welcome
         self.early: list[Message] = []
         self.is_used = False
         self.listens = ""  # where it can be reached, as it says itself
         self.takes = 0  # bytes of a frame, as it says itself
         self.features = 0  # kinds of messages, likewise
 
-    def says(self, opening: OpenSession | SessionOpened) -> None:
+    def note_features(self, opening: OpenSession | SessionOpened) -> None:
         """Take over the neighbour's part of the handshake."""
         self.listens, self.takes, self.features = opening.listens, opening.takes, opening.features
 
@@ -107,12 +107,12 @@ class NeighbourLinks:
     def join(self, addresses: list[Address]) -> None:
         self._tasks += [asyncio.create_task(self._keep_dialling(address)) for address in addresses]
 
-    def admit(self, connection: Connection, open: OpenSession, farewell: bytes) -> None:
+    def admit(self, connection: Connection, open: OpenSession, server_final: bytes) -> None:
         """A broker proved who it is. Raises `RefusedError`."""
         if open.name == self._name:
             raise RefusedError(f"{open.name} is this broker's own name", hint="give every broker its own")
-        link = NeighbourLink(open.name, connection, open.name, farewell)
-        link.says(open)
+        link = NeighbourLink(open.name, connection, open.name, server_final)
+        link.note_features(open)
         self._begin(link)
 
     def part(self, name: str) -> None:
@@ -205,7 +205,7 @@ class NeighbourLinks:
         freed = self._freed[connection] = asyncio.Event()
         neighbour = NeighbourLink(opened.name, connection, self._name, None)
         neighbour.early = early
-        neighbour.says(opened)
+        neighbour.note_features(opened)
         self._begin(neighbour)
         try:
             await freed.wait()
@@ -254,7 +254,7 @@ class NeighbourLinks:
                 link.early.extend(messages)
 
     def _refuse(self, link: NeighbourLink, reason: str) -> None:
-        if link.farewell is not None:
+        if link.server_final is not None:
             link.connection.send(SessionDenied("refused", reason))
             link.connection.finish(reason)
         else:
@@ -269,13 +269,13 @@ class NeighbourLinks:
             return  # else it went meanwhile; it will dial again
         self.problems.pop(effect.peer, None)
         connection = link.connection
-        if link.farewell is not None:
+        if link.server_final is not None:
             connection.use_codec(self._codec)
             connection.send(
                 SessionOpened(
                     self._name,
                     self._composition,
-                    link.farewell,
+                    link.server_final,
                     self.listens,
                     self._codec.max_frame_bytes,
                     ALL_FEATURES,
@@ -345,15 +345,15 @@ class NeighbourLinks:
         self._driver.hand(self._driver.name, Probed(effect.peer, distance))
 
     def _receive(self, link: NeighbourLink, messages: list[Message]) -> None:
-        heard = link.connection.answered(messages)
-        for message in heard:
+        received = link.connection.answered(messages)
+        for message in received:
             if type(message) not in self._allowed:
                 if type(message) is SessionClose:
                     link.connection.finish("it stops")
                     return
                 link.connection.end(str(WireError(f"a broker says no {tag_of(type(message))}")))
                 return
-        self._driver.receive(link.name, heard)
+        self._driver.receive(link.name, received)
 
     def _unsendable(self, name: str, message: Message, reason: str) -> None:
         log.warning("%s is not sent %s", name, reason)

@@ -17,14 +17,14 @@ log = logging.getLogger("tidings.broker")
 
 def notify(state: str) -> bool:
     """Send this state (`READY=1`) to the service manager; False: there is none, or it could not be told."""
-    place = os.environ.get("NOTIFY_SOCKET", "")
-    if not place:
+    position = os.environ.get("NOTIFY_SOCKET", "")
+    if not position:
         return False
-    if place.startswith("@"):  # a name without a file
-        place = "\0" + place[1:]
+    if position.startswith("@"):  # a name without a file
+        position = "\0" + position[1:]
     try:
         with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM | socket.SOCK_CLOEXEC) as out:
-            out.connect(place)
+            out.connect(position)
             out.sendall(state.encode())
     except OSError as error:
         log.warning("the service manager cannot be told %s: %s", state, error.strerror or error)

@@ -82,9 +82,9 @@ def find_subscription(node: Node, name: str, view: ObservedScope) -> tuple[Subsc
     for text in (f"{subscriber}/{own}", *_scoped(subscriber, own)):
         first, _, last = text.rpartition("/")
         id = SubscriptionId(first, last)
-        held = node.subscription(id)
-        if held is not None and view.subscription(id):
-            return held
+        registered = node.subscription(id)
+        if registered is not None and view.subscription(id):
+            return registered
     return None
 
 

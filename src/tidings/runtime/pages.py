@@ -59,11 +59,15 @@ class LogPages:
         self._store, self._guard, self._log, self._now, self._limits = store, guard, log, now, limits
 
     async def answer(self, about: dict[str, Any], principal: Any) -> dict[str, Any]:
-        if self._guard is not None and not self._guard.hears_all(principal):
-            raise RefusedError("whole pages are for those who may hear everything", hint="use read_log")
+        if self._guard is not None and not self._guard.receives_all(principal):
+            raise RefusedError(
+                "whole pages are for principals who may receive everything", hint="use read_log"
+            )
         after, upto = about.get("after", 0), about.get("upto", 0)
         text, dialect = about.get("filter"), about.get("dialect", TIDINGS)
-        if not all(isinstance(place, int) for place in (after, upto)) or not isinstance(text, str | None):
+        if not all(isinstance(position, int) for position in (after, upto)) or not isinstance(
+            text, str | None
+        ):
             raise InputError("a page is asked for by two places and a filter's text")
         filter = EVERYTHING if text is None else parse_filter(text, dialect=dialect, limits=self._limits)
         wants = _wanted(filter, self._now())

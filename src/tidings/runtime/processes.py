@@ -126,9 +126,9 @@ class ProcessUnit:
         loop.add_signal_handler(signal.SIGHUP, lambda: self._signal(signal.SIGHUP))
 
     def _bind(self) -> None:
-        places = [(one.host, one.port) for one in parse_addresses(self._settings.listen)]
+        positions = [(one.host, one.port) for one in parse_addresses(self._settings.listen)]
         try:
-            self._sockets = public_sockets(places, self._settings.resources.listen_backlog)
+            self._sockets = public_sockets(positions, self._settings.resources.listen_backlog)
         except OSError as error:
             raise UnreachableError(
                 f"this unit cannot listen at {self._settings.listen}: {error.strerror or error}",
@@ -144,17 +144,17 @@ class ProcessUnit:
         """The settings in which this process differs from the unit."""
         settings, name = self._settings, member_name(self.name, number)
         first = number == 0
-        said: dict[str, Any] = {
+        fields: dict[str, Any] = {
             "name": name, "processes": 1, "http": LOOPBACK, "listen": self._ports.get(number, LOOPBACK),
             "store": store_of(settings.store, name),
         }  # fmt: skip
         if first:
-            said["advertise"] = settings.advertise or self.address.partition("://")[2]
+            fields["advertise"] = settings.advertise or self.address.partition("://")[2]
         else:
-            said |= dict.fromkeys(FIRST_ONLY, "") | {"join": []}
+            fields |= dict.fromkeys(FIRST_ONLY, "") | {"join": []}
         if settings.security.audit and not first:
-            said["security.audit"] = f"{settings.security.audit}.{number + 1}"
-        return said
+            fields["security.audit"] = f"{settings.security.audit}.{number + 1}"
+        return fields
 
     async def _start(self, number: int) -> None:
         descriptors = tuple(one.fileno() for one in self._sockets)
@@ -188,10 +188,10 @@ class ProcessUnit:
             await process.wait()
             name = member_name(self.name, number)
             raise UnreachableError(f"process {name} did not start", hint="its log, above, says why")
-        said = json.loads(line)
-        self._ports[number] = said["address"].partition("://")[2]
+        stated = json.loads(line)
+        self._ports[number] = stated["address"].partition("://")[2]
         self.processes[number] = UnitProcess(
-            said["broker"], said["address"], said["http"] or "", said["gateways"], process
+            stated["broker"], stated["address"], stated["http"] or "", stated["gateways"], process
         )
 
     async def _keep(self, number: int, say: Callable[[str], None]) -> None:
@@ -331,8 +331,8 @@ def store_of(store: str, name: str) -> str:
     if not store:
         return ""
     if "://" in store:
-        place, mark, query = store.partition("?")
-        return f"{place}-{name}{mark}{query}"
+        position, mark, query = store.partition("?")
+        return f"{position}-{name}{mark}{query}"
     return str(Path(store) / name)
 
 

@@ -47,7 +47,7 @@ class _ClientActivity:
     def __init__(self, name: str) -> None:
         self.name = name
         self.published: dict[int, tuple[float, Event, int]] = {}  # by call
-        self.asked: dict[int, Filter] = {}  # by ref: subscriptions without an answer
+        self.requests: dict[int, Filter] = {}  # by ref: subscriptions without an answer
         self.leaving: dict[int, bool] = {}  # by ref: whether it ends for good
         self.open: dict[int, str] = {}  # by ref
 
@@ -88,17 +88,17 @@ class RecentHistory:
             if len(client.published) < MOST_PENDING:
                 client.published[message.call] = (now, message.event, message.sequence)  # type: ignore[attr-defined]
         elif kind is Subscribe:
-            self._client(peer).asked[message.ref] = message.filter  # type: ignore[attr-defined]
+            self._client(peer).requests[message.ref] = message.filter  # type: ignore[attr-defined]
         elif kind is Unsubscribe:
             self._client(peer).leaving[message.ref] = message.end  # type: ignore[attr-defined]
 
     def went(self, peer: str, message: Message, now: float) -> None:
         match message:
             case Deliver():
-                self._told(peer, message, message.event, now)
+                self._delivered(peer, message, message.event, now)
             case DeliverAll():
                 for one in message.one_by_one():
-                    self._told(peer, one, one.event, now)
+                    self._delivered(peer, one, one.event, now)
             case Published():
                 self._answered(peer, message.call, OK)
             case PublishedAll():
@@ -134,7 +134,7 @@ class RecentHistory:
 
     def _subscribed(self, peer: str, answer: Subscribed, now: float) -> None:
         client = self._client(peer)
-        filter = client.asked.pop(answer.ref, None)
+        filter = client.requests.pop(answer.ref, None)
         name = str(SubscriptionId(answer.subscriber, answer.name))
         if filter is not None:
             client.open[answer.ref] = name
@@ -146,7 +146,7 @@ class RecentHistory:
         if name is not None:
             self.record(usub_row(now, client.name, name, detach=not ends, broker=self._broker))
 
-    def _told(self, peer: str, one: Deliver, event: Event, now: float) -> None:
+    def _delivered(self, peer: str, one: Deliver, event: Event, now: float) -> None:
         client = self._client(peer)
         name = client.open.get(one.ref)
         if name is not None:

@@ -253,9 +253,9 @@ class RemoteClient:
     # -- connecting --------------------------------------------------------------------------
 
     async def _keep_connected(self) -> None:
-        place = 0
+        position = 0
         while self.state is not RemoteState.REFUSED:
-            dialled, place = await self._dial_round(place)
+            dialled, position = await self._dial_round(position)
             if dialled is None:
                 await asyncio.sleep(self._pauses.next())
                 continue
@@ -264,14 +264,14 @@ class RemoteClient:
             if not self._is_welcome:  # of a group whose majority is apart from it: do not try it in a loop
                 await asyncio.sleep(self._pauses.next())
             elif not self._moves_on:
-                await self._dial_same(place)
+                await self._dial_same(position)
 
-    async def _dial_same(self, place: int) -> None:
+    async def _dial_same(self, position: int) -> None:
         """Wait a little for the broker that we had."""
         loop = asyncio.get_running_loop()
         until = loop.time() + self._settings.patience
         while loop.time() < until and len(self._addresses) > 1:
-            dialled = await self._try(self._addresses[place])
+            dialled = await self._try(self._addresses[position])
             if dialled is not None:
                 self._use(dialled)
                 await self._lost.wait()
@@ -279,11 +279,11 @@ class RemoteClient:
             else:
                 await asyncio.sleep(self._pauses.next())
 
-    async def _dial_round(self, place: int) -> tuple[OpenedConnection | None, int]:
+    async def _dial_round(self, position: int) -> tuple[OpenedConnection | None, int]:
         """Each address once, beginning with one."""
         problems: list[TidingsError] = []
         count = len(self._addresses)
-        first = place + 1 if self._moves_on else place
+        first = position + 1 if self._moves_on else position
         for step in range(count):
             at = (first + step) % count
             dialled = await self._try(self._addresses[at])
@@ -298,7 +298,7 @@ class RemoteClient:
             if count > 1:
                 self.problem = UnreachableError("; ".join(map(str, problems)))
             self._report()
-        return None, place
+        return None, position
 
     def _report(self) -> None:
         """No broker is connected: put the reason into the state, and into the log when it is new."""

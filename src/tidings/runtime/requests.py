@@ -161,7 +161,7 @@ class PendingRequests:
         finally:
             bus._waiting.pop(call, None)
             if not acknowledgement.has_come:
-                bus._tell(ClientCancel(call))
+                bus._input(ClientCancel(call))
 
     async def _open(self) -> None:
         """Open the inbox once; requests that come meanwhile wait for the same subscription."""

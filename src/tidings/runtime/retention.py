@@ -69,7 +69,7 @@ def capped(options: DeliveryOptions, settings: RetentionSettings) -> DeliveryOpt
     for field, cap in (
         ("keep_seconds", settings.subscription_seconds), ("keep_events", settings.subscription_events),
     ):  # fmt: skip
-        asked = getattr(options, field)
-        if cap and (asked is None or asked > cap):
+        requested = getattr(options, field)
+        if cap and (requested is None or requested > cap):
             changes[field] = cap
     return msgspec.structs.replace(options, **changes) if changes else options

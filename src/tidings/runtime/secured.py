@@ -22,7 +22,7 @@ from tidings.security.principal import Principal, ProofMethod
 from tidings.security.quotas import UNBOUNDED
 from tidings.security.revocation import NONE_REVOKED, Revoked, parse_revoked
 from tidings.security.rules import ALL_ALLOWED
-from tidings.security.users import NOBODY, Users, parse_users
+from tidings.security.users import NO_USERS, Users, parse_users
 
 log = logging.getLogger("tidings.audit")
 
@@ -48,8 +48,8 @@ def load_users(settings: SecuritySettings) -> Users:
             text_of(settings), read=lambda name: (file.parent / name).read_bytes(), where=str(file)
         )
     if settings.anonymous:
-        return Users({}, {}, ALL_ALLOWED, {}, UNBOUNDED, NOBODY.verifier)
-    return NOBODY
+        return Users({}, {}, ALL_ALLOWED, {}, UNBOUNDED, NO_USERS.verifier)
+    return NO_USERS
 
 
 def load_revoked(tls: TlsSettings) -> Revoked:
@@ -164,7 +164,7 @@ class Secured:
         problem = self.audit_problem
         if problem is not None:
             raise RefusedError(
-                f"{problem}; until it can, nobody is let in and no subscription begins",
+                f"{problem}; until it can, no client is admitted and no subscription begins",
                 hint="the operator has to make room where the audit is written",
             )
 

@@ -259,7 +259,7 @@ class Server:
         where, addresses = self.addresses[0], self._neighbours.addresses
         receive, limits = self._driver.receive, self.resources
         self.datagrams = Datagrams(self.name, self._codec, allowed, receive, addresses, limits)
-        self.datagrams.tell({name: (place.host, place.port) for name, place in self._peers.items()})
+        self.datagrams.tell({name: (address.host, address.port) for name, address in self._peers.items()})
         await self.datagrams.open(where.host, where.port)
         self._driver.datagram = self.datagrams.send
 
@@ -280,7 +280,7 @@ class Server:
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
         if open.role == BROKER:
-            self._neighbours.admit(connection, open, proved.farewell)
+            self._neighbours.admit(connection, open, proved.server_final)
             return
         if len(self._clients) >= self.network.connections:
             raise UnreachableError(
@@ -289,30 +289,30 @@ class Server:
         session = self._opened(proved.principal, open.name, connection.finish)
         self._last_client += 1
         address = f"{open.name}#{self._last_client}"
-        gate = ClientIngress(
+        ingress = ClientIngress(
             open.name,
             proved.principal,
             self._guard,
             say=connection.send,
             hand_in=lambda message: self._driver.receive(address, [message]),
-            beside=lambda message: self._hear_beside(client, message),
-            held=self.node.subscription,
+            beside=lambda message: self._receive_beside(client, message),
+            registered=self.node.subscription,
             check_group=self.check_group,
             limits=self._limits,
             bounds=self.resources.client,
         )
-        client = ClientConnection(address, connection, gate, session, self._reading.fairness)
+        client = ClientConnection(address, connection, ingress, session, self._reading.fairness)
         self._clients[connection] = client
         connection.most_bytes, connection.limits = self.network.client_buffer_bytes, self.resources
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
-        own, system = self._codec.max_frame_bytes, self._system.name
+        own, system, final = self._codec.max_frame_bytes, self._system.name, proved.server_final
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
         connection.send_by(self._codec.limited(sendable(open.takes, own)))
-        connection.send(SessionOpened(self.name, system, proved.farewell, self.address, own, ALL_FEATURES))
+        connection.send(SessionOpened(self.name, system, final, self.address, own, ALL_FEATURES))
         self._driver.link_up(address, self._outlet(client))
 
     def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> PrincipalSession:
@@ -327,17 +327,17 @@ class Server:
         return session
 
     def _outlet(self, client: ClientConnection) -> Callable[[Message], None]:
-        unanswered, connection = client.gate.unanswered, client.connection
+        unanswered, connection = client.ingress.unanswered, client.connection
         least = self.network.unanswered // 2
 
         def answered() -> None:
-            if client.asked and client.asked not in unanswered:
+            if client.requested and client.requested not in unanswered:
                 self._answer_seconds.observe(self._loop.time() - client.asked_at)
-                client.asked = 0
+                client.requested = 0
             if len(unanswered) <= least and connection.is_held:
                 connection.release("unanswered")
 
-        return client.gate.outlet(answered)
+        return client.ingress.outlet(answered)
 
     def _disconnect(self, effect: CloseLink) -> None:
         """The node drops a peer: a client that another broker has to serve, or a neighbour."""
@@ -345,15 +345,15 @@ class Server:
         for connection in [each for each, client in self._clients.items() if client.address == effect.peer]:
             connection.send(SessionClose(effect.reason))
             connection.finish(effect.reason)
-        for guest in [guest for guest in self._local_clients if guest.address == effect.peer]:
-            guest.close()
-            guest.sent_away()
+        for local in [each for each in self._local_clients if each.address == effect.peer]:
+            local.close()
+            local.sent_away()
 
     @property
     def clock(self) -> RuntimeClock:
         return self._clock
 
-    def admit_guest(
+    def admit_local_client(
         self,
         name: str,
         principal: Any,
@@ -364,23 +364,23 @@ class Server:
         """Let in a client that a gateway brings (see `local_clients.py`)."""
         if self._is_draining:
             raise UnreachableError("this broker is about to stop", hint="connect to another one")
-        session = self._opened(principal, name, lambda reason: guest.end(reason))
+        session = self._opened(principal, name, lambda reason: each.end(reason))
         self._last_client += 1
-        guest = LocalClient(
+        each = LocalClient(
             f"{name}#{self._last_client}", session, self._driver, self._guard, self._reading, sent_away, ended
         )
-        gate = ClientIngress(
+        ingress = ClientIngress(
             name,
             principal,
             self._guard,
             say=say,
-            hand_in=lambda message: self._driver.receive(guest.address, [message]),
-            held=self.node.subscription,
+            hand_in=lambda message: self._driver.receive(each.address, [message]),
+            registered=self.node.subscription,
             limits=self._limits,
             bounds=self.resources.client,
         )
-        guest.open(gate, self._local_clients)
-        return guest
+        each.open(ingress, self._local_clients)
+        return each
 
     # -- clients --------------------------------------------------------------------------------
 
@@ -389,15 +389,15 @@ class Server:
         if client is None:
             return
         try:
-            allowed = client.gate.inward(messages)
+            allowed = client.ingress.inward(messages)
         except WireError as error:
             connection.end(str(error))
             return
-        if not client.asked and allowed and type(allowed[-1]) is Publish:  # one of many, at a time
-            client.asked, client.asked_at = allowed[-1].call, self._loop.time()
+        if not client.requested and allowed and type(allowed[-1]) is Publish:  # one of many, at a time
+            client.requested, client.asked_at = allowed[-1].call, self._loop.time()
         if self._guard is not None:
             self._charge(client, self._guard)
-        if len(client.gate.unanswered) >= self.network.unanswered:
+        if len(client.ingress.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
         self._driver.receive(client.address, allowed)
         if self._intake.backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
@@ -420,12 +420,12 @@ class Server:
         self._reading.remove(client.address)
         self._reading.fairness.leave(client.share, connection)
         client.session.close()
-        client.gate.close()
+        client.ingress.close()
         if self._guard is not None:
             self._guard.disconnected(client.principal)
         self._driver.link_down(client.address)
 
-    def _hear_beside(self, client: ClientConnection, message: Message) -> bool:
+    def _receive_beside(self, client: ClientConnection, message: Message) -> bool:
         """Handle a client's message beside the protocol; False: it is unknown."""
         if isinstance(message, InquiryRequest):
             task = asyncio.create_task(self._inform(client, message))
@@ -567,9 +567,9 @@ class Server:
             client.connection.hold("draining")
         with suppress(TimeoutError):
             async with asyncio.timeout(timeout):
-                while any(c.gate.unanswered or c.connection.unsent for c in self._clients.values()):
+                while any(c.ingress.unanswered or c.connection.unsent for c in self._clients.values()):
                     await asyncio.sleep(0.005)
-        is_clean = not any(c.gate.unanswered or c.connection.unsent for c in self._clients.values())
+        is_clean = not any(c.ingress.unanswered or c.connection.unsent for c in self._clients.values())
         await self.close()
         return is_clean
 

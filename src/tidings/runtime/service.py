@@ -66,18 +66,18 @@ class GatewaySet(Protocol):
 
 
 class Service:
-    """One broker process. `again` reads the settings anew, for a reload; `doors` makes its gateways."""
+    """One broker process. `again` reads the settings anew, for a reload; `gateways` makes its gateways."""
 
     def __init__(
         self,
         settings: BrokerSettings,
         again: Callable[[], BrokerSettings] | None = None,
-        doors: Callable[[Service], GatewaySet] | None = None,
+        gateways: Callable[[Service], GatewaySet] | None = None,
         unit: UnitMember | None = None,  # its place among the processes of a unit
     ) -> None:
         self.settings, self._unit = settings, unit
-        self._make_doors = doors
-        self.doors: GatewaySet | None = None
+        self._make_gateways = gateways
+        self.gateways: GatewaySet | None = None
         self._again = again
         self._clock = RealClock()
         name = settings.name or default_name(settings)
@@ -89,10 +89,10 @@ class Service:
         self._spans = SpanTap(exporting(name)) if settings.trace.spans else None
         self._deliver_seconds, self._looked_at = Histogram(), self._clock.now()
         self.secured = Secured(settings.security, self._clock.now, self._on_withheld, settings.tls)
-        listening = self.tls = tls.listening(settings.tls)  # of all listeners
-        self._join_tls = _joining(settings) if listening and (unit is None or not unit.parent) else None
+        subscription = self.tls = tls.listening(settings.tls)  # of all listeners
+        self._join_tls = _joining(settings) if subscription and (unit is None or not unit.parent) else None
         self.server = self._made_server(name, unit)
-        self._public = UnitListeners(unit, self.server, listening) if unit is not None else None
+        self._public = UnitListeners(unit, self.server, subscription) if unit is not None else None
         self._disowning = RevokedResources(self.server, self.secured)
         self.server.inquiries["figures"] = lambda about, principal: figures(
             self.server, self.figures, view_of(self.secured.guard, principal)
@@ -116,26 +116,26 @@ class Service:
 
     def _made_server(self, name: str, unit: UnitMember | None) -> Server:
         """The server of this broker. In a unit it listens on loopback, the public address is separate."""
-        settings, listening = self.settings, self.tls
+        settings, subscription = self.settings, self.tls
         authenticator: Authenticator = self.secured.authenticator
-        credentials: Credentials = CertificateCredentials() if listening else NoCredentials()
+        credentials: Credentials = CertificateCredentials() if subscription else NoCredentials()
         if unit is not None:
             authenticator = UnitAuthenticator(unit.secret, authenticator)
             credentials = UnitCredentials(unit.secret) if unit.number else credentials
         return Server(
             name,
             listen=settings.listen,
-            join=[_with_scheme(address, listening is not None) for address in settings.join]
+            join=[_with_scheme(address, subscription is not None) for address in settings.join]
             if unit is None or not unit.parent
             else [unit.parent],
-            advertise=_with_scheme(settings.advertise, listening is not None),
+            advertise=_with_scheme(settings.advertise, subscription is not None),
             path=settings.store or None,
             network=settings.network,
             delivery=settings.delivery,
             authenticator=authenticator,
             guard=self.secured.guard,
             credentials=credentials,
-            tls=listening if unit is None else None,
+            tls=subscription if unit is None else None,
             join_tls=self._join_tls,
             clock=self._clock,
             tap=together(self.ring, self.history, self._spans),
@@ -162,7 +162,7 @@ class Service:
         return self
 
     async def __aexit__(self, *_: object) -> None:
-        await self._close_doors()
+        await self._close_gateways()
         await self.server.drain(self.settings.drain_seconds)
         await self._close()
 
@@ -177,9 +177,9 @@ class Service:
         await self.start_http()
         if self._public is not None:
             self._public.open()
-        if self._make_doors is not None:
-            self.doors = self._make_doors(self)
-            await self.doors.start()
+        if self._make_gateways is not None:
+            self.gateways = self._make_gateways(self)
+            await self.gateways.start()
 
     async def _open_control(self) -> None:
         """Let `tidings store` reach the store on this machine's disk."""
@@ -194,13 +194,13 @@ class Service:
             )
             await self._control.start()
 
-    async def _close_doors(self) -> None:
-        if self.doors is not None:
-            doors, self.doors = self.doors, None
-            await doors.close()
+    async def _close_gateways(self) -> None:
+        if self.gateways is not None:
+            gateways, self.gateways = self.gateways, None
+            await gateways.close()
 
     async def _close(self) -> None:
-        await self._close_doors()
+        await self._close_gateways()
         if self._public is not None:
             self._public.close()
         if self.http is not None:
@@ -222,7 +222,7 @@ class Service:
                 ready=ready,
                 reload=self.reload,
                 started=self._on_start,
-                stopping=self._close_doors,
+                stopping=self._close_gateways,
             )
         finally:
             await self._close()
@@ -317,7 +317,7 @@ class Service:
         """History over the events of all principals: only those who may observe them all get it."""
         if not self.secured.guard.observes_all(principal):
             raise RefusedError(
-                "the history holds everybody's events",
+                "the history holds the events of all principals",
                 hint="a rule for observe without a filter has to allow it",
             )
         if self.history is None:

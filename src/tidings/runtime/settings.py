@@ -195,7 +195,7 @@ def read_settings(
     file: Path | None = None,
     *,
     environment: Mapping[str, str] | None = None,
-    said: Mapping[str, Any] | None = None,
+    fields: Mapping[str, Any] | None = None,
     checked: bool = True,
 ) -> BrokerSettings:
     """The settings that file, environment and command line give together."""
@@ -206,7 +206,7 @@ def read_settings(
     _check_keys(BrokerSettings, table, str(file))
     for path, value in _from_environment(environment or {}):
         _put(table, path, value)
-    for name, value in (said or {}).items():
+    for name, value in (fields or {}).items():
         _put(table, tuple(name.split(".")), value)
     _move_old_tables(table, "the settings")
     settings = _converted(table, str(file) if file else "the settings")
@@ -249,12 +249,12 @@ def _hints(kind: type) -> dict[str, Any]:
 
 
 def _check_keys(kind: type, table: Mapping[str, Any], where: str, path: tuple[str, ...] = ()) -> None:
-    place = f"{where}: [{'.'.join(path)}]" if path else where
+    position = f"{where}: [{'.'.join(path)}]" if path else where
     known = [name for name in kind.__struct_fields__ if (*path, name) not in HIDDEN]  # type: ignore[attr-defined]
-    refuse_unknown(table, known, place)
+    refuse_unknown(table, known, position)
     for name, inner in _tables(kind).items():
         if name in table:
-            _check_keys(inner, checked_table(table[name], f"{place}: {name}"), where, (*path, name))
+            _check_keys(inner, checked_table(table[name], f"{position}: {name}"), where, (*path, name))
 
 
 def _from_environment(environment: Mapping[str, str]) -> Iterator[tuple[tuple[str, ...], Any]]:
@@ -318,8 +318,8 @@ def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
         settings: BrokerSettings = _over(base, table)
         return settings
     except msgspec.ValidationError as error:
-        reason, _, place = str(error).partition(" - at `$.")
-        raise SettingsError(f"{where}: {place.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
+        reason, _, position = str(error).partition(" - at `$.")
+        raise SettingsError(f"{where}: {position.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
 
 
 def _over(base: Any, table: Mapping[str, Any]) -> Any:
@@ -349,7 +349,7 @@ def check_settings(settings: BrokerSettings) -> None:
     """Refuse what contradicts itself; each message says what to do."""
     _check_choices(settings)
     _check_http(settings)
-    _check_doors(settings)
+    _check_gateways(settings)
     _check_system(settings)
     network = settings.network
     if network.keepalive_seconds * 2 > network.peer_timeout_seconds:
@@ -368,7 +368,7 @@ def check_settings(settings: BrokerSettings) -> None:
 
 def _check_choices(settings: BrokerSettings) -> None:
     if find_system(settings.system).graph == NO_LINKS and settings.join:
-        raise SettingsError(f"{settings.system} is one broker and joins nobody", hint="leave `join` out")
+        raise SettingsError(f"{settings.system} is one broker and joins no other", hint="leave `join` out")
     for value, choices, name in (
         (settings.log.level, ("debug", "info", "warning", "error"), "log.level"),
         (settings.log.format, ("text", "json"), "log.format"),
@@ -385,7 +385,7 @@ def _check_http(settings: BrokerSettings) -> None:
         )
 
 
-def _check_doors(settings: BrokerSettings) -> None:
+def _check_gateways(settings: BrokerSettings) -> None:
     tls, security = settings.tls, settings.security
     if bool(tls.certificate) != bool(tls.key):
         raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
@@ -395,10 +395,10 @@ def _check_doors(settings: BrokerSettings) -> None:
             hint="name the authority's certificate in tls.authority",
         )
     gateway = settings.gateway
-    doors = (settings.listen, gateway.http, gateway.mqtt, gateway.mqtt_websocket, settings.console.listen)
-    outside = any(not is_loopback(host_of(door)) for door in doors if door)
+    gateways = (settings.listen, gateway.http, gateway.mqtt, gateway.mqtt_websocket, settings.console.listen)
+    outside = any(not is_loopback(host_of(door)) for door in gateways if door)
     if security.anonymous:
-        _check_development(settings, doors)
+        _check_development(settings, gateways)
     if outside and not tls.certificate and not security.plain:
         raise SettingsError(
             f"{settings.listen} is open to others, and there is no TLS",
@@ -406,7 +406,7 @@ def _check_doors(settings: BrokerSettings) -> None:
         )
     if not security.users and not security.anonymous and not tls.authority:
         raise SettingsError(
-            "nobody could connect: there is no users file",
+            "no client could connect: there is no users file",
             hint="write one (see docs/security.md) and name it in security.users; "
             "for development: `tidings broker --dev`",
         )
@@ -423,18 +423,18 @@ def _check_join(settings: BrokerSettings) -> None:
         )
 
 
-def _check_development(settings: BrokerSettings, doors: tuple[str, ...]) -> None:
+def _check_development(settings: BrokerSettings, gateways: tuple[str, ...]) -> None:
     """A broker that lets every client in stays on this machine and has neither users nor TLS."""
-    for door in (*doors, settings.http):
-        if door and not is_loopback(host_of(door)):
+    for gateway in (*gateways, settings.http):
+        if gateway and not is_loopback(host_of(gateway)):
             raise SettingsError(
-                f"a development broker lets anybody in, and {door} is open to others",
+                f"a development broker admits every client, and {gateway} is open to others",
                 hint="listen at 127.0.0.1; or leave out --dev and give the broker a users file and TLS",
             )
     if settings.security.users or settings.tls.certificate:
         what = "a users file" if settings.security.users else "TLS"
         raise SettingsError(
-            f"a development broker lets anybody in, and has {what} too",
+            f"a development broker admits every client, and has {what} too",
             hint="leave out --dev, or the users file and TLS",
         )
 

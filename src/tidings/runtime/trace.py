@@ -85,7 +85,7 @@ class TraceRing:
         self._count = 0  # events of all moments
         self._last = _TraceMoment(())
         self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
-        self._held: _Some = ()  # those events: as long as they are held, no other object is taken for one
+        self._kept: _Some = ()  # those events: as long as they are held, no other object is taken for one
         self._names: dict[str, dict[int, SubscriptionId]] = {}  # by client and ref
 
     # -- watching ------------------------------------------------------------------------------
@@ -111,8 +111,8 @@ class TraceRing:
             event: Event = message.event  # type: ignore[attr-defined]
             moment = self._last if id(event) in self._here else self._begin((event,))
             if len(moment.steps) < moment.most:
-                told = None if moment.most == MOST_STEPS else (event,)
-                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, "", told))  # type: ignore[attr-defined]
+                delivered = None if moment.most == MOST_STEPS else (event,)
+                moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, "", delivered))  # type: ignore[attr-defined]
             else:
                 moment.more += 1
         elif kind is DeliverAll:
@@ -163,7 +163,7 @@ class TraceRing:
             moment.more += 1
 
     def _begin(self, events: _Some) -> _TraceMoment:
-        self._here, self._held = set(map(id, events)), events
+        self._here, self._kept = set(map(id, events)), events
         size = sum(map(event_size, events))
         if any(event.payload is not None and len(event.payload) > HEAVY for event in events):
             if len(events) == 1:  # the steps of several hold them as they came
@@ -268,11 +268,16 @@ class TraceRing:
         now: float,
         view: ObservedScope,
     ) -> dict[str, Any]:
-        held = find_subscription(node, name, view)
-        answer: dict[str, Any] = {"id": name, "is_here": held is not None, "filter": None, "accepts": None}
-        if held is None:
+        registered = find_subscription(node, name, view)
+        answer: dict[str, Any] = {
+            "id": name,
+            "is_here": registered is not None,
+            "filter": None,
+            "accepts": None,
+        }
+        if registered is None:
             return answer | {"why": "this broker does not hold it"}
-        subscription, since = held
+        subscription, since = registered
         answer |= {"filter": subscription.filter.text, "dialect": subscription.filter.dialect}
         if event is None:
             return answer | {"why": "the event was not seen at this broker, or too long ago"}

@@ -126,7 +126,7 @@ class UnitCredentials:
             raise RefusedError("the process that listens there is not one of this unit")
         return _proof(self._secret, b"joins", nonces)
 
-    def finish(self, farewell: bytes) -> None:
+    def finish(self, server_final: bytes) -> None:
         """The challenge has proved the other end."""
 
 
@@ -137,10 +137,10 @@ class UnitAuthenticator:
     def __init__(self, secret: bytes, inner: Authenticator) -> None:
         self._secret, self._inner = secret, inner
 
-    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
-        if asked.role == BROKER and asked.mechanism == MECHANISM and asked.is_loopback:
+    def begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
+        if request.role == BROKER and request.mechanism == MECHANISM and request.is_loopback:
             return _SiblingExchange(self._secret)
-        return self._inner.begin(asked)
+        return self._inner.begin(request)
 
 
 class _SiblingExchange:
@@ -342,11 +342,11 @@ async def _relay(transport: asyncio.Transport, near: socket.socket, leave: Calla
     transport.resume_reading()
 
 
-def public_sockets(places: Sequence[tuple[str, int]], backlog: int) -> list[socket.socket]:
+def public_sockets(positions: Sequence[tuple[str, int]], backlog: int) -> list[socket.socket]:
     """Listening sockets for the processes of a unit to inherit. Raises `OSError`."""
     made: list[socket.socket] = []
     try:
-        for host, port in places:
+        for host, port in positions:
             found = socket.getaddrinfo(host or None, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE)
             for family, kind, protocol, _, address in dict.fromkeys(found):
                 one = socket.socket(family, kind, protocol)

@@ -52,38 +52,42 @@ class ByUsers:
         self._revoked = revoked  # asked each time, too
         self._attempts = Attempts(clock)
 
-    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
+    def begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
         users = self._users()
         try:
-            conversation = self._begin(asked)
+            conversation = self._begin(request)
         except RefusedError as error:
-            self._note(asked, asked.name, REFUSED, error.message)
+            self._note(request, request.name, REFUSED, error.message)
             raise
         return _Audited(
             conversation,
-            lambda name, outcome, why: self._note(asked, name, outcome, why),
-            asked,
+            lambda name, outcome, why: self._note(request, name, outcome, why),
+            request,
             lambda: self._users() is users,
         )
 
-    def _begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
-        if asked.role == BROKER and not (asked.mechanism == ProofMethod.ANONYMOUS and self._allow_anonymous):
-            return _Certified(asked, self._users(), self._revoked())
-        if asked.mechanism not in tuple(MECHANISMS):
+    def _begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
+        if request.role == BROKER and not (
+            request.mechanism == ProofMethod.ANONYMOUS and self._allow_anonymous
+        ):
+            return _Certified(request, self._users(), self._revoked())
+        if request.mechanism not in tuple(MECHANISMS):
             raise RefusedError(
-                f"no mechanism is called {asked.mechanism!r} here", hint=f"one of {', '.join(MECHANISMS)}"
+                f"no mechanism is called {request.mechanism!r} here", hint=f"one of {', '.join(MECHANISMS)}"
             )
-        if asked.mechanism == ProofMethod.CERTIFICATE:
-            return _Certified(asked, self._users(), self._revoked())
-        if asked.mechanism == ProofMethod.ANONYMOUS:
-            return _Anonymous(asked, self._users(), allowed=self._allow_anonymous)
-        if not (asked.is_tls or asked.is_loopback):
-            raise RefusedError(f"{asked.mechanism} is taken over TLS only", hint="connect by tidings+tls://")
-        if asked.mechanism == ProofMethod.TOKEN:
-            return _Token(asked, self._users(), self._clock)
-        return _Scram(asked, self._users(), self._pepper, self._attempts)
+        if request.mechanism == ProofMethod.CERTIFICATE:
+            return _Certified(request, self._users(), self._revoked())
+        if request.mechanism == ProofMethod.ANONYMOUS:
+            return _Anonymous(request, self._users(), allowed=self._allow_anonymous)
+        if not (request.is_tls or request.is_loopback):
+            raise RefusedError(
+                f"{request.mechanism} is taken over TLS only", hint="connect by tidings+tls://"
+            )
+        if request.mechanism == ProofMethod.TOKEN:
+            return _Token(request, self._users(), self._clock)
+        return _Scram(request, self._users(), self._pepper, self._attempts)
 
-    def _note(self, asked: AuthenticationRequest, principal: str, outcome: str, why: str) -> None:
+    def _note(self, request: AuthenticationRequest, principal: str, outcome: str, why: str) -> None:
         if outcome == OK:
             self._audit.check()
         unproved = "" if outcome == REFUSED else None  # who is refused can choose any name
@@ -92,9 +96,9 @@ class ByUsers:
             outcome,
             principal,
             whose=unproved,
-            means=asked.mechanism,
-            peer=asked.peer,
-            client=asked.name,
+            means=request.mechanism,
+            peer=request.peer,
+            client=request.name,
             reason=why,
         )
 
@@ -106,13 +110,13 @@ class _Audited:
         self,
         inner: AuthenticationExchange,
         note: Callable[[str, str, str], None],
-        asked: AuthenticationRequest,
+        request: AuthenticationRequest,
         is_current: Callable[[], bool],
     ) -> None:
         self._inner = inner
         self._is_current = is_current
         self._note = note
-        self._asked = asked
+        self._request = request
 
     def step(self, data: bytes) -> bytes | AuthenticationResult:
         try:
@@ -122,7 +126,7 @@ class _Audited:
             if isinstance(answer, AuthenticationResult) and not self._is_current():
                 raise RefusedError("the users file was read again meanwhile", hint="connect again")
         except RefusedError as error:
-            self._note(self._asked.name, REFUSED, error.message)
+            self._note(self._request.name, REFUSED, error.message)
             raise
         if isinstance(answer, AuthenticationResult):
             self._note(answer.principal.name, OK, "")
@@ -130,48 +134,48 @@ class _Audited:
 
 
 class _Certified:
-    def __init__(self, asked: AuthenticationRequest, users: Users, revoked: Revoked) -> None:
-        self._asked = asked
+    def __init__(self, request: AuthenticationRequest, users: Users, revoked: Revoked) -> None:
+        self._request = request
         self._users = users
         self._revoked = revoked
 
     def step(self, data: bytes) -> AuthenticationResult:
         del data  # the certificate was shown to TLS
-        asked = self._asked
-        if asked.certificate is None:
+        request = self._request
+        if request.certificate is None:
             raise RefusedError(
                 "no certificate was shown", hint="a broker joins, and `certificate` proves, over mutual TLS"
             )
-        if self._revoked.holds(asked.certificate):
+        if self._revoked.holds(request.certificate):
             raise RefusedError(
                 "this certificate was revoked", hint="ask the operator of the network for a new one"
             )
-        principal = principal_of(asked.certificate)
-        if asked.role == BROKER and not (principal.is_broker and principal.name == asked.name):
+        principal = principal_of(request.certificate)
+        if request.role == BROKER and not (principal.is_broker and principal.name == request.name):
             raise RefusedError(
-                f"the certificate of {principal.name!r} is not that of broker {asked.name!r}",
+                f"the certificate of {principal.name!r} is not that of broker {request.name!r}",
                 hint="make it with `tidings certs broker`, for the broker's name",
             )
-        return AuthenticationResult(_bound(self._users.complete(principal), asked))
+        return AuthenticationResult(_bound(self._users.complete(principal), request))
 
 
 class _Anonymous:
-    def __init__(self, asked: AuthenticationRequest, users: Users, *, allowed: bool) -> None:
-        if not (allowed and asked.is_loopback):
+    def __init__(self, request: AuthenticationRequest, users: Users, *, allowed: bool) -> None:
+        if not (allowed and request.is_loopback):
             raise RefusedError(
                 "this broker asks who you are", hint="connect with a password, token or certificate"
             )
-        self._asked = asked
+        self._request = request
         self._users = users
 
     def step(self, data: bytes) -> AuthenticationResult:
         del data
-        return AuthenticationResult(Principal(self._asked.name, ProofMethod.ANONYMOUS, names=("*",)))
+        return AuthenticationResult(Principal(self._request.name, ProofMethod.ANONYMOUS, names=("*",)))
 
 
 class _Token:
-    def __init__(self, asked: AuthenticationRequest, users: Users, clock: Callable[[], float]) -> None:
-        self._asked = asked
+    def __init__(self, request: AuthenticationRequest, users: Users, clock: Callable[[], float]) -> None:
+        self._request = request
         self._users = users
         self._clock = clock
 
@@ -181,35 +185,37 @@ class _Token:
         except UnicodeDecodeError:
             raise RefusedError("the token is not valid here") from None
         principal = self._users.verifier.principal(token, self._clock())
-        return AuthenticationResult(_bound(self._users.complete(principal), self._asked))
+        return AuthenticationResult(_bound(self._users.complete(principal), self._request))
 
 
 class _Scram:
-    def __init__(self, asked: AuthenticationRequest, users: Users, pepper: bytes, attempts: Attempts) -> None:
-        self._asked = asked
+    def __init__(
+        self, request: AuthenticationRequest, users: Users, pepper: bytes, attempts: Attempts
+    ) -> None:
+        self._request = request
         self._users = users
         self._server = ServerSide(users.keys.get, users.decoy or pepper, users.key_like)
         self._attempts = attempts
-        self._kind = "sent" if asked.is_sent else "proved"
+        self._kind = "sent" if request.is_sent else "proved"
         self._has_begun = False
 
     def step(self, data: bytes) -> bytes | AuthenticationResult:
         try:
-            said = data.decode()
+            text = data.decode()
         except UnicodeDecodeError:
             raise RefusedError("the name or the password is wrong") from None
         if not self._has_begun:
             self._has_begun = True
-            challenge = self._server.first(said).encode()
-            self._attempts.check(self._kind, self._server.name, self._asked.peer, begins=True)
+            challenge = self._server.first(text).encode()
+            self._attempts.check(self._kind, self._server.name, self._request.peer, begins=True)
             return challenge
-        tried = self._kind, self._server.name, self._asked.peer
+        tried = self._kind, self._server.name, self._request.peer
         pause = self._attempts.check(*tried)  # others may have failed since this one began
         is_spared = not pause or (
-            self._server.name in self._users.keys and self._attempts.is_spared(self._kind, self._asked.peer)
+            self._server.name in self._users.keys and self._attempts.is_spared(self._kind, self._request.peer)
         )
         try:
-            farewell = self._server.final(said)
+            farewell = self._server.final(text)
         except RefusedError:
             self._attempts.failed(*tried)
             if pause:
@@ -219,11 +225,11 @@ class _Scram:
             raise TooManyAttempts(pause)
         self._attempts.succeeded(*tried)
         principal = self._users.complete(Principal(self._server.name, ProofMethod.SCRAM))
-        return AuthenticationResult(_bound(principal, self._asked), farewell.encode())
+        return AuthenticationResult(_bound(principal, self._request), farewell.encode())
 
 
-def _bound(principal: Principal, asked: AuthenticationRequest) -> Principal:
+def _bound(principal: Principal, request: AuthenticationRequest) -> Principal:
     """One tenant per connection: the proved one; a request for another is refused."""
-    if asked.tenant and asked.tenant != principal.tenant:
-        raise RefusedError(f"{principal.name} does not belong to the tenant {asked.tenant!r}")
+    if request.tenant and request.tenant != principal.tenant:
+        raise RefusedError(f"{principal.name} does not belong to the tenant {request.tenant!r}")
     return principal

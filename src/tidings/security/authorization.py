@@ -64,9 +64,11 @@ class Authorizer:
         self._clock = clock
         self._audit = audit
         self._rights: dict[Action, dict[Principal, AccessRight]] = {action: {} for action in Action}
-        self._hearing: dict[Principal, AccessRight] = self._rights[Action.SUBSCRIBE]
+        self._receiving: dict[Principal, AccessRight] = self._rights[Action.SUBSCRIBE]
         self._totals: dict[Principal, bool] = {}  # may it publish everything of its tenant?
-        self._held: dict[tuple[str, str, str], list[int]] = {}  # constraints of open transient subscriptions
+        self._reserved: dict[
+            tuple[str, str, str], list[int]
+        ] = {}  # constraints of open transient subscriptions
         self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that a client has open
         self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
         self._stored: dict[str, tuple[str, int]] = {}  # by source: account and bytes in the log
@@ -180,7 +182,7 @@ class Authorizer:
             allowed = self.right(principal, Action.SUBSCRIBE).narrowed(filter)
             if whole and allowed is not filter:
                 raise RefusedError(
-                    f"{principal.name} may not hear all that the filter accepts",
+                    f"{principal.name} may not receive all that the filter accepts",
                     hint="members of a shared group take events for one another: narrow the filter",
                 )
             account = self._accounts.of(principal.name, self._clock())
@@ -189,7 +191,7 @@ class Authorizer:
                 self._attended[client, name] += 1
             else:
                 account.subscribe(_cost(allowed))
-                self._held.setdefault((principal.name, client, name), []).append(_cost(allowed))
+                self._reserved.setdefault((principal.name, client, name), []).append(_cost(allowed))
         how = "" if allowed is filter else "narrowed to what is allowed"
         self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
         return allowed
@@ -217,10 +219,10 @@ class Authorizer:
             if ended:
                 account.end((client, name))
             return
-        held = self._held[principal.name, client, name]
-        account.unsubscribe(held.pop())
-        if not held:
-            del self._held[principal.name, client, name]
+        stored = self._reserved[principal.name, client, name]
+        account.unsubscribe(stored.pop())
+        if not stored:
+            del self._reserved[principal.name, client, name]
 
     def hold(self, principal: Principal, name: str, filter: Filter) -> Filter:
         with self._refusing(principal, "hold", name):
@@ -330,7 +332,7 @@ class Authorizer:
             return tenant
         return f"{tenant}{principal.name}{OWNER_MARK}"
 
-    def may_hear(self, principal: Principal, filter: Filter) -> bool:
+    def may_receive(self, principal: Principal, filter: Filter) -> bool:
         return covers(self.right(principal, Action.SUBSCRIBE).filter, filter)
 
     def _check_name(self, principal: Principal, name: str, what: str, owner: str | None) -> None:
@@ -339,7 +341,7 @@ class Authorizer:
             raise RefusedError(f"the {what} {name!r} holds a control character")
 
     def deliver(self, principal: Principal, event: Event) -> Event | None:
-        right = self._hearing.get(principal) or self.right(principal, Action.SUBSCRIBE)
+        right = self._receiving.get(principal) or self.right(principal, Action.SUBSCRIBE)
         if right.allows(event):
             return event if event.key is None else _unmarked(event, event.key, principal.tenant)
         self.withheld += 1
@@ -350,10 +352,10 @@ class Authorizer:
         )
         return None
 
-    def hears_all(self, principal: Principal) -> bool:
+    def receives_all(self, principal: Principal) -> bool:
         return not principal.tenant and self.right(principal, Action.SUBSCRIBE).filter.is_always_true
 
-    def hears_nothing(self, principal: Principal) -> bool:
+    def receives_nothing(self, principal: Principal) -> bool:
         return self.right(principal, Action.SUBSCRIBE).filter.is_never_true
 
     def publishes_all(self, principal: Principal, source: str) -> bool:

@@ -29,8 +29,8 @@ class PasswordCredentials:
     def answer(self, challenge: bytes) -> bytes:
         return self._talking().final(challenge.decode(errors="replace")).encode()
 
-    def finish(self, farewell: bytes) -> None:
-        self._talking().check(farewell.decode(errors="replace"))
+    def finish(self, server_final: bytes) -> None:
+        self._talking().check(server_final.decode(errors="replace"))
 
     def _talking(self) -> ClientSide:
         if self._talk is None:
@@ -53,7 +53,7 @@ class _OneWord:
         del challenge
         raise RefusedError(f"the broker asks more than {self.mechanism} answers")
 
-    def finish(self, farewell: bytes) -> None:
+    def finish(self, server_final: bytes) -> None:
         """TLS has proved the broker already."""
 
 

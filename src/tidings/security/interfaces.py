@@ -47,7 +47,7 @@ class AuthenticationResult(msgspec.Struct, frozen=True):
     """The end of a conversation."""
 
     principal: Any
-    farewell: bytes = b""  # what the other side needs to check us
+    server_final: bytes = b""  # what the other side needs to check us
 
 
 class AuthenticationExchange(Protocol):
@@ -58,7 +58,7 @@ class AuthenticationExchange(Protocol):
 
 
 class Authenticator(Protocol):
-    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
+    def begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
         """Raises `RefusedError` when such a connection is not admitted at all."""
 
 
@@ -73,7 +73,7 @@ class Credentials(Protocol):
     def answer(self, challenge: bytes) -> bytes:
         """Answer to a challenge."""
 
-    def finish(self, farewell: bytes) -> None:
+    def finish(self, server_final: bytes) -> None:
         """Check the broker by its last word. Raises `RefusedError` when it is not who it should be."""
 
 
@@ -82,10 +82,10 @@ class Guard(Protocol[P_contra]):
 
     version: int  # grows whenever a rule changes; what was found free is asked anew then
 
-    def hears_all(self, principal: P_contra) -> bool:
+    def receives_all(self, principal: P_contra) -> bool:
         """Would `deliver` pass every event unchanged, except for keys, as long as `version` stays?"""
 
-    def hears_nothing(self, principal: P_contra) -> bool:
+    def receives_nothing(self, principal: P_contra) -> bool:
         """Would every `subscribe` be refused, for any filter? Then no filter of it is parsed."""
 
     def publishes_all(self, principal: P_contra, source: str) -> bool:
@@ -194,7 +194,7 @@ class Guard(Protocol[P_contra]):
         """The text that is put before the name of a consumer group: it holds the principal unless a rule lets
         the group be shared. It depends on the rules alone, so it does not reveal which groups exist."""
 
-    def may_hear(self, principal: P_contra, filter: Filter) -> bool:
+    def may_receive(self, principal: P_contra, filter: Filter) -> bool:
         """Is everything that this filter accepts allowed?"""
 
     def deliver(self, principal: P_contra, event: Event) -> Event | None:
@@ -219,21 +219,21 @@ class Guard(Protocol[P_contra]):
 class LoopbackOnly:
     """Admits every client from this machine, under the name it gives; for development and tests."""
 
-    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
-        if not asked.is_loopback:
+    def begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
+        if not request.is_loopback:
             raise RefusedError(
-                "this broker lets nobody in from elsewhere without a proof",
+                "this broker admits no client from another host without a proof",
                 hint="give it a users file, or connect from its own machine",
             )
-        return _NoProof(asked)
+        return _NoProof(request)
 
 
 class _NoProof:
-    def __init__(self, asked: AuthenticationRequest) -> None:
-        self._asked = asked
+    def __init__(self, request: AuthenticationRequest) -> None:
+        self._request = request
 
     def step(self, data: bytes) -> AuthenticationResult:
-        return AuthenticationResult(self._asked.name)
+        return AuthenticationResult(self._request.name)
 
 
 class NoCredentials:
@@ -247,5 +247,5 @@ class NoCredentials:
     def answer(self, challenge: bytes) -> bytes:
         raise RefusedError("the broker asks for a proof", hint="connect with credentials")
 
-    def finish(self, farewell: bytes) -> None:
+    def finish(self, server_final: bytes) -> None:
         """No action: without credentials the broker sends no proof."""

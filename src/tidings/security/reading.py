@@ -66,6 +66,6 @@ def refuse_unknown(given: Iterable[str], known: Iterable[str], where: str) -> No
 
 def _without_value(problem: str) -> str:
     """msgspec says `Expected int, got str - at $.x`; for enums it repeats the value, which we drop."""
-    reason, _, place = problem.partition(" - at `$")
+    reason, _, path = problem.partition(" - at `$")
     what = "an unknown choice" if reason.startswith("Invalid") else reason[:1].lower() + reason[1:]
-    return f"{place.rstrip('`').lstrip('.') or 'it'}: {what}"
+    return f"{path.rstrip('`').lstrip('.') or 'it'}: {what}"

@@ -103,15 +103,15 @@ class ServerSide:
         self._is_known = False
         self._server = _mechanism().make_server(self._key_of)
 
-    def first(self, said: str) -> str:
+    def first(self, text: str) -> str:
         """The answer to the client's first words."""
         return str(
-            self._step(lambda: (self._server.set_client_first(said), self._server.get_server_first())[1])
+            self._step(lambda: (self._server.set_client_first(text), self._server.get_server_first())[1])
         )
 
-    def final(self, said: str) -> str:
+    def final(self, text: str) -> str:
         """The answer to its proof; raises `RefusedError` for a wrong proof."""
-        self._step(lambda: self._server.set_client_final(said))
+        self._step(lambda: self._server.set_client_final(text))
         if not self._is_known:
             raise RefusedError(REFUSED)
         return str(self._step(self._server.get_server_final))
@@ -159,13 +159,13 @@ class ClientSide:
     def first(self) -> str:
         return str(self._client.get_client_first())
 
-    def final(self, said: str) -> str:
-        self._step(lambda: self._client.set_server_first(said))
+    def final(self, text: str) -> str:
+        self._step(lambda: self._client.set_server_first(text))
         return str(self._step(self._client.get_client_final))
 
-    def check(self, said: str) -> None:
+    def check(self, text: str) -> None:
         """Raises `RefusedError` when the broker does not know the stored key."""
-        self._step(lambda: self._client.set_server_final(said))
+        self._step(lambda: self._client.set_server_final(text))
 
     @staticmethod
     def _step(step: Callable[[], Any]) -> Any:

@@ -175,8 +175,8 @@ class Users(msgspec.Struct, frozen=True, dict=True):
     @cached_property
     def _names(self) -> frozenset[str]:
         """Of users, and of principals of tokens and certificates that a rule names."""
-        said = {rule.who for rule in self.permissions.rules if not rule.who.startswith(GROUP)}
-        return frozenset({*self.users, *said} - {ANYONE, ANONYMOUS})
+        stated = {rule.who for rule in self.permissions.rules if not rule.who.startswith(GROUP)}
+        return frozenset({*self.users, *stated} - {ANYONE, ANONYMOUS})
 
     @cached_property
     def _further(self) -> tuple[tuple[str, tuple[str, ...]], ...]:
@@ -194,7 +194,7 @@ class Users(msgspec.Struct, frozen=True, dict=True):
         return client.partition("/")[0]
 
 
-NOBODY = Users({}, {}, Permissions(), {}, Quota(), Verifier(()))
+NO_USERS = Users({}, {}, Permissions(), {}, Quota(), Verifier(()))
 
 
 def parse_users(text: str, *, read: Read, where: str = "the users file") -> Users:
@@ -317,40 +317,42 @@ def _rules(given: Any, groups: set[str], where: str) -> list[AccessRule]:
         raise SettingsError(f"{where}: allow is no list of tables", hint="each rule begins with [[allow]]")
     rules: list[AccessRule] = []
     for number, entry in enumerate(given, 1):
-        place = f"{where}: rule {number} of [[allow]]"
-        allow = checked(Allow, entry, place)
-        filter = _filter(allow.filter, place)
+        position = f"{where}: rule {number} of [[allow]]"
+        allow = checked(Allow, entry, position)
+        filter = _filter(allow.filter, position)
         actions = (allow.action,) if isinstance(allow.action, Action) else allow.action
-        _check_share(allow, actions, place)
+        _check_share(allow, actions, position)
         for who in (allow.who,) if isinstance(allow.who, str) else allow.who:
-            _check_group(who, groups, place)
+            _check_group(who, groups, position)
             rules += [AccessRule(who, action, filter, allow.groups, allow.keys) for action in actions]
     return rules
 
 
-def _check_share(allow: Allow, actions: tuple[Action, ...], place: str) -> None:
+def _check_share(allow: Allow, actions: tuple[Action, ...], position: str) -> None:
     if Action.SHARE not in actions:
         if allow.groups or allow.keys:
-            raise SettingsError(f"{place}: groups and keys are for the action share", hint="leave them out")
+            raise SettingsError(
+                f"{position}: groups and keys are for the action share", hint="leave them out"
+            )
         return
     if len(actions) > 1 or allow.filter != "TRUE":
         raise SettingsError(
-            f"{place}: share stands alone, without a filter",
+            f"{position}: share stands alone, without a filter",
             hint="write one rule for share, another for the rest",
         )
     if not allow.groups and not allow.keys:
         raise SettingsError(
-            f"{place}: share names no groups and no keys", hint='groups = ["orders", "billing-*"]'
+            f"{position}: share names no groups and no keys", hint='groups = ["orders", "billing-*"]'
         )
 
 
-def _check_group(who: str, groups: set[str], place: str) -> None:
+def _check_group(who: str, groups: set[str], position: str) -> None:
     """A name may belong to a user with a token; but an unknown group is a mistake.
 
     Groups that only tokens give are declared by an empty [groups.NAME].
     """
     if who.startswith(GROUP):
-        refuse_unknown([who.removeprefix(GROUP)], groups, f"{place}: [groups]")
+        refuse_unknown([who.removeprefix(GROUP)], groups, f"{position}: [groups]")
 
 
 def _mandatory(users: dict[str, User], groups: dict[str, UserGroup], where: str) -> dict[str, Filter]:
@@ -377,11 +379,11 @@ def _verifier(given: Any, read: Read, where: str) -> Verifier:
         raise SettingsError(f"{where}: issuers is no list of tables", hint="each begins with [[issuers]]")
     issuers = []
     for number, entry in enumerate(given, 1):
-        place = f"{where}: issuer {number} of [[issuers]]"
-        trusted = checked(TrustedIssuer, entry, place)
+        position = f"{where}: issuer {number} of [[issuers]]"
+        trusted = checked(TrustedIssuer, entry, position)
         try:
             key = read(trusted.key_file).strip()
         except OSError as error:
-            raise SettingsError(f"{place}: key_file {trusted.key_file}: {error.strerror}") from None
+            raise SettingsError(f"{position}: key_file {trusted.key_file}: {error.strerror}") from None
         issuers.append(Issuer(trusted.issuer, trusted.audience, key, trusted.groups))
     return Verifier(tuple(issuers))

@@ -128,10 +128,10 @@ def build_world(experiment: Experiment) -> World:
             raise SettingsError(f"no network is called {experiment.network!r}", hint=f"there are: {known}")
         rng = Random(f"{experiment.seed}/network")
         network = NETWORKS[experiment.network](experiment.hosts or len(overlay.brokers), rng)
-        places = placed(overlay, network, rng)
-        latencies = link_latencies(overlay, network, places)
-        between = network.latency_table(list(places.values()))
-        seconds_between = lambda a, b: between[places[a]][places[b]]  # noqa: E731 - of links yet to be made
+        positions = placed(overlay, network, rng)
+        latencies = link_latencies(overlay, network, positions)
+        between = network.latency_table(list(positions.values()))
+        seconds_between = lambda a, b: between[positions[a]][positions[b]]  # noqa: E731 - of links yet to be made
     settings = SimulationSettings(check=experiment.check)
     world = World(
         experiment.system,
@@ -174,7 +174,7 @@ def _outcome(
 ) -> ExperimentOutcome:
     simulation = world.simulation
     published = sum(len(application.receipts) for application in world.applications.values())
-    delivered = sum(len(application.heard) for application in world.applications.values())
+    delivered = sum(len(application.received) for application in world.applications.values())
     carrying = simulation.hops
     return ExperimentOutcome(
         handled=simulation.handled,

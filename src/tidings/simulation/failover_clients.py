@@ -23,14 +23,14 @@ class BrokerLifetimes(Simulation):
 
     def crash(self, name: str) -> bool:
         took = super().crash(name)
-        if took and self.on_row is not None and self.places[name].is_broker:
+        if took and self.on_row is not None and self.hosts[name].is_broker:
             self.on_row(crash_row(self.now, name))
         return took
 
     def restart(self, name: str, *, keep_disk: bool = True) -> None:
-        was_up = self.places[name].up
+        was_up = self.hosts[name].up
         super().restart(name, keep_disk=keep_disk)
-        if not was_up and self.on_row is not None and self.places[name].is_broker:
+        if not was_up and self.on_row is not None and self.hosts[name].is_broker:
             self.on_row(restart_row(self.now, name))
 
 
@@ -45,10 +45,10 @@ def roamer(
     tells_heard: Callable[..., Message] | None = None,
 ) -> FailoverClient:
     """The client's primary is its given broker; then come those that follow it, in a circle."""
-    place = brokers.index(broker)
+    position = brokers.index(broker)
     return FailoverClient(
         name,
-        (*brokers[place:], *brokers[:place]),
+        (*brokers[position:], *brokers[:position]),
         rng=rng,
         settings=msgspec.convert(options.get("roaming", {}), FailoverSettings),
         tells_heard=tells_heard,

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def begin(simulation: Simulation, incident: Incident) -> None:
     simulation.plan_rough()
-    kind, places = incident.kind, simulation.places
+    kind, hosts = incident.kind, simulation.hosts
     took = [True]
     if kind in fault.own_faults():
         with blaming(fault.GROUP, kind):
@@ -27,17 +27,17 @@ def begin(simulation: Simulation, incident: Incident) -> None:
             simulation.stop(name)
     elif kind == fault.CLOCK_SKEW:
         for name in incident.nodes:
-            places[name].clock.jump(incident.amount)
+            hosts[name].clock.jump(incident.amount)
     elif kind == fault.CLOCK_DRIFT:
         for name in incident.nodes:
-            places[name].clock.run_at(1.0 + incident.amount, simulation.now)
+            hosts[name].clock.run_at(1.0 + incident.amount, simulation.now)
     elif kind == fault.DISK_FULL:
         for name in incident.nodes:
-            places[name].full += 1
+            hosts[name].full += 1
     elif kind == fault.SYNC_FAILURE:
         for name in incident.nodes:
-            places[name].sync_fails = places[name].up
-        took = [places[name].up for name in incident.nodes]
+            hosts[name].sync_fails = hosts[name].up
+        took = [hosts[name].up for name in incident.nodes]
     elif kind == fault.SLOW_LINK:
         for a, b in incident.cut:
             simulation.links[pair(a, b)].slowed.append(incident.amount)
@@ -52,24 +52,24 @@ def begin(simulation: Simulation, incident: Incident) -> None:
 
 
 def end(simulation: Simulation, incident: Incident) -> None:
-    kind, places = incident.kind, simulation.places
+    kind, hosts = incident.kind, simulation.hosts
     if kind in fault.own_faults():
         with blaming(fault.GROUP, kind):
             load(fault.GROUP, kind).end(simulation, incident)
     elif kind in fault.RESTARTS:
         for name in incident.nodes:
-            if not places[name].up:
-                places[name].clock.set_wall(incident.amount)
+            if not hosts[name].up:
+                hosts[name].clock.set_wall(incident.amount)
             simulation.restart(name, keep_disk=kind != fault.DISK_LOSS)
     elif kind == fault.STOP:
         for name in incident.nodes:
             simulation.resume(name)
     elif kind == fault.CLOCK_DRIFT:
         for name in incident.nodes:
-            places[name].clock.run_at(1.0, simulation.now)
+            hosts[name].clock.run_at(1.0, simulation.now)
     elif kind == fault.DISK_FULL:
         for name in incident.nodes:
-            places[name].full -= 1
+            hosts[name].full -= 1
     elif kind == fault.SYNC_FAILURE:  # the process ended when its disk failed; it is started again
         for name in incident.nodes:
             simulation.crash(name)

@@ -60,13 +60,12 @@ class MachineClock:
         self._rate = rate
 
 
-class Place:
+class Host:
     """A machine in its place: it may be up, down, or standing still."""
 
     __slots__ = (
-        "build", "busy_until", "clock", "disk", "epoch", "full", "held", "is_broker", "machine", "name",
-        "routes",
-        "stopped", "sync_fails", "unsynced", "up", "waking",
+        "build", "busy_until", "clock", "disk", "epoch", "full", "is_broker", "machine", "name", "queued",
+        "routes", "stopped", "sync_fails", "unsynced", "up", "waking",
     )  # fmt: skip
 
     def __init__(
@@ -80,7 +79,7 @@ class Place:
         self.epoch = 0  # grows at every crash; what was meant for an earlier life is dropped
         self.up = True
         self.stopped = 0  # how many incidents hold it still
-        self.held: list[Any] = []
+        self.queued: list[Any] = []
         self.clock = MachineClock()
         self.full = 0  # how many incidents leave no room on its disk
         self.unsynced: deque[Any] = deque()  # what is handed to the disk and due, in order
@@ -88,7 +87,7 @@ class Place:
         self.waking = NEVER  # the earliest wake-up that is scheduled
         self.busy_until = 0.0
         self.routes: dict[
-            str, tuple[Place, SimulatedLink, bool]
+            str, tuple[Host, SimulatedLink, bool]
         ] = {}  # by name: who, over what, between brokers?
 
 

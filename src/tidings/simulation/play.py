@@ -129,7 +129,7 @@ class _PlayStage:
         world.run(world.simulation.now + 0.1)
 
     def _named(self, line: _PlayLine, name: str) -> str:
-        if name not in self._ready().simulation.places:
+        if name not in self._ready().simulation.hosts:
             raise line.error(f"nobody is called {name!r}")
         return name
 
@@ -321,24 +321,24 @@ class _PlayStage:
         if view != number:
             raise line.error(f"the view of {broker} is {view}")
 
-    def _expect_heard_in(self, line: _PlayLine, client: str, place: int, number: int) -> None:
+    def _expect_heard_in(self, line: _PlayLine, client: str, position: int, number: int) -> None:
         rows = self._ready().rows
-        told = [row for row in rows if row.op == NTFY and row.process == client]
-        if len(told) < place:
-            raise line.error(f"{client} heard {len(told)}")
-        ntfy = told[place - 1]
+        delivered = [row for row in rows if row.op == NTFY and row.process == client]
+        if len(delivered) < position:
+            raise line.error(f"{client} heard {len(delivered)}")
+        ntfy = delivered[position - 1]
         seen = [row.view for row in rows[: rows.index(ntfy)] if row.op == VIEW and row.process == ntfy.broker]
         if seen[-1:] != [number]:
             raise line.error(f"{client} heard it in view {seen[-1] if seen else 'none'} of {ntfy.broker}")
 
     def _expect_hearing(self, line: _PlayLine, client: str, what: list[str]) -> None:
-        heard = self._ready().applications[self._named(line, client)].heard
+        received = self._ready().applications[self._named(line, client)].received
         if len(what) != 1:
             raise line.error("say: expect CLIENT hears N")
         wanted = 0 if what == ["nothing"] else int(what[0])
-        if len(heard) != wanted:
-            told = ", ".join(str(each.event.attributes) for each in heard) or "nothing"
-            raise line.error(f"{client} heard {len(heard)}: {told}")
+        if len(received) != wanted:
+            reported = ", ".join(str(each.event.attributes) for each in received) or "nothing"
+            raise line.error(f"{client} heard {len(received)}: {reported}")
 
     def _expect_property(self, line: _PlayLine, name: str, holds: bool) -> None:
         world = self._ready()

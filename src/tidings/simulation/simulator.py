@@ -30,7 +30,7 @@ from tidings.protocol.messages import DeliverAll, tag_of
 from tidings.simulation import faults as fault
 from tidings.simulation import incidents
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
-from tidings.simulation.parts import NEVER, MachineClock, Place, SimulatedLink, SimulatedMachine, pair
+from tidings.simulation.parts import NEVER, Host, MachineClock, SimulatedLink, SimulatedMachine, pair
 from tidings.store.store import Store
 
 
@@ -76,7 +76,7 @@ class Simulation:
         self.bytes_sent = 0
         self.refused_frames: Counter[str] = Counter()  # over the codec's limit, by the class of the message
         self.watch: SimulationObserver | None = None  # sees what no machine sees
-        self.places: dict[str, Place] = {}
+        self.hosts: dict[str, Host] = {}
         self.links: dict[tuple[str, str], SimulatedLink] = {}
         self.on_row: Callable[[Any], None] | None = None  # where history rows go
         self.on_client_effect: Callable[[str, Any], None] | None = None
@@ -86,7 +86,7 @@ class Simulation:
         )
         self.measured: Callable[[str, str], float] | None = None  # what `ProbePeer` measures; None: seconds
         self.scopes: dict[str, dict[str, None]] = {}  # by name: the receivers of a multicast
-        self._queue: list[tuple[float, int, Place | None, int, Any]] = []
+        self._queue: list[tuple[float, int, Host | None, int, Any]] = []
         self._order = 0
         self._chance = self.rng("network")
         self._faults: FaultPlan = NO_FAULTS
@@ -116,14 +116,14 @@ class Simulation:
         broker: bool = True,
         disk: Store | None = None,
     ) -> None:
-        self.places[name] = place = Place(name, build, broker, disk)
+        self.hosts[name] = host = Host(name, build, broker, disk)
         if disk is not None:
-            self._push(self.now, place, ins.Started(disk.load()))
+            self._push(self.now, host, ins.Started(disk.load()))
 
     def connect(self, a: str, b: str, seconds: float | None = None) -> None:
         """A link of the overlay, or from a client to its broker; up from now on."""
         if seconds is None:
-            both = self.places[a].is_broker and self.places[b].is_broker
+            both = self.hosts[a].is_broker and self.hosts[b].is_broker
             seconds = self.settings.link_seconds if both else self.settings.client_seconds
         link = self.links.setdefault(pair(a, b), SimulatedLink(seconds))
         link.wanted = True
@@ -155,7 +155,7 @@ class Simulation:
 
     def input(self, name: str, item: Any, at: float | None = None) -> None:
         """Schedule an input for a machine (an application's call, say), now or at a later time."""
-        self._push(self.now if at is None else at, self.places[name], item)
+        self._push(self.now if at is None else at, self.hosts[name], item)
 
     # -- running -----------------------------------------------------------------------
 
@@ -165,33 +165,33 @@ class Simulation:
         processing, together = self.settings.processing, self.settings.together
         steps = 0
         while queue and queue[0][0] <= until:
-            at, _, place, epoch, item = heappop(queue)
+            at, _, host, epoch, item = heappop(queue)
             self.now = at
-            if place is None:
+            if host is None:
                 item()
                 continue
-            if place.epoch != epoch or not place.up:
+            if host.epoch != epoch or not host.up:
                 continue  # it was meant for an earlier life, or reached a machine that is down
-            if place.stopped:
-                place.held.append(item)
+            if host.stopped:
+                host.queued.append(item)
                 continue
             if processing is not None and type(item) is not _Ready:
-                place.busy_until = max(place.busy_until, at) + processing(item)
-                self._push(place.busy_until, place, _Ready(item))
+                host.busy_until = max(host.busy_until, at) + processing(item)
+                self._push(host.busy_until, host, _Ready(item))
                 continue
             if together and type(item) is ins.Received:
-                item = self._with_others(at, place, epoch, item)
-            self._step(place, item.input if type(item) is _Ready else item)
+                item = self._with_others(at, host, epoch, item)
+            self._step(host, item.input if type(item) is _Ready else item)
             steps += 1
             if progress is not None and steps % 10_000 == 0:
                 progress(at, steps)
         if until != NEVER:
             self.now = max(self.now, until)
 
-    def _with_others(self, at: float, place: Place, epoch: int, first: ins.Received) -> ins.Input:
+    def _with_others(self, at: float, host: Host, epoch: int, first: ins.Received) -> ins.Input:
         """Coalesce this message with the next ones over the same link at the same moment."""
         queue, messages = self._queue, [first.message]
-        while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, place, epoch):
+        while queue and (queue[0][0], queue[0][2], queue[0][3]) == (at, host, epoch):
             if type(queue[0][4]) is not ins.Received or queue[0][4].sender != first.sender:
                 break
             messages.append(heappop(queue)[4].message)
@@ -205,52 +205,52 @@ class Simulation:
                 return True
         return quiet is None or quiet()
 
-    def _step(self, place: Place, item: Any) -> None:
-        machine = place.machine
+    def _step(self, host: Host, item: Any) -> None:
+        machine = host.machine
         if type(item) is ins.TimerFired:
-            if place.waking > self.now:
+            if host.waking > self.now:
                 return  # an earlier wake-up took its place
-            place.waking = NEVER
-        clock = place.clock
+            host.waking = NEVER
+        clock = host.clock
         if type(item) is ins.Started:
             clock.not_before(item.state.latest, self.now)
         effects = machine.handle(item, clock.local(self.now))
         self.handled += 1
         if self.on_handled is not None:
-            self.on_handled(place.name, item, self.now)
+            self.on_handled(host.name, item, self.now)
         for effect in effects:
             if type(effect) is fx.Send:
-                self._send(place, effect)
+                self._send(host, effect)
             else:
-                self._perform(place, effect)
+                self._perform(host, effect)
         if self.settings.check:
             machine.check()
         deadline = machine.next_deadline()
-        if deadline is not None and (due := clock.true(deadline)) < place.waking:
+        if deadline is not None and (due := clock.true(deadline)) < host.waking:
             wake = max(due, self.now)
             while clock.local(wake) < deadline:  # rounding
                 wake = nextafter(wake, NEVER)
-            place.waking = wake
-            self._push(wake, place, _TIMER)
+            host.waking = wake
+            self._push(wake, host, _TIMER)
 
-    def _push(self, at: float, place: Place, item: Any) -> None:
+    def _push(self, at: float, host: Host, item: Any) -> None:
         self._order += 1
-        heappush(self._queue, (at, self._order, place, place.epoch, item))
+        heappush(self._queue, (at, self._order, host, host.epoch, item))
 
     # -- effects -----------------------------------------------------------------------
 
-    def _send(self, place: Place, effect: fx.Send) -> None:
-        route = place.routes.get(effect.to) or self._route(place, effect)
+    def _send(self, host: Host, effect: fx.Send) -> None:
+        route = host.routes.get(effect.to) or self._route(host, effect)
         if route is None:
             if effect.channel is _MULTICAST:
-                self._send_multicast(place, effect)
+                self._send_multicast(host, effect)
             return
         to, link, between_brokers = route
         message = effect.message
         if between_brokers:
             self._sent[type(message)] += 1
         if effect.channel is _DATAGRAM:
-            self._send_datagram(place, to, message)
+            self._send_datagram(host, to, message)
             return
         if not link.up:
             return
@@ -259,27 +259,27 @@ class Simulation:
             try:
                 message = self._through_bytes(message)
             except WireError as error:
-                self._refuse_frame(place, to, link, message, error)
+                self._refuse_frame(host, to, link, message, error)
                 return
         at = self.now + link.seconds
         if settings.bytes_per_second is not None:
             at = self._after_bandwidth(link, to.name, message) + link.seconds
         if not self._rough:
-            self._push(self._in_order(link, to.name, at), to, ins.Received(place.name, message))
+            self._push(self._in_order(link, to.name, at), to, ins.Received(host.name, message))
         elif between_brokers:
-            self._send_roughly(place, to, link, message, at)
+            self._send_roughly(host, to, link, message, at)
         else:
-            self._fly(link, to, place.name, message, self._in_order(link, to.name, at))
+            self._fly(link, to, host.name, message, self._in_order(link, to.name, at))
 
-    def _route(self, place: Place, effect: fx.Send) -> tuple[Place, SimulatedLink, bool] | None:
+    def _route(self, host: Host, effect: fx.Send) -> tuple[Host, SimulatedLink, bool] | None:
         """The way to a machine; remembered once there is a link."""
-        to = self.places.get(effect.to)
+        to = self.hosts.get(effect.to)
         if to is None:
             return None
-        link = self.links.get(pair(place.name, to.name))
-        route = (to, link or _NO_LINK, place.is_broker and to.is_broker)
+        link = self.links.get(pair(host.name, to.name))
+        route = (to, link or _NO_LINK, host.is_broker and to.is_broker)
         if link is not None:
-            place.routes[effect.to] = route
+            host.routes[effect.to] = route
         return route
 
     def _in_order(self, link: SimulatedLink, receiver: str, at: float) -> float:
@@ -307,22 +307,22 @@ class Simulation:
         return codec.decode(frame)
 
     def _refuse_frame(
-        self, place: Place, to: Place, link: SimulatedLink, message: Any, error: WireError
+        self, host: Host, to: Host, link: SimulatedLink, message: Any, error: WireError
     ) -> None:
         """End the connection of a frame over the limit, as a socket's driver does; the sender dials again."""
         if type(message) is DeliverAll:  # too large together
             for deliver in message.one_by_one():
-                self._send(place, fx.Send(to.name, deliver))
+                self._send(host, fx.Send(to.name, deliver))
             return
         self.refused_frames[tag_of(type(message))] += 1
         if self.watch is not None:
-            self.watch.oversized(place.name, to.name, error)
-        self._drop_link(*pair(place.name, to.name), link)
-        self.review_links([place.name])
+            self.watch.oversized(host.name, to.name, error)
+        self._drop_link(*pair(host.name, to.name), link)
+        self.review_links([host.name])
 
-    def _send_roughly(self, place: Place, to: Place, link: SimulatedLink, message: Any, at: float) -> None:
+    def _send_roughly(self, host: Host, to: Host, link: SimulatedLink, message: Any, at: float) -> None:
         """Between brokers, when things go wrong."""
-        if link.cut[(place.name, to.name)]:
+        if link.cut[(host.name, to.name)]:
             return
         at = self.now + (at - self.now) * link.slower
         rates, chance = self._faults.rates, self._chance
@@ -335,12 +335,12 @@ class Simulation:
                 return
             if chance.random() < rates.reordering:
                 self.fired[fault.REORDERING] += 1
-                self._fly(link, to, place.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
+                self._fly(link, to, host.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
                 return
             if chance.random() < rates.duplication:
                 self.fired[fault.DUPLICATION] += 1
-                self._fly(link, to, place.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
-        self._fly(link, to, place.name, message, self._in_order(link, to.name, at))
+                self._fly(link, to, host.name, message, at + chance.uniform(0.0, rates.reorder_seconds))
+        self._fly(link, to, host.name, message, self._in_order(link, to.name, at))
 
     def _is_spoiled(self, message: Any) -> bool:
         """One bit flips on the way; the codec has to notice."""
@@ -356,7 +356,7 @@ class Simulation:
             return True
         raise AssertionError(f"a flipped bit went unnoticed in {tag_of(type(message))}")
 
-    def _fly(self, link: SimulatedLink, to: Place, sender: str, message: Any, at: float) -> None:
+    def _fly(self, link: SimulatedLink, to: Host, sender: str, message: Any, at: float) -> None:
         session, epoch = link.session, to.epoch
 
         def arrive() -> None:
@@ -365,10 +365,10 @@ class Simulation:
 
         self.call_at(at, arrive)
 
-    def _send_datagram(self, place: Place, to: Place, message: Any) -> None:
+    def _send_datagram(self, host: Host, to: Host, message: Any) -> None:
         """Out of band: straight to any broker, without order, lost as often as on a link."""
-        link = self.links.get(pair(place.name, to.name))
-        if not to.up or (link is not None and link.cut[(place.name, to.name)]):
+        link = self.links.get(pair(host.name, to.name))
+        if not to.up or (link is not None and link.cut[(host.name, to.name)]):
             return
         losing = self._faults.rates.loss > 0 and self.now < self._faults.rates_until
         if losing and self._chance.random() < self._faults.rates.loss:
@@ -376,97 +376,97 @@ class Simulation:
             return
         if self.settings.codec is not None:
             message = self._through_bytes(message)
-        self._push(self.now + self._seconds(place.name, to.name), to, ins.Received(place.name, message))
+        self._push(self.now + self._seconds(host.name, to.name), to, ins.Received(host.name, message))
 
-    def _send_multicast(self, place: Place, effect: fx.Send) -> None:
+    def _send_multicast(self, host: Host, effect: fx.Send) -> None:
         """One message, for all receivers of this scope."""
         self._sent[type(effect.message)] += 1
         for name in self.scopes.get(effect.to, ()):
-            if name != place.name:
-                self._send_datagram(place, self.places[name], effect.message)
+            if name != host.name:
+                self._send_datagram(host, self.hosts[name], effect.message)
 
-    def _perform(self, place: Place, effect: Any) -> None:
+    def _perform(self, host: Host, effect: Any) -> None:
         kind = type(effect)
         if kind is fx.Record:
             if self.on_row is not None:
-                self.on_row(_by_true_time(effect.row, place.clock))
+                self.on_row(_by_true_time(effect.row, host.clock))
         elif kind is fx.Persist:
-            self._persist(place, effect)
+            self._persist(host, effect)
         elif kind is fx.Fetch:
-            self._fetch(place, effect)
+            self._fetch(host, effect)
         elif kind is fx.OpenLink:
-            self.call_at(self.now + self.settings.link_seconds, lambda: self._open(place.name, effect.peer))
+            self.call_at(self.now + self.settings.link_seconds, lambda: self._open(host.name, effect.peer))
         elif kind is fx.CloseLink:
-            self._close(place.name, effect.peer)
+            self._close(host.name, effect.peer)
         elif kind is fx.ProbePeer:
-            self._probe(place, effect.peer)
+            self._probe(host, effect.peer)
         elif kind is fx.JoinMulticast:
-            self.scopes.setdefault(effect.scope, {})[place.name] = None
+            self.scopes.setdefault(effect.scope, {})[host.name] = None
         elif kind is not fx.Warn and self.on_client_effect is not None:
-            self.on_client_effect(place.name, effect)
+            self.on_client_effect(host.name, effect)
 
-    def _persist(self, place: Place, effect: fx.Persist) -> None:
-        epoch = place.epoch
+    def _persist(self, host: Host, effect: fx.Persist) -> None:
+        epoch = host.epoch
 
         def sync() -> None:
-            if place.epoch != epoch:
+            if host.epoch != epoch:
                 return  # crashed before the sync: the write is lost
-            place.unsynced.append(effect)
-            if len(place.unsynced) == 1:
-                self._sync(place, epoch)
+            host.unsynced.append(effect)
+            if len(host.unsynced) == 1:
+                self._sync(host, epoch)
 
         self.call_at(self.now + self.settings.disk_seconds, sync)
 
-    def _sync(self, place: Place, epoch: int) -> None:
+    def _sync(self, host: Host, epoch: int) -> None:
         """Write in order what waits; what finds the disk full waits, and with it all behind it, as in every
         driver."""
-        while place.epoch == epoch and place.unsynced:
-            effect = place.unsynced[0]
+        while host.epoch == epoch and host.unsynced:
+            effect = host.unsynced[0]
             try:
-                if place.disk is not None:
-                    self._write(place, place.disk, effect.records)
+                if host.disk is not None:
+                    self._write(host, host.disk, effect.records)
             except StoreFullError as error:
-                self._push(self.now, place, ins.DiskFull(str(error)))
-                self.call_at(self.now + self.settings.full_seconds, partial(self._sync, place, epoch))
+                self._push(self.now, host, ins.DiskFull(str(error)))
+                self.call_at(self.now + self.settings.full_seconds, partial(self._sync, host, epoch))
                 return
             except StoreError as error:
-                self._push(self.now, place, ins.PersistFailed(effect.token, error.code, str(error)))
+                self._push(self.now, host, ins.PersistFailed(effect.token, error.code, str(error)))
             else:
-                self._push(self.now, place, ins.Persisted(effect.token))
-            place.unsynced.popleft()
+                self._push(self.now, host, ins.Persisted(effect.token))
+            host.unsynced.popleft()
 
-    def _write(self, place: Place, disk: Store, records: Sequence[Record]) -> None:
-        if place.sync_fails:
-            raise StoreError(f"{place.name}: the sync failed (input/output error)")
-        if place.full and any(type(record) is Append for record in records):
-            raise StoreFullError(f"{place.name}: no space left")  # the reserve holds what is small
+    def _write(self, host: Host, disk: Store, records: Sequence[Record]) -> None:
+        if host.sync_fails:
+            raise StoreError(f"{host.name}: the sync failed (input/output error)")
+        if host.full and any(type(record) is Append for record in records):
+            raise StoreFullError(f"{host.name}: no space left")  # the reserve holds what is small
         disk.commit(records)
         if self.watch is not None:
-            self.watch.committed(place.name, records)
+            self.watch.committed(host.name, records)
 
-    def _fetch(self, place: Place, effect: fx.Fetch) -> None:
-        epoch = place.epoch
+    def _fetch(self, host: Host, effect: fx.Fetch) -> None:
+        epoch = host.epoch
 
         def read() -> None:
-            if place.epoch != epoch:
+            if host.epoch != epoch:
                 return
             try:
-                assert place.disk is not None
-                found = place.disk.fetch(effect.from_offset, effect.limit, effect.max_bytes)
+                assert host.disk is not None
+                found = host.disk.fetch(effect.from_offset, effect.limit, effect.max_bytes)
                 if self.watch is not None:
-                    self.watch.fetched(place.name, effect, found)
+                    self.watch.fetched(host.name, effect, found)
             except StoreError as error:
-                self._push(self.now, place, ins.FetchFailed(effect.request, error.code, str(error)))
+                self._push(self.now, host, ins.FetchFailed(effect.request, error.code, str(error)))
             else:
-                self._push(self.now, place, ins.Fetched(effect.request, tuple(found)))
+                self._push(self.now, host, ins.Fetched(effect.request, tuple(found)))
 
         self.call_at(self.now + self.settings.disk_seconds / 4, read)
 
-    def _probe(self, place: Place, peer: str) -> None:
-        seconds = self._seconds(place.name, peer)
-        reached = peer in self.places and self.places[peer].up
-        way = seconds if self.measured is None else self.measured(place.name, peer)
-        self._push(self.now + 2 * seconds, place, ins.Probed(peer, 2 * way if reached else None))
+    def _probe(self, host: Host, peer: str) -> None:
+        seconds = self._seconds(host.name, peer)
+        reached = peer in self.hosts and self.hosts[peer].up
+        way = seconds if self.measured is None else self.measured(host.name, peer)
+        self._push(self.now + 2 * seconds, host, ins.Probed(peer, 2 * way if reached else None))
 
     def _seconds(self, a: str, b: str) -> float:
         """The latency between two machines, linked or not."""
@@ -478,7 +478,7 @@ class Simulation:
     # -- links -------------------------------------------------------------------------
 
     def _open(self, a: str, b: str) -> None:
-        if b in self.places:
+        if b in self.hosts:
             link = self.links.setdefault(pair(a, b), SimulatedLink(self._seconds(a, b)))
             link.wanted = True
             self._raise_link(a, b, link)
@@ -490,7 +490,7 @@ class Simulation:
             self._drop_link(a, b, link)
 
     def _can_be_up(self, a: str, b: str, link: SimulatedLink) -> bool:
-        one, other = self.places[a], self.places[b]
+        one, other = self.hosts[a], self.hosts[b]
         return (
             link.wanted and one.up and other.up
             and not link.cut[(a, b)] and not link.cut[(b, a)]
@@ -501,16 +501,16 @@ class Simulation:
         if not link.up and self._can_be_up(a, b, link):
             link.up = True
             link.last_arrival.clear()
-            self._push(self.now, self.places[a], ins.LinkUp(b))
-            self._push(self.now, self.places[b], ins.LinkUp(a))
+            self._push(self.now, self.hosts[a], ins.LinkUp(b))
+            self._push(self.now, self.hosts[b], ins.LinkUp(a))
 
     def _drop_link(self, a: str, b: str, link: SimulatedLink) -> None:
         if link.up:
             link.up = False
             link.session += 1
             for end, other in ((a, b), (b, a)):
-                if self.places[end].up:
-                    self._push(self.now, self.places[end], ins.LinkDown(other))
+                if self.hosts[end].up:
+                    self._push(self.now, self.hosts[end], ins.LinkDown(other))
 
     def review_links(self, names: Iterable[str]) -> None:
         """After an incident began or ended: let both ends detect the new state after the detection time."""
@@ -536,48 +536,48 @@ class Simulation:
     def crash(self, name: str) -> bool:
         """The machine is gone with all that it had not synced; its peers notice a little later.
         False when it was down already."""
-        place = self.places[name]
-        if not place.up:
+        host = self.hosts[name]
+        if not host.up:
             return False
         self.plan_rough()
-        place.up = False
-        place.epoch += 1
-        place.held.clear()
-        place.unsynced.clear()
-        place.waking = NEVER
+        host.up = False
+        host.epoch += 1
+        host.queued.clear()
+        host.unsynced.clear()
+        host.waking = NEVER
         return True
 
     def restart(self, name: str, *, keep_disk: bool = True) -> None:
         """A new machine in the same place, with what the disk holds, or with an empty disk."""
-        place = self.places[name]
-        if place.up:
+        host = self.hosts[name]
+        if host.up:
             return
         for (a, b), link in self.links.items():
             if name in (a, b):
                 self._drop_link(a, b, link)  # a quick restart still breaks every connection
-        place.up = True
-        place.epoch += 1  # what was sent to the dead machine is not for the new one
-        place.machine = place.build()
-        place.clock.restart()
-        place.sync_fails = False
-        if place.disk is not None:
+        host.up = True
+        host.epoch += 1  # what was sent to the dead machine is not for the new one
+        host.machine = host.build()
+        host.clock.restart()
+        host.sync_fails = False
+        if host.disk is not None:
             if not keep_disk:
-                place.disk = type(place.disk)()
+                host.disk = type(host.disk)()
                 if self.watch is not None:
                     self.watch.replaced(name)
-            self._push(self.now, place, ins.Started(place.disk.load()))
+            self._push(self.now, host, ins.Started(host.disk.load()))
         self.review_links([name])
 
     def stop(self, name: str) -> None:
-        self.places[name].stopped += 1
+        self.hosts[name].stopped += 1
 
     def resume(self, name: str) -> None:
-        place = self.places[name]
-        place.stopped -= 1
-        if not place.stopped:
-            held, place.held = place.held, []
-            for item in held:
-                self._push(self.now, place, item)
+        host = self.hosts[name]
+        host.stopped -= 1
+        if not host.stopped:
+            stored, host.queued = host.queued, []
+            for item in stored:
+                self._push(self.now, host, item)
 
 
 class _Ready:

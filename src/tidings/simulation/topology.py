@@ -54,7 +54,7 @@ def broker_names(count: int) -> tuple[str, ...]:
 
 
 def _overlay(brokers: Sequence[str], links: Iterable[Edge]) -> OverlayGraph:
-    rank = {name: place for place, name in enumerate(brokers)}
+    rank = {name: position for position, name in enumerate(brokers)}
     ordered = {(a, b) if rank[a] < rank[b] else (b, a) for a, b in links if a != b}
     return OverlayGraph(tuple(brokers), tuple(sorted(ordered, key=lambda e: (rank[e[0]], rank[e[1]]))))
 
@@ -243,8 +243,8 @@ def _dijkstra(table: list[list[tuple[int, float]]], start: int) -> list[float]:
 def flat_network(hosts: int, rng: Random, degree: float = 4.0, wire_seconds: float = 0.02) -> HostNetwork:
     """A connected random network; each wire's latency is drawn around `wire_seconds`."""
     graph = random_graph(hosts, rng, degree)
-    place = {name: number for number, name in enumerate(graph.brokers)}
-    wires = tuple((place[a], place[b], wire_seconds * rng.uniform(0.5, 1.5)) for a, b in graph.links)
+    position = {name: number for number, name in enumerate(graph.brokers)}
+    wires = tuple((position[a], position[b], wire_seconds * rng.uniform(0.5, 1.5)) for a, b in graph.links)
     return HostNetwork(hosts, wires)
 
 
@@ -286,8 +286,8 @@ def _transit_domain(domain: int, size: int, rng: Random, shape: TransitStub) -> 
     """The wires of one transit domain, and its wire to an earlier one."""
     first = domain * size
     mesh = random_graph(size, rng, degree=min(3.0, size - 1))
-    place = {name: first + number for number, name in enumerate(mesh.brokers)}
-    wires = [(place[a], place[b], shape.inside_domain * rng.uniform(0.5, 1.5)) for a, b in mesh.links]
+    position = {name: first + number for number, name in enumerate(mesh.brokers)}
+    wires = [(position[a], position[b], shape.inside_domain * rng.uniform(0.5, 1.5)) for a, b in mesh.links]
     if domain:
         there = rng.randrange(domain) * size + rng.randrange(size)
         wires.append((there, first + rng.randrange(size), shape.between_domains * rng.uniform(0.5, 1.5)))
@@ -308,10 +308,12 @@ def placed(overlay: OverlayGraph, network: HostNetwork, rng: Random) -> dict[str
     return {broker: rng.choice(hosts) for broker in overlay.brokers}
 
 
-def link_latencies(overlay: OverlayGraph, network: HostNetwork, places: dict[str, int]) -> dict[Edge, float]:
+def link_latencies(
+    overlay: OverlayGraph, network: HostNetwork, positions: dict[str, int]
+) -> dict[Edge, float]:
     """Seconds along each link of the overlay."""
-    table = network.latency_table([places[broker] for broker in overlay.brokers])
-    return {(a, b): table[places[a]][places[b]] for a, b in overlay.links}
+    table = network.latency_table([positions[broker] for broker in overlay.brokers])
+    return {(a, b): table[positions[a]][positions[b]] for a, b in overlay.links}
 
 
 def __getattr__(name: str) -> type[OverlayGraph]:

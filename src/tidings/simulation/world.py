@@ -47,8 +47,8 @@ class Application(msgspec.Struct):
     refs: dict[str, int] = {}  # subscription name -> ref
     calls: dict[int, str] = {}  # call -> the subscription that it opens
     leaving: set[int] = set()  # calls whose subscription is to end as soon as it is open
-    heard: list[Notification] = []
-    heard_refs: list[int] = []  # of the subscriptions of `heard`
+    received: list[Notification] = []
+    received_refs: list[int] = []  # of the subscriptions of `received`
     failures: list[fx.CallFailed] = []
     receipts: list[fx.Receipt] = []
 
@@ -122,7 +122,7 @@ class World:
         return build
 
     def add_client(self, name: str, broker: str) -> None:
-        if broker not in self.simulation.places:
+        if broker not in self.simulation.hosts:
             raise SettingsError(f"client {name!r} is at {broker!r}, and there is no such broker")
         rng = self.simulation.rng(name)
         self.applications[name] = Application()
@@ -219,8 +219,8 @@ class World:
     def _client_effect(self, client: str, effect: Any) -> None:
         application = self.applications[client]
         if type(effect) is fx.Notify:
-            application.heard += effect.notifications
-            application.heard_refs += [effect.ref] * len(effect.notifications)
+            application.received += effect.notifications
+            application.received_refs += [effect.ref] * len(effect.notifications)
         elif type(effect) is fx.CallResult:
             if isinstance(effect.value, fx.SubscriptionOpened):
                 self._opened(client, effect.call, effect.value.ref)
@@ -244,9 +244,9 @@ class World:
     def run(self, until: float, progress: Callable[[float, int], None] | None = None) -> None:
         self.simulation.run(until, progress)
 
-    def heard(self, client: str) -> list[tuple[str, str]]:
+    def received(self, client: str) -> list[tuple[str, str]]:
         """The identities of the events that a client's application was told, in order."""
-        return [each.event.identity for each in self.applications[client].heard]
+        return [each.event.identity for each in self.applications[client].received]
 
     def nodes(self) -> Iterable[tuple[str, Any]]:
-        return ((name, self.simulation.places[name].machine) for name in self.overlay.brokers)
+        return ((name, self.simulation.hosts[name].machine) for name in self.overlay.brokers)

@@ -181,22 +181,22 @@ class BackupSet:
                     target.write(piece)
                 target.flush()
                 os.fsync(target.fileno())
-            place = self._file(digest.hexdigest())
-            is_new = not place.exists()
-            Path(name).replace(place)
+            path = self._file(digest.hexdigest())
+            is_new = not path.exists()
+            Path(name).replace(path)
         except BaseException:
             Path(name).unlink(missing_ok=True)
             raise
         return digest.hexdigest(), is_new
 
     def _write(self, backup: Backup) -> None:
-        place = self.path / f"{backup.number:06}.json"
-        new = place.with_suffix(".new")
+        path = self.path / f"{backup.number:06}.json"
+        new = path.with_suffix(".new")
         with new.open("wb") as file:
             file.write(msgspec.json.format(msgspec.json.encode(backup)))
             file.flush()
             os.fsync(file.fileno())
-        new.replace(place)
+        new.replace(path)
         sync_directory(self.path)
 
     def prune(self, keep: int) -> int:
@@ -207,9 +207,9 @@ class BackupSet:
             for backup in gone:
                 (self.path / f"{backup.number:06}.json").unlink()
             kept = backups[len(gone) :]
-            held = {file.sha256 for backup in kept for file in (*backup.files, *backup.beside)}
+            stored = {file.sha256 for backup in kept for file in (*backup.files, *backup.beside)}
             for file in (self.path / "files").iterdir():
-                if file.name not in held:
+                if file.name not in stored:
                     file.unlink()
             return len(gone)
 

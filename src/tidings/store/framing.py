@@ -18,14 +18,14 @@ REUSED = frozenset((5, 6, 7, 8, 11, 131))
 def record_never_written(file: Path) -> int | None:
     """Start of the first record of such a kind; None when there is none."""
     data = file.read_bytes()
-    size, place = len(data), 0
-    while place + HEADER <= size:
-        left = BLOCK - place % BLOCK
-        kind = data[place + 6] if left >= HEADER else 0
+    size, position = len(data), 0
+    while position + HEADER <= size:
+        left = BLOCK - position % BLOCK
+        kind = data[position + 6] if left >= HEADER else 0
         if kind in REUSED:
-            return place
+            return position
         if not kind:  # the end of a block, or what was made larger and never written
-            place += left
+            position += left
         else:
-            place += HEADER + data[place + 4] + (data[place + 5] << 8)
+            position += HEADER + data[position + 4] + (data[position + 5] << 8)
     return None

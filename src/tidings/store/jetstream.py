@@ -231,7 +231,7 @@ class JetStreamDisk(MemoryDisk):
         )
         try:
             self._replay(self._journal.open())
-            self._say([], is_anew=False)  # from now on it is ours
+            self._send([], is_anew=False)  # from now on it is ours
         except BaseException:
             self._journal.close()
             raise
@@ -255,25 +255,25 @@ class JetStreamDisk(MemoryDisk):
                 begun = []
 
     def write(self, changes: Sequence[Change]) -> None:
-        self._say(list(changes), is_anew=False)
+        self._send(list(changes), is_anew=False)
         super().write(changes)
         if self._journal.bytes > max(LEAST_BYTES, 4 * self.size()):
             self._write_anew()
 
-    def _say(self, changes: list[Change], *, is_anew: bool) -> int:
+    def _send(self, changes: list[Change], *, is_anew: bool) -> int:
         """The sequence number of its first part."""
         self._batch += 1
         parts = list(_split(changes))
         numbers = [
             self._journal.append(
-                _JournalPart(self._owner, self._batch, place, len(parts), self._marked, is_anew, part)
+                _JournalPart(self._owner, self._batch, position, len(parts), self._marked, is_anew, part)
             )
-            for place, part in enumerate(parts)
+            for position, part in enumerate(parts)
         ]
         return numbers[0]
 
     def _write_anew(self) -> None:
-        first = self._say([(key, self._values[key]) for key in self._keys], is_anew=True)
+        first = self._send([(key, self._values[key]) for key in self._keys], is_anew=True)
         self._journal.purge_before(first)
         self._journal.bytes = self.size()
 
@@ -324,10 +324,10 @@ class JetStreamStore(KeyedStore):
     or as many as `?replicas=` says."""
 
     def __init__(self, address: str, *, replicas: int = 3, patience: float = 30.0) -> None:
-        place, _, query = address.partition("?")
+        position, _, query = address.partition("?")
         if query:
             replicas = _replicas(query, address)
-        servers, _, stream = place.removeprefix(SCHEME).partition("/")
+        servers, _, stream = position.removeprefix(SCHEME).partition("/")
         if not servers or not stream.replace("_", "").replace("-", "").isalnum():
             raise SettingsError(
                 f"{address!r} is no store in JetStream", hint="write nats://host:port,host:port/NAME"

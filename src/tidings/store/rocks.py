@@ -277,9 +277,9 @@ class RocksEngine:
     def _check_framing(self) -> None:
         """Before RocksDB looks: it would look for ever."""
         for file in (*self._directory.glob("MANIFEST-*"), *self._directory.glob("*.log")):
-            place = record_never_written(file)
-            if place is not None:
-                raise damaged(self.name, f"db/{file.name} has a record of a foreign kind at byte {place}")
+            position = record_never_written(file)
+            if position is not None:
+                raise damaged(self.name, f"db/{file.name} has a record of a foreign kind at byte {position}")
 
     def _close_database(self) -> None:
         """Closing writes the content of the log into a table. A failure loses no data, because the

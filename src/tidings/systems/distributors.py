@@ -62,8 +62,8 @@ SYSTEMS: tuple[System, ...] = (
         name="tidings-group",
         contract="Tidings",
         model="content, topic, type",
-        promise="the group's log on a majority before it is told; exactly once per named subscription, in "
-        "order "
+        promise="the group's log on a majority before it is delivered; exactly once per named subscription, "
+        "in order "
         "per publisher, at whichever member",
         graph=MESH,
         strategies=_group,

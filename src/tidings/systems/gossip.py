@@ -73,7 +73,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="gossip-broadcast",
         contract="Gossip broadcast",
-        model="none: everybody hears everything",
+        model="none: every peer receives everything",
         promise="probabilistic",
         graph=PEERS,
         strategies=_gossip_broadcast,

@@ -16,7 +16,7 @@ from tidings.protocol.node import Node
 from tidings.protocol.slots import Strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
-MESH = "everybody with everybody"
+MESH = "every broker with every other"
 PEERS = "peers"  # no links: a peer can send to every peer that it knows
 
 
@@ -133,5 +133,5 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
 def _about(strategy: Strategy) -> str:
     """The first sentence of its class, or of its file."""
     kind = type(strategy)
-    told = vars(kind).get("__doc__") or sys.modules[kind.__module__].__doc__ or ""
-    return " ".join(told.split("\n\n")[0].split())
+    delivered = vars(kind).get("__doc__") or sys.modules[kind.__module__].__doc__ or ""
+    return " ".join(delivered.split("\n\n")[0].split())

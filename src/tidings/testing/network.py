@@ -60,15 +60,15 @@ class RawClient:
         """Past the handshake and the hello."""
         raw = await cls.to(server)
         raw.send(OpenSession("client", name, mechanism="anonymous"))
-        assert isinstance(await raw.hear(), SessionOpened)
+        assert isinstance(await raw.receive(), SessionOpened)
         raw.send(msg.Hello(name, "i"))
-        assert isinstance(await raw.hear(), msg.Welcome)
+        assert isinstance(await raw.receive(), msg.Welcome)
         return raw
 
     def send(self, *messages: msg.Message) -> None:
         self.writer.write(b"".join(CODEC.encode(message) for message in messages))
 
-    async def hear(self) -> msg.Message:
+    async def receive(self) -> msg.Message:
         async with asyncio.timeout(PATIENCE):
             head = await self.reader.readexactly(LENGTH.size)
             return CODEC.decode(head + await self.reader.readexactly(LENGTH.unpack(head)[0]))

@@ -64,7 +64,7 @@ class AloneStrategy:
     def to(self) -> list[str]:
         return [link for link, _ in self.take()]
 
-    def hear(self, link: str, message: Message) -> None:
+    def receive(self, link: str, message: Message) -> None:
         self.routing.on_message(link, message, 0.0)
         self.routing.check()
 

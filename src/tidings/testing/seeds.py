@@ -156,8 +156,8 @@ def claimed(rows: list[Row], t_sub: float, t_diff: float) -> set[Claimed]:
 
 
 def unpaid(rows: list[Row], t_sub: float, t_diff: float) -> list[Claimed]:
-    told = {(row.subscription, row.source, row.event) for row in rows if row.op == NTFY}
-    return sorted(claimed(rows, t_sub, t_diff) - told)
+    delivered = {(row.subscription, row.source, row.event) for row in rows if row.op == NTFY}
+    return sorted(claimed(rows, t_sub, t_diff) - delivered)
 
 
 def _stood(rows: list[Row]) -> list[tuple[str, str | None, Filter, float, float]]:

@@ -119,20 +119,20 @@ class Trial:
 
     # -- looking -----------------------------------------------------------------------------
 
-    def heard(self) -> Counter[Heard]:
+    def received(self) -> Counter[Heard]:
         found: Counter[Heard] = Counter()
         for client, application in self.world.applications.items():
-            for notification in application.heard:
+            for notification in application.received:
                 number = str(notification.event.attributes["number"])
                 found[(client, notification.subscription.name, number)] += 1
         return found
 
     def judge(self) -> None:
         """The deliveries are those of the oracle, each once."""
-        heard = self.heard()
-        missing, extra = self.expected - heard, heard - self.expected
-        assert not missing, f"nobody told {sorted(missing)[:5]}"
-        assert not extra, f"told without reason, or again: {sorted(extra)[:5]}"
+        received = self.received()
+        missing, extra = self.expected - received, received - self.expected
+        assert not missing, f"not delivered: {sorted(missing)[:5]}"
+        assert not extra, f"delivered without reason, or again: {sorted(extra)[:5]}"
 
     def messages(self) -> Counter[str]:
         return Counter(self.world.simulation.sent)

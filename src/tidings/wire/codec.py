@@ -109,11 +109,11 @@ class Codec:
                 self._last_event = event
             if message.position is None and message.attempt == 1 and not message.again:
                 ref, tag = message.ref, message.tag
-                said = _SMALL[ref] if 0 <= ref < 128 else _number(ref)
-                body = _join((_DELIVER, said, _SMALL[tag] if 0 <= tag < 128 else _number(tag), raw, _FIRST))
+                data = _SMALL[ref] if 0 <= ref < 128 else _number(ref)
+                body = _join((_DELIVER, data, _SMALL[tag] if 0 <= tag < 128 else _number(tag), raw, _FIRST))
             else:
-                told = (message.ref, message.tag, msgspec.Raw(raw), message.position)
-                body = self._encode(_EncodedDeliver(*told, message.attempt, message.again))
+                delivered = (message.ref, message.tag, msgspec.Raw(raw), message.position)
+                body = self._encode(_EncodedDeliver(*delivered, message.attempt, message.again))
         elif type(message) is DeliverAll:
             body = _join(
                 (_DELIVER_ALL, _number(message.ref), _number(message.tag), self._raw_of(message.events))

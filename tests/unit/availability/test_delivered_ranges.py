@@ -22,8 +22,8 @@ def event(kind: str) -> Event:
     return make_event({"kind": kind}, source="s", id="1")
 
 
-def restarted(told: DeliveredRanges) -> DeliveredRanges:
-    return DeliveredRanges.decode(told.encode(), lambda text, dialect: TEXTS[text])
+def restarted(delivered: DeliveredRanges) -> DeliveredRanges:
+    return DeliveredRanges.decode(delivered.encode(), lambda text, dialect: TEXTS[text])
 
 
 spans = st.lists(
@@ -33,72 +33,74 @@ spans = st.lists(
 
 @given(spans)
 def test_told_is_what_a_set_says(plan: list[tuple[str, str, int, int]]) -> None:
-    told, oracle = DeliveredRanges(), set[tuple[str, str, int]]()
+    delivered, oracle = DeliveredRanges(), set[tuple[str, str, int]]()
     for name, log, start, stop in plan:
-        told.add(FILTERS[name], log, start, stop)
+        delivered.add(FILTERS[name], log, start, stop)
         oracle |= {(name, log, offset) for offset in range(start, stop)}
-        told = restarted(told)
+        delivered = restarted(delivered)
     for name in "xy":
         for log in "ab":
             for offset in range(14):
-                assert told.was_told(event(name), log, offset, accepts) == ((name, log, offset) in oracle)
-    for one in told.spans:
-        assert not any(one.joins(other) for other in told.spans if other is not one), (
+                assert delivered.was_delivered(event(name), log, offset, accepts) == (
+                    (name, log, offset) in oracle
+                )
+    for one in delivered.spans:
+        assert not any(one.joins(other) for other in delivered.spans if other is not one), (
             "merged as far as it goes"
         )
 
 
 @given(spans, st.sampled_from("ab"), st.integers(1, 12))
 def test_pruning_changes_nothing_above(plan: list[tuple[str, str, int, int]], log: str, first: int) -> None:
-    told, pruned = DeliveredRanges(), DeliveredRanges()
+    delivered, pruned = DeliveredRanges(), DeliveredRanges()
     for name, of, start, stop in plan:
-        told.add(FILTERS[name], of, start, stop)
+        delivered.add(FILTERS[name], of, start, stop)
         pruned.add(FILTERS[name], of, start, stop)
     pruned.prune(log, first)
     for name in "xy":
         for offset in range(first, 14):
-            assert pruned.was_told(event(name), log, offset, accepts) == told.was_told(
+            assert pruned.was_delivered(event(name), log, offset, accepts) == delivered.was_delivered(
                 event(name), log, offset, accepts
             )
     assert all(span.stop > first for span in pruned.spans if span.log == log)
 
 
 def test_at_the_bound_it_may_tell_twice_but_never_loses() -> None:
-    told = DeliveredRanges(max_spans=3)
+    delivered = DeliveredRanges(max_spans=3)
     for start in (10, 20, 30, 40, 50):
-        told.add(FILTERS["x"], "a", start, start + 2)
-    assert [span.start for span in told.spans] == [30, 40, 50]
-    assert told.given_up == 2
-    assert not told.was_told(event("x"), "a", 10, accepts)
-    assert not told.was_told(event("x"), "a", 45, accepts), "nothing was merged across a hole"
-    assert restarted(told).given_up == 2
+        delivered.add(FILTERS["x"], "a", start, start + 2)
+    assert [span.start for span in delivered.spans] == [30, 40, 50]
+    assert delivered.given_up == 2
+    assert not delivered.was_delivered(event("x"), "a", 10, accepts)
+    assert not delivered.was_delivered(event("x"), "a", 45, accepts), "nothing was merged across a hole"
+    assert restarted(delivered).given_up == 2
 
 
 def test_a_change_of_filter_tells_only_the_difference() -> None:
-    told = DeliveredRanges()
-    told.add(FILTERS["x"], "a", 1, 100)
-    assert told.was_told(event("x"), "a", 50, accepts)
-    assert not told.was_told(event("y"), "a", 50, accepts)
-    assert not told.was_told(event("x"), "a", 100, accepts)
-    assert not told.was_told(event("x"), "b", 50, accepts)
+    delivered = DeliveredRanges()
+    delivered.add(FILTERS["x"], "a", 1, 100)
+    assert delivered.was_delivered(event("x"), "a", 50, accepts)
+    assert not delivered.was_delivered(event("y"), "a", 50, accepts)
+    assert not delivered.was_delivered(event("x"), "a", 100, accepts)
+    assert not delivered.was_delivered(event("x"), "b", 50, accepts)
 
 
 def test_one_meaning_in_two_texts_is_one_span() -> None:
-    told = DeliveredRanges()
-    told.add(FILTERS["x"], "a", 1, 5)
-    told.add(Filter("'x' = kind", FILTERS["x"].conjunctions), "a", 5, 9)
-    assert [(span.start, span.stop) for span in told.spans] == [(1, 9)]
+    delivered = DeliveredRanges()
+    delivered.add(FILTERS["x"], "a", 1, 5)
+    delivered.add(Filter("'x' = kind", FILTERS["x"].conjunctions), "a", 5, 9)
+    assert [(span.start, span.stop) for span in delivered.spans] == [(1, 9)]
 
 
 def test_an_ended_subscription_is_remembered_for_seven_days() -> None:
-    told = DeliveredRanges()
-    assert not told.is_over(1e12), "a living one is never over"
-    told.end(1000.0)
-    told = restarted(told)
-    assert not told.is_over(1000.0 + KEEP_SECONDS - 1)
-    assert told.is_over(1000.0 + KEEP_SECONDS)
-    told.resume()
-    assert not told.is_over(1e12)
+    delivered = DeliveredRanges()
+    assert not delivered.is_over(1e12), "a living one is never over"
+    delivered.end(1000.0)
+    delivered = restarted(delivered)
+    assert not delivered.is_over(1000.0 + KEEP_SECONDS - 1)
+    assert delivered.is_over(1000.0 + KEEP_SECONDS)
+    delivered.resume()
+    assert not delivered.is_over(1e12)
     assert KEEP_SECONDS == 7 * 86400
 
 

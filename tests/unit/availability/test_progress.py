@@ -22,11 +22,11 @@ class Oracle:
     def __init__(self) -> None:
         self.state: dict[int, str] = {}
 
-    def heard(self) -> int:
+    def received(self) -> int:
         return max(self.state, default=0) + 1
 
     def see(self, upto: int) -> None:
-        for offset in range(self.heard(), upto):
+        for offset in range(self.received(), upto):
             self.state[offset] = "settled"
 
     def do(self, what: str, offset: int) -> bool | None:
@@ -62,7 +62,7 @@ def test_progress_is_what_the_oracle_says(plan: list[tuple[str, int]]) -> None:
     log = progress.of("a")
     owed = [offset for offset, state in sorted(oracle.state.items()) if state == "owed"]
     assert log.owed == owed
-    assert progress.token() == {"a": owed[0] if owed else oracle.heard()}
+    assert progress.token() == {"a": owed[0] if owed else oracle.received()}
     assert all(log.is_settled(offset) == (oracle.state.get(offset) == "settled") for offset in range(1, 20))
 
 

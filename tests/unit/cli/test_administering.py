@@ -74,8 +74,8 @@ def test_an_operator_backs_up_administers_and_restores(
         monkeypatch.setenv("TIDINGS_BROKER", broker.row()["address"])
         receipt = by("ann", "pub", "n=9", "--lifetime", "600", "--json").rows[0]
         assert receipt["position"]["offset"] > 1_000_000
-        heard = by("ann", "sub", "--count", "4", "--wait", "60", "--json").rows
-        assert [row["n"] for row in heard] == [0, 1, 2, 9]
+        received = by("ann", "sub", "--count", "4", "--wait", "60", "--json").rows
+        assert [row["n"] for row in received] == [0, 1, 2, 9]
         broker.signal(signal.SIGTERM)
         assert broker.ended() == 0
     audited = [json.loads(line) for line in (home / "audit.jsonl").read_text().splitlines()]

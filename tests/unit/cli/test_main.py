@@ -143,9 +143,9 @@ def test_a_reader_that_goes_away_is_no_error() -> None:
     assert process.stdout
     assert process.stderr
     process.stdout.close()  # before anything was printed: Python takes longer than this to start
-    said = process.stderr.read()
+    data = process.stderr.read()
     process.stderr.close()
-    assert (process.wait(), said) == (0, b"")
+    assert (process.wait(), data) == (0, b"")
 
 
 def test_completion_knows_the_commands() -> None:

@@ -71,10 +71,10 @@ def test_a_mistake_says_what_to_do(
     Path("bad.toml").write_text('listen = "127.0.0.1:0')
     Path("key.toml").write_text('lisen = "127.0.0.1:0"')
     Path("type.toml").write_text('drain_seconds = "long"')
-    words, code, said = MISTAKES[name]
+    words, code, stated = MISTAKES[name]
     ran = tidings(*words.split(" "))
     assert ran.code == code, ran.err
-    assert said in ran.err.replace("\n│ ", ""), ran.err
+    assert stated in ran.err.replace("\n│ ", ""), ran.err
     assert "Traceback" not in ran.err
 
 
@@ -178,12 +178,12 @@ PROOFS: dict[str, tuple[dict[str, str], str]] = {
 def test_a_proof_that_does_not_hold_says_what_is_missing(
     name: str, broker: dict[str, Any], tidings: Run, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    given, said = PROOFS[name]
+    given, stated = PROOFS[name]
     for variable, value in given.items():
         monkeypatch.setenv(variable, token(-60) if value == "expired" else value)
     ran = tidings("pub", "x=1", "--broker", broker["address"])
     assert ran.code == 2
-    assert said in ran.err.replace("\n", " "), ran.err
+    assert stated in ran.err.replace("\n", " "), ran.err
     assert "pencil" not in ran.err
 
 
@@ -209,12 +209,12 @@ def test_a_store_that_is_in_use_and_a_port_that_is_taken_are_named(
     ran = tidings(*own, "--listen", "127.0.0.1:0", "--store", str(home / "data"))
     assert ran.code == 3
     assert "a store has one owner" in ran.err.replace("\n", " ")
-    place = broker["address"].partition("://")[2]
-    ran = tidings(*own, "--listen", place)
+    position = broker["address"].partition("://")[2]
+    ran = tidings(*own, "--listen", position)
     assert ran.code == 3
-    said = ran.err.replace("\n", " ")
-    assert f"cannot listen at {place}: Address already in use" in said
-    assert "choose another address (--listen" in said
+    stated = ran.err.replace("\n", " ")
+    assert f"cannot listen at {position}: Address already in use" in stated
+    assert "choose another address (--listen" in stated
     http = json.loads(json.dumps(broker["http"])).removeprefix("http://")
     ran = tidings(*own, "--listen", "127.0.0.1:0", "--http", http)
     assert ran.code == 3
@@ -240,8 +240,8 @@ def test_sockets_are_free_after_a_refused_start(home: Path, tidings: Run) -> Non
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
         with socket.create_server(("127.0.0.1", 0)) as free:
-            place = f"127.0.0.1:{free.getsockname()[1]}"
-        own = ["broker", "--users", str(home / "users.toml"), "--name", "b9", "--listen", place]
+            position = f"127.0.0.1:{free.getsockname()[1]}"
+        own = ["broker", "--users", str(home / "users.toml"), "--name", "b9", "--listen", position]
         assert tidings(*own, "--http", f"127.0.0.1:{port}").code == 3
-    with socket.create_server(("127.0.0.1", int(place.rpartition(":")[2]))):
+    with socket.create_server(("127.0.0.1", int(position.rpartition(":")[2]))):
         pass

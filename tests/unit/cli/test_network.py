@@ -75,17 +75,17 @@ def test_events_cross_the_network_from_arguments_files_and_standard_input(
     assert tidings("pub", *network.at(2), "--file", str(file), *lifetime).code == 0
     typed = tidings("pub", *network.at(2), *lifetime, stdin='{"n": 4, "crossing": true, "id": "own"}\n')
     assert "published 1 event" in typed.err
-    heard = tidings("sub", *network.at(1), "-w", "crossing", "--count", "4", "--wait", "20", "--json")
-    assert heard.code == 0, heard.err
-    assert in_order(heard.rows) == [1, 2, 3, 4]
-    assert heard.rows[0]["who"] == "Ann B"
-    assert heard.rows[1]["topic"] == "a/b"
-    assert (heard.rows[2]["source"], heard.rows[2]["id"], heard.rows[2]["type"]) == (
+    received = tidings("sub", *network.at(1), "-w", "crossing", "--count", "4", "--wait", "20", "--json")
+    assert received.code == 0, received.err
+    assert in_order(received.rows) == [1, 2, 3, 4]
+    assert received.rows[0]["who"] == "Ann B"
+    assert received.rows[1]["topic"] == "a/b"
+    assert (received.rows[2]["source"], received.rows[2]["id"], received.rows[2]["type"]) == (
         "market",
         "c1",
         ["Quote"],
     )
-    assert heard.rows[3]["id"] == "own"
+    assert received.rows[3]["id"] == "own"
 
 
 def test_what_sub_prints_pub_reads(network: Network, tidings: Run) -> None:
@@ -122,9 +122,9 @@ def test_a_line_that_would_lose_an_attribute_is_refused_as_a_whole(network: Netw
     assert "published 2 events" in ran.err
     assert "2 could not be published" in ran.err
     words = ("-w", "EXISTS whole", "--count", "2", "--wait", "20", "--cloudevents")
-    heard = tidings("sub", *network.at(0), *words).rows
-    assert [row["data"]["whole"] for row in heard] == [2, 3]
-    assert heard[1]["data"]["tags"] == ["a"], "the data of a CloudEvent is published as it is"
+    received = tidings("sub", *network.at(0), *words).rows
+    assert [row["data"]["whole"] for row in received] == [2, 3]
+    assert received[1]["data"]["tags"] == ["a"], "the data of a CloudEvent is published as it is"
 
 
 def test_text_that_was_warned_of_is_published_as_text(network: Network, tidings: Run) -> None:
@@ -182,10 +182,10 @@ def test_an_infinity_ends_no_subscriber(network: Network, tidings: Run) -> None:
     assert tidings("pub", *network.at(1), stdin='{"id": "i2", "a": {"d": -1e400}}\n').code == 0
     text = tidings("sub", *network.at(1), *durable, "1")
     assert (text.code, text.out) == (0, 'i1 {"d": null, "kinds": {"d": "inf"}}\n')
-    said = tidings("sub", *network.at(1), *durable, "1", "--json")
-    assert said.code == 0
-    assert (said.rows[0]["a"], said.rows[0]["kinds"]) == ({"d": None}, {"a.d": "-inf"})
-    assert tidings("match", "--where", "a.d < -5", stdin=said.out).out == said.out  # it reads back
+    stated = tidings("sub", *network.at(1), *durable, "1", "--json")
+    assert stated.code == 0
+    assert (stated.rows[0]["a"], stated.rows[0]["kinds"]) == ({"d": None}, {"a.d": "-inf"})
+    assert tidings("match", "--where", "a.d < -5", stdin=stated.out).out == stated.out  # it reads back
     assert tidings("sub", *network.at(1), "--as", "endless", "--end").code == 0
 
 
@@ -211,9 +211,9 @@ def test_one_event_has_its_id_by_option_and_it_is_printed(network: Network, tidi
     assert "published 1 event, quote-17" in tidings(*words).err
     assert tidings(*words).code == 0, "sent again, it is the same event"
     tidings("pub", *network.at(0), "named=1", "last=true", "--lifetime", "60")
-    heard = tidings("sub", *network.at(0), "-w", "named = 1", "--count", "2", "--wait", "20", "--json")
-    assert heard.rows[0]["id"] == "quote-17"
-    assert heard.rows[1]["last"] is True
+    received = tidings("sub", *network.at(0), "-w", "named = 1", "--count", "2", "--wait", "20", "--json")
+    assert received.rows[0]["id"] == "quote-17"
+    assert received.rows[1]["last"] is True
     refused = tidings("pub", *network.at(0), "--id", "x", stdin='{"n": 1}\n')
     assert refused.code == 2
     assert "names one event" in refused.err
@@ -227,11 +227,11 @@ def test_trace_tells_the_way_and_why_not(network: Network, tidings: Run) -> None
         tidings("pub", *network.at(1), "traced=-1", "id=heard")
         tidings("pub", *network.at(2), "traced=1", "id=unheard")
         subscriber.line()
-        (told,) = tidings("trace", "heard", *network.at(0), "-s", "ann/watch", "--json").rows
-        steps = {one["broker"]: [step["what"] for step in one["steps"]] for one in told["brokers"]}
+        (delivered,) = tidings("trace", "heard", *network.at(0), "-s", "ann/watch", "--json").rows
+        steps = {one["broker"]: [step["what"] for step in one["steps"]] for one in delivered["brokers"]}
         # a link that has not said yet what it wants is sent everything
         assert [step for step in steps["b2"] if step != "sent"] == ["published", "delivered"]
-        assert "handed over" in told["verdict"]
+        assert "handed over" in delivered["verdict"]
         ran = tidings("trace", "unheard", *network.at(0), "--subscription", "ann/watch")
         assert "published by cli#" in ran.out
         assert "no  traced < 0: 1 (out of range)" in ran.out
@@ -286,8 +286,8 @@ def test_a_broker_that_is_killed_is_named_and_started_again_while_the_others_go_
         cluster.until_said("broker b2 was ended by SIGKILL; it is started again in 0.1 s, the others go on")
         assert tidings("pub", "--broker", first["address"], "n=2").code == 0
         cluster.until_said(f"broker b2 is back at {second['address']}")
-        heard = tidings("sub", "--broker", second["address"], "--count", "1", "--wait", "20", "--json")
-        assert in_order(heard.rows) == [1], "it is back on its disk"
+        received = tidings("sub", "--broker", second["address"], "--count", "1", "--wait", "20", "--json")
+        assert in_order(received.rows) == [1], "it is back on its disk"
         assert cluster.process.poll() is None
 
 
@@ -317,8 +317,8 @@ def test_development_brokers_make_a_network_and_say_what_they_are(tidings: Run) 
         with started(*two) as second:
             there = second.row()["address"]
             assert tidings("pub", "--broker", at, "n=1", "--lifetime", "60").code == 0
-            heard = tidings("sub", "--broker", there, "--count", "1", "--wait", "20", "--json")
-            assert in_order(heard.rows) == [1]
+            received = tidings("sub", "--broker", there, "--count", "1", "--wait", "20", "--json")
+            assert in_order(received.rows) == [1]
             assert not [line for line in second.said if "certificate" in line]
 
 

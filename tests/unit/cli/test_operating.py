@@ -55,8 +55,8 @@ def test_a_broker_runs_reloads_and_drains(home: Path, tidings: Run, monkeypatch:
         refused = tidings("pub", "n=3")
         assert refused.code == 2
         assert "ann may publish nothing" in refused.err or "may not publish" in refused.err
-        heard = tidings("sub", "--count", "2", "--wait", "20", "--json").rows
-        assert [row["n"] for row in heard] == [1, 2]
+        received = tidings("sub", "--count", "2", "--wait", "20", "--json").rows
+        assert [row["n"] for row in received] == [1, 2]
         broker.signal(signal.SIGTERM)
         assert broker.ended() == 0
     written = (home / "audit.jsonl").read_text() + "".join(broker.said)

@@ -47,8 +47,8 @@ def test_what_one_peer_reads_others_print() -> None:
     try:
         below.say(x=1)  # waits until somebody of the group above is found
         assert below.line()["x"] == 1
-        heard = above.line()
-        assert (heard["x"], heard["topic"]) == (1, "a/b")
+        received = above.line()
+        assert (received["x"], received["topic"]) == (1, "a/b")
         assert above.process.wait(timeout=60) == 0
     finally:
         below.end()

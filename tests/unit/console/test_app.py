@@ -50,9 +50,9 @@ async def console(folder: Path | None = None, **more: Any) -> AsyncIterator[http
         trace=TraceSettings(history_seconds=60.0),
         **more,
     )
-    async with Service(made, doors=ConsoleGateways) as service:
-        assert service.doors is not None
-        url = service.doors.addresses["console"]
+    async with Service(made, gateways=ConsoleGateways) as service:
+        assert service.gateways is not None
+        url = service.gateways.addresses["console"]
         async with httpx.AsyncClient(base_url=url, headers=OURS, trust_env=False) as client:
             yield client
 
@@ -85,8 +85,8 @@ def test_no_file_names_another_host() -> None:
     for path, file in pages.table().items():
         text = file.content.decode()
         for word in ("http://", "https://", "//cdn", "@import"):
-            places = [line for line in text.splitlines() if word in line]
-            assert all("www.w3.org" in line or "127.0.0.1" in line for line in places), (path, places)
+            positions = [line for line in text.splitlines() if word in line]
+            assert all("www.w3.org" in line or "127.0.0.1" in line for line in positions), (path, positions)
 
 
 def test_no_script_makes_markup_from_text() -> None:
@@ -170,10 +170,10 @@ async def test_what_is_published_is_found_again() -> None:
         assert [one["event"]["id"] for one in page["entries"]] == [receipt["id"]]
         assert page["entries"][0]["event"]["attributes"] == {"change": -4.5}
         assert (await client.get("/api/log", params={"filter": "change > 0"})).json()["entries"] == []
-        told = (await client.get("/api/trace", params={"id": receipt["id"]})).json()
-        assert told["brokers"][0]["steps"][0]["what"] == "published"
-        asked = {"id": receipt["id"], "subscription": "nobody/none"}
-        why = (await client.get("/api/trace", params=asked)).json()["verdict"]
+        delivered = (await client.get("/api/trace", params={"id": receipt["id"]})).json()
+        assert delivered["brokers"][0]["steps"][0]["what"] == "published"
+        requested = {"id": receipt["id"], "subscription": "nobody/none"}
+        why = (await client.get("/api/trace", params=requested)).json()["verdict"]
         assert why == "no broker that was asked holds the subscription nobody/none"
         verdict = (await client.get("/api/verdict")).json()
         assert verdict["recorded"] == ["b1"]
@@ -286,6 +286,6 @@ def _contrast(one: str, other: str) -> float:
 
 
 def _luminance(colour: str) -> float:
-    parts = [int(colour[place : place + 2], 16) / 255 for place in (1, 3, 5)]
+    parts = [int(colour[position : position + 2], 16) / 255 for position in (1, 3, 5)]
     linear = [part / 12.92 if part <= 0.03928 else ((part + 0.055) / 1.055) ** 2.4 for part in parts]
     return 0.2126 * linear[0] + 0.7152 * linear[1] + 0.0722 * linear[2]

@@ -53,8 +53,8 @@ def test_changes_name_links_brokers_and_swaps() -> None:
         "b2": {"broker": "b2", "problem": "no answer"},
         "b3": said("b3", ("b1",)),
     }
-    told = [(each.kind, each.brokers) for each in figures.changes(now, before, 5.0)]
-    assert told == [
+    delivered = [(each.kind, each.brokers) for each in figures.changes(now, before, 5.0)]
+    assert delivered == [
         ("broker-down", ("b2",)),
         ("swap", ("b1",)),
         ("link-up", ("b1", "b3")),

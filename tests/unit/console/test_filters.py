@@ -20,26 +20,26 @@ from tidings.console import filters
     ],
 )
 def test_the_mistake_is_underlined(text: str, underlined: str) -> None:
-    told = filters.checked(text, "tidings")
-    assert not told["ok"]
-    problem = told["problem"]
+    delivered = filters.checked(text, "tidings")
+    assert not delivered["ok"]
+    problem = delivered["problem"]
     assert text[problem["offset"] : problem["end"]].startswith(underlined[0])
     assert problem["detail"]
 
 
 def test_a_good_filter_is_told_in_its_normal_form() -> None:
-    told = filters.checked("NOT (change >= -3) AND StockName IN ('IBM')", "tidings")
-    assert told["ok"]
-    assert told["normal"] == "StockName = 'IBM' AND change < -3"
-    assert told["names"] == ["StockName", "change"]
+    reported = filters.checked("NOT (change >= -3) AND StockName IN ('IBM')", "tidings")
+    assert reported["ok"]
+    assert reported["normal"] == "StockName = 'IBM' AND change < -3"
+    assert reported["names"] == ["StockName", "change"]
     assert filters.checked("x > 3 AND x < 1", "tidings")["is_never_true"]
 
 
 @given(st.text(max_size=60))
 def test_any_text_is_answered_with_a_place_inside_it(text: str) -> None:
-    told = filters.checked(text, "tidings")
-    if not told["ok"]:
-        problem = told["problem"]
+    delivered = filters.checked(text, "tidings")
+    if not delivered["ok"]:
+        problem = delivered["problem"]
         assert 0 <= problem["offset"] < problem["end"]
         assert problem["offset"] <= len(text)
 

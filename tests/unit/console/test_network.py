@@ -35,9 +35,9 @@ async def tick(client: httpx.AsyncClient, wanted: Any) -> dict[str, Any]:
         assert stream.status_code == 200
         async for line in stream.aiter_lines():
             if line.startswith('data: {"time"'):
-                told: dict[str, Any] = json.loads(line.removeprefix("data: "))
-                if wanted({one["name"]: one for one in told["brokers"]}):
-                    return told
+                reported: dict[str, Any] = json.loads(line.removeprefix("data: "))
+                if wanted({one["name"]: one for one in reported["brokers"]}):
+                    return reported
     raise AssertionError("the stream has ended")
 
 
@@ -46,29 +46,29 @@ def test_both_brokers_are_asked_with_the_visitors_own_proof(certs: Path, home: P
     more = {"console.listen": "127.0.0.1:0", "console.refresh_seconds": 0.1}
 
     async def story() -> None:
-        async with Service(settings(home, certs, **more), doors=ConsoleGateways) as one:
+        async with Service(settings(home, certs, **more), gateways=ConsoleGateways) as one:
             joining = settings(home, certs, name="b2", join=[one.server.address])
             async with Service(joining) as two:
                 while not (one.server.links and two.server.links):
                     await asyncio.sleep(0)
-                assert one.doors is not None
-                url = one.doors.addresses["console"]
+                assert one.gateways is not None
+                url = one.gateways.addresses["console"]
                 assert url.startswith("https://")
                 trust = tls.dialling(authority=str(certs / "authority.pem"))
                 ours = {"x-tidings-console": "1"}
                 claims = {"sub": "token-user", "exp": time.time() + 600, "iss": "i", "aud": "a"}
-                said = ({"name": "ops", "password": "o"}, {"token": sign(claims, SECRET, "HS256")})
-                for secret in said:
+                stated = ({"name": "ops", "password": "o"}, {"token": sign(claims, SECRET, "HS256")})
+                for secret in stated:
                     async with httpx.AsyncClient(
                         base_url=url, verify=trust, headers=ours, trust_env=False
                     ) as client:
                         entered = await client.post("/api/session", json=secret)
                         assert entered.status_code == 200, entered.text
                         assert "Secure" in entered.headers["set-cookie"]
-                        told = await tick(client, lambda brokers: len(brokers) == 2)
-                        assert not [one for one in told["brokers"] if "problem" in one]
+                        reported = await tick(client, lambda brokers: len(brokers) == 2)
+                        assert not [one for one in reported["brokers"] if "problem" in one]
             async with httpx.AsyncClient(base_url=url, verify=trust, headers=ours, trust_env=False) as client:
-                await client.post("/api/session", json=said[0])
+                await client.post("/api/session", json=stated[0])
                 await tick(client, lambda brokers: "problem" in brokers.get("b2", {}) or "b2" not in brokers)
                 spy = await client.post("/api/session", json={"name": "spy", "password": "s"})
                 assert spy.json()["may"]["observe"] is False

@@ -102,6 +102,6 @@ def test_the_newest_report_of_a_study_is_shown(tmp_path: Path) -> None:
         file.write_text(json.dumps({"study": "s", "claims": [{"id": name}], "plots": []}))
         os.utime(file, (number + 1, number + 1))
     (tmp_path / "bad.json").write_text("{")
-    told = reports.Reports(ConsoleSettings(studies=str(tmp_path)))._studies()
-    assert [one["claims"] for one in told["studies"]] == [[{"id": "new"}]]
-    assert list(told["problems"]) == ["bad.json"]
+    reported = reports.Reports(ConsoleSettings(studies=str(tmp_path)))._studies()
+    assert [one["claims"] for one in reported["studies"]] == [[{"id": "new"}]]
+    assert list(reported["problems"]) == ["bad.json"]

@@ -60,12 +60,12 @@ class Play:
     def check(self, **settings: Any) -> CheckReport:
         return check(self.rows, **settings)
 
-    def without(self, *places: int) -> Play:
-        return self._changed([row for place, row in enumerate(self.rows) if place not in places])
+    def without(self, *positions: int) -> Play:
+        return self._changed([row for position, row in enumerate(self.rows) if position not in positions])
 
-    def changed(self, place: int, **fields: Any) -> Play:
+    def changed(self, position: int, **fields: Any) -> Play:
         rows = list(self.rows)
-        rows[place] = msgspec.structs.replace(rows[place], **fields)
+        rows[position] = msgspec.structs.replace(rows[position], **fields)
         return self._changed(rows)
 
     def _changed(self, rows: list[Row]) -> Play:

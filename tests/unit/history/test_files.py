@@ -245,11 +245,11 @@ def test_rows_come_as_they_are_read(tmp_path: Path, ending: str) -> None:
         for number in range(60_000):
             writer.write(crash_row(float(number), f"p{number}"))
     damaged = bytearray(path.read_bytes())
-    place = len(damaged) - 1000
+    position = len(damaged) - 1000
     if ending == "parquet":
         pq = pytest.importorskip("pyarrow.parquet")
-        place = pq.read_metadata(path).row_group(2).column(1).data_page_offset + 200  # of `time`
-    damaged[place : place + 100] = b"\xff" * 100
+        position = pq.read_metadata(path).row_group(2).column(1).data_page_offset + 200  # of `time`
+    damaged[position : position + 100] = b"\xff" * 100
     path.write_bytes(damaged)
     came: list[float] = []
     with pytest.raises(HistoryError):

@@ -101,8 +101,8 @@ def test_operations_of_one_instant_are_read_as_they_make_sense() -> None:
 
 def test_a_row_without_a_subscription_speaks_of_the_only_one() -> None:
     play = Play().sub(1, "p", "x = 1").pub(2, "e").told(3, "p", "e").usub(4, "p")
-    for place in (0, 2, 3):
-        play = play.changed(place, subscription=None)
+    for position in (0, 2, 3):
+        play = play.changed(position, subscription=None)
     assert play.check(contract="Intermediary").broken == []
     other = play.sub(0, "q", "x = 1").usub(9, "q").changed(4, subscription=None).changed(5, subscription=None)
     assert other.check(contract="Intermediary").broken == ["completeness"]  # q has its own

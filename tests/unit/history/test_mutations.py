@@ -45,9 +45,9 @@ def good() -> Play:
     return play
 
 
-def doubled(place: int) -> Play:
+def doubled(position: int) -> Play:
     play = good()
-    play.rows.append(play.rows[place])
+    play.rows.append(play.rows[position])
     return play
 
 

@@ -101,7 +101,7 @@ def test_clocks_may_differ_a_little_and_no_more() -> None:
     rows = [sub_row(0.0, "a", "a/b", "TRUE"), pub_row(10.0, "p", event(1), sequence=1)]
     near = ntfy_row(10.0 - CLOCKS_SECONDS / 2, "a", "a/b", event(1))
     far = ntfy_row(10.0 - 2 * CLOCKS_SECONDS, "a", "a/b", event(1))
-    for told, holds in ((near, True), (far, False)):
-        chosen = judged([*rows, told], 0.0)
+    for delivered, holds in ((near, True), (far, False)):
+        chosen = judged([*rows, delivered], 0.0)
         report = check(chosen.rows, t_sub=1.0, t_diff=1.0, until=20.0)
         assert (not report.broken) is holds, report.story

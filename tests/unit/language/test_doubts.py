@@ -50,7 +50,7 @@ def test_plain_filters_raise_no_doubt(text: str) -> None:
 
 def test_known_attributes_decide_what_a_bare_word_is() -> None:
     filter = parse_filter("StockName = IBM AND bid = ask")
-    assert [doubt.code for doubt in doubts_of(filter, known={"StockName", "bid", "IBM", "ask"})] == []
+    assert [warning.code for warning in doubts_of(filter, known={"StockName", "bid", "IBM", "ask"})] == []
     assert "ask is read" in str(doubts_of(filter, known={"StockName", "bid", "IBM"})[0])
 
 

@@ -155,8 +155,8 @@ def test_a_process_that_ends_waits_for_a_step_and_no_longer() -> None:
 
 
 def test_a_failure_to_prepare_is_met_where_somebody_sees_it(monkeypatch: pytest.MonkeyPatch) -> None:
-    told: list[str] = []
-    monkeypatch.setattr(threading, "excepthook", lambda error: told.append(str(error.exc_value)))
+    delivered: list[str] = []
+    monkeypatch.setattr(threading, "excepthook", lambda error: delivered.append(str(error.exc_value)))
 
     def steps() -> Iterator[None]:
         yield
@@ -167,7 +167,7 @@ def test_a_failure_to_prepare_is_met_where_somebody_sees_it(monkeypatch: pytest.
     assert kernels.wait(60)
     assert kernels.ready
     kernels.leave()
-    assert told == ["no compiler"]
+    assert delivered == ["no compiler"]
 
 
 def test_few_filters_of_many_conjunctions_are_compiled_too() -> None:

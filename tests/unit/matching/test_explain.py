@@ -78,10 +78,10 @@ def test_each_way_is_shown_in_the_text() -> None:
 
 
 def test_one_way_and_odd_values() -> None:
-    held = make_event(
+    stored = make_event(
         {"x": math.inf, "t": datetime(2026, 1, 1, tzinfo=UTC), "long": "y" * 200}, source="s", id="1"
     )
-    text = str(explain(held, parse_filter("x > 1 AND EXISTS t AND EXISTS long AND NOT EXISTS z")))
+    text = str(explain(stored, parse_filter("x > 1 AND EXISTS t AND EXISTS long AND NOT EXISTS z")))
     assert "yes x > 1: inf" in text
     assert "yes EXISTS t: TIMESTAMP '2026-01-01T00:00:00Z'" in text
     assert "..." in text

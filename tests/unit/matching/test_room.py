@@ -12,21 +12,21 @@ from tidings_bench import workloads
 def test_memory_is_asked_back_once_after_a_freeze_and_once_after_a_merge(
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
-    asked: list[int] = []
+    requested: list[int] = []
     monkeypatch.setattr(module, "LEAST_FREED", 100)
-    monkeypatch.setattr(module, "give_back", lambda: asked.append(1))
+    monkeypatch.setattr(module, "give_back", lambda: requested.append(1))
     matcher = ColumnarMatcher()
     matcher.load(workloads.filters(workloads.workload("W2"), 300))
-    assert not asked, "a walk may still look at the older table"
+    assert not requested, "a walk may still look at the older table"
     assert matcher.maintain(1) == 0
-    assert len(asked) == 1
+    assert len(requested) == 1
     matcher.add(next(iter(workloads.filters(workloads.workload("W2"), 1))))
     matcher.begin_merge()
     while matcher.maintain(1):
         pass
-    assert len(asked) == 2
+    assert len(requested) == 2
     assert matcher.maintain(10) == 0
-    assert len(asked) == 2
+    assert len(requested) == 2
 
 
 def test_small_and_huge_tables_are_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:

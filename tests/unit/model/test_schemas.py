@@ -140,10 +140,10 @@ def in_force() -> Iterator[None]:
 def test_a_publish_that_does_not_fit_is_refused() -> None:
     async def run() -> None:
         async with tidings.connect() as bus:
-            heard = await bus.subscribe(Order)
+            received = await bus.subscribe(Order)
             await bus.publish(Order(7, [Line("a", Decimal("1.10"))]))
             with pytest.raises(SchemaError, match="lines is missing"):
                 await bus.publish({"id": 7}, type="Order")
-            assert await heard.get() == Order(7, [Line("a", Decimal("1.10"))])
+            assert await received.get() == Order(7, [Line("a", Decimal("1.10"))])
 
     asyncio.run(run())

@@ -65,13 +65,13 @@ def test_a_body_that_does_not_fit_and_a_payload_that_cannot_be_read(content_type
 def test_attributes_and_payload_are_made_from_one_another() -> None:
     async def run() -> None:
         async with tidings.connect() as bus:
-            heard = await bus.subscribe("'red' IN tags")
+            received = await bus.subscribe("'red' IN tags")
             for content_type in (JSON, MSGPACK, *FORMATS):
                 await bus.publish(BODY, content_type=content_type)
-                written = await heard.get()
+                written = await received.get()
                 assert decode(written.payload or b"", content_type) == BODY
                 await bus.publish(payload=written.payload, content_type=content_type)
-                assert (await heard.get()).attributes == BODY
+                assert (await received.get()).attributes == BODY
             await bus.publish(payload=b"{", content_type=JSON)
             with pytest.raises(EventError, match="cannot be read"):
                 await bus.publish(payload=b"\xff", content_type=FORMATS[0])

@@ -18,9 +18,9 @@ COLUMNS = {"x": "n", "y": "n", "word": "s", "flag": "b"}
 
 
 def spark(master: str = "local[2]", **conf: str) -> Any:
-    held = {name.replace("_", "."): value for name, value in conf.items()}
+    stored = {name.replace("_", "."): value for name, value in conf.items()}
     context = SimpleNamespace(
-        master=master, getConf=lambda: SimpleNamespace(get=lambda k, d=None: held.get(k, d))
+        master=master, getConf=lambda: SimpleNamespace(get=lambda k, d=None: stored.get(k, d))
     )
     return SimpleNamespace(sparkContext=context)
 

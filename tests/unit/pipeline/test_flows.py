@@ -237,8 +237,8 @@ def test_prometheus_counts_what_was_published() -> None:
 
 def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
     code = main(words)
-    said = capsys.readouterr()
-    return code, said.out, said.err
+    stated = capsys.readouterr()
+    return code, stated.out, stated.err
 
 
 def test_explain_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
@@ -246,15 +246,15 @@ def test_explain_from_the_command_line(capsys: pytest.CaptureFixture[str], tmp_p
     assert run(capsys, "pipeline", "explain", path)[:2] == (0, as_text(read_flow(path)) + "\n")
     code, out, _ = run(capsys, "pipeline", "explain", path, "--json", "--set", "data=/x")
     assert (code, json.loads(out)["parameters"]) == (0, {"data": "/x"})
-    code, _, said = run(capsys, "pipeline", "explain", path, "--as", "oil")
-    assert (code, "a picture cannot be 'oil'" in said) == (2, True)
+    code, _, text = run(capsys, "pipeline", "explain", path, "--as", "oil")
+    assert (code, "a picture cannot be 'oil'" in text) == (2, True)
 
 
 def test_check_of_the_file_alone(capsys: pytest.CaptureFixture[str], tmp_path: Path) -> None:
     code, out, _ = run(capsys, "pipeline", "check", str(written(tmp_path, FLOW)), "--static")
     assert (code, "the flow alerts is fine" in out) == (0, True)
-    code, _, said = run(capsys, "pipeline", "check", str(written(tmp_path, FLOW + "\n[odd]\n")), "--static")
-    assert (code, "unknown key 'odd'" in said) == (2, True)
+    code, _, text = run(capsys, "pipeline", "check", str(written(tmp_path, FLOW + "\n[odd]\n")), "--static")
+    assert (code, "unknown key 'odd'" in text) == (2, True)
 
 
 @pytest.mark.parametrize(
@@ -269,6 +269,6 @@ def test_wrong_words_are_told(
     capsys: pytest.CaptureFixture[str], tmp_path: Path, words: Any, problem: str
 ) -> None:
     path = str(written(tmp_path, FLOW))
-    code, _, said = run(capsys, "pipeline", *(word.format(path) for word in words))
+    code, _, stated = run(capsys, "pipeline", *(word.format(path) for word in words))
     assert code == 2
-    assert problem in said
+    assert problem in stated

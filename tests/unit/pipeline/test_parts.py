@@ -33,17 +33,17 @@ def written(folder: Path, batches: list[Any], **how: Any) -> dict[str, Any]:
     def same(given: Iterator[Any]) -> Iterator[Any]:
         yield from given
 
-    (said,) = writing(same, part._replace(**how))(iter(batches))
-    return said.to_pylist()[0]  # type: ignore[no-any-return]
+    (stated,) = writing(same, part._replace(**how))(iter(batches))
+    return stated.to_pylist()[0]  # type: ignore[no-any-return]
 
 
 BATCHES = [lists(("a", [1, 2], None), ("b", [], None)), lists(("c", [], "no topic"), ("d", [3], None))]
 
 
 def test_rows_matches_and_problems_are_counted(tmp_path: Path) -> None:
-    said = written(tmp_path, BATCHES)
-    assert (said["rows"], said["matches"], said["problems"]) == (4, 3, 1)
-    found = pq.read_table(tmp_path / said["file"]).to_pylist()
+    fields = written(tmp_path, BATCHES)
+    assert (fields["rows"], fields["matches"], fields["problems"]) == (4, 3, 1)
+    found = pq.read_table(tmp_path / fields["file"]).to_pylist()
     assert [(row["id"], row["subscriptions"]) for row in found] == [
         ("a", [1, 2]), ("b", []), ("c", []), ("d", [3])
     ]  # fmt: skip
@@ -51,16 +51,16 @@ def test_rows_matches_and_problems_are_counted(tmp_path: Path) -> None:
 
 
 def test_what_matched_nothing_may_be_left_out_but_no_problem_is(tmp_path: Path) -> None:
-    said = written(tmp_path, BATCHES, unmatched=False)
-    assert (said["rows"], said["matches"], said["problems"]) == (3, 3, 1)
-    found = pq.read_table(tmp_path / said["file"]).to_pylist()
+    fields = written(tmp_path, BATCHES, unmatched=False)
+    assert (fields["rows"], fields["matches"], fields["problems"]) == (3, 3, 1)
+    found = pq.read_table(tmp_path / fields["file"]).to_pylist()
     assert [row["id"] for row in found] == ["a", "c", "d"]
 
 
 def test_many_small_batches_become_few_row_groups(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(parts, "GROUP_ROWS", 100)
-    said = written(tmp_path, [lists(("a", [1], None), ("b", [2], None))] * 75, codec="zstd")
-    file = pq.ParquetFile(tmp_path / said["file"])
+    fields = written(tmp_path, [lists(("a", [1], None), ("b", [2], None))] * 75, codec="zstd")
+    file = pq.ParquetFile(tmp_path / fields["file"])
     assert (file.metadata.num_rows, file.metadata.num_row_groups) == (150, 2)
     assert file.metadata.row_group(0).column(0).compression == "ZSTD"
 

@@ -97,8 +97,8 @@ def test_without_one_that_is_new_enough_the_packaged_one_is_wrapped(
     wrapper = Path(os.environ["JAVA_HOME"]) / "bin" / "java"
     assert stat.S_IMODE(wrapper.stat().st_mode) == 0o755
     words = ["--one", "--add-modules=jdk.incubator.vector", "two words"]
-    said = subprocess.run([wrapper, *words], capture_output=True, text=True, check=True).stdout
-    assert said == "--one two words\n"
+    text = subprocess.run([wrapper, *words], capture_output=True, text=True, check=True).stdout
+    assert text == "--one two words\n"
 
 
 def test_a_folder_that_others_can_write_is_not_trusted(bare: pytest.MonkeyPatch, tmp_path: Path) -> None:

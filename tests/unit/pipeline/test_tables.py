@@ -95,29 +95,29 @@ def test_torn_names_are_told(tmp_path: Path) -> None:
 
 
 def test_a_worker_keeps_the_last_few_versions_open(tmp_path: Path) -> None:
-    places = [
+    locations = [
         VersionFiles(str(Table(tmp_path / f"t{n}").publish(rows("x > 1")).folder))
         for n in range(OPEN_MOST + 1)
     ]
     _open.clear()
-    held = [opened(place) for place in places]
-    assert opened(places[-1]) is held[-1]
-    assert places[0] not in _open
+    stored = [opened(location) for location in locations]
+    assert opened(locations[-1]) is stored[-1]
+    assert locations[0] not in _open
     assert len(_open) == OPEN_MOST
-    opened(places[0], most=1)
-    assert list(_open) == [places[0]]
+    opened(locations[0], most=1)
+    assert list(_open) == [locations[0]]
 
 
 def test_answers_come_in_the_order_of_the_rows(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("tidings.pipeline.executing.SLICE", 3)
     monkeypatch.setattr("tidings.pipeline.executing.PAIRS_AT_ONCE", 4)
-    held = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("x > 1", "x > 5")).folder)))
+    version = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("x > 1", "x > 5")).folder)))
     batch = pa.record_batch({"x": list(range(10))})
-    found = pa.Table.from_batches(answers(batch, held, JOB))
+    found = pa.Table.from_batches(answers(batch, version, JOB))
     assert found.column(0).to_pylist() == list(range(10))
     assert found.column(1).to_pylist() == [["s0"] * (x > 1) + ["s1"] * (x > 5) for x in range(10)]
     assert set(found.column(2).to_pylist()) == {9}
-    pairs = pa.Table.from_batches(answers(batch, held, JOB._replace(pairs=True)))
+    pairs = pa.Table.from_batches(answers(batch, version, JOB._replace(pairs=True)))
     assert list(zip(pairs.column(0).to_pylist(), pairs.column(1).to_pylist(), strict=True)) == [
         (x, s) for x in range(10) for s in ["s0"] * (x > 1) + ["s1"] * (x > 5)
     ]
@@ -134,8 +134,8 @@ def test_where_nothing_is_rows_are_looked_at_all_the_same() -> None:
 
 
 def test_filters_that_ask_for_nothing_still_match(tmp_path: Path) -> None:
-    held = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("TRUE")).folder)))
+    version = OpenVersion(VersionFiles(str(Table(tmp_path / "t").publish(rows("TRUE")).folder)))
     found = pa.Table.from_batches(
-        answers(pa.record_batch({"odd": [1, 2]}), held, JOB._replace(attributes=()))
+        answers(pa.record_batch({"odd": [1, 2]}), version, JOB._replace(attributes=()))
     )
     assert found.column(1).to_pylist() == [["s0"], ["s0"]]

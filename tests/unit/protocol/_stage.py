@@ -131,7 +131,7 @@ class Stage:
         self.channels: dict[tuple[str, str], deque[Any]] = {}
         self.answers: dict[int, Any] = {}
         self.failures: dict[int, tuple[str, str]] = {}
-        self.heard: dict[tuple[str, int], list[Notification]] = {}
+        self.received: dict[tuple[str, int], list[Notification]] = {}
         self.tags: dict[tuple[str, int], list[int]] = {}
         self.lost: dict[tuple[str, int], dict[str, int]] = {}
         self.ended: dict[tuple[str, int], tuple[str, str]] = {}
@@ -179,7 +179,7 @@ class Stage:
             case CallFailed(call, code, reason):
                 self.failures[call] = (code, reason)
             case Notify(ref, notifications, tags, call):
-                self.heard.setdefault((name, ref), []).extend(notifications)
+                self.received.setdefault((name, ref), []).extend(notifications)
                 self.tags.setdefault((name, ref), []).extend(tags)
                 if call is not None:
                     self.answers[call] = notifications[-1]
@@ -206,10 +206,10 @@ class Stage:
         if kind == "message":
             sender, to = what
             line = self.channels[what]
-            place = 0 if self.fifo or self.rng is None else self.rng.randrange(len(line))
+            position = 0 if self.fifo or self.rng is None else self.rng.randrange(len(line))
             count = self._together(len(line))
-            some = [line[place]] if count == 1 else [line[number] for number in range(count)]
-            del line[place]
+            some = [line[position]] if count == 1 else [line[number] for number in range(count)]
+            del line[position]
             for _ in range(count - 1):
                 line.popleft()
             self.slowest = max(self.slowest, self.now - some[0][0])

@@ -58,8 +58,8 @@ def test_a_short_read_of_the_disk_is_not_the_end_of_the_log() -> None:
 def test_deliveries_are_divided_with_the_tags_that_they_have() -> None:
     events = tuple(event(300, number) for number in range(7))
     parts = list(Divider(LIMITS).divide(DeliverAll(1, 10, events)))
-    told = [deliver for part in parts for deliver in part.one_by_one()]  # type: ignore[attr-defined]
-    assert [(deliver.tag, deliver.event) for deliver in told] == list(enumerate(events, 10))
+    delivered = [deliver for part in parts for deliver in part.one_by_one()]  # type: ignore[attr-defined]
+    assert [(deliver.tag, deliver.event) for deliver in delivered] == list(enumerate(events, 10))
     assert len(parts) > 1
     assert list(Divider(LIMITS).divide(DeliverAll(1, 10, events[:1]))) == [DeliverAll(1, 10, events[:1])]
 

@@ -20,7 +20,7 @@ def stage_with(*numbers: int, **options: object) -> Stage:
 
 
 def attempts(stage: Stage, ref: int) -> list[tuple[object, int]]:
-    return [(note.event["n"], note.attempt) for note in stage.heard["s", ref]]
+    return [(note.event["n"], note.attempt) for note in stage.received["s", ref]]
 
 
 def test_what_is_given_back_comes_again_before_what_is_next() -> None:

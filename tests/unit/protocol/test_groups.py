@@ -22,13 +22,13 @@ def test_each_event_goes_to_one_member_and_members_take_turns() -> None:
     stage, refs = stage_with()
     for number in range(9):
         stage.published("p", {"n": number})
-    heard = []
+    received = []
     for _ in range(3):
         for name, ref in refs.items():
             note = stage.taken(name, ref)
             assert note is not None
-            heard.append((name, note.event["n"]))
-    assert [number for _, number in heard] == list(range(9))
+            received.append((name, note.event["n"]))
+    assert [number for _, number in received] == list(range(9))
     assert note.subscription == SubscriptionId("*", "workers")
 
 

@@ -57,12 +57,18 @@ def test_an_idle_subscription_has_no_line_of_its_own() -> None:
         Received("c", Subscribe(1, 1, "n", parse_filter("a > 1"), DeliveryOptions(), credit=5)),
     ):
         node.handle(input, 0.0)
-    held = next(iter(node.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
-    cursor = held.own
+    stored = next(iter(node.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
+    cursor = stored.own
     assert (
-        held.queue is held.blocked is held.barred is cursor.pending is cursor.later is cursor.unread is EMPTY
+        stored.queue
+        is stored.blocked
+        is stored.barred
+        is cursor.pending
+        is cursor.later
+        is cursor.unread
+        is EMPTY
     )
-    assert held.unacked is held.others is held.movers is held.lost is cursor.seen is NOTHING
-    assert not vars(held), "what few subscriptions have is set on few"
+    assert stored.unacked is stored.others is stored.movers is stored.lost is cursor.seen is NOTHING
+    assert not vars(stored), "what few subscriptions have is set on few"
     assert not vars(cursor)
-    assert held.filter == parse_filter("a > 1")
+    assert stored.filter == parse_filter("a > 1")

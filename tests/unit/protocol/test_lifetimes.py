@@ -208,7 +208,7 @@ def test_a_right_to_an_event_that_was_superseded_on_its_way_to_the_disk_is_relea
     for number in (3, 4):
         stage.publish("p", {"n": number}, key="k", lifetime=100.0)
     stage.settle()
-    ledger = stage.node.slots["delivery"]._ledger  # type: ignore[attr-defined]
+    ledger = stage.node.slots["delivery"]._index  # type: ignore[attr-defined]
     assert (sorted(ledger.entries), sorted(ledger._owed)) == ([1, 2, 3, 5], [1, 2, 3, 4, 5])
     assert stage.drain("s", ref) == [0, 1, 2, 4]
     stage.leave("s", ref)

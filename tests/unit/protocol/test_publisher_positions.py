@@ -17,17 +17,17 @@ from tidings.wire.codec import Codec
 
 
 def test_a_client_remembers_the_last_offset_in_each_log() -> None:
-    places = PublisherPositions()
+    positions = PublisherPositions()
     for log, offset in (("a", 3), ("b", 1), ("a", 2), ("b", 5)):
-        places.note("press", Position(log, offset))
-    assert places.all() == {"press": {"a": 3, "b": 5}}
+        positions.note("press", Position(log, offset))
+    assert positions.all() == {"press": {"a": 3, "b": 5}}
 
 
 def test_the_logs_where_it_was_last_are_remembered() -> None:
-    places = PublisherPositions()
+    positions = PublisherPositions()
     for number in range(places_room.MOST_LOGS + 3):
-        places.note("press", Position(f"log{number}", 1))
-    found = places.all()["press"]
+        positions.note("press", Position(f"log{number}", 1))
+    found = positions.all()["press"]
     assert len(found) == places_room.MOST_LOGS
     assert "log2" not in found
     assert "log3" in found
@@ -35,10 +35,10 @@ def test_the_logs_where_it_was_last_are_remembered() -> None:
 
 def test_sources_are_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(places_room, "MOST_SOURCES", 2)
-    places = PublisherPositions()
+    positions = PublisherPositions()
     for source in ("a", "b", "a", "c"):
-        places.note(source, Position("log", 1))
-    assert list(places.all()) == ["a", "c"]
+        positions.note(source, Position("log", 1))
+    assert list(positions.all()) == ["a", "c"]
 
 
 def test_what_a_client_names_is_cut_to_the_bounds() -> None:

@@ -289,14 +289,14 @@ def burst(credit: int) -> tuple[int, int]:
         else:
             options = DeliveryOptions(queue=10_000, policy=Policy.DISCONNECT)
             node.handle(Received(name, Subscribe(1, 1, "w", EVERYTHING, options, False, {}, credit)), 0.0)
-    said = [Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n) for n in range(2, BURST + 2)]
+    stated = [Publish(n, make_event({"n": n}, source="p", id=f"i-{n}"), n) for n in range(2, BURST + 2)]
     calls, sent = 0, 0
 
     def count(frame: Any, event: str, arg: Any) -> None:
         nonlocal calls
         calls += event in ("call", "c_call")
 
-    inputs: list[Any] = [ReceivedAll("p", said)]
+    inputs: list[Any] = [ReceivedAll("p", stated)]
     more = [Credit(1, 64)] * -(-(BURST - credit) // 64) if credit < BURST else []
     inputs += [ReceivedAll(str(name), more) for name in range(10) if more]
     gc.collect()

@@ -20,7 +20,7 @@ def listening(filter: str, *, after: dict[str, int] | None = None) -> ClientSubs
 
 def told(of: ClientSubscription, x: int, offset: int) -> bool:
     event = make_event({"x": x}, source="p", id=str(offset))
-    return of.was_told(Deliver(1, 1, event, Position("log", offset)))
+    return of.was_delivered(Deliver(1, 1, event, Position("log", offset)))
 
 
 def test_the_same_filter_goes_on_from_the_token() -> None:
@@ -29,7 +29,7 @@ def test_the_same_filter_goes_on_from_the_token() -> None:
     back = listening("x < 5")
     tokens.resume(back)
     assert back.after == {"log": 7}
-    assert not back.told
+    assert not back.delivered
 
 
 def test_another_filter_was_told_what_the_first_wanted() -> None:

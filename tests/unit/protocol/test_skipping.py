@@ -13,7 +13,7 @@ from tidings.protocol.inputs import ClientSkip
 
 def heard(stage: Sink, ref: int) -> list[Any]:
     stage.drain("s", ref)
-    return [note.event["n"] for note in stage.heard.get(("s", ref), [])]
+    return [note.event["n"] for note in stage.received.get(("s", ref), [])]
 
 
 def test_only_what_lives_forever_or_the_policy_names_and_lies_up_to_the_place_is_skipped() -> None:

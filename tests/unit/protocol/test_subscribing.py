@@ -227,8 +227,8 @@ def test_a_subscribe_that_a_newer_link_overtakes_is_answered() -> None:
     stage.settle()
     calls = [stage.subscribe(who, name="mine", durable=True) for who in ("s", "s2")]
     stage.settle()
-    told = [call for call in calls if stage.failures.get(call) == ("closed", "a newer link took over")]
-    assert len(told) == 1, "both asks were under way before the disk had kept the first"
+    delivered = [call for call in calls if stage.failures.get(call) == ("closed", "a newer link took over")]
+    assert len(delivered) == 1, "both asks were under way before the disk had kept the first"
     assert len([call for call in calls if call in stage.answers]) == 1
 
 

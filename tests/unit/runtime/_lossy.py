@@ -42,13 +42,13 @@ class LossyNetwork:
 
     async def door(self) -> Door:
         loop = asyncio.get_running_loop()
-        _, door = await loop.create_datagram_endpoint(lambda: Door(self), local_addr=("127.0.0.1", 0))
-        self._all.append(door)
-        return door
+        _, listener = await loop.create_datagram_endpoint(lambda: Door(self), local_addr=("127.0.0.1", 0))
+        self._all.append(listener)
+        return listener
 
-    def stands_behind(self, door: Door, port: int) -> None:
-        door.behind = ("127.0.0.1", port)
-        self._doors[door.behind] = door
+    def stands_behind(self, listener: Door, port: int) -> None:
+        listener.behind = ("127.0.0.1", port)
+        self._doors[listener.behind] = listener
 
     def passing(self, to: Door, data: bytes, came_from: Place) -> None:
         sender = self._doors.get(came_from)
@@ -60,6 +60,6 @@ class LossyNetwork:
         sender.transport.sendto(data, to.behind)
 
     def close(self) -> None:
-        for door in self._all:
-            assert door.transport is not None
-            door.transport.close()
+        for listener in self._all:
+            assert listener.transport is not None
+            listener.transport.close()

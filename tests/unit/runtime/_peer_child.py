@@ -20,19 +20,19 @@ def say(**what: object) -> None:
     print(json.dumps(what), flush=True)
 
 
-async def main(topic: str, period: float, first: str, doors: list[str]) -> None:
+async def main(topic: str, period: float, first: str, gateways: list[str]) -> None:
     options = {"tables": {"period": period, "wanted": 0.99}, "gossip": {"wanted": 0.99, "stagger": 0.2}}
     buses: list[Bus] = []
     brokers: list[PeerBroker] = []
     tasks = []
-    for number, door in enumerate(doors):
-        broker = PeerBroker(advertise=door, join=[first], options=options, seed=number + 1)
+    for number, gateway in enumerate(gateways):
+        broker = PeerBroker(advertise=gateway, join=[first], options=options, seed=number + 1)
         bus = await Bus(broker, f"{topic}-{number}").open()
         assert broker.datagrams is not None
-        say(port=broker.datagrams.port, door=door)
+        say(port=broker.datagrams.port, door=gateway)
         buses.append(bus)
         brokers.append(broker)
-        tasks.append(asyncio.ensure_future(listen(bus, topic, door)))
+        tasks.append(asyncio.ensure_future(listen(bus, topic, gateway)))
     commands = asyncio.to_thread(sys.stdin.readline)
     while (line := await commands).startswith("publish"):
         await buses[int(line.split()[1])].publish({"mark": int(line.split()[2])}, topic=topic)
@@ -45,12 +45,12 @@ async def main(topic: str, period: float, first: str, doors: list[str]) -> None:
         await bus.close()
 
 
-async def listen(bus: Bus, topic: str, door: str) -> None:
+async def listen(bus: Bus, topic: str, gateway: str) -> None:
     wanted = "TRUE" if topic == "/" else f"topic MATCHES '{topic}/#'"
     async with bus.subscribe(wanted) as listener:
-        say(subscribed=door)
+        say(subscribed=gateway)
         async for event in listener:
-            say(heard=event.attributes["mark"], peer=door)
+            say(heard=event.attributes["mark"], peer=gateway)
 
 
 if __name__ == "__main__":

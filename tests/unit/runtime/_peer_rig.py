@@ -47,11 +47,15 @@ class Child:
     """Some peers of one topic in a process of their own."""
 
     def __init__(
-        self, process: asyncio.subprocess.Process, network: LossyNetwork, doors: dict[str, Door], heard: Heard
+        self,
+        process: asyncio.subprocess.Process,
+        network: LossyNetwork,
+        gateways: dict[str, Door],
+        received: Heard,
     ) -> None:
         self.process = process
         self.parasites = 0
-        self._network, self._doors, self._heard = network, doors, heard
+        self._network, self._doors, self._heard = network, gateways, received
         self._reading = asyncio.ensure_future(self._read())
 
     @classmethod
@@ -61,28 +65,28 @@ class Child:
         period: float,
         first: str,
         network: LossyNetwork,
-        doors: dict[str, Door],
-        heard: Heard,
+        gateways: dict[str, Door],
+        received: Heard,
     ) -> Child:
         environment = {**os.environ, "PYTHONPATH": os.pathsep.join([str(ROOT / "src"), str(ROOT)])}
         process = await asyncio.create_subprocess_exec(
-            sys.executable, "-m", "tests.unit.runtime._peer_child", topic, str(period), first, *doors,
+            sys.executable, "-m", "tests.unit.runtime._peer_child", topic, str(period), first, *gateways,
             stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, env=environment,
         )  # fmt: skip
-        return cls(process, network, doors, heard)
+        return cls(process, network, gateways, received)
 
     async def _read(self) -> None:
         assert self.process.stdout is not None
         async for line in self.process.stdout:
-            said: dict[str, Any] = json.loads(line)
-            if "port" in said:
-                self._network.stands_behind(self._doors[said["door"]], said["port"])
-            elif "heard" in said:
-                self._heard.add(said["heard"], said["peer"])
-            elif "subscribed" in said:
+            fields: dict[str, Any] = json.loads(line)
+            if "port" in fields:
+                self._network.stands_behind(self._doors[fields["door"]], fields["port"])
+            elif "heard" in fields:
+                self._heard.add(fields["heard"], fields["peer"])
+            elif "subscribed" in fields:
                 self._heard.subscribe()
-            elif "parasites" in said:
-                self.parasites = said["parasites"]
+            elif "parasites" in fields:
+                self.parasites = fields["parasites"]
 
     def say(self, line: str) -> None:
         assert self.process.stdin is not None
@@ -131,7 +135,7 @@ class Rig:
     def __init__(self, sizes: dict[str, int], loss: float, period: float) -> None:
         self.sizes, self.period = sizes, period
         self.network = LossyNetwork(loss, seed=5)
-        self.heard = Heard()
+        self.received = Heard()
         self.children: list[Child] = []
         self._mark = 0
 
@@ -140,21 +144,25 @@ class Rig:
         return sum(self.sizes.values())
 
     async def open(self) -> None:
-        doors = {
+        gateways = {
             topic: [await self.network.door() for _ in range(size)] for topic, size in self.sizes.items()
         }
-        first = next(iter(doors.values()))[0].address
-        for topic, of in doors.items():
-            named = {door.address: door for door in of}
-            self.children.append(await Child.of(topic, self.period, first, self.network, named, self.heard))
-        assert await self.heard.until(lambda: self.heard.subscribed == self.total, 120.0), "all are there"
+        first = next(iter(gateways.values()))[0].address
+        for topic, of in gateways.items():
+            named = {listener.address: listener for listener in of}
+            self.children.append(
+                await Child.of(topic, self.period, first, self.network, named, self.received)
+            )
+        assert await self.received.until(lambda: self.received.subscribed == self.total, 120.0), (
+            "all are there"
+        )
 
     async def publish(self, seconds: float) -> bool:
         """One event of the lowest topic, by one peer after another: did everybody hear it in time?"""
         self._mark += 1
         mark, publishers = self._mark, list(self.sizes.values())[-1]
         self.children[-1].say(f"publish {mark % publishers} {mark}")
-        return await self.heard.until(lambda: self.heard.count(mark) == self.total, seconds)
+        return await self.received.until(lambda: self.received.count(mark) == self.total, seconds)
 
     async def close(self) -> None:
         assert [await child.end() for child in self.children] == [0] * len(self.children)
@@ -176,7 +184,7 @@ async def outcome_of(
     warm_up = 1
     while not await rig.publish(patience):
         warm_up += 1
-        counts = {mark: len(peers) for mark, peers in rig.heard.by_mark.items()}
+        counts = {mark: len(peers) for mark, peers in rig.received.by_mark.items()}
         assert warm_up <= most_warm_up, f"no event reached all {rig.total}: {counts}"
     ready, passed, first = time.monotonic(), rig.network.passed, rig._mark + 1
     times = []
@@ -186,11 +194,11 @@ async def outcome_of(
         times.append(time.monotonic() - at)
     seconds, passed = time.monotonic() - ready, rig.network.passed - passed
     await rig.close()
-    counts_ = [rig.heard.count(mark) for mark in range(first, first + events)]
+    counts_ = [rig.received.count(mark) for mark in range(first, first + events)]
     network = rig.network
     return Outcome(
         peers=rig.total, events=events, delivered=sum(counts_), whole=sum(n == rig.total for n in counts_),
-        twice=rig.heard.twice, parasites=sum(child.parasites for child in rig.children), passed=passed,
+        twice=rig.received.twice, parasites=sum(child.parasites for child in rig.children), passed=passed,
         lost=network.lost / (network.lost + network.passed), warm_up=warm_up, ready_seconds=ready - began,
         seconds=seconds, median_seconds=sorted(times)[events // 2],
     )  # fmt: skip

@@ -125,11 +125,11 @@ def test_a_bad_request_is_refused_with_a_reason_and_the_connection_stays(name: s
         async with serving() as server:
             raw = await RawClient.greeted(server)
             raw.send(REFUSED_REQUESTS[name])
-            answer = await raw.hear()
+            answer = await raw.receive()
             assert isinstance(answer, msg.Refused), answer
             assert answer.reason
             raw.send(Keepalive())
-            assert await raw.hear() == KeepaliveAck()
+            assert await raw.receive() == KeepaliveAck()
             assert server.figures()["faults"] == 0
             raw.close()
 
@@ -165,7 +165,7 @@ async def test_one_client_too_many_is_told_to_go_elsewhere() -> None:
         first = await RawClient.greeted(server, "first")
         second = await RawClient.to(server)
         second.send(OpenSession("client", "second", mechanism="anonymous"))
-        denied = await second.hear()
+        denied = await second.receive()
         assert isinstance(denied, SessionDenied)
         assert denied.code == "unreachable"
         second.close()
@@ -185,15 +185,15 @@ async def test_a_client_that_does_not_read_is_left_and_others_hear_all() -> None
         everything = tidings.parse_filter("n >= 0")
         options = DeliveryOptions(policy=Policy.DROP_NEWEST, queue=1_000_000)
         raw.send(msg.Subscribe(1, 1, "s", everything, options, credit=1_000_000))
-        assert isinstance(await raw.hear(), msg.Subscribed)
+        assert isinstance(await raw.receive(), msg.Subscribed)
         raw.reader._transport.pause_reading()  # type: ignore[attr-defined]
         async with tidings.connect(server.address, name="good") as bus, bus.subscribe("n >= 0") as news:
-            heard: list[Any] = []
+            received: list[Any] = []
             while server.figures()["connections"] > 1:
-                await bus.publish({"n": len(heard)}, payload=b"x" * 20_000)
-                heard += await collect(news, 1)
-                assert len(heard) < 5000, "the broker holds whatever it is given"
-            assert [event["n"] for event in heard] == list(range(len(heard)))
+                await bus.publish({"n": len(received)}, payload=b"x" * 20_000)
+                received += await collect(news, 1)
+                assert len(received) < 5000, "the broker holds whatever it is given"
+            assert [event["n"] for event in received] == list(range(len(received)))
         raw.close()
 
 
@@ -207,10 +207,10 @@ async def test_who_publishes_faster_than_the_disk_is_read_from_less() -> None:
             raw.send(msg.Publish(number, each, number, msg.AckMode.KEPT))
         await raw.writer.drain()
         client = next(iter(server._clients.values()))
-        await until(lambda: len(client.gate.unanswered) >= 10)
-        taken_in = len(client.gate.unanswered)
+        await until(lambda: len(client.ingress.unanswered) >= 10)
+        taken_in = len(client.ingress.unanswered)
         store.go_on()
-        answers = [await raw.hear() for _ in events]
+        answers = [await raw.receive() for _ in events]
         assert [a.call for a in answers if isinstance(a, msg.Published)] == list(range(1, 201))
         assert taken_in <= 200
         raw.close()
@@ -221,7 +221,7 @@ async def test_the_silent_are_asked_and_the_dead_are_left() -> None:
     settings = NetworkSettings(keepalive_seconds=0.1, peer_timeout_seconds=0.5)
     async with serving(network=settings) as server:
         raw = await RawClient.greeted(server)
-        assert await raw.hear() == Keepalive()
+        assert await raw.receive() == Keepalive()
         assert await raw.is_closed()
         assert server.figures()["connections"] == 0
 

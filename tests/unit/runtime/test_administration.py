@@ -45,11 +45,11 @@ def play(coroutine: Any) -> None:
 @pytest.fixture
 def service(tmp_path: Path) -> Service:
     (tmp_path / "users.toml").write_text(USERS)
-    said = {
+    stated = {
         "name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml"),
         "security.audit": str(tmp_path / "audit.jsonl"), "store": str(tmp_path / "store"),
     }  # fmt: skip
-    return Service(read_settings(said=said))
+    return Service(read_settings(fields=stated))
 
 
 def connect(service: Service, name: str) -> tidings.Bus:

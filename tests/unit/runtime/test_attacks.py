@@ -58,7 +58,7 @@ class Raw:
 
     def __init__(self, connection: Connection, early: list[msg.Message]) -> None:
         self.connection = connection
-        self.heard: list[msg.Message] = list(early)
+        self.received: list[msg.Message] = list(early)
         self.is_over = asyncio.Event()
         self._more = asyncio.Event()
         connection.receive = self._receive
@@ -66,7 +66,7 @@ class Raw:
         connection.release("early")
 
     def _receive(self, connection: Connection, messages: list[msg.Message]) -> None:
-        self.heard += connection.answered(messages)
+        self.received += connection.answered(messages)
         self._more.set()
 
     def say(self, *messages: msg.Message) -> None:
@@ -74,7 +74,7 @@ class Raw:
             self.connection.send(message)
 
     async def wait_for(self, kind: type, count: int = 1) -> list[Any]:
-        while len(found := [one for one in self.heard if isinstance(one, kind)]) < count:
+        while len(found := [one for one in self.received if isinstance(one, kind)]) < count:
             self._more.clear()
             await self._more.wait()
         return found
@@ -101,12 +101,12 @@ async def raw(service: Service, name: str = "ann") -> Raw:
 
 def play(tmp_path: Path, story: Any) -> None:
     (tmp_path / "users.toml").write_text(USERS)
-    said = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
+    fields = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
 
     async def run() -> None:
         async with (
             asyncio.timeout(120),
-            Service(read_settings(said=said | {"store": str(tmp_path / "b1")})) as service,
+            Service(read_settings(fields=fields | {"store": str(tmp_path / "b1")})) as service,
         ):
             await story(service)
 
@@ -137,7 +137,7 @@ def test_a_forged_normal_form_and_a_number_used_twice_widen_nothing(tmp_path: Pa
         assert service.secured.guard._accounts.of("ann", 0.0).subscriptions == 2
         await published(service)
         await client.wait_for(msg.Deliver, 4)
-        levels = {one.event["level"] for one in client.heard if isinstance(one, msg.Deliver)}
+        levels = {one.event["level"] for one in client.received if isinstance(one, msg.Deliver)}
         assert levels == {1, 2}
         assert service.secured.guard.withheld == 0  # the subscriptions themselves were narrow
         client.connection.end("done")

@@ -19,8 +19,8 @@ from tidings.store.rocks import RocksStore
 
 
 def settings(folder: Path, name: str, **more: Any) -> BrokerSettings:
-    said = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, "store": str(folder / name)}
-    return read_settings(said={**said, **{key.replace("__", "."): value for key, value in more.items()}})
+    fields = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, "store": str(folder / name)}
+    return read_settings(fields={**fields, **{key.replace("__", "."): value for key, value in more.items()}})
 
 
 def play(coroutine: Any) -> None:

@@ -45,16 +45,16 @@ def test_a_script() -> None:
 def test_iterating_ends_when_another_thread_leaves() -> None:
     with tidings.blocking.connect() as bus:
         news = bus.subscribe()
-        heard: list[object] = []
-        reader = threading.Thread(target=lambda: heard.extend(event["n"] for event in news))
+        received: list[object] = []
+        reader = threading.Thread(target=lambda: received.extend(event["n"] for event in news))
         reader.start()
         bus.publish({"n": 1})
         bus.publish({"n": 2})
-        while len(heard) < 2:
+        while len(received) < 2:
             bus.figures()
         news.close()
         reader.join(5)
-        assert heard == [1, 2]
+        assert received == [1, 2]
 
 
 def test_it_works_inside_a_running_loop() -> None:
@@ -69,11 +69,11 @@ def test_it_works_inside_a_running_loop() -> None:
 
 
 def test_callbacks_run_in_the_thread_of_the_bus() -> None:
-    heard: list[tuple[object, str]] = []
+    received: list[tuple[object, str]] = []
     done = threading.Event()
 
     def note(event: tidings.Event) -> None:
-        heard.append((event["n"], threading.current_thread().name))
+        received.append((event["n"], threading.current_thread().name))
         done.set()
 
     with tidings.open() as bus:
@@ -82,7 +82,7 @@ def test_callbacks_run_in_the_thread_of_the_bus() -> None:
             assert done.wait(5)
             assert calling.error is None
         bus.publish({"n": 2})
-    assert heard == [(1, "tidings-bus")]
+    assert received == [(1, "tidings-bus")]
 
 
 def test_two_clients_of_one_broker() -> None:

@@ -43,12 +43,12 @@ N = parse_filter("n >= 0")
 
 def play(tmp_path: Path, story: Any) -> None:
     (tmp_path / "users.toml").write_text(USERS)
-    said = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
+    fields = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
 
     async def run() -> None:
         async with (
             asyncio.timeout(60),
-            Service(read_settings(said=said | {"store": str(tmp_path / "b1")})) as service,
+            Service(read_settings(fields=fields | {"store": str(tmp_path / "b1")})) as service,
         ):
             await story(service)
 
@@ -61,7 +61,7 @@ def publish(client: Raw, call: int, source: str, **options: Any) -> None:
 
 
 def answered(client: Raw, call: int) -> Any:
-    return next((one for one in client.heard if getattr(one, "call", None) == call), None)
+    return next((one for one in client.received if getattr(one, "call", None) == call), None)
 
 
 async def answer(client: Raw, call: int) -> Any:
@@ -190,7 +190,7 @@ def test_queued_and_unacknowledged_bytes_are_bounded(tmp_path: Path, credit: int
         waiting = service.server.node.describe(10)[0]["waiting"]
         delivered = sum(
             len(one.events) if isinstance(one, msg.DeliverAll) else isinstance(one, msg.Deliver)
-            for one in slow.heard
+            for one in slow.received
         )
         assert waiting + delivered < 60, "about 100,000 bytes, and some more in flight"
         lost = (await slow.wait_for(msg.Lost))[-1].counts
@@ -208,13 +208,13 @@ def test_unacknowledged_bytes_are_given_back_by_acknowledging_and_by_leaving(tmp
             slow.say(msg.Subscribe(1, 1, "s", N, options, credit=1000))
             await answer(slow, 1)
             base = 1000 * int(asyncio.get_running_loop().time() * 1000)
-            for heard, call in enumerate(range(base + 1, base + 41), 1):
+            for received, call in enumerate(range(base + 1, base + 41), 1):
                 publish(publisher, call, "pub", attributes={"text": "x" * 10_000})
-                await slow.wait_for(msg.Deliver, heard)
+                await slow.wait_for(msg.Deliver, received)
                 if call % 2:
-                    tag = [one for one in slow.heard if isinstance(one, msg.Deliver)][-1].tag
+                    tag = [one for one in slow.received if isinstance(one, msg.Deliver)][-1].tag
                     slow.say(msg.Ack(1, (tag - 1, tag)))
-            assert not [one for one in slow.heard if isinstance(one, msg.Lost)]
+            assert not [one for one in slow.received if isinstance(one, msg.Lost)]
             slow.connection.end("done")
             while service.server.figures()["connections"] > 1:
                 await asyncio.sleep(0)
@@ -227,7 +227,7 @@ def test_records_of_ended_subscriptions_are_bounded_for_each_owner(tmp_path: Pat
 
     async def end(client: Raw, call: int, name: str) -> None:
         client.say(msg.Subscribe(call, call, name, N, TRANSIENT, credit=10))
-        while not any(type(one) is msg.Deliver and one.ref == call for one in client.heard):
+        while not any(type(one) is msg.Deliver and one.ref == call for one in client.received):
             client._more.clear()
             await client._more.wait()
         client.say(msg.Ack(call, (1,)), msg.Unsubscribe(call + 1, call))
@@ -270,12 +270,12 @@ def test_dead_letters_count_in_the_stored_bytes_of_their_owner(tmp_path: Path) -
             options = DeliveryOptions(max_deliveries=1, policy=Policy.DROP_OLDEST)
             client.say(msg.Subscribe(100 + ref, ref, f"j{ref}", N, options, credit=1000))
             await client.wait_for(msg.Subscribed)
-            client.heard.clear()
+            client.received.clear()
             publish(client, ref, "q", attributes={"text": "x" * 400})
             [delivered] = await client.wait_for(msg.Deliver)
             client.say(msg.Nack(ref, (delivered.tag,)), msg.Unsubscribe(200 + ref, ref))
             await client.wait_for(msg.Unsubscribed)
-            client.heard.clear()
+            client.received.clear()
         figures = service.figures()
         assert 1 <= figures["dead letters"] <= 2  # each counts for about a thousand bytes of the two thousand
         assert figures["dead letters"] + figures["dead letters dropped"] == 8
@@ -308,8 +308,10 @@ async def delivered(client: Raw, last: int) -> list[int]:
     """What came, up to the event of this number."""
 
     def seen() -> list[int]:
-        singles = [one.event for one in client.heard if isinstance(one, msg.Deliver)]
-        batches = [event for one in client.heard if isinstance(one, msg.DeliverAll) for event in one.events]
+        singles = [one.event for one in client.received if isinstance(one, msg.Deliver)]
+        batches = [
+            event for one in client.received if isinstance(one, msg.DeliverAll) for event in one.events
+        ]
         return sorted(int(event.attributes["n"]) for event in (*singles, *batches))
 
     while last not in seen():
@@ -333,7 +335,7 @@ def test_the_backlog_of_a_durable_subscription_counts_for_its_owner(tmp_path: Pa
         mine = await delivered(owner, 40)
         assert mine == list(range(41 - len(mine), 41))
         assert 0 < len(mine) < 5  # the newest, as far as 2,000 bytes hold them
-        while not (lost := [one.counts for one in owner.heard if isinstance(one, msg.Lost)]):
+        while not (lost := [one.counts for one in owner.received if isinstance(one, msg.Lost)]):
             owner._more.clear()
             await owner._more.wait()
         assert lost[-1] == {"quota of stored bytes": 40 - len(mine)}
@@ -359,10 +361,10 @@ def test_superseded_and_acknowledged_events_leave_the_backlog(tmp_path: Path) ->
         for call in range(41, 61):  # read and acknowledged one by one, they never are many
             publish(publisher, call, "pub", attributes={"text": "x" * 500})
             await delivered(owner, call)
-            last = [one for one in owner.heard if isinstance(one, msg.Deliver)][-1]
+            last = [one for one in owner.received if isinstance(one, msg.Deliver)][-1]
             owner.say(msg.Ack(2000, (last.tag,)))
         assert not any(
-            "quota of stored bytes" in one.counts for one in owner.heard if isinstance(one, msg.Lost)
+            "quota of stored bytes" in one.counts for one in owner.received if isinstance(one, msg.Lost)
         )
 
     play(tmp_path, story)

@@ -26,9 +26,9 @@ class Sum:
 
 def quiet() -> list[dict[str, Any]]:
     """Failures of handlers, which the event loop is told of."""
-    told: list[dict[str, Any]] = []
-    asyncio.get_running_loop().set_exception_handler(lambda _, context: told.append(context))
-    return told
+    delivered: list[dict[str, Any]] = []
+    asyncio.get_running_loop().set_exception_handler(lambda _, context: delivered.append(context))
+    return delivered
 
 
 # -- publishing without waiting ------------------------------------------------------------------------
@@ -68,9 +68,9 @@ async def test_flush_raises_the_first_refusal_once() -> None:
     async with tidings.connect() as bus:
         bus.publish_nowait({"n": 1}, mode="kept")  # no store
         bus.publish_nowait({"n": 2}, mode="kept")
-        with pytest.raises(tidings.RefusedError) as told:
+        with pytest.raises(tidings.RefusedError) as delivered:
             await bus.flush()
-        assert "2 publishes failed" in told.value.__notes__[0]
+        assert "2 publishes failed" in delivered.value.__notes__[0]
         await bus.flush()
 
 
@@ -165,7 +165,7 @@ async def test_a_request_over_three_brokers() -> None:
         serving("a") as a,
         serving("b", join=[a.address]) as b,
         serving("c", join=[b.address]) as c,
-        tidings.connect(a.address) as asker,
+        tidings.connect(a.address) as requester,
         tidings.connect(c.address) as replier,
     ):
         await linked(a, b, c)
@@ -176,14 +176,16 @@ async def test_a_request_over_three_brokers() -> None:
 
         async with replier.serving():
             await settled(c, b, a)
-            wanted = [asker.request({"left": n, "right": 1}, wants=Sum, timeout=PATIENCE) for n in range(20)]
+            wanted = [
+                requester.request({"left": n, "right": 1}, wants=Sum, timeout=PATIENCE) for n in range(20)
+            ]
             assert await asyncio.gather(*wanted) == [Sum(n + 1) for n in range(20)]
         assert await add(tidings.make_event({"left": 2, "right": 3}, source="s", id="1")) == {"total": 5}
 
 
 @played
 async def test_an_error_of_the_replier_is_raised_at_the_requester() -> None:
-    told = quiet()
+    delivered = quiet()
     async with tidings.connect() as bus:
 
         @bus.reply(topic="divide")
@@ -207,7 +209,7 @@ async def test_an_error_of_the_replier_is_raised_at_the_requester() -> None:
                 await bus.request({"left": 1, "right": 0}, topic="divide", timeout=PATIENCE)
             with pytest.raises(tidings.ReplyError, match="replied with a int"):
                 await bus.request(topic="wrong", timeout=PATIENCE)
-    assert len(told) == 2
+    assert len(delivered) == 2
 
 
 @played
@@ -224,11 +226,11 @@ async def test_a_request_without_a_reply_times_out_and_a_cancelled_one_drops_its
         with pytest.raises(tidings.TimedOutError, match=r"no reply within 0\.01 s"):
             await bus.request(topic="none", timeout=0.01)
         async with bus.serving():
-            asking = asyncio.create_task(bus.request({"n": 1}, topic="slow", timeout=PATIENCE))
+            requests = asyncio.create_task(bus.request({"n": 1}, topic="slow", timeout=PATIENCE))
             await begun.wait()
-            asking.cancel()
+            requests.cancel()
             with pytest.raises(asyncio.CancelledError):
-                await asking
+                await requests
             may_end.set()
             assert (await bus.request({"n": 2}, topic="slow", timeout=PATIENCE))["n"] == 2
         assert bus._requests is not None
@@ -240,11 +242,11 @@ async def test_a_refused_request_and_one_of_a_closed_bus_fail_at_once() -> None:
     async with serving() as server, tidings.connect(server.address) as bus:
         with pytest.raises(tidings.TooLargeError):
             await bus.request(topic="large", payload=bytes(17 << 20), timeout=PATIENCE)
-        asking = asyncio.create_task(bus.request(topic="none", timeout=PATIENCE))
+        requests = asyncio.create_task(bus.request(topic="none", timeout=PATIENCE))
         await until(lambda: bus._requests is not None and bus._requests._waiting and bus._waiting)
         await bus.close()
         with pytest.raises(tidings.ClosedError):
-            await asking
+            await requests
 
 
 @played
@@ -304,7 +306,7 @@ async def test_a_plain_function_runs_in_a_thread_and_batches_are_lists() -> None
 
 @played
 async def test_retries_then_a_dead_letter_in_a_topic() -> None:
-    told, attempts = quiet(), []
+    delivered, attempts = quiet(), []
     async with tidings.connect() as bus:
 
         async def note(call: HandlerCall, call_next: middleware.CallNext) -> Any:
@@ -330,7 +332,7 @@ async def test_retries_then_a_dead_letter_in_a_topic() -> None:
         ]
         assert [letter["n"] for letter in letters] == [1, 2]
         assert attempts == [1, 1, 2, 3, 1]
-        assert len(told) == 2
+        assert len(delivered) == 2
 
 
 @played

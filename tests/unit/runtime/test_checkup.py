@@ -67,8 +67,8 @@ def test_neighbours_that_cannot_be_reached_are_named() -> None:
         listener.bind(("127.0.0.1", 0))
         listener.listen()
         closed.bind(("127.0.0.1", 0))
-        places = [f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, closed)]
-        found = asyncio.run(checkup.look_at_neighbours(BrokerSettings(join=tuple(places))))
+        positions = [f"127.0.0.1:{each.getsockname()[1]}" for each in (listener, closed)]
+        found = asyncio.run(checkup.look_at_neighbours(BrokerSettings(join=tuple(positions))))
     assert [finding.state for finding in found] == [checkup.OK, checkup.PROBLEM]
     assert "cannot be reached" in found[1].finding
 

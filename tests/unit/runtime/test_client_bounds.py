@@ -175,8 +175,8 @@ def bad_values(kind: type[msgspec.Struct], valid: Any) -> Iterator[tuple[str, An
     """The same structure with one field beyond its bound, and the field's name."""
     for name, bound in FIELDS[kind].items():
         if isinstance(bound, cb.StructBound):
-            held = getattr(valid, name)
-            for path, bad in bad_values(bound.kind, held):
+            stored = getattr(valid, name)
+            for path, bad in bad_values(bound.kind, stored):
                 yield f"{name}.{path}", msgspec.structs.replace(valid, **{name: bad})
             continue
         for bad in extremes(bound):
@@ -202,7 +202,7 @@ def test_a_message_beyond_a_bound_is_refused_by_a_live_broker_before_anything_is
                 raw.send(message)
                 call = getattr(message, "call", None)
                 if call is not None and -cb.WIDEST <= call <= cb.WIDEST:
-                    answer = await raw.hear()
+                    answer = await raw.receive()
                     code = getattr(answer, "code", None)
                     assert code in ("refused", "event", "limit"), (name, answer)
                     raw.close()
@@ -220,7 +220,7 @@ async def test_a_commit_of_a_number_of_parts_beyond_reason_allocates_nothing() -
         raw = await RawClient.greeted(server)
         tracemalloc.start()
         raw.send(msg.CommitStaged(1, "q", 0, 60_000_000), msg.CommitStaged(2, "q", 0, 2**62))
-        answers = [await raw.hear(), await raw.hear()]
+        answers = [await raw.receive(), await raw.receive()]
         _, peak = tracemalloc.get_traced_memory()
         tracemalloc.stop()
         assert [answer.call for answer in answers] == [1, 2]  # type: ignore[attr-defined]

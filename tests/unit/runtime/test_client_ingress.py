@@ -15,18 +15,18 @@ from tidings.security.authorization import Authorizer as Guard
 from tidings.security.principal import Principal, ProofMethod
 from tidings.security.quotas import Quota
 from tidings.security.rules import AccessRule, Action, Permissions
-from tidings.security.users import NOBODY, Users
+from tidings.security.users import NO_USERS, Users
 
 ANN = Principal("ann", ProofMethod.SCRAM)
 
 
-def users(filter: str, quota: Quota = NOBODY.default_quota) -> Users:
+def users(filter: str, quota: Quota = NO_USERS.default_quota) -> Users:
     rules = [AccessRule("ann", action, parse_filter(filter)) for action in Action]
-    return Users({}, {}, Permissions(rules), {}, quota, NOBODY.verifier)
+    return Users({}, {}, Permissions(rules), {}, quota, NO_USERS.verifier)
 
 
 class Door:
-    def __init__(self, filter: str, quota: Quota = NOBODY.default_quota) -> None:
+    def __init__(self, filter: str, quota: Quota = NO_USERS.default_quota) -> None:
         self.said: list[Any] = []  # to the client
         self.handed: list[Any] = []  # to the node, in the client's place
         self.guard = Guard(
@@ -35,7 +35,7 @@ class Door:
         self.gate = ClientIngress("ann", ANN, self.guard, say=self.said.append, hand_in=self.handed.append)
         self.out = self.gate.outlet(lambda: None)
 
-    def heard(self, level: int) -> bool:
+    def received(self, level: int) -> bool:
         before = len(self.said)
         self.out(msg.Deliver(1, level, quote(level)))
         return len(self.said) > before
@@ -54,84 +54,84 @@ def quote(level: int, **options: Any) -> Event:
 
 
 def test_a_right_to_everything_that_is_taken_away_ends_at_once() -> None:
-    door = Door("TRUE")
-    assert all(door.heard(level) for level in (1, 9, 1, 9))
-    door.guard.replace(users("level < 5"))
-    assert [door.heard(level) for level in (1, 9)] == [True, False]
-    assert door.handed == [msg.Ack(1, (9,)), msg.Credit(1, 1)]  # what is withheld counts as taken
-    door.guard.replace(users("TRUE"))
-    assert door.heard(9)
+    listener = Door("TRUE")
+    assert all(listener.received(level) for level in (1, 9, 1, 9))
+    listener.guard.replace(users("level < 5"))
+    assert [listener.received(level) for level in (1, 9)] == [True, False]
+    assert listener.handed == [msg.Ack(1, (9,)), msg.Credit(1, 1)]  # what is withheld counts as taken
+    listener.guard.replace(users("TRUE"))
+    assert listener.received(9)
 
 
 def test_a_page_of_the_log_holds_what_may_be_heard_when_it_leaves() -> None:
     """The rule changed between the request, whose filter was narrowed, and its answer."""
-    door = Door("TRUE")
+    listener = Door("TRUE")
     page = msg.LogRead(1, "b", tuple(msg.LogEntry(level, quote(level), 0.0) for level in (1, 9)), 9, 1, 9)
-    door.out(page)
-    door.guard.replace(users("level < 5"))
-    door.out(page)
-    assert [[entry.offset for entry in said.entries] for said in door.said] == [[1, 9], [1]]
-    assert [said.upto for said in door.said] == [9, 9], "all of it was looked at"
+    listener.out(page)
+    listener.guard.replace(users("level < 5"))
+    listener.out(page)
+    assert [[entry.offset for entry in stated.entries] for stated in listener.said] == [[1, 9], [1]]
+    assert [stated.upto for stated in listener.said] == [9, 9], "all of it was looked at"
 
 
 def test_publishing_everything_ends_with_its_rule_and_never_covers_another_source() -> None:
-    door = Door("TRUE")
-    assert all(door.let_in(level) for level in (1, 9, 1))
-    assert not door.let_in(1, source="bob")
-    assert door.let_in(9)
-    assert door.let_in(9, source="ann/desk")
-    assert not door.let_in(1, source="bob")
-    door.guard.replace(users("level < 5"))
-    assert [door.let_in(level) for level in (1, 9)] == [True, False]
+    listener = Door("TRUE")
+    assert all(listener.let_in(level) for level in (1, 9, 1))
+    assert not listener.let_in(1, source="bob")
+    assert listener.let_in(9)
+    assert listener.let_in(9, source="ann/desk")
+    assert not listener.let_in(1, source="bob")
+    listener.guard.replace(users("level < 5"))
+    assert [listener.let_in(level) for level in (1, 9)] == [True, False]
 
 
 def test_an_advertisement_is_narrowed_to_what_may_be_published() -> None:
-    door = Door("level < 5")
-    assert door.advertised("level < 3") == "level < 3"
-    (told,) = door.gate.inward([msg.Advertise(7, "b", parse_filter("price > 0"))])
-    assert isinstance(told, msg.Advertise)
-    assert accepts(told.filter, Event("ann", "1", body={"level": 1, "price": 1}))
-    assert not accepts(told.filter, Event("ann", "1", body={"level": 9, "price": 1}))
+    listener = Door("level < 5")
+    assert listener.advertised("level < 3") == "level < 3"
+    (delivered,) = listener.gate.inward([msg.Advertise(7, "b", parse_filter("price > 0"))])
+    assert isinstance(delivered, msg.Advertise)
+    assert accepts(delivered.filter, Event("ann", "1", body={"level": 1, "price": 1}))
+    assert not accepts(delivered.filter, Event("ann", "1", body={"level": 9, "price": 1}))
 
 
 def test_an_advertisement_beyond_every_right_is_refused_and_says_so() -> None:
-    door = Door("level < 5")
-    assert door.advertised("level > 7") is None
-    (refused,) = door.said
+    listener = Door("level < 5")
+    assert listener.advertised("level > 7") is None
+    (refused,) = listener.said
     assert refused.call == 7
     assert "publish nothing of level > 7" in refused.reason
-    assert door.guard.refused == 1
+    assert listener.guard.refused == 1
 
 
 def test_advertisements_are_counted_and_given_back() -> None:
-    door = Door("TRUE", Quota(advertisements=2, constraints=5))
-    assert door.advertised("level < 5", "a")
-    assert door.advertised("level < 5 AND price > 1", "b")
-    assert door.advertised("level < 6", "c") is None
-    assert "its quota is 2" in door.said[-1].reason
-    assert door.advertised("level < 5 AND price > 1 AND size > 1", "a"), "a name again replaces it"
-    assert door.advertised("level < 5 AND price > 1 AND size > 1 AND x > 1", "a") is None
-    assert "constraints; its quota is 5" in door.said[-1].reason
-    door.gate.inward([msg.Unadvertise(8, "b"), msg.Unadvertise(9, "b"), msg.Unadvertise(10, "nobody's")])
-    assert door.advertised("level < 6", "c")
-    door.gate.close()
-    account = door.guard._accounts.of("ann", 0.0)
+    listener = Door("TRUE", Quota(advertisements=2, constraints=5))
+    assert listener.advertised("level < 5", "a")
+    assert listener.advertised("level < 5 AND price > 1", "b")
+    assert listener.advertised("level < 6", "c") is None
+    assert "its quota is 2" in listener.said[-1].reason
+    assert listener.advertised("level < 5 AND price > 1 AND size > 1", "a"), "a name again replaces it"
+    assert listener.advertised("level < 5 AND price > 1 AND size > 1 AND x > 1", "a") is None
+    assert "constraints; its quota is 5" in listener.said[-1].reason
+    listener.gate.inward([msg.Unadvertise(8, "b"), msg.Unadvertise(9, "b"), msg.Unadvertise(10, "nobody's")])
+    assert listener.advertised("level < 6", "c")
+    listener.gate.close()
+    account = listener.guard._accounts.of("ann", 0.0)
     assert (account.advertisements, account.constraints) == (0, 0)
 
 
 def test_an_advertisement_under_an_endless_name_is_refused() -> None:
-    door = Door("TRUE")
-    assert door.advertised("level < 5", "a" * 2000) is None
+    listener = Door("TRUE")
+    assert listener.advertised("level < 5", "a" * 2000) is None
 
 
 def test_a_principal_without_a_right_to_subscribe_has_no_filter_parsed() -> None:
-    door = Door("FALSE")
+    listener = Door("FALSE")
     broken = Filter("this is (no filter", ())
     wishes: list[msg.Message] = [
         msg.Subscribe(1, 1, "s", broken, DeliveryOptions(), credit=1),
         msg.ReadLog(2, broken),
         msg.HoldLog(3, "h", broken),
     ]
-    assert door.gate.inward(wishes) == []
-    assert [said.code for said in door.said] == ["refused"] * 3
-    assert door.guard.refused == 3
+    assert listener.gate.inward(wishes) == []
+    assert [stated.code for stated in listener.said] == ["refused"] * 3
+    assert listener.guard.refused == 3

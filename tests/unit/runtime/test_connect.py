@@ -80,11 +80,11 @@ def test_a_recorded_run_keeps_the_contract(tmp_path: Path) -> None:
 
 def test_a_loop_that_publishes_starves_nobody() -> None:
     async def play() -> list[Any]:
-        heard: list[Any] = []
+        received: list[Any] = []
 
         async def listen(news: tidings.Listener[tidings.Event]) -> None:
             async for event in news:
-                heard.append(event["n"])  # noqa: PERF401 - the loop is what is tested
+                received.append(event["n"])  # noqa: PERF401 - the loop is what is tested
 
         async with tidings.connect() as bus, bus.subscribe(queue=1, policy="drop oldest") as news:
             task = asyncio.create_task(listen(news))
@@ -93,7 +93,7 @@ def test_a_loop_that_publishes_starves_nobody() -> None:
                 await bus.publish({"n": n})
             task.cancel()
             await asyncio.wait([task])
-        return heard
+        return received
 
     assert asyncio.run(play()) == list(range(50))
 
@@ -126,9 +126,9 @@ class Broken(MemoryStore):
 
 def test_an_inline_disk_reports_what_happened() -> None:
     reports: list[Input] = []
-    drive = InlineExecutor(MemoryStore(), reports.append)
-    drive.persist(Persist(1, ()))
-    drive.fetch(Fetch(1, 1, 10, 100))
+    executor = InlineExecutor(MemoryStore(), reports.append)
+    executor.persist(Persist(1, ()))
+    executor.fetch(Fetch(1, 1, 10, 100))
     broken = InlineExecutor(Broken(), reports.append)
     broken.persist(Persist(2, ()))
     broken.fetch(Fetch(2, 1, 10, 100))
@@ -143,15 +143,15 @@ def test_an_inline_disk_reports_what_happened() -> None:
 def test_a_disk_with_threads_reports_on_the_loop() -> None:
     async def play() -> list[Input]:
         reports: list[Input] = []
-        drive = ThreadedExecutor(Broken(), reports.append, asyncio.get_running_loop())
-        drive.persist(Persist(1, ()))
-        drive.fetch(Fetch(1, 1, 10, 100))
+        executor = ThreadedExecutor(Broken(), reports.append, asyncio.get_running_loop())
+        executor.persist(Persist(1, ()))
+        executor.fetch(Fetch(1, 1, 10, 100))
         async with asyncio.timeout(120):
             while len(reports) < 2:
                 await asyncio.sleep(0)
-        await drive.close()
-        drive.persist(Persist(2, ()))
-        drive.fetch(Fetch(2, 1, 10, 100))
+        await executor.close()
+        executor.persist(Persist(2, ()))
+        executor.fetch(Fetch(2, 1, 10, 100))
         return sorted(reports, key=lambda report: type(report).__name__)
 
     assert asyncio.run(play()) == [FetchFailed(1, "store", "no"), PersistFailed(1, "store", "no")]

@@ -200,9 +200,9 @@ def test_every_ping_of_a_flood_is_answered_and_another_client_is_served_meanwhil
             flood, other = await RawClient.greeted(server, "flood"), await RawClient.greeted(server, "other")
             flood.writer.write(CODEC.encode(Keepalive()) * (3 * SLICE))
             other.send(Keepalive())
-            await other.hear()
+            await other.receive()
             for _ in range(3 * SLICE):
-                await flood.hear()
+                await flood.receive()
             await until(lambda: server.figures()["unfinished bytes"] == 0)
             for raw in (flood, other):
                 raw.writer.close()

@@ -89,18 +89,20 @@ def test_the_reason_for_no_connection_is_in_the_state_the_log_and_the_callbacks(
         asyncio.run(play())
     assert [kind for kind, _ in seen[:3]] == ["here", "gone", "here"]
     assert "connection to broker b1 was lost" in seen[1][1]
-    said = [record.getMessage() for record in caplog.records]
-    assert any("listens there" in text for text in said)
-    assert any("connected again, to broker b3" in text for text in said)
-    assert len(said) == len(set(said)), "the same reason is logged once"
+    stated = [record.getMessage() for record in caplog.records]
+    assert any("listens there" in text for text in stated)
+    assert any("connected again, to broker b3" in text for text in stated)
+    assert len(stated) == len(set(stated)), "the same reason is logged once"
 
 
 @played
 async def test_the_reason_names_every_address() -> None:
-    with pytest.raises(tidings.errors.UnreachableError) as told:
+    with pytest.raises(tidings.errors.UnreachableError) as delivered:
         await tidings.connect("127.0.0.1:1,127.0.0.1:2", timeout=0.3, network=QUICK)
     for port in (1, 2):
-        assert f"tidings://127.0.0.1:{port} cannot be reached: no broker listens there" in str(told.value)
+        assert f"tidings://127.0.0.1:{port} cannot be reached: no broker listens there" in str(
+            delivered.value
+        )
 
 
 @played
@@ -153,10 +155,12 @@ async def test_a_publish_that_was_sent_and_not_acknowledged_is_of_unknown_outcom
     disk = Slow()
     async with serving("b1", store=disk) as server, tidings.connect(at(server)) as bus:
         try:
-            with pytest.raises(UnansweredError, match=r"may be delivered or not.* from broker b1") as told:
+            with pytest.raises(
+                UnansweredError, match=r"may be delivered or not.* from broker b1"
+            ) as delivered:
                 await bus.publish({"n": 1}, mode="kept", timeout=0.1)
-            assert isinstance(told.value, tidings.errors.UnknownOutcomeError)
-            assert isinstance(told.value, TimeoutError)
+            assert isinstance(delivered.value, tidings.errors.UnknownOutcomeError)
+            assert isinstance(delivered.value, TimeoutError)
         finally:
             disk.may.set()
         receipt = await bus.publish({"n": 2}, mode="kept")
@@ -204,9 +208,9 @@ def test_every_blocking_call_has_a_timeout(call: Any) -> None:
         with tidings.open(at(server), network=QUICK, on_disconnected=lambda _: down.set()) as bus:
             asyncio.run_coroutine_threadsafe(server.close(), loop).result()
             assert down.wait(20)
-            with pytest.raises(TidingsError) as told:
+            with pytest.raises(TidingsError) as delivered:
                 call(bus)
-            assert isinstance(told.value, tidings.errors.UnreachableError)
+            assert isinstance(delivered.value, tidings.errors.UnreachableError)
             assert bus.state.reason
     finally:
         loop.call_soon_threadsafe(loop.stop)
@@ -267,8 +271,8 @@ def test_a_publish_that_only_its_own_task_could_free_fails() -> None:
                     await bus.publish({"n": n})
                 with pytest.raises(DeadlockError, match=r"full queue of subscription .*another task"):
                     await bus.publish({"n": QUEUE})
-                heard = [(await news.get(timeout=120))["n"] for _ in range(QUEUE + 1)]
-                assert heard == list(range(QUEUE + 1)), "nothing is lost by it"
+                received = [(await news.get(timeout=120))["n"] for _ in range(QUEUE + 1)]
+                assert received == list(range(QUEUE + 1)), "nothing is lost by it"
 
     asyncio.run(play(other=False))
     asyncio.run(play(other=True))

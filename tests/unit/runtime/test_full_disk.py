@@ -20,8 +20,8 @@ from tidings.testing.network import until
 
 
 def settings(home: Path) -> BrokerSettings:
-    said = {"name": "b1", "listen": "127.0.0.1:0", "store": str(home / "b1"), "security.anonymous": True}
-    return read_settings(said=said | {"security.audit": str(home / "audit.jsonl")})
+    fields = {"name": "b1", "listen": "127.0.0.1:0", "store": str(home / "b1"), "security.anonymous": True}
+    return read_settings(fields=fields | {"security.audit": str(home / "audit.jsonl")})
 
 
 def readiness(service: Service) -> tuple[int, dict[str, Any]]:
@@ -53,9 +53,9 @@ def test_a_full_disk_is_refused_shown_and_over_when_there_is_room(
                     await bus.publish({"n": 2}, lifetime=600)
                 with pytest.raises(StoreFullError, match="1000 bytes are free, fewer than the reserve"):
                     await bus.publish({"n": 3}, lifetime=600)
-                status, said = readiness(service)
+                status, text = readiness(service)
                 assert status == 503
-                assert "1000 bytes are free" in said["problems"][0]
+                assert "1000 bytes are free" in text["problems"][0]
                 figures = service.figures()
                 assert (figures["disk full"], figures["refused for room"]) == (1, 1)
                 async with bus.subscribe("n > 0") as news:
@@ -67,9 +67,9 @@ def test_a_full_disk_is_refused_shown_and_over_when_there_is_room(
                 assert [(await news.get(timeout=60))["n"] for _ in range(3)] == [1, 2, 4]
 
     run(story())
-    said = capfd.readouterr().err
-    assert "the disk is full, publishes that need it are refused" in said
-    assert "there is room on the disk again" in said
+    text = capfd.readouterr().err
+    assert "the disk is full, publishes that need it are refused" in text
+    assert "there is room on the disk again" in text
 
 
 class Full:
@@ -105,9 +105,9 @@ def test_a_full_audit_lets_nobody_in_says_why_and_loses_no_entry(tmp_path: Path)
             with pytest.raises(RefusedError, match="audit cannot be written"):
                 await tidings.connect(service.server.address, name="other", timeout=5)
             await bus.publish({"n": 1})  # what was let in before goes on
-            status, said = readiness(service)
+            status, fields = readiness(service)
             assert status == 503
-            assert "No space left" in said["problems"][0]
+            assert "No space left" in fields["problems"][0]
             full.room = 1 << 20
             assert readiness(service)[0] == 200
             await bus.subscribe("n > 0", name="third")

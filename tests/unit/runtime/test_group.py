@@ -21,8 +21,10 @@ from tidings.runtime.settings import BrokerSettings, read_settings
 OPEN = {"security.anonymous": True, "listen": "127.0.0.1:0"}
 
 
-def settings(**said: Any) -> BrokerSettings:
-    return read_settings(said={**OPEN, **{name.replace("__", "."): value for name, value in said.items()}})
+def settings(**fields: Any) -> BrokerSettings:
+    return read_settings(
+        fields={**OPEN, **{name.replace("__", "."): value for name, value in fields.items()}}
+    )
 
 
 @pytest.mark.parametrize(

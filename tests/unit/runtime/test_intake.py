@@ -88,7 +88,7 @@ def publishes(count: int) -> list[msg.Publish]:
 
 async def answers(raw: RawClient, count: int) -> None:
     while count > 0:
-        message = await raw.hear()
+        message = await raw.receive()
         assert isinstance(message, msg.Published | msg.PublishedAll), message
         count -= getattr(message, "count", 1)
 
@@ -110,7 +110,7 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
             slow, press = await RawClient.greeted(server, "s"), await RawClient.greeted(server, "p")
             options = DeliveryOptions(queue=500, policy=Policy.DROP_OLDEST)
             slow.send(msg.Subscribe(1, 1, "w", parse_filter("n > 0"), options, False, {}, 10))
-            await slow.hear()
+            await slow.receive()
             press.send(*publishes(3000))
             await answers(press, 3000)
             assert seen, "the publisher was never held"
@@ -122,7 +122,7 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
             slow.send(msg.Credit(1, 1000))
             got: list[int] = []
             while len(got) < 510:
-                message = await slow.hear()
+                message = await slow.receive()
                 if isinstance(message, msg.DeliverAll):
                     got += [event["n"] for event in message.events]
                 elif isinstance(message, msg.Deliver):

@@ -22,6 +22,6 @@ def test_a_traceback_keeps_its_lines() -> None:
     try:
         raise ValueError("\x1b[31m")
     except ValueError:
-        said = line("ann", sys.exc_info())
-    assert "\x1b" not in said
-    assert said.splitlines()[1].startswith("Traceback")
+        text = line("ann", sys.exc_info())
+    assert "\x1b" not in text
+    assert text.splitlines()[1].startswith("Traceback")

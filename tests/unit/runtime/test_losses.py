@@ -33,16 +33,16 @@ def test_more_than_a_queue_holds_is_lost_with_a_warning_at_once_and_the_number_a
             return news.counters
 
     counters = asyncio.run(play())
-    said = [record.getMessage() for record in caplog.records if record.name == "tidings.client"]
+    stated = [record.getMessage() for record in caplog.records if record.name == "tidings.client"]
     assert {record.levelno for record in caplog.records if record.name == "tidings.client"} == {
         logging.WARNING
     }
-    assert len(said) == 2
-    assert said[0].startswith(
+    assert len(stated) == 2
+    assert stated[0].startswith(
         "subscription ann/numbers lost 1 event so far (drop oldest: 1); its queue was full"
     )
-    assert f"drop oldest: {counters['drop oldest']}" in said[1]
-    assert all("durable=True" in text and "larger queue=" in text for text in said)
+    assert f"drop oldest: {counters['drop oldest']}" in stated[1]
+    assert all("durable=True" in text and "larger queue=" in text for text in stated)
 
 
 class Lossy:
@@ -79,10 +79,10 @@ def test_after_a_failover_transient_subscriptions_are_named(caplog: pytest.LogCa
                 await until(lambda: bus.state.broker == "b2")
 
     asyncio.run(play())
-    said = [record.getMessage() for record in caplog.records if "may have missed" in record.getMessage()]
-    assert len(said) == 1
-    assert "ann/brief may have missed events meanwhile" in said[0]
-    assert "ann/kept" not in said[0]
+    stated = [record.getMessage() for record in caplog.records if "may have missed" in record.getMessage()]
+    assert len(stated) == 1
+    assert "ann/brief may have missed events meanwhile" in stated[0]
+    assert "ann/kept" not in stated[0]
 
 
 def test_losses_before_a_subscription_is_opened_again_are_counted() -> None:

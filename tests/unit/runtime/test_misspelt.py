@@ -86,7 +86,7 @@ def test_mypy_finds_ten_misspelt_calls(tmp_path: Path) -> None:
     lines = PROGRAM.splitlines()
     found = [line for line in done.stdout.splitlines() if ": error: " in line]
     for mistake, answer in ANSWERS:
-        number = next(place for place, line in enumerate(lines, 1) if mistake in line)
+        number = next(position for position, line in enumerate(lines, 1) if mistake in line)
         assert any(line.startswith(f"program.py:{number}: error: {answer}") for line in found), (
             mistake,
             found,

@@ -19,12 +19,12 @@ MOST_EXPOSED = 2.0  # of 10, as `systemd-analyze security` counts; below 4 it sa
 
 @pytest.fixture
 def manager(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> socket.socket:
-    listening = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
-    listening.bind(str(tmp_path / "notify"))
-    listening.settimeout(60)
+    subscription = socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM)
+    subscription.bind(str(tmp_path / "notify"))
+    subscription.settimeout(60)
     monkeypatch.setenv("NOTIFY_SOCKET", str(tmp_path / "notify"))
-    yield listening
-    listening.close()
+    yield subscription
+    subscription.close()
 
 
 def test_nothing_is_sent_without_a_manager(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -35,11 +35,11 @@ def test_nothing_is_sent_without_a_manager(monkeypatch: pytest.MonkeyPatch) -> N
 
 
 def test_a_name_without_a_file_is_reached(monkeypatch: pytest.MonkeyPatch) -> None:
-    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as listening:
-        listening.bind("\0tidings-test-notify")
+    with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as subscription:
+        subscription.bind("\0tidings-test-notify")
         monkeypatch.setenv("NOTIFY_SOCKET", "@tidings-test-notify")
         assert notify("READY=1")
-        assert listening.recv(100) == b"READY=1"
+        assert subscription.recv(100) == b"READY=1"
 
 
 def test_a_watchdog_is_fed_while_the_loop_turns(
@@ -74,8 +74,8 @@ def test_the_unit_file_is_valid_and_hardened(tmp_path: Path) -> None:
     (tmp_path / "tidings.service").write_text(text)
     verify = ["systemd-analyze", "verify", "--man=no", str(tmp_path / "tidings.service")]
     done = subprocess.run(verify, capture_output=True, text=True, check=False)
-    said = [line for line in done.stderr.splitlines() if "tidings.service" in line]
-    assert (done.returncode, said) == (0, [])
+    stated = [line for line in done.stderr.splitlines() if "tidings.service" in line]
+    assert (done.returncode, stated) == (0, [])
     security = ["systemd-analyze", "security", "--offline=true", str(tmp_path / "tidings.service")]
     done = subprocess.run(security, capture_output=True, text=True, check=False)
     exposed = float(done.stdout.rpartition("exposure level for tidings.service: ")[2].split()[0])

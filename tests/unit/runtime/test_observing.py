@@ -176,12 +176,12 @@ class Story:
         self.ring = TraceRing(100)
         self.now = 100.0
         self.node.handle(LinkUp("ann#1"), self.now)
-        self.hear("ann#1", msg.Hello("ann", "1"))
+        self.receive("ann#1", msg.Hello("ann", "1"))
         wanted = tidings.parse_filter("change < -3")
-        self.hear("ann#1", msg.Subscribe(1, 1, "alerts", wanted, msg.DeliveryOptions(), credit=10))
-        self.hear("market#2", msg.Hello("market", "1"))
+        self.receive("ann#1", msg.Subscribe(1, 1, "alerts", wanted, msg.DeliveryOptions(), credit=10))
+        self.receive("market#2", msg.Hello("market", "1"))
 
-    def hear(self, sender: str, message: msg.Message) -> None:
+    def receive(self, sender: str, message: msg.Message) -> None:
         self.now += 1
         self.ring.came(sender, message, self.now)
         for effect in self.node.handle(Received(sender, message), self.now):
@@ -195,7 +195,7 @@ class Story:
 
 def test_the_ring_tells_each_step_and_who_wants_it() -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.receive("market#2", msg.Publish(1, quote(-4), 1))
     answer = story.asked("q1")
     assert [(step["what"], step["peer"], step["subscription"]) for step in answer["steps"]] == [
         ("published", "market#2", None),
@@ -214,30 +214,30 @@ def test_the_ring_tells_each_step_and_who_wants_it() -> None:
 )
 def test_the_ring_says_why(name: str, change: float, said: str) -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(change), 1))
+    story.receive("market#2", msg.Publish(1, quote(change), 1))
     assert said in story.asked("q1", name)["subscription"]["why"]
 
 
 def test_why_a_late_subscriber_did_not_hear_it_and_why_a_slow_one_did_not() -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.receive("market#2", msg.Publish(1, quote(-4), 1))
     wanted = tidings.parse_filter("change < 0")
-    story.hear("ann#1", msg.Subscribe(2, 2, "late", wanted, msg.DeliveryOptions(), credit=0))
+    story.receive("ann#1", msg.Subscribe(2, 2, "late", wanted, msg.DeliveryOptions(), credit=0))
     assert "it began after the event" in story.asked("q1", "ann/late")["subscription"]["why"]
-    story.hear("market#2", msg.Publish(2, quote(-4, "q2"), 2))
+    story.receive("market#2", msg.Publish(2, quote(-4, "q2"), 2))
     assert "not handed over yet" in story.asked("q2", "ann/late")["subscription"]["why"]
 
 
 def test_what_the_rules_withheld_is_told() -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.receive("market#2", msg.Publish(1, quote(-4), 1))
     story.ring.withheld("ann", quote(-4), story.now)
     assert "the rules do not let ann hear it" in story.asked("q1", "ann/alerts")["subscription"]["why"]
 
 
 def test_who_may_not_observe_an_event_learns_nothing_of_it() -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.receive("market#2", msg.Publish(1, quote(-4), 1))
     nothing = ObservedScope(False, lambda event: False, lambda id: False)
     answer = story.asked("q1", "ann/alerts", nothing)
     assert (answer["steps"], answer["event"], answer["wanted"], answer["sources"]) == ([], None, None, [])
@@ -250,7 +250,7 @@ def test_who_may_not_observe_an_event_learns_nothing_of_it() -> None:
 
 def test_who_sees_an_event_does_not_see_to_whom_else_it_went() -> None:
     story = Story()
-    story.hear("market#2", msg.Publish(1, quote(-4), 1))
+    story.receive("market#2", msg.Publish(1, quote(-4), 1))
     story.ring.withheld("bob", quote(-4), story.now)
     answer = story.asked("q1", "ann/alerts", ObservedScope(False, lambda event: True, lambda id: False))
     assert [step["what"] for step in answer["steps"]] == ["published"]

@@ -151,7 +151,7 @@ def test_a_rule_lets_principals_share_a_group(tmp_path: Path) -> None:
             await orders(service, 3)
             async with connect(service, "bob", "p") as bob:
                 for filter in ("public = TRUE", "kind = 'order'"):
-                    with pytest.raises(RefusedError, match=r"more than you may hear|may not hear all"):
+                    with pytest.raises(RefusedError, match=r"more than you may receive|may not receive all"):
                         await group(bob, filter)
             async with connect(service, "carl", "p") as carl, group(carl) as two:
                 assert await heard(two, 1) == [3]

@@ -33,8 +33,8 @@ async def test_peers_find_one_another_and_an_event_goes_up() -> None:
         ]
         await until(lambda: all(_is_settled(b, t) for b, t in zip(brokers, topics, strict=True)))
         await buses[8].publish({"x": 1}, topic="a/b")
-        heard = [await listener.get(timeout=120) for listener in listeners]
-        assert [event.attributes["x"] for event in heard] == [1] * 9
+        received = [await listener.get(timeout=120) for listener in listeners]
+        assert [event.attributes["x"] for event in received] == [1] * 9
         await buses[2].publish({"x": 2}, topic="a")
         assert [(await listener.get(timeout=120)).attributes["x"] for listener in listeners[:5]] == [2] * 5
         assert sum(broker.figures()["parasites"] for broker in brokers) == 0
@@ -67,9 +67,9 @@ async def test_names_that_lead_nowhere_do_not_hurt_a_peer() -> None:
         there = other._broker.name  # type: ignore[attr-defined]
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as stranger:
             for name in NOWHERE:
-                said = name.encode()[:255]
+                stated = name.encode()[:255]
                 frame = one.datagrams._codec.encode(PeerPing(1))
-                stranger.sendto(bytes((len(said),)) + said + frame, ("127.0.0.1", one.datagrams.port))
+                stranger.sendto(bytes((len(stated),)) + stated + frame, ("127.0.0.1", one.datagrams.port))
         await until(lambda: one.datagrams.figures["datagrams dropped"] == len(NOWHERE))
         one.datagrams.send(there, PeerSubscribe(("a",), -1))
         hearing = other._broker.datagrams  # type: ignore[attr-defined]

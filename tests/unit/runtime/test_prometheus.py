@@ -98,11 +98,11 @@ async def scraped(address: str) -> None:
 
 
 async def story(folder: Path) -> None:
-    said = {
+    fields = {
         "name": "b1", "listen": "127.0.0.1:0", "security.anonymous": True, "store": str(folder / "store"),
         "http": "127.0.0.1:0",
     }  # fmt: skip
-    async with Service(read_settings(said=said)) as service:
+    async with Service(read_settings(fields=fields)) as service:
         assert service.http is not None
         target = service.http.address.removeprefix("http://")
         async with tidings.connect(service.server.address, name="ann") as bus:

@@ -129,8 +129,8 @@ async def test_two_adjacent_brokers_that_are_lost_are_bridged() -> None:
             await here.publish({"n": 1})  # while nobody is there to carry it
             await until(lambda: [*near.links, *far.links] == ["b3", "b0"])
             await here.publish({"n": 2})
-            heard = [event["n"] for event in await collect(news, 3)]
-            assert heard == [0, 1, 2]
+            received = [event["n"] for event in await collect(news, 3)]
+            assert received == [0, 1, 2]
             await news.close()
         await near.close()
         await far.close()

@@ -38,14 +38,14 @@ def home(tmp_path: Path) -> Path:
 
 
 def service(home: Path) -> Service:
-    said = {
+    fields = {
         "name": "b1", "listen": "127.0.0.1:0", "security.users": str(home / "users.toml"),
         "security.audit": str(home / "audit.jsonl"),
         "log.file": str(home / "log.jsonl"), "log.format": "json",
         "tls.certificate": str(home / "b1.pem"), "tls.key": str(home / "b1.key"),
         "tls.authority": str(home / "authority.pem"),
     }  # fmt: skip
-    return Service(read_settings(said=said), again=lambda: read_settings(said=said))
+    return Service(read_settings(fields=fields), again=lambda: read_settings(fields=fields))
 
 
 def ann(running: Service, home: Path) -> tidings.Bus:

@@ -21,8 +21,8 @@ QUICK = NetworkSettings(retry_seconds=0.01, slow_retry_seconds=0.1)
 
 
 def connect(*servers: Server, **options: Any) -> tidings.Bus:
-    places = ",".join(f"{server.addresses[0].host}:{server.addresses[0].port}" for server in servers)
-    return tidings.connect(f"tidings://{places}", network=QUICK, patience=0.1, **options)
+    positions = ",".join(f"{server.addresses[0].host}:{server.addresses[0].port}" for server in servers)
+    return tidings.connect(f"tidings://{positions}", network=QUICK, patience=0.1, **options)
 
 
 def numbers(events: list[tidings.Event]) -> list[Any]:
@@ -125,14 +125,14 @@ def test_a_durable_subscription_goes_on_at_another_broker_while_its_own_is_down(
                 await settled(third, two, one)
                 for n in (1, 2, 3):
                     await publisher.publish({"n": n})
-                heard = numbers(await collect(news, 2))
+                received = numbers(await collect(news, 2))
                 await news.ack()
                 await third.close()
                 await publisher.publish({"n": 4})
                 await until(lambda: subscriber.figures()["connected to"] == ["b2"])
                 await publisher.publish({"n": 5})
-                heard += numbers(await collect(news, 3))
-                assert heard == [1, 2, 3, 4, 5]
+                received += numbers(await collect(news, 3))
+                assert received == [1, 2, 3, 4, 5]
                 assert subscriber.state == "up"
                 with pytest.raises(TimeoutError):
                     await news.get(timeout=0.2)
@@ -189,7 +189,7 @@ class Moody:
 
     likes = True
 
-    def begin(self, asked: AuthenticationRequest) -> AuthenticationExchange:
+    def begin(self, request: AuthenticationRequest) -> AuthenticationExchange:
         return self  # type: ignore[return-value]
 
     def step(self, data: bytes) -> AuthenticationResult:

@@ -113,7 +113,7 @@ def test_a_list_that_cannot_be_read_stops_the_start_and_leaves_a_running_broker_
 
 def test_a_list_without_an_authority_is_refused(tmp_path: Path) -> None:
     with pytest.raises(SettingsError, match=r"there is no tls\.authority"):
-        read_settings(said={"tls.revoked": "list", "security.users": "u"})
+        read_settings(fields={"tls.revoked": "list", "security.users": "u"})
 
 
 USERS = f"""

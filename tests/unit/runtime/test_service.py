@@ -69,13 +69,13 @@ def home(tmp_path: Path) -> Path:
 
 
 def settings(home: Path, certs: Path | None = None, **more: Any) -> BrokerSettings:
-    said = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(home / "users.toml"), **more}
-    said |= {"security.audit": str(home / "audit.jsonl"), "store": str(home / said["name"])}
+    fields = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(home / "users.toml"), **more}
+    fields |= {"security.audit": str(home / "audit.jsonl"), "store": str(home / fields["name"])}
     if certs is not None:
-        own = certs / said["name"]
-        said |= {"tls.certificate": f"{own}.pem", "tls.key": f"{own}.key"}
-        said |= {"tls.authority": str(certs / "authority.pem")}
-    return read_settings(said=said)
+        own = certs / fields["name"]
+        fields |= {"tls.certificate": f"{own}.pem", "tls.key": f"{own}.key"}
+        fields |= {"tls.authority": str(certs / "authority.pem")}
+    return read_settings(fields=fields)
 
 
 def running(settings: BrokerSettings) -> Service:
@@ -248,8 +248,10 @@ def test_no_secret_is_in_any_log_audit_or_answer(home: Path, capfd: pytest.Captu
                     await connect(service, "ann", wrong or "x")
             assert service.http is not None
             page = await asyncio.to_thread(get, service.http.address + "/metrics")
-            said = capfd.readouterr()
-            text = said.out + said.err + (home / "audit.jsonl").read_text() + json.dumps(figures) + page[1]
+            stated = capfd.readouterr()
+            text = (
+                stated.out + stated.err + (home / "audit.jsonl").read_text() + json.dumps(figures) + page[1]
+            )
             assert "token-user" in text
             for secret in (
                 PASSWORD,

@@ -22,11 +22,11 @@ USERS = '[security]\nusers = "users.toml"\n'
 
 
 def read(
-    tmp_path: Path, text: str = "", environment: dict[str, str] | None = None, **said: Any
+    tmp_path: Path, text: str = "", environment: dict[str, str] | None = None, **fields: Any
 ) -> BrokerSettings:
     file = tmp_path / "broker.toml"
     file.write_text(text)
-    return read_settings(file, environment=environment, said=said)
+    return read_settings(file, environment=environment, fields=fields)
 
 
 def test_later_words_win(tmp_path: Path) -> None:
@@ -107,9 +107,9 @@ def test_variables_of_others_are_left_alone(tmp_path: Path) -> None:
 
 
 def test_anybody_is_let_in_on_loopback_alone() -> None:
-    read_settings(said={"security.anonymous": True, "listen": "127.0.0.1:0"})
+    read_settings(fields={"security.anonymous": True, "listen": "127.0.0.1:0"})
     with pytest.raises(SettingsError, match="is open to others"):
-        read_settings(said={"security.anonymous": True, "listen": "0.0.0.0:0", "security.plain": True})
+        read_settings(fields={"security.anonymous": True, "listen": "0.0.0.0:0", "security.plain": True})
 
 
 @pytest.mark.parametrize(
@@ -140,29 +140,29 @@ def test_what_changed_is_named(tmp_path: Path) -> None:
 
 
 def test_a_broker_may_be_of_another_system_that_brokers_can_be_of() -> None:
-    said = {"security.anonymous": True, "system": "epidemic", "peers": ["b2=127.0.0.1:7001"]}
-    settings = read_settings(said={**said, "gossip.fan_out": 2})
+    fields = {"security.anonymous": True, "system": "epidemic", "peers": ["b2=127.0.0.1:7001"]}
+    settings = read_settings(fields={**fields, "gossip.fan_out": 2})
     assert settings.options == {"gossip": {"fan_out": 2}}
     assert peers_of(settings) == {"b2": "127.0.0.1:7001"}
     with pytest.raises(SettingsError, match="siena runs in simulations alone"):
-        read_settings(said={**said, "system": "siena"})
+        read_settings(fields={**fields, "system": "siena"})
     with pytest.raises(SettingsError, match="no system is called 'rumour'"):
-        read_settings(said={**said, "system": "rumour"})
+        read_settings(fields={**fields, "system": "rumour"})
     with pytest.raises(SettingsError, match="peers has 'b2'"):
-        read_settings(said={**said, "peers": ["b2"]})
+        read_settings(fields={**fields, "peers": ["b2"]})
     with pytest.raises(SettingsError, match="has no 'TIDINGS_GOSSIP_STYLE'"):
-        read_settings(environment={"TIDINGS_GOSSIP_STYLE": "push"}, said=said)
+        read_settings(environment={"TIDINGS_GOSSIP_STYLE": "push"}, fields=fields)
 
 
 def test_datagrams_leave_this_machine_only_when_somebody_answers_for_the_network() -> None:
-    said = {
+    fields = {
         "listen": "0.0.0.0:7117", "security.users": "users.toml", "tls.certificate": "c", "tls.key": "k",
     }  # fmt: skip
-    assert read_settings(said=said).system == "tidings"
+    assert read_settings(fields=fields).system == "tidings"
     for more in ({"datagrams": True}, {"system": "epidemic"}):
         with pytest.raises(SettingsError, match="neither encrypted nor signed"):
-            read_settings(said={**said, **more})
-        read_settings(said={**said, **more, "security.plain": True})
+            read_settings(fields={**fields, **more})
+        read_settings(fields={**fields, **more, "security.plain": True})
 
 
 def test_old_names_are_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:

@@ -204,11 +204,11 @@ def test_two_diallers_of_one_broker_do_not_end_one_another(tmp_path: Path) -> No
         enough = asyncio.Event()
         admit = far._neighbours.admit
 
-        def count(connection: Any, open: Any, farewell: bytes) -> None:
+        def count(connection: Any, open: Any, server_final: bytes) -> None:
             admitted.append(open.name)
             if len(admitted) > 3:  # each of the two, and one that comes back once
                 enough.set()
-            admit(connection, open, farewell)
+            admit(connection, open, server_final)
 
         far._neighbours.admit = count  # type: ignore[method-assign]
         await until(lambda: near.links and far.links)

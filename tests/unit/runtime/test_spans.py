@@ -30,8 +30,8 @@ def test_a_traced_event_leaves_spans_at_each_broker(monkeypatch: pytest.MonkeyPa
     monkeypatch.setattr(services, "exporting", exporting)
 
     def settings(name: str, *join: str) -> Service:
-        said = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, "trace.spans": True}
-        return Service(read_settings(said={**said, "join": list(join)}))
+        fields = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, "trace.spans": True}
+        return Service(read_settings(fields={**fields, "join": list(join)}))
 
     async def story() -> None:
         async with (

@@ -173,16 +173,16 @@ def test_the_first_interrupt_ends_the_program(tmp_path: Path) -> None:
             assert run.stdout is not None
             run.stdout.readline()
             run.send_signal(signal.SIGINT)
-            _, said = run.communicate(timeout=120)
+            _, data = run.communicate(timeout=120)
         finally:
             run.kill()
-    assert run.returncode == -signal.SIGINT or b"KeyboardInterrupt" in said
+    assert run.returncode == -signal.SIGINT or b"KeyboardInterrupt" in data
 
 
 def test_a_slow_callback_without_await_is_no_deadlock(monkeypatch: pytest.MonkeyPatch) -> None:
     """The thread that began the callback is not its reader."""
     monkeypatch.setattr("tidings.runtime.blocked_publishes.has_others", lambda publisher: False)
-    heard: list[Any] = []
+    received: list[Any] = []
     looked = threading.Event()
     judge = BlockedPublishes.judge
 
@@ -194,10 +194,10 @@ def test_a_slow_callback_without_await_is_no_deadlock(monkeypatch: pytest.Monkey
 
     async def slowly(event: tidings.Event) -> None:
         await asyncio.to_thread(looked.wait, 120)
-        heard.append(event["n"])
+        received.append(event["n"])
 
     with tidings.open() as bus, bus.on("n >= 0", slowly, queue=1):
         for n in range(5):
             bus.publish({"n": n})
     assert looked.is_set()
-    assert heard[:3] == [0, 1, 2]
+    assert received[:3] == [0, 1, 2]

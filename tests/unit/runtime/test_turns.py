@@ -276,8 +276,8 @@ async def test_events_that_are_published_together_are_heard_in_order() -> None:
 async def test_events_that_are_published_together_have_options_but_no_id_in_common() -> None:
     async with tidings.connect() as bus, bus.subscribe(topic="a/#") as listener:
         await bus.publish_many([{"n": 1}, {"n": 2}], topic="a/b", lifetime=60)
-        heard = [await listener.get() for _ in range(2)]
-        assert [(event.topic, event.lifetime) for event in heard] == [("a/b", 60.0)] * 2
+        received = [await listener.get() for _ in range(2)]
+        assert [(event.topic, event.lifetime) for event in received] == [("a/b", 60.0)] * 2
         with pytest.raises(tidings.SettingsError, match="publish_many has no option 'id'"):
             await bus.publish_many([{"n": 1}], id="x")
         with pytest.raises(tidings.TooLargeError):

@@ -30,7 +30,7 @@ def no_collector() -> Iterator[None]:
 
 def test_a_closed_connection_lets_go_of_half_a_frame_without_the_collector(no_collector: None) -> None:
     async def play() -> None:
-        held = []
+        stored = []
 
         async def half() -> None:
             connection = Connection(
@@ -38,11 +38,11 @@ def test_a_closed_connection_lets_go_of_half_a_frame_without_the_collector(no_co
             )
             connection.connection_made(asyncio.Transport())
             connection.data_received(FRAME[:-10])
-            held.append((connection.pending, connection))
+            stored.append((connection.pending, connection))
             connection.connection_lost(None)
 
         await half()
-        before, connection = held[0]
+        before, connection = stored[0]
         assert before == len(FRAME) - 10
         assert connection.pending == 0
         assert connection.transport is None
@@ -82,7 +82,7 @@ def test_half_frames_of_one_principal_stay_within_the_bound_and_still_complete()
             for number, raw in enumerate(raws):
                 source = f"raw{number}"
                 raw.writer.write(FRAME[-10:])
-                assert isinstance(await raw.hear(), msg.Published | msg.Refused), source
+                assert isinstance(await raw.receive(), msg.Published | msg.Refused), source
                 raw.writer.close()
                 await raw.writer.wait_closed()
             await until(lambda: server.figures()["unfinished bytes"] == 0)

@@ -58,7 +58,7 @@ def test_processes_of_a_unit_prove_that_they_know_its_secret_both_ways() -> None
 
 def test_the_units_mechanism_counts_on_loopback_alone() -> None:
     class Refuses:
-        def begin(self, asked: AuthenticationRequest) -> object:
+        def begin(self, requested: AuthenticationRequest) -> object:
             raise RefusedError("asked the users file")
 
     accepting = UnitAuthenticator(b"secret", Refuses())  # type: ignore[arg-type]

@@ -83,7 +83,7 @@ class House:
         answer = conversation.step(with_.first())
         while not isinstance(answer, AuthenticationResult):
             answer = conversation.step(with_.answer(answer))
-        with_.finish(answer.farewell)
+        with_.finish(answer.server_final)
         assert isinstance(answer.principal, Principal)
         return answer.principal
 
@@ -337,9 +337,11 @@ def test_refusals_in_masses_are_counted_not_written() -> None:
 
 def test_a_hold_keeps_only_what_its_holder_may_read() -> None:
     house = House()
-    held = house.gate.hold(Principal("bob", ProofMethod.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x"))
-    assert accepts(held, make_event({"x": 1, "tenant": "acme"}, source="bob", id="1"))
-    assert not accepts(held, make_event({"x": 1, "tenant": "evil"}, source="carl", id="1"))
+    filters = house.gate.hold(
+        Principal("bob", ProofMethod.SCRAM, tenant="acme"), "h", parse_filter("EXISTS x")
+    )
+    assert accepts(filters, make_event({"x": 1, "tenant": "acme"}, source="bob", id="1"))
+    assert not accepts(filters, make_event({"x": 1, "tenant": "evil"}, source="carl", id="1"))
 
 
 @pytest.mark.parametrize(
@@ -364,11 +366,13 @@ def test_each_value_of_a_list_counts_as_a_constraint(text: str, value: str) -> N
 def test_an_unknown_name_has_one_salt_at_all_brokers_and_over_restarts() -> None:
     def salts(text: str, name: str, pepper: bytes) -> str:
         rules = users(text)
-        door = ByUsers(lambda: rules, clock=Clock(), pepper=pepper, audit=Audit(lambda entry: None, Clock()))
-        asked = AuthenticationRequest(role=CLIENT, name=name, mechanism="scram-sha-256", is_loopback=True)
-        said = door.begin(asked).step(PasswordCredentials(name, "x").first())
-        assert isinstance(said, bytes)
-        return said.decode().split(",")[1]
+        listener = ByUsers(
+            lambda: rules, clock=Clock(), pepper=pepper, audit=Audit(lambda entry: None, Clock())
+        )
+        request = AuthenticationRequest(role=CLIENT, name=name, mechanism="scram-sha-256", is_loopback=True)
+        data = listener.begin(request).step(PasswordCredentials(name, "x").first())
+        assert isinstance(data, bytes)
+        return data.decode().split(",")[1]
 
     more = FILE + f'\n[users.zoe]\npassword = "{make_key("z", iterations=4096)}"\n'
     for name in ("ghost", "ann"):

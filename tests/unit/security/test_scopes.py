@@ -128,9 +128,9 @@ def test_a_key_of_a_tenant_is_superseded_by_events_of_that_tenant_alone() -> Non
 def test_a_member_of_a_shared_group_may_hear_all_of_it() -> None:
     made = gate()
     wide, narrow = parse_filter("kind = 'order'"), parse_filter("public = TRUE")
-    assert made.may_hear(BOB, narrow)
-    assert not made.may_hear(BOB, wide)
-    with pytest.raises(RefusedError, match="may not hear all"):
+    assert made.may_receive(BOB, narrow)
+    assert not made.may_receive(BOB, wide)
+    with pytest.raises(RefusedError, match="may not receive all"):
         made.subscribe(BOB, "*", "orders", wide, whole=True)
     assert made.subscribe(BOB, "*", "orders", narrow, whole=True) is narrow
 

@@ -40,39 +40,39 @@ def principal(name: str, tenant: str = "blue") -> Principal:
 
 
 def test_users_of_a_tenant_share_its_bound_and_others_do_not() -> None:
-    asked = guard()
-    asked.publish(principal("ann"), event("ann"))
-    asked.publish(principal("bob"), event("bob"))
+    requested = guard()
+    requested.publish(principal("ann"), event("ann"))
+    requested.publish(principal("bob"), event("bob"))
     for name in ("ann", "bob"):
         with pytest.raises(RefusedError, match=r"tenant blue would use \d+ stored bytes; its quota is 1500"):
-            asked.publish(principal(name), event(name))
+            requested.publish(principal(name), event(name))
     for _ in range(5):
-        asked.publish(principal("cy", "red"), event("cy"))
+        requested.publish(principal("cy", "red"), event("cy"))
 
 
 def test_room_comes_back_when_events_are_forgotten() -> None:
-    asked = guard()
+    requested = guard()
     size = 700
     for name in ("ann", "bob"):
-        published = asked.publish(principal(name), event(name))
-        asked.stored(name, size)
-        asked.answered(principal(name), event_size(published))
+        published = requested.publish(principal(name), event(name))
+        requested.stored(name, size)
+        requested.answered(principal(name), event_size(published))
     with pytest.raises(RefusedError):
-        asked.publish(principal("ann"), event("ann"))
-    asked.stored("bob", -size)
-    asked.count_backlog("ann", 1000)
-    assert not asked.is_backlog_over("bob")
-    asked.count_backlog("ann", 1000)
-    assert asked.is_backlog_over("bob"), "the backlog of the tenant counts for each of its users"
-    assert not asked.is_backlog_over("cy")
+        requested.publish(principal("ann"), event("ann"))
+    requested.stored("bob", -size)
+    requested.count_backlog("ann", 1000)
+    assert not requested.is_backlog_over("bob")
+    requested.count_backlog("ann", 1000)
+    assert requested.is_backlog_over("bob"), "the backlog of the tenant counts for each of its users"
+    assert not requested.is_backlog_over("cy")
 
 
 def test_a_refusal_of_the_user_gives_the_tenant_its_room_back() -> None:
-    asked = guard(TEXT.replace("[users.ann]", "[users.ann]\nquota = { stored_bytes = 10 }"))
+    requested = guard(TEXT.replace("[users.ann]", "[users.ann]\nquota = { stored_bytes = 10 }"))
     for _ in range(5):
         with pytest.raises(RefusedError, match="ann would use"):
-            asked.publish(principal("ann"), event("ann"))
-    asked.publish(principal("bob"), event("bob"))
+            requested.publish(principal("ann"), event("ann"))
+    requested.publish(principal("bob"), event("bob"))
 
 
 def test_a_wrong_table_is_refused() -> None:

@@ -63,7 +63,7 @@ class Stage:
         self.simulation.run(0.0)
 
     def toy(self, name: str) -> Toy:
-        toy = self.simulation.places[name].machine
+        toy = self.simulation.hosts[name].machine
         assert isinstance(toy, Toy)
         return toy
 

@@ -60,8 +60,8 @@ def test_partitions_cut_what_their_names_say() -> None:
     assert set(isolated("b3", names)) == {p for o in names if o != "b3" for p in (("b3", o), (o, "b3"))}
     ring = set(ring_cut(names))
     for name in names:
-        heard = [other for other in names if other != name and (other, name) not in ring]
-        assert 0 < len(heard) < len(names) - 1, "everybody hears some, nobody hears all"
+        received = [other for other in names if other != name and (other, name) not in ring]
+        assert 0 < len(received) < len(names) - 1, "everybody hears some, nobody hears all"
 
 
 def test_impossible_faults_are_refused() -> None:

@@ -32,8 +32,8 @@ def test_the_verbs_of_clients() -> None:
         expect legality holds
         """
     )
-    (heard,) = world.applications["alice"].heard
-    assert heard.event.attributes == {"price": 7, "symbol": "IBM", "flag": True}
+    (received,) = world.applications["alice"].received
+    assert received.event.attributes == {"price": 7, "symbol": "IBM", "flag": True}
 
 
 def test_advertisements_and_options() -> None:
@@ -56,7 +56,7 @@ def test_advertisements_and_options() -> None:
         expect alice hears 1
         """
     )
-    event = world.applications["alice"].heard[0].event
+    event = world.applications["alice"].received[0].event
     assert (event.topic, event.key, event.lifetime) == ("a/b", "k", 5)
 
 

@@ -177,7 +177,7 @@ def test_damage_that_the_codec_lets_pass_is_an_error_of_the_run() -> None:
 
 def test_rates_spare_the_links_of_clients() -> None:
     stage = Stage()
-    stage.simulation.places["b"].is_broker = False
+    stage.simulation.hosts["b"].is_broker = False
     stage.simulation.plan(FaultPlan(Rates(loss=1.0)))
     stage.send("a", "b", *MANY)
     stage.run(1)
@@ -403,9 +403,9 @@ def test_connect_disconnect_and_probe() -> None:
 def test_progress_is_told_on_long_runs() -> None:
     stage = Stage()
     stage.send("a", "b", *range(20_000))
-    told: list[int] = []
-    stage.simulation.run(5, lambda now, steps: told.append(steps))
-    assert told == [10_000, 20_000]
+    delivered: list[int] = []
+    stage.simulation.run(5, lambda now, steps: delivered.append(steps))
+    assert delivered == [10_000, 20_000]
 
 
 def test_run_until_quiet_stops_as_soon_as_it_may() -> None:

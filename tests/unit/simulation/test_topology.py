@@ -78,9 +78,9 @@ def test_latencies_are_those_of_shortest_paths(name: str) -> None:
     for a, b, seconds in network.wires:
         assert abs(far[a] - far[b]) <= seconds + 1e-12
     overlay = random_tree(20, Random(2))
-    places = placed(overlay, network, Random(4))
-    assert len(set(places.values())) == 20
-    assert set(link_latencies(overlay, network, places)) == set(overlay.links)
+    positions = placed(overlay, network, Random(4))
+    assert len(set(positions.values())) == 20
+    assert set(link_latencies(overlay, network, positions)) == set(overlay.links)
 
 
 def test_wires_between_transit_domains_are_longer_than_those_inside_a_stub() -> None:

@@ -48,9 +48,9 @@ def test_a_backup_of_an_open_store_is_one_moment_of_it(tmp_path: Path) -> None:
         writer.join()
     store.close()
     for number, (entries, _) in enumerate(found, start=1):
-        place = tmp_path / f"restored-{number}"
-        backups(tmp_path / "backups").restore(place, number)
-        restored = RocksStore(place, reserve_bytes=0)
+        path = tmp_path / f"restored-{number}"
+        backups(tmp_path / "backups").restore(path, number)
+        restored = RocksStore(path, reserve_bytes=0)
         kept, tables, next_offset = content(restored)
         assert [entry.offset for entry in kept] == list(range(1, entries + 1))
         assert tables.get("t", {"count": b"0"})["count"] == str(entries).encode()

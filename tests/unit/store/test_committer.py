@@ -63,17 +63,17 @@ class Gated(MemoryStore):
 
 
 def test_what_is_kept_is_in_the_store() -> None:
-    heard, store = Heard(), MemoryStore()
-    committer = heard.of(store)
+    received, store = Heard(), MemoryStore()
+    committer = received.of(store)
     committer.submit(1, [append(1)])
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     assert store.get(1) == append(1)
     committer.close()
 
 
 def test_what_gathers_during_a_sync_shares_the_next() -> None:
-    heard, store = Heard(), Gated()
-    committer = heard.of(store)
+    received, store = Heard(), Gated()
+    committer = received.of(store)
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     for token in range(2, 101):
@@ -81,7 +81,7 @@ def test_what_gathers_during_a_sync_shares_the_next() -> None:
     assert committer.backlog == 1 + 2 * 99
     store.gate.set()
     committer.close()
-    assert heard.kept == [1, 100]
+    assert received.kept == [1, 100]
     assert committer.commits == 2
     assert committer.backlog == 0
     assert [r.offset for group in store.groups for r in group if isinstance(r, Append)] == list(range(1, 101))
@@ -89,8 +89,8 @@ def test_what_gathers_during_a_sync_shares_the_next() -> None:
 
 
 def test_a_group_is_bounded_and_never_splits_a_batch() -> None:
-    heard, store = Heard(), Gated()
-    committer = heard.of(store, max_group_records=10)
+    received, store = Heard(), Gated()
+    committer = received.of(store, max_group_records=10)
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     committer.submit(2, [append(offset) for offset in range(2, 8)])
@@ -98,13 +98,13 @@ def test_a_group_is_bounded_and_never_splits_a_batch() -> None:
     committer.submit(4, [append(offset) for offset in range(14, 40)])
     store.gate.set()
     committer.close()
-    assert heard.kept == [1, 2, 3, 4]
+    assert received.kept == [1, 2, 3, 4]
     assert [len(group) for group in store.groups] == [1, 6, 6, 26]
 
 
 def test_a_group_is_bounded_in_bytes_too() -> None:
-    heard, store = Heard(), Gated()
-    committer = heard.of(store, max_group_bytes=1000)
+    received, store = Heard(), Gated()
+    committer = received.of(store, max_group_bytes=1000)
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     for token, size in ((2, 400), (3, 400), (4, 400), (5, 5000)):
@@ -113,12 +113,12 @@ def test_a_group_is_bounded_in_bytes_too() -> None:
     committer.submit(7, [Put("t", "k", bytes(300))])
     store.gate.set()
     committer.close()
-    assert heard.kept == [1, 3, 4, 5, 7]
+    assert received.kept == [1, 3, 4, 5, 7]
 
 
 def test_tokens_ascend() -> None:
-    heard = Heard()
-    committer = heard.of(MemoryStore())
+    received = Heard()
+    committer = received.of(MemoryStore())
     committer.submit(5, [append(1)])
     with pytest.raises(ValueError, match="ascend"):
         committer.submit(5, [append(2)])
@@ -126,25 +126,25 @@ def test_tokens_ascend() -> None:
 
 
 def test_an_empty_batch_is_told_in_its_turn() -> None:
-    heard = Heard()
-    committer = heard.of(MemoryStore())
+    received = Heard()
+    committer = received.of(MemoryStore())
     committer.submit(1, [])
     committer.close()
-    assert heard.kept == [1]
+    assert received.kept == [1]
 
 
 def test_a_failure_is_told_once_and_ends_it() -> None:
-    heard = Heard()
-    committer = heard.of(MemoryStore(FaultyDisk([Fault(2, DiskFault.SYNC_ERROR)])))
+    received = Heard()
+    committer = received.of(MemoryStore(FaultyDisk([Fault(2, DiskFault.SYNC_ERROR)])))
     committer.submit(1, [append(1)])
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     committer.submit(2, [append(2)])
-    heard.wait(lambda: len(heard.failed) == 1)
+    received.wait(lambda: len(received.failed) == 1)
     with pytest.raises(ClosedError):
         committer.submit(3, [append(3)])
     committer.close()
-    assert heard.kept == [1]
-    assert isinstance(heard.failed[0], StoreError)
+    assert received.kept == [1]
+    assert isinstance(received.failed[0], StoreError)
 
 
 def wait_until(condition: Callable[[], bool]) -> None:
@@ -154,16 +154,16 @@ def wait_until(condition: Callable[[], bool]) -> None:
 
 
 def test_a_full_disk_is_waited_out_in_order() -> None:
-    heard, disk = Heard(), FaultyDisk([Fault(2, DiskFault.FULL)])
+    received, disk = Heard(), FaultyDisk([Fault(2, DiskFault.FULL)])
     store = MemoryStore(disk)
-    committer = heard.of(store, retry_seconds=0.001)
+    committer = received.of(store, retry_seconds=0.001)
     committer.submit(1, [append(1)])
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     committer.submit(2, [append(2)])
     wait_until(lambda: committer.is_full)
     committer.submit(3, [append(3)])
     disk.free()
-    heard.wait(lambda: heard.kept[-1] == 3)
+    received.wait(lambda: received.kept[-1] == 3)
     assert not committer.is_full
     committer.close()
     assert [entry.offset for entry in MemoryStore(disk).load().entries] == [1, 2, 3]
@@ -171,83 +171,83 @@ def test_a_full_disk_is_waited_out_in_order() -> None:
 
 def test_on_a_full_disk_what_is_forgotten_goes_first() -> None:
     """The reserve refuses the event, but takes what makes room."""
-    heard, disk = Heard(), FaultyDisk(capacity=10_000)
+    received, disk = Heard(), FaultyDisk(capacity=10_000)
     store = MemoryStore(disk, reserve_bytes=9_000)
-    committer = heard.of(store, retry_seconds=0.001)
+    committer = received.of(store, retry_seconds=0.001)
     committer.submit(1, [append(offset) for offset in range(1, 9)])
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     committer.submit(2, [append(9)])
     wait_until(lambda: committer.is_full)
     committer.submit(3, [Forget(1), Forget(9)])
     committer.submit(4, [Forget(2)])
     wait_until(lambda: store.get(1) is None and store.get(2) is None)
-    assert heard.kept == [1], "nothing is acknowledged out of turn"
+    assert received.kept == [1], "nothing is acknowledged out of turn"
     disk.free()
-    heard.wait(lambda: heard.kept[-1] == 4)
+    received.wait(lambda: received.kept[-1] == 4)
     committer.close()
     assert [entry.offset for entry in store.load().entries] == [3, 4, 5, 6, 7, 8]
 
 
 @pytest.mark.parametrize("kind", [DiskFault.FULL, DiskFault.FULL_BUT_KEPT])
 def test_a_full_disk_is_told_once_and_what_it_kept_all_the_same_is_kept_once(kind: DiskFault) -> None:
-    heard, disk = Heard(), FaultyDisk([Fault(2, kind)])
-    committer = heard.of(MemoryStore(disk), on_stalled=heard.hearing(heard.full), retry_seconds=0.01)
+    received, disk = Heard(), FaultyDisk([Fault(2, kind)])
+    committer = received.of(MemoryStore(disk), on_stalled=received.hearing(received.full), retry_seconds=0.01)
     committer.submit(1, [append(1)])
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     committer.submit(2, [append(2), Forget(2)])
-    heard.wait(lambda: len(heard.full) == 1)
+    received.wait(lambda: len(received.full) == 1)
     committer.submit(3, [append(3)])
     disk.free()
-    heard.wait(lambda: heard.kept[-1] == 3)
+    received.wait(lambda: received.kept[-1] == 3)
     committer.close()
-    assert len(heard.full) == 1
+    assert len(received.full) == 1
     assert [entry.offset for entry in MemoryStore(disk).load().entries] == [1, 3]
 
 
 def test_closing_on_a_full_disk_leaves_the_rest_undone() -> None:
-    heard, disk = Heard(), FaultyDisk([Fault(1, DiskFault.FULL)])
-    committer = heard.of(MemoryStore(disk))
+    received, disk = Heard(), FaultyDisk([Fault(1, DiskFault.FULL)])
+    committer = received.of(MemoryStore(disk))
     committer.submit(1, [append(1)])
     wait_until(lambda: committer.is_full)
     committer.close()
-    assert heard.kept == []
+    assert received.kept == []
 
 
 def test_closing_may_abandon_what_waits() -> None:
-    heard, store = Heard(), Gated()
-    committer = heard.of(store)
+    received, store = Heard(), Gated()
+    committer = received.of(store)
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     committer.submit(2, [append(2)])
     threading.Timer(0.01, store.gate.set).start()
     committer.close(abandon=True)
-    assert heard.kept == [1]
+    assert received.kept == [1]
     with pytest.raises(ClosedError):
         committer.submit(3, [append(3)])
 
 
 def test_those_who_were_answered_join_those_who_wait() -> None:
     """Two publishers that publish again when they are answered share a sync, whoever came first."""
-    store, heard, times = Gated(), Heard(), iter(range(1_000))
-    committer = heard.of(store, company_seconds=20.0, clock=lambda: 100.0 * next(times))
+    store, received, times = Gated(), Heard(), iter(range(1_000))
+    committer = received.of(store, company_seconds=20.0, clock=lambda: 100.0 * next(times))
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     committer.submit(2, [append(2)])
     store.gate.set()
-    heard.wait(lambda: heard.kept == [1])
+    received.wait(lambda: received.kept == [1])
     committer.submit(3, [append(3)])
-    heard.wait(lambda: heard.kept[-1] == 3)
+    received.wait(lambda: received.kept[-1] == 3)
     committer.close()
     assert [len(group) for group in store.groups] == [1, 2]
 
 
 def test_company_that_does_not_come_is_not_waited_for_again() -> None:
-    store, heard, times = Gated(), Heard(), iter(range(1_000))
-    committer = heard.of(store, company_seconds=0.01, clock=lambda: 100.0 * next(times))
+    store, received, times = Gated(), Heard(), iter(range(1_000))
+    committer = received.of(store, company_seconds=0.01, clock=lambda: 100.0 * next(times))
     committer.submit(1, [append(1)])
     assert store.arrived.wait(20)
     committer.submit(2, [append(2)])
     store.gate.set()
-    heard.wait(lambda: heard.kept == [1, 2])
+    received.wait(lambda: received.kept == [1, 2])
     assert committer._skips == SKIPS
     committer.close()

@@ -68,10 +68,10 @@ def test_every_flipped_bit_of_a_stream_is_noticed(codec: Codec, message: m.Messa
     for spoiled in each_bit_flipped(codec.encode(message)):
         reader = FrameReader(codec)
         try:
-            heard = reader.feed(spoiled)
+            received = reader.feed(spoiled)
         except WireError:
             continue
-        assert (heard, reader.pending) == ([], len(spoiled))
+        assert (received, reader.pending) == ([], len(spoiled))
 
 
 def test_every_cut_is_noticed(codec: Codec) -> None:
@@ -108,11 +108,11 @@ def test_a_stream_may_be_cut_anywhere(cuts: list[int]) -> None:
     codec = Codec()
     stream = b"".join(codec.encode(message) for message in MESSAGES)
     reader = FrameReader(codec)
-    heard: list[m.Message] = []
+    received: list[m.Message] = []
     for cut in [*cuts, len(stream)]:
         part, stream = stream[:cut], stream[cut:]
-        heard += reader.feed(part)
-    assert heard == MESSAGES
+        received += reader.feed(part)
+    assert received == MESSAGES
     assert reader.pending == 0
 
 
@@ -152,12 +152,12 @@ def test_a_frame_that_comes_byte_by_byte_is_looked_at_when_it_is_whole() -> None
     codec = Codec()
     frames = [codec.encode(m.Ack(1, (2,))), codec.encode(m.Credit(1, 3)), codec.encode(m.Ack(4, ()))]
     reader = FrameReader(codec)
-    heard = [reader.feed(bytes((byte,))) for byte in b"".join(frames)]
-    assert [message for messages in heard for message in messages] == [
+    received = [reader.feed(bytes((byte,))) for byte in b"".join(frames)]
+    assert [message for messages in received for message in messages] == [
         m.Ack(1, (2,)),
         m.Credit(1, 3),
         m.Ack(4, ()),
     ]
     ends = [len(frames[0]) - 1, len(frames[0] + frames[1]) - 1, len(b"".join(frames)) - 1]
-    assert [place for place, messages in enumerate(heard) if messages] == ends
+    assert [position for position, messages in enumerate(received) if messages] == ends
     assert reader.pending == 0

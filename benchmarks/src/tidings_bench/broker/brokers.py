@@ -47,8 +47,8 @@ class RunningBroker(NamedTuple):
 
 
 def program(name: str) -> str | None:
-    places = (shutil.which(name, path=folder) for folder in WHERE)
-    return next((found for found in places if found), None) or shutil.which(name)
+    positions = (shutil.which(name, path=folder) for folder in WHERE)
+    return next((found for found in positions if found), None) or shutil.which(name)
 
 
 @contextmanager
@@ -77,8 +77,8 @@ def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[RunningB
         raise MissingDependencyError(f"{name} is not installed")
     port = _free_port()
     words = PEERS[name](where, port, folder, durable)
-    with (folder / f"{name}.log").open("wb") as said:
-        process = subprocess.Popen(words, stdout=said, stderr=said)  # noqa: S603
+    with (folder / f"{name}.log").open("wb") as stated:
+        process = subprocess.Popen(words, stdout=stated, stderr=stated)  # noqa: S603
     with ending(process):
         _wait(name, port, process)
         yield RunningBroker(port, process)

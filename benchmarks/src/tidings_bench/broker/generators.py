@@ -61,12 +61,12 @@ def _cache() -> Path:
 
 def pubsubload() -> Path | None:
     """Path of the peers' load generator; None: it is not installed."""
-    said = os.environ.get(VARIABLE)
-    if said:
-        return Path(said)
+    text = os.environ.get(VARIABLE)
+    if text:
+        return Path(text)
     root = Path(__file__).resolve().parents[4]
-    places = [folder / "shared" / "tools" / "pubsubload.c" for folder in (root.parent, root.parent.parent)]
-    return next((place for place in places if place.exists()), None)
+    paths = [folder / "shared" / "tools" / "pubsubload.c" for folder in (root.parent, root.parent.parent)]
+    return next((path for path in paths if path.exists()), None)
 
 
 def load_ours(plan: LoadPlan, folder: Path, pids: Iterable[int], **options: float) -> Figures:

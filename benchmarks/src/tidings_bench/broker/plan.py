@@ -69,10 +69,12 @@ class LoadPlan(NamedTuple):
 
     def _subscriber(self, number: int, subscriber: Subscriber) -> Iterable[bytes]:
         name = f"s{number}" if not self.run else f"s{number}.{self.run}"
-        said: list[Message] = [Hello(name, "1")]
+        messages: list[Message] = [Hello(name, "1")]
         for ref, text in enumerate(subscriber.filters, 1):
-            said.append(Subscribe(ref, ref, f"w{ref}", parse_filter(text), _OPTIONS, False, {}, self.credit))
-        yield from self._connection(subscriber.port or self.port, name, said, subscriber.wants, ())
+            messages.append(
+                Subscribe(ref, ref, f"w{ref}", parse_filter(text), _OPTIONS, False, {}, self.credit)
+            )
+        yield from self._connection(subscriber.port or self.port, name, messages, subscriber.wants, ())
 
     def _publisher(self, number: int) -> Iterable[bytes]:
         name = f"p{number}" if not self.run else f"p{number}.{self.run}"
@@ -81,12 +83,17 @@ class LoadPlan(NamedTuple):
         yield from self._connection(port, name, [Hello(name, f"i{number}")], NO_CLASS, pieces)
 
     def _connection(
-        self, port: int, name: str, said: Sequence[Message], wants: int, pieces: Sequence[tuple[int, bytes]]
+        self,
+        port: int,
+        name: str,
+        messages: Sequence[Message],
+        wants: int,
+        pieces: Sequence[tuple[int, bytes]],
     ) -> Iterable[bytes]:
         yield struct.pack("<I", port)
         yield _sized(_codec.encode(OpenSession("client", name, mechanism="anonymous")))
-        yield _sized(b"".join(map(_codec.encode, said)))
-        yield struct.pack("<3I", len(said), wants, len(pieces))  # each of what it says is answered once
+        yield _sized(b"".join(map(_codec.encode, messages)))
+        yield struct.pack("<3I", len(messages), wants, len(pieces))  # each of what it says is answered once
         for kind, text in pieces:
             yield struct.pack("<I", kind) + _sized(text)
 
@@ -110,12 +117,12 @@ def publish_pieces(
             SYMBOL: struct.pack(">BH", 0xCD, _MARK_SYMBOL),
             CHANGE: struct.pack(">Bd", 0xCB, _MARK_CHANGE),
         }
-    places = sorted((body.index(mark), kind, mark) for kind, mark in marks.items())
+    positions = sorted((body.index(mark), kind, mark) for kind, mark in marks.items())
     pieces: list[tuple[int, bytes]] = []
     at = 0
-    for place, kind, mark in places:
-        pieces += [(TEXT, body[at:place]), (kind, incarnation.encode() if kind == ID else b"")]
-        at = place + len(mark)
+    for position, kind, mark in positions:
+        pieces += [(TEXT, body[at:position]), (kind, incarnation.encode() if kind == ID else b"")]
+        at = position + len(mark)
     pieces.append((TEXT, body[at:]))
     if sum(body.count(mark) for mark in marks.values()) != len(marks):
         raise TidingsError("a Publish is not encoded as the load generator expects")

@@ -85,20 +85,22 @@ class IdleProbe:
 
     async def begin(self) -> None:
         """One subscriber and one publisher."""
-        hearing = await self.connect("hearing")
-        hearing.receive = self._hear
+        connection = await self.connect("hearing")
+        connection.receive = self._receive
         options = DeliveryOptions(queue=100_000, policy=Policy.DISCONNECT)
-        hearing.send(Subscribe(1, 1, "w", parse_filter(f"topic = '{TOPIC}'"), options, False, {}, 1_000_000))
+        connection.send(
+            Subscribe(1, 1, "w", parse_filter(f"topic = '{TOPIC}'"), options, False, {}, 1_000_000)
+        )
         self._saying = await self.connect("saying")
         await self._ready.wait()
 
-    def _hear(self, connection: Connection, messages: list[Message]) -> None:
+    def _receive(self, connection: Connection, messages: list[Message]) -> None:
         now = time.monotonic()
         for message in connection.answered(messages):
             if isinstance(message, Deliver | DeliverAll):
-                for told in message.one_by_one() if isinstance(message, DeliverAll) else (message,):
-                    self._latencies.append(now - float(told.event.attributes["sent"]))
-                    connection.send(Ack(1, (told.tag,)))
+                for delivery in message.one_by_one() if isinstance(message, DeliverAll) else (message,):
+                    self._latencies.append(now - float(delivery.event.attributes["sent"]))
+                    connection.send(Ack(1, (delivery.tag,)))
                     connection.send(Credit(1, 1))
             elif isinstance(message, Subscribed):
                 self._ready.set()

@@ -96,10 +96,10 @@ def subscriptions(size: ScaleSize) -> Iterator[Row]:
         except TidingsError as error:
             yield left_out(work, count, OURS, str(error))
             return
-    held = each * CONNECTIONS
+    stored = each * CONNECTIONS
     grown = (found["rss_connected_kb"] - found["rss_before_kb"]) * 1024
-    yield row(work, held, OURS, held / found["setup_s"], "subscriptions/s")
-    yield row(work, held, OURS, grown / held, "bytes/subscription")
+    yield row(work, stored, OURS, stored / found["setup_s"], "subscriptions/s")
+    yield row(work, stored, OURS, grown / stored, "bytes/subscription")
 
 
 def network(size: ScaleSize) -> Iterator[Row]:

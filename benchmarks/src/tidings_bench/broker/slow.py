@@ -60,8 +60,8 @@ def deaf(port: int, name: str, credit: int) -> socket.socket:
     options = DeliveryOptions(queue=1_000, policy=Policy.DROP_OLDEST)
     subscribe = Subscribe(1, 1, "w", parse_filter(f"topic = '{TOPIC}'"), options, False, {}, credit)
     line = socket.create_connection((brokers.HOST, port), 10.0)
-    for said in (OpenSession("client", name, mechanism="anonymous"), Hello(name, "1"), subscribe):
-        line.sendall(_codec.encode(said))
+    for stated in (OpenSession("client", name, mechanism="anonymous"), Hello(name, "1"), subscribe):
+        line.sendall(_codec.encode(stated))
         _read_frame(line)
     return line
 

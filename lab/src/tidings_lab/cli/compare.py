@@ -102,9 +102,9 @@ def _run(systems: list[System], comparison: Comparison) -> list[Measures]:
 def _print_json(comparison: Comparison, rows: list[Measures], drawn: list[Path]) -> None:
     import msgspec
 
-    said = {"workload": comparison.workload, "seed": comparison.seed, "brokers": comparison.brokers}
+    fields = {"workload": comparison.workload, "seed": comparison.seed, "brokers": comparison.brokers}
     measured: Any = msgspec.to_builtins(rows)
-    print_json({**said, "systems": measured, "plots": [str(path) for path in drawn]})
+    print_json({**fields, "systems": measured, "plots": [str(path) for path in drawn]})
 
 
 def _show(comparison: Comparison, rows: list[Measures], drawn: list[Path]) -> None:
@@ -114,8 +114,8 @@ def _show(comparison: Comparison, rows: list[Measures], drawn: list[Path]) -> No
         f"{comparison.brokers} brokers ({comparison.overlay}), seed {comparison.seed}"
     )
     _print_table(title, COST, [_cost(row) for row in rows])
-    said = f"how quick it is; d for subscriptions of {comparison.t_on:g} s"
-    _print_table(said, SPEED, [_speed(row) for row in rows if row.refused is None])
+    text = f"how quick it is; d for subscriptions of {comparison.t_on:g} s"
+    _print_table(text, SPEED, [_speed(row) for row in rows if row.refused is None])
     for row in rows:
         if row.refused is not None:
             console().print(f"{row.system} was not run: {row.refused}")

@@ -139,7 +139,7 @@ def report(
         raise SettingsError("there is nothing to report", hint="run it without --only")
     page = write(to, found, soak=soak)
     claims = [claim for each in found for claim in each.claims]
-    held = sum(claim.reproduced for claim in claims)
+    stored = sum(claim.reproduced for claim in claims)
     printed = print_to_pdf(page) if pdf else None
     if as_json:
         held_of = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
@@ -148,7 +148,7 @@ def report(
             for kind, counts in by_kind(claims).items()
         }
         print_json({"page": str(page), "pdf": printed and str(printed), "claims": len(claims),
-            "reproduced": held,
+            "reproduced": stored,
                     "studies": held_of, "kinds": kinds})  # fmt: skip
     else:
         console().print(f"{sentence(claims)} {page}" + (f" {printed}" if printed else ""))
@@ -200,10 +200,10 @@ def _run_one(study: Study, setting: Any, plots: Path | None) -> tuple[StudyOutco
         outcome = study.run(setting)
     else:
         with errors().status(f"study {study.name} ...") as status:
-            told = msgspec.structs.replace(
+            delivered = msgspec.structs.replace(
                 setting, progress=lambda words: status.update(f"study {study.name}: {words}")
             )
-            outcome = study.run(told)
+            outcome = study.run(delivered)
     if plots is None:
         return outcome, []
     from tidings_lab.studies.draw import draw

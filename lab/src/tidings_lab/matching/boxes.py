@@ -85,10 +85,10 @@ class BoxMatcher:
         low, high = np.full((count, dimensions), -np.inf), np.full((count, dimensions), np.inf)
         wanted = np.zeros((count, dimensions), bool)
         handles = np.array(list(self._boxes), np.int64)
-        place = {name: number for number, name in enumerate(self._names)}
+        position = {name: number for number, name in enumerate(self._names)}
         for row, (_, box) in enumerate(self._boxes.values()):
             for name, (a, b) in box.items():
-                low[row, place[name]], high[row, place[name]], wanted[row, place[name]] = a, b, True
+                low[row, position[name]], high[row, position[name]], wanted[row, position[name]] = a, b, True
         order = _tiled(low, high) if count else np.zeros(0, np.int64)
         self._leaves = (low[order], high[order], wanted[order], handles[order])
         self._levels = _levels(low[order], high[order])
@@ -104,19 +104,19 @@ class BoxMatcher:
 
     def _search(self, event: Event) -> list[int]:
         values = [event.view.get(name) for name in self._names]
-        held = np.array([kind_of(v) is Kind.NUMBER for v in values])
+        stored = np.array([kind_of(v) is Kind.NUMBER for v in values])
         point = np.array(
-            [float(v) if h and v is not None else 0.0 for v, h in zip(values, held, strict=True)]
+            [float(v) if h and v is not None else 0.0 for v, h in zip(values, stored, strict=True)]
         )
         rows = np.arange(len(self._levels[-1][0])) if self._levels else np.arange(len(self._leaves[0]))
         for low, high in reversed(self._levels):
             rows = rows[rows < len(low)]
-            inside = ((low[rows] <= point) & (point <= high[rows]) | ~held).all(axis=1)
+            inside = ((low[rows] <= point) & (point <= high[rows]) | ~stored).all(axis=1)
             rows = (rows[inside][:, None] * FAN_OUT + np.arange(FAN_OUT)[None, :]).ravel()
         low, high, wanted, handles = self._leaves
         rows = rows[rows < len(low)]
         low, high, wanted = low[rows], high[rows], wanted[rows]
-        touching = (((low <= point) & (point <= high) & held) | ~wanted).all(axis=1)
+        touching = (((low <= point) & (point <= high) & stored) | ~wanted).all(axis=1)
         rows, low, high, wanted = rows[touching], low[touching], high[touching], wanted[touching]
         sure = (((low < point) & (point < high)) | ~wanted).all(axis=1)
         found: list[int] = handles[rows[sure]].tolist()

@@ -70,8 +70,8 @@ class _AttributeConstraints:
         near = float(value)
         inside = (lows < near) & (near < highs)
         on_bound = np.nonzero((lows <= near) & (near <= highs) & ~inside)[0].tolist()
-        asked = [int(owners[place]) for place in on_bound if self.exactly[place](value)]
-        return [*owners[inside].tolist(), *asked]
+        requested = [int(owners[position]) for position in on_bound if self.exactly[position](value)]
+        return [*owners[inside].tolist(), *requested]
 
 
 def _is_plain(constraint: Range) -> bool:
@@ -103,7 +103,7 @@ class CountingMatcher:
             self._rebuild()
         counts = np.zeros(len(self._needed), np.int32)
         value_of = event.view.get
-        holding = [n for name, held in self._attributes.items() for n in held.holding(value_of(name))]
+        holding = [n for name, stored in self._attributes.items() for n in stored.holding(value_of(name))]
         if holding:
             users = [self._users[number] for number in holding]
             counts += np.bincount(np.concatenate(users), minlength=len(counts)).astype(np.int32)

@@ -114,12 +114,12 @@ class _AnnotatedTree(TreeMatcher):
         return found
 
     def check(self) -> None:
-        held = 0
+        stored = 0
         for root in self._roots.values():
             assert isinstance(root, _Annotated)
-            held += sum(root.may.values())
+            stored += sum(root.may.values())
         ends = sum(len(filter.conjunctions) for filter in self._filters.values())
-        assert ends == held, "annotations and filters differ"
+        assert ends == stored, "annotations and filters differ"
 
 
 def _count(node: TreeNode, link: str, change: int) -> None:

@@ -60,7 +60,7 @@ class TreeMatcher:
         self.visited = 0  # nodes, by all events so far
         self._handles = Handles()
         self._roots: dict[tuple[Any, ...], TreeNode] = {}  # by the factored values
-        self._order: dict[str, int] = {name: place for place, name in enumerate(order)}
+        self._order: dict[str, int] = {name: position for position, name in enumerate(order)}
         self._filters: dict[int, Filter] = {}
         self._nodes = 0
 

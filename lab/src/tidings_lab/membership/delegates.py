@@ -45,10 +45,12 @@ class DelegateTables(Membership):
 
     def _pool(self, level: str, topic: str) -> tuple[str, ...]:
         def wanting(begin: int, end: int) -> list[int]:
-            return [place for place in range(begin, end) if self._is_wanted(self._order[place], topic)]
+            return [
+                position for position in range(begin, end) if self._is_wanted(self._order[position], topic)
+            ]
 
         number = self._tree.number(self._place, int(level))
-        return tuple(self._order[place] for place in self._tree.pool(int(level), number, wanting))
+        return tuple(self._order[position] for position in self._tree.pool(int(level), number, wanting))
 
     def _is_wanted(self, name: str, topic: str) -> bool:
         wants = self._wants.get(name)

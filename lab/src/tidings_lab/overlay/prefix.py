@@ -98,7 +98,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         self._is_linked = linked
         self.settings = settings or PrefixSettings()
         self._contacts = tuple(contacts)
-        self._asked: dict[str, _PendingPing] = {}
+        self._pings: dict[str, _PendingPing] = {}
         self._checked: dict[str, float] = {}  # when each was asked last
         self._graves: dict[str, float] = {}  # until when
         self._distances: dict[str, float] = {}
@@ -147,7 +147,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         return self._distances.get(peer)
 
     def doubted(self, peer: str, now: float) -> None:
-        self._ask(peer, now)
+        self._request(peer, now)
 
     def figures(self) -> dict[str, int]:
         known = self.known
@@ -169,15 +169,15 @@ class PrefixOverlay(Overlay, KeyLookup):
         elif isinstance(input, Joined | LinkUp | LinkDown):
             self._linked(self._reach.on_input(input, now), now)
             if isinstance(input, LinkDown) and input.peer in self.known.addresses:
-                self._ask(input.peer, now)
+                self._request(input.peer, now)
         elif isinstance(input, Parted):
             self._leave() if input.peer == self.ports.name else self._lost(input.peer, now)
-        self._tell_changes(now)
+        self._announce_changes(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if self._has_left:
             return
-        self._asked.pop(sender, None)
+        self._pings.pop(sender, None)
         match message:
             case PrefixHello():
                 self._greeted(sender, message, now)
@@ -194,16 +194,16 @@ class PrefixOverlay(Overlay, KeyLookup):
                     self._learn(name, address, now, weighed=True)
             case PrefixSuspicion():
                 if message.name in self.known.addresses:
-                    self._ask(message.name, now)
+                    self._request(message.name, now)
             case PrefixLeave():
                 self._bury(sender, now)
                 self._learn_all(message.contacts, now)
-        self._tell_changes(now)
+        self._announce_changes(now)
 
     def next_deadline(self) -> float | None:
         moments = [at for at in (self._beat_at, self._seek_at) if at is not None]
-        if self._asked:
-            moments.append(min(ask.until for ask in self._asked.values()))
+        if self._pings:
+            moments.append(min(ask.until for ask in self._pings.values()))
         return min(moments, default=None)
 
     def on_timer(self, now: float) -> None:
@@ -213,9 +213,9 @@ class PrefixOverlay(Overlay, KeyLookup):
         if self._beat_at is not None and self._beat_at <= now:
             self._beat_at = now + self.settings.beat_seconds
             self._beat(now)
-        self._tell_changes(now)
+        self._announce_changes(now)
 
-    def _tell_changes(self, now: float) -> None:
+    def _announce_changes(self, now: float) -> None:
         if self._changed:
             self._changed = False
             self._hops.clear()
@@ -272,9 +272,9 @@ class PrefixOverlay(Overlay, KeyLookup):
         before = set(self.known.addresses) if self._is_admitted else set()
         self._learn_all(contacts, now)
         self._is_admitted = True
-        asked = self._asked
+        requested = self._pings
         for name in self.known.addresses:
-            if name not in asked and name not in before:
+            if name not in requested and name not in before:
                 self._send(name, PrefixHello(address=self.ports.address))
         self._seek_at = now + self.settings.merge_seconds * self.ports.rng.uniform(0.5, 1.5)
 
@@ -282,7 +282,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         for name in self.known.everybody():
             self._send(name, PrefixLeave(self._contacts_of(self.known.leaves())))
         self._beat_at = self._seek_at = None
-        self._asked.clear()
+        self._pings.clear()
         self._has_left = True
 
     def _contacts_of(self, names: Iterable[str]) -> tuple[Contact, ...]:
@@ -316,7 +316,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         if known.add(name, address):
             self._changed = True
             if not directly and (self._is_admitted or known.is_leaf(name)):
-                self._ask(name, now)
+                self._request(name, now)
         if not was_known and self.settings.proximity and (directly or weighed or not self._is_admitted):
             self._weigh(name, address)  # what neighbours say again and again is not measured
 
@@ -329,28 +329,28 @@ class PrefixOverlay(Overlay, KeyLookup):
 
     # -- who lives ---------------------------------------------------------------------------------------
 
-    def _ask(self, name: str, now: float) -> None:
-        if name not in self._asked:
-            self._asked[name] = _PendingPing(now + self.settings.answer_seconds)
+    def _request(self, name: str, now: float) -> None:
+        if name not in self._pings:
+            self._pings[name] = _PendingPing(now + self.settings.answer_seconds)
             self._checked[name] = now
             self._send(name, PrefixHello(answer=True, address=self.ports.address))
 
     def _review_asked(self, now: float) -> None:
-        for name, ask in [(name, ask) for name, ask in self._asked.items() if ask.until <= now]:
+        for name, ask in [(name, ask) for name, ask in self._pings.items() if ask.until <= now]:
             if ask.tries < self.settings.tries:
                 ask.tries += 1
                 ask.until = now + self.settings.answer_seconds
                 self._send(name, PrefixHello(answer=True, address=self.ports.address))
             else:
-                del self._asked[name]
+                del self._pings[name]
                 self._lost(name, now)
 
     def _beat(self, now: float) -> None:
         for name in self.known.beside():
-            self._ask(name, now)
+            self._request(name, now)
         names = sorted(self.known.everybody(), key=lambda name: self._checked.get(name, 0.0))
         for name in names[: -(-len(names) // self.settings.rounds)]:
-            self._ask(name, now)
+            self._request(name, now)
         self._checked = {name: self._checked[name] for name in names if name in self._checked}
         self._compare_row()
         self._graves = {name: until for name, until in self._graves.items() if until > now}
@@ -376,7 +376,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         known = self.known
         self._reach.give_up(name)
         self._graves[name] = now + self.settings.grave_seconds
-        self._asked.pop(name, None)
+        self._pings.pop(name, None)
         self._distances.pop(name, None)
         if name not in known.addresses:
             return
@@ -385,7 +385,7 @@ class PrefixOverlay(Overlay, KeyLookup):
         if was_leaf:
             for side in (known.up, known.down):
                 if side:
-                    self._ask(side[-1][1], now)
+                    self._request(side[-1][1], now)
         if had_cell:
             self._fill_gap(id_of(name))
 

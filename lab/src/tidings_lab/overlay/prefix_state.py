@@ -189,7 +189,7 @@ class PrefixTables:
     def check(self) -> None:
         assert [self.up, self.down] == [sorted(self.up), sorted(self.down)], "leaves out of order"
         assert self.name not in self.addresses, "a node knows others, not itself"
-        held = {*self.leaves(), *self.table.values(), *self.near}
-        assert held <= self.addresses.keys(), f"without an address: {held - self.addresses.keys()}"
+        stored = {*self.leaves(), *self.table.values(), *self.near}
+        assert stored <= self.addresses.keys(), f"without an address: {stored - self.addresses.keys()}"
         for cell, name in self.table.items():
             assert self.cell_of(id_of(name)) == cell, f"{name} is in a cell of others"

@@ -105,16 +105,16 @@ class SubscriptionReplication(Recovery):
 
     def interested(self, subscription: Subscription, now: float) -> None:
         self._own[subscription.id] = subscription.filter
-        self._tell(now)
+        self._announce(now)
         for broker, away in self._others.items():
             if subscription.id in away.filters and away.matcher is not None:
                 self._return_here(broker, away, subscription.id, now)
 
     def uninterested(self, subscription: Subscription, now: float) -> None:
         self._own.pop(subscription.id, None)
-        self._tell(now)
+        self._announce(now)
 
-    def _tell(self, now: float, only: str | None = None) -> None:
+    def _announce(self, now: float, only: str | None = None) -> None:
         if only is None:
             self._number += 1
         subscriptions = tuple(ReplicatedHeader(id.subscriber, id.name, f) for id, f in self._own.items())
@@ -132,7 +132,7 @@ class SubscriptionReplication(Recovery):
             if input.peer in self._others:
                 self._begin_keeping(input.peer, now)
         elif isinstance(input, LinkUp) and input.peer in self._links():
-            self._tell(now, input.peer)
+            self._announce(now, input.peer)
             if input.peer in self._others:
                 self.timers.set(("forget", input.peer), now + self.settings.patience_seconds)
 
@@ -269,16 +269,16 @@ class SubscriptionReplication(Recovery):
         return self.timers.next()
 
     def on_timer(self, now: float) -> None:
-        for what, whom in self.timers.due(now):
-            if what == "tell" and whom in self._links():
-                self._tell(now, whom)
-            elif what == "hand" and int(whom) in self._handing:
-                if self._handing[int(whom)][0] in self._links():
-                    self._hand(int(whom), now)
+        for what, recipient in self.timers.due(now):
+            if what == "tell" and recipient in self._links():
+                self._announce(now, recipient)
+            elif what == "hand" and int(recipient) in self._handing:
+                if self._handing[int(recipient)][0] in self._links():
+                    self._hand(int(recipient), now)
                 else:
-                    del self._handing[int(whom)]  # it is gone again, and with it the receiver
-            elif what == "forget" and self._others[whom].matcher is not None:
-                self._stop_keeping(whom, now)
+                    del self._handing[int(recipient)]  # it is gone again, and with it the receiver
+            elif what == "forget" and self._others[recipient].matcher is not None:
+                self._stop_keeping(recipient, now)
 
     def figures(self) -> dict[str, int]:
         return {

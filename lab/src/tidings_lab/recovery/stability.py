@@ -72,7 +72,7 @@ class Stability(Recovery):
         self._repaired: dict[tuple[str, str], float] = {}
         self._flush: tuple[int, tuple[str, ...]] | None = None
         self._flush_marks: dict[int, dict[str, Marks]] = {}
-        self._held: list[Envelope] = []  # published while we flush
+        self._buffered: list[Envelope] = []  # published while we flush
         self.owed: dict[str, Owed] = {}  # no-gap: by subscriber
         self._told_marks: dict[str, Marks] = {}
         self.most_buffered = self.gaps = 0
@@ -88,7 +88,7 @@ class Stability(Recovery):
         if number is None:
             return envelope
         if came_from is None and self._flush is not None:
-            self._held.append(envelope)
+            self._buffered.append(envelope)
             return None
         key = stream_of(envelope)
         stream = self._stream(key)
@@ -203,11 +203,11 @@ class Stability(Recovery):
         elif self.ports.name in change.joined:
             self._is_synced = False
         self._told_marks.clear()
-        self._flush, held, self._held = None, self._held, []
+        self._flush, stored, self._buffered = None, self._buffered, []
         self._flush_marks = {n: marks for n, marks in self._flush_marks.items() if n > change.number}
         for member in self._members:
             self._repair(member, now)
-        for envelope in held:
+        for envelope in stored:
             self.ports.events.accepted(envelope, now)
         self._exchange_at = now
 
@@ -249,13 +249,13 @@ class Stability(Recovery):
                 stream.skip(now)
             self._drain(key, now)
         if self.is_without_gaps:
-            self._tell_subscribers(now)
+            self._notify_subscribers(now)
         unstable = {key for key, stream in self.streams.items() if stream.buffer or stream.waiting}
-        said = {key: self.streams[key].known for key in sorted(self._dirty | unstable)}
+        fields = {key: self.streams[key].known for key in sorted(self._dirty | unstable)}
         self._dirty.clear()
-        if said and self._members:
+        if fields and self._members:
             for member in self._members:
-                self.ports.send(member, Highest(said, asks=bool(unstable)))
+                self.ports.send(member, Highest(fields, asks=bool(unstable)))
         self._discard()
         if self._flush is not None:
             self._say_flush(now)
@@ -317,9 +317,9 @@ class Stability(Recovery):
         self._exchange_soon(now)
 
     def _on_flush(self, sender: str, message: Flush, now: float) -> None:
-        told = self._flush_marks.setdefault(message.number, {})
-        told[sender] = message.marks
-        if message.asks and self.ports.name in told:
+        delivered = self._flush_marks.setdefault(message.number, {})
+        delivered[sender] = message.marks
+        if message.asks and self.ports.name in delivered:
             self.ports.send(sender, Flush(message.number, self._known(), asks=False))
             lacking = [
                 envelope for key, s in self.streams.items() for envelope in s.above(message.marks.get(key, 0))
@@ -332,15 +332,15 @@ class Stability(Recovery):
         if self._flush is None:
             return
         number, survivors = self._flush
-        told, me = self._flush_marks[number], self.ports.name
+        delivered, me = self._flush_marks[number], self.ports.name
         needed = [s for s in survivors if s == me or self.ports.quorum.trusts(s)]
-        if any(survivor not in told for survivor in needed):
+        if any(survivor not in delivered for survivor in needed):
             self._exchange_soon(now)
             return
-        keys = sorted({key for survivor in needed for key in told[survivor]})
-        target = {key: max(told[survivor].get(key, 0) for survivor in needed) for key in keys}
+        keys = sorted({key for survivor in needed for key in delivered[survivor]})
+        target = {key: max(delivered[survivor].get(key, 0) for survivor in needed) for key in keys}
         for survivor in needed:
-            self._bring_up(survivor, told, target, needed, now)
+            self._bring_up(survivor, delivered, target, needed, now)
         if all(self._stream(key).known >= mark for key, mark in target.items()):
             self._flush = None
             self.ports.quorum.flushed(number, now)
@@ -348,13 +348,13 @@ class Stability(Recovery):
             self._exchange_soon(now)
 
     def _bring_up(
-        self, survivor: str, told: dict[str, Marks], target: Marks, needed: list[str], now: float
+        self, survivor: str, delivered: dict[str, Marks], target: Marks, needed: list[str], now: float
     ) -> None:
         """The first member that has all of a stream sends it to those that lack some."""
         me = self.ports.name
         for key, mark in target.items():
-            has_all = [name for name in needed if told[name].get(key, 0) == mark]
-            lacks = told[survivor].get(key, 0)
+            has_all = [name for name in needed if delivered[name].get(key, 0) == mark]
+            lacks = delivered[survivor].get(key, 0)
             if survivor == me or lacks == mark or has_all[0] != me:
                 continue
             if now - self._repaired.get((survivor, key), float("-inf")) >= self._settings.exchange_seconds:
@@ -365,10 +365,10 @@ class Stability(Recovery):
 
     def _settled(self, owed: Owed, key: str) -> int:
         """Number up to which one subscriber has all events of a stream."""
-        heard, sent = owed.heard.get(key, 0), owed.sent.get(key, 0)
-        if owed.at == self.ports.name and owed.away_since is None and heard >= sent:
+        received, sent = owed.received.get(key, 0), owed.sent.get(key, 0)
+        if owed.at == self.ports.name and owed.away_since is None and received >= sent:
             return self.streams[key].known
-        return heard
+        return received
 
     def _note_sent(self, envelope: Envelope, key: str, number: int) -> None:
         for id in self.ports.subscribers.wanting(envelope.event):
@@ -384,7 +384,7 @@ class Stability(Recovery):
             owed = self.owed.get(str(SubscriptionId(client, name)))
             if owed is not None:  # from here or from another distributor: what it has not heard it is owed
                 for key, mark in marks.items():
-                    owed.heard[key] = max(owed.heard.get(key, 0), mark)
+                    owed.received[key] = max(owed.received.get(key, 0), mark)
         self._exchange_soon(now)
 
     def interested(self, subscription: Subscription, now: float) -> None:
@@ -402,7 +402,7 @@ class Stability(Recovery):
     def _bring_to(self, subscription: Subscription, owed: Owed, now: float) -> None:
         for key in sorted(self.streams):
             for number, envelope in self.streams[key].buffer.items():
-                if number > owed.heard.get(key, 0) and accepts(subscription.filter, envelope.event):
+                if number > owed.received.get(key, 0) and accepts(subscription.filter, envelope.event):
                     owed.sent[key] = max(owed.sent.get(key, 0), number)
                     self.ports.dispatcher.deliver_to(subscription.id, envelope, now)
 
@@ -430,7 +430,7 @@ class Stability(Recovery):
                 owed.away_since = now
         self._exchange_soon(now)
 
-    def _tell_subscribers(self, now: float) -> None:
+    def _notify_subscribers(self, now: float) -> None:
         for client, owed in list(self.owed.items()):
             if owed.away_since is not None and now - owed.away_since > self._settings.orphan_seconds:
                 del self.owed[client]
@@ -459,7 +459,7 @@ class Stability(Recovery):
 
     def state(self) -> int:
         """State of this distributor: events in buffers, streams, and marks of subscribers."""
-        marks = sum(1 + len(owed.heard) for owed in self.owed.values())
+        marks = sum(1 + len(owed.received) for owed in self.owed.values())
         return self.buffered + len(self.streams) + marks
 
     def figures(self) -> dict[str, Any]:

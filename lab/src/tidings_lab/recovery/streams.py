@@ -130,6 +130,6 @@ class Owed(msgspec.Struct):
     """No-gap mode: one subscriber anywhere in the system."""
 
     at: str  # its distributor
-    heard: Marks = {}
+    received: Marks = {}
     sent: Marks = {}  # by stream: the last that was sent to it, at its own distributor
     away_since: float | None = None  # no distributor serves it now

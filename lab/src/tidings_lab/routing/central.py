@@ -47,7 +47,7 @@ class CentralNotification(MatchAtTarget):
         self._places: dict[str, Counter[str]] = {}  # at the service: by reference, how many at which broker
 
     def table_size(self) -> int:
-        return super().table_size() + sum(len(places) for places in self._places.values())
+        return super().table_size() + sum(len(positions) for positions in self._places.values())
 
     def interest_added(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
         self._change_everywhere(subscription, at, +1, now)
@@ -68,11 +68,11 @@ class CentralNotification(MatchAtTarget):
         self._hold_at(at, Hold(subscription.filter, reference, count), now)
 
     def _refer(self, refer: Refer) -> None:
-        places = self._places.setdefault(refer.reference, Counter())
-        places[refer.access] += refer.count
-        if places[refer.access] <= 0:
-            del places[refer.access]
-        if not places:
+        positions = self._places.setdefault(refer.reference, Counter())
+        positions[refer.access] += refer.count
+        if positions[refer.access] <= 0:
+            del positions[refer.access]
+        if not positions:
             del self._places[refer.reference]
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -87,7 +87,7 @@ class CentralNotification(MatchAtTarget):
 
     def _at_target(self, envelope: Envelope, now: float) -> None:
         """Match, and leave the rest to the service."""
-        references = tuple(self._held.takers(envelope.event))
+        references = tuple(self._filters_of.takers(envelope.event))
         if not references:
             return
         matched = ToService(envelope, references)
@@ -107,4 +107,4 @@ class CentralNotification(MatchAtTarget):
 
     def check(self) -> None:
         super().check()
-        assert all(count > 0 for places in self._places.values() for count in places.values())
+        assert all(count > 0 for positions in self._places.values() for count in positions.values())

@@ -37,11 +37,11 @@ class DelegateGossip(Routing):
     messages = (GossipEvents,)
 
     def __init__(
-        self, place: int, tree: DelegateTree, *, topics: tuple[str, ...], graph: TopicGraph,
+        self, position: int, tree: DelegateTree, *, topics: tuple[str, ...], graph: TopicGraph,
         settings: DelegateSettings
     ) -> None:  # fmt: skip
         self.settings, self.graph = settings, graph
-        self._levels = tree.levels_of(place)
+        self._levels = tree.levels_of(position)
         self._given = topics
         self._wanted: dict[str, int] = {}
         self._seen: dict[Identity, None] = {}

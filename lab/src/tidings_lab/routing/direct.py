@@ -95,19 +95,19 @@ class _HeldFilters:
 class _Direct(Routing):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._held = _HeldFilters()
+        self._filters_of = _HeldFilters()
         self._maintain_at: float | None = None
 
     def table_size(self) -> int:
         """Filters held, for this broker and for others."""
-        return len(self._held)
+        return len(self._filters_of)
 
     def matchers(self) -> tuple[Matcher, ...]:
-        return (self._held.matcher,)
+        return (self._filters_of.matcher,)
 
     def _change(self, hold: Hold, now: float) -> None:
-        self._held.change(hold.filter, hold.access, hold.count)
-        if len(self._held) > THRESHOLD:
+        self._filters_of.change(hold.filter, hold.access, hold.count)
+        if len(self._filters_of) > THRESHOLD:
             self._maintain_at = now
 
     def next_deadline(self) -> float | None:
@@ -115,17 +115,17 @@ class _Direct(Routing):
 
     def on_timer(self, now: float) -> None:
         if self._maintain_at is not None and self._maintain_at <= now:
-            left = self._held.matcher.maintain(MAINTAIN_BUDGET)
+            left = self._filters_of.matcher.maintain(MAINTAIN_BUDGET)
             self._maintain_at = now + MAINTAIN_SECONDS if left else None
 
     def wanted_elsewhere(self, event: Event) -> bool:
-        return any(taker != self.ports.name for taker in self._held.takers(event))
+        return any(taker != self.ports.name for taker in self._filters_of.takers(event))
 
     def check(self) -> None:
-        self._held.check()
+        self._filters_of.check()
 
     def _hand_out(self, envelope: Envelope) -> None:
-        for taker in self._held.takers(envelope.event):
+        for taker in self._filters_of.takers(envelope.event):
             if taker not in (envelope.origin, self.ports.name):
                 self.ports.send(taker, ToAccess(envelope), Channel.DATAGRAM)
 
@@ -182,7 +182,7 @@ class MatchAtTarget(_Direct):
             self._change(message, now)
         elif isinstance(message, ToTarget):
             self._hand_out(message.envelope)
-            if self.ports.name in self._held.takers(message.envelope.event):
+            if self.ports.name in self._filters_of.takers(message.envelope.event):
                 self.ports.events.arrived((message.envelope,), sender, now)
         else:
             assert isinstance(message, ToAccess)

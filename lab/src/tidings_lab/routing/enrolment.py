@@ -43,8 +43,8 @@ class Enrolment:
     def __init__(self, owner: KeyRouting) -> None:
         self._owner = owner
         self._timing = owner.settings
-        self._told: dict[str, _AnnouncedKey] = {}
-        self._held: dict[str, dict[str, _KeyHolder]] = {}  # by key and access broker
+        self._announced: dict[str, _AnnouncedKey] = {}
+        self._holders: dict[str, dict[str, _KeyHolder]] = {}  # by key and access broker
         self._matchers: dict[str, MatchingEngine] = {}
         self._access: dict[tuple[str, int], str] = {}  # by key and handle
         self._due: float | None = None  # no later than the first moment
@@ -52,25 +52,25 @@ class Enrolment:
     # -- at the subscriber's broker ------------------------------------------------------------------
 
     def tell(self, key: str, filters: tuple[Filter, ...], now: float) -> None:
-        self._told[key] = told = _AnnouncedKey(filters, self._owner.new_version(), 0.0)
-        self._say(key, told, now)
+        self._announced[key] = announced = _AnnouncedKey(filters, self._owner.new_version(), 0.0)
+        self._send(key, announced, now)
 
-    def _say(self, key: str, told: _AnnouncedKey, now: float) -> None:
-        told.due = now + self._timing.retry_seconds
-        self._wake_by(told.due)
-        told.is_acknowledged = False
+    def _send(self, key: str, announced: _AnnouncedKey, now: float) -> None:
+        announced.due = now + self._timing.retry_seconds
+        self._wake_by(announced.due)
+        announced.is_acknowledged = False
         ports = self._owner.ports
-        self._pass(Enrol(key, ports.name, told.version, told.filters, 1, ports.address), now)
+        self._pass(Enrol(key, ports.name, announced.version, announced.filters, 1, ports.address), now)
 
     def _enrolled(self, message: Enrolled, now: float) -> None:
-        told = self._told.get(message.key)
-        if told is None or tuple(message.version) != told.version:
+        announced = self._announced.get(message.key)
+        if announced is None or tuple(message.version) != announced.version:
             return
-        if not told.filters:
-            del self._told[message.key]
+        if not announced.filters:
+            del self._announced[message.key]
             return
-        told.is_acknowledged = True
-        told.due = now + self._timing.refresh_seconds
+        announced.is_acknowledged = True
+        announced.due = now + self._timing.refresh_seconds
 
     # -- on the way, and at the key's broker -----------------------------------------------------------
 
@@ -88,7 +88,7 @@ class Enrolment:
             self._owner.send(hop, msgspec.structs.replace(enrol, hops=enrol.hops + 1))
 
     def _hold(self, enrol: Enrol, now: float) -> None:
-        ours = self._held.setdefault(enrol.key, {})
+        ours = self._holders.setdefault(enrol.key, {})
         before = ours.get(enrol.access)
         is_old = (
             before is not None
@@ -109,16 +109,16 @@ class Enrolment:
         handles = tuple(matcher.add(filter) for filter in enrol.filters)
         self._access.update({(enrol.key, handle): enrol.access for handle in handles})
         self._wake_by(until)
-        held = _KeyHolder(enrol.version, until, enrol.filters, handles, enrol.address)
-        self._held.setdefault(enrol.key, {})[enrol.access] = held
+        holder = _KeyHolder(enrol.version, until, enrol.filters, handles, enrol.address)
+        self._holders.setdefault(enrol.key, {})[enrol.access] = holder
 
     def _forget(self, key: str, access: str) -> None:
-        held = self._held.get(key, {}).pop(access, None)
-        for handle in held.handles if held is not None else ():
+        holder = self._holders.get(key, {}).pop(access, None)
+        for handle in holder.handles if holder is not None else ():
             self._matchers[key].remove(handle)
             del self._access[(key, handle)]
-        if not self._held.get(key):
-            self._held.pop(key, None)
+        if not self._holders.get(key):
+            self._holders.pop(key, None)
             self._matchers.pop(key, None)
 
     def takers(self, key: str, event: Event) -> list[str]:
@@ -130,19 +130,19 @@ class Enrolment:
 
     def address_of(self, key: str, access: str) -> str:
         """Address of a taker."""
-        return self._held[key][access].address
+        return self._holders[key][access].address
 
     def ways_changed(self, now: float) -> None:
-        for key in [key for key in self._held if self._owner.next_hop(key) is not None]:
-            for access, held in list(self._held[key].items()):
+        for key in [key for key in self._holders if self._owner.next_hop(key) is not None]:
+            for access, holder in list(self._holders[key].items()):
                 self._forget(key, access)
-                self._pass(Enrol(key, access, held.version, held.filters, 1, held.address), now)
+                self._pass(Enrol(key, access, holder.version, holder.filters, 1, holder.address), now)
 
     # -- time --------------------------------------------------------------------------------------------
 
     def _moments(self) -> Iterable[float]:
-        yield from (told.due for told in self._told.values())
-        yield from (held.until for ours in self._held.values() for held in ours.values())
+        yield from (announced.due for announced in self._announced.values())
+        yield from (holder.until for ours in self._holders.values() for holder in ours.values())
 
     def _wake_by(self, at: float) -> None:
         self._due = at if self._due is None else min(self._due, at)
@@ -154,29 +154,30 @@ class Enrolment:
         if self._due is None or self._due > now:
             return
         soon = now + self._timing.slack
-        for key, told in list(self._told.items()):
-            if told.due <= soon:
-                self._say(key, told, now)
-        for key, ours in list(self._held.items()):
-            for access in [access for access, held in ours.items() if held.until <= soon]:
+        for key, announced in list(self._announced.items()):
+            if announced.due <= soon:
+                self._send(key, announced, now)
+        for key, ours in list(self._holders.items()):
+            for access in [access for access, holder in ours.items() if holder.until <= soon]:
                 self._forget(key, access)
         self._due = min(self._moments(), default=None)
 
     @property
     def is_acknowledged(self) -> bool:
         """Is all that we said held where it should be?"""
-        return all(told.is_acknowledged for told in self._told.values())
+        return all(delivered.is_acknowledged for delivered in self._announced.values())
 
     def table_size(self) -> int:
         """Subscriptions held here, other brokers' and our own."""
-        return sum(len(held.filters) for ours in self._held.values() for held in ours.values())
+        return sum(len(holder.filters) for ours in self._holders.values() for holder in ours.values())
 
     def copies(self) -> dict[str, dict[str, tuple[Filter, ...]]]:
         """By key and access broker: what is held here."""
         return {
-            key: {access: held.filters for access, held in ours.items()} for key, ours in self._held.items()
+            key: {access: holder.filters for access, holder in ours.items()}
+            for key, ours in self._holders.items()
         }
 
     def check(self) -> None:
-        count = sum(len(held.handles) for ours in self._held.values() for held in ours.values())
+        count = sum(len(holder.handles) for ours in self._holders.values() for holder in ours.values())
         assert count == len(self._access), "a handle without its broker"

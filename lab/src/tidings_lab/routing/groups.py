@@ -112,7 +112,7 @@ class GroupMulticast(Routing):
         self.useless = (
             0  # events that came though no subscriber here wants them, and no broker behind us needed them
         )
-        self.heard = 0
+        self.received = 0
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -194,7 +194,7 @@ class GroupMulticast(Routing):
         self._clusters.note(event)
         self._send_on(message, sender)
         if any(LOCAL in self._behind.get(group, ()) for group in message.groups):
-            self.heard += 1
+            self.received += 1
             self.useless += not self.ports.subscribers.wanting(event)
             self.ports.events.arrived((message.envelope,), sender, now)
 

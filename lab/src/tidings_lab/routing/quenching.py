@@ -41,7 +41,7 @@ class Quenching(MatchFirst):
             return
         offer = self._offers[key] = _AdvertisedFilter(advertisement.publisher, advertisement.filter)
         offer.wanted = {d for d, filter in self._filters.items() if overlaps(filter, offer.filter)}
-        self._tell(offer)
+        self._announce(offer)
 
     def advertisement_removed(self, advertisement: Advertisement, now: float) -> None:
         key = (advertisement.publisher, advertisement.filter.digest)
@@ -52,7 +52,7 @@ class Quenching(MatchFirst):
     def _change(self, hold: Hold, now: float) -> None:
         super()._change(hold, now)
         digest = hold.filter.digest
-        came = self._held.holds(digest)
+        came = self._filters_of.holds(digest)
         if came is (digest in self._filters):
             return
         if came:
@@ -69,14 +69,14 @@ class Quenching(MatchFirst):
         elif overlaps(filter, offer.filter):
             offer.wanted.add(filter.digest)
         if bool(offer.wanted) is not was_wanted:
-            self._tell(offer)
+            self._announce(offer)
 
-    def _tell(self, offer: _AdvertisedFilter) -> None:
+    def _announce(self, offer: _AdvertisedFilter) -> None:
         address = self.ports.subscribers.address_of(offer.client)
         if address is not None:
             self.ports.send(address, Quench(offer.filter.digest, not offer.wanted))
 
     def check(self) -> None:
         super().check()
-        held = set(self._filters)
-        assert all(offer.wanted <= held for offer in self._offers.values()), "wanted by nobody who is here"
+        stored = set(self._filters)
+        assert all(offer.wanted <= stored for offer in self._offers.values()), "wanted by nobody who is here"

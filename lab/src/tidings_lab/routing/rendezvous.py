@@ -156,11 +156,11 @@ class RendezvousTrees(KeyRouting):
         if parent is None:
             self._want_again(key)
             return
-        told = self._wanted_below(tree) if self.on_path else None
-        digests = None if told is None else tuple(filter.digest for filter in told)
+        announced = self._wanted_below(tree) if self.on_path else None
+        digests = None if announced is None else tuple(filter.digest for filter in announced)
         if parent != tree.parent or digests != tree.told:
             tree.parent, tree.told, tree.tries = parent, digests, 0
-            self._graft(key, tree, told, now)
+            self._graft(key, tree, announced, now)
 
     def _graft(self, key: str, tree: _KeyTree, filters: tuple[Filter, ...] | None, now: float) -> None:
         assert tree.parent is not None
@@ -399,9 +399,9 @@ class RendezvousTrees(KeyRouting):
 
     def table_size(self) -> int:
         """State held here for others: children, with their filters, and enrolled subscriptions."""
-        held = 0 if self.enrolment is None else self.enrolment.table_size()
+        stored = 0 if self.enrolment is None else self.enrolment.table_size()
         children = (child for tree in self._trees.values() for child in tree.children.values())
-        return held + sum(len(child.filters) if child.filters is not None else 1 for child in children)
+        return stored + sum(len(child.filters) if child.filters is not None else 1 for child in children)
 
     def trees(self) -> dict[str, tuple[str | None, tuple[str, ...], bool]]:
         """By key: our parent, our children, and whether a client of ours subscribed."""

@@ -101,7 +101,7 @@ class _Newcomer(msgspec.Struct):
 
     subscription: Subscription
     until: float
-    heard: set[tuple[str, str]]  # that came live meanwhile
+    received: set[tuple[str, str]]  # that came live meanwhile
     found: list[Envelope]
 
 
@@ -116,12 +116,14 @@ class SubjectRouting(Routing):
         self._own: Counter[str] = Counter()  # subjects that our clients want
         self._hosts = SubjectWishes(refresh * SILENT)  # at a router: of its network's other hosts
         self._lans = SubjectWishes(refresh * SILENT)  # at a router: of the other networks, by their routers
-        self._told: frozenset[str] = frozenset()  # at a router: what the others know that our network wants
+        self._announced: frozenset[str] = (
+            frozenset()
+        )  # at a router: what the others know that our network wants
         self._refresh = refresh
         self._refresh_at: float | None = None
         self._last: OrderedDict[str, deque[Envelope]] = OrderedDict()  # at a router: by topic
         self._newcomers: dict[int, _Newcomer] = {}
-        self._asked = 0
+        self._requested = 0
 
     @property
     def is_router(self) -> bool:
@@ -148,9 +150,9 @@ class SubjectRouting(Routing):
             if self._own[subject] == 1:
                 self._own_changed(Subject(subject, True), now)
         if self.cache:
-            self._asked += 1
-            self._newcomers[self._asked] = _Newcomer(subscription, now + PATIENCE, set(), [])
-            ask = CacheRequest(self.ports.name, self._asked, subjects, is_first=True)
+            self._requested += 1
+            self._newcomers[self._requested] = _Newcomer(subscription, now + PATIENCE, set(), [])
+            ask = CacheRequest(self.ports.name, self._requested, subjects, is_first=True)
             self._to(self.lan.router, ask, now)
 
     def interest_removed(self, subscription: Subscription, at: tuple[str, ...], now: float) -> None:
@@ -165,17 +167,17 @@ class SubjectRouting(Routing):
 
     def _own_changed(self, change: Subject, now: float) -> None:
         if self.is_router:
-            self._tell_routers(now)
+            self._announce_to_routers(now)
         else:
             self.ports.send(self.lan.router, change, Channel.DATAGRAM)
 
-    def _tell_routers(self, now: float) -> None:
+    def _announce_to_routers(self, now: float) -> None:
         """Changes of our network's interest."""
         wanted = frozenset(self._own) | self._hosts.all(now)
-        for subject in sorted(wanted ^ self._told):
+        for subject in sorted(wanted ^ self._announced):
             for router in self.lan.others():
                 self.ports.send(router, Subject(subject, subject in wanted), Channel.DATAGRAM)
-        self._told = wanted
+        self._announced = wanted
 
     def _heard_wish(self, sender: str, message: Subject | SubjectSet, now: float) -> None:
         if isinstance(message, SubjectSet) and message.asks:
@@ -190,10 +192,10 @@ class SubjectRouting(Routing):
         else:
             wishes.change(sender, message.subject, message.wanted, now)
         if wishes is self._hosts:
-            self._tell_routers(now)
+            self._announce_to_routers(now)
 
     def _say_all(self, to: str) -> None:
-        wanted = self._told if self.is_router else frozenset(self._own)
+        wanted = self._announced if self.is_router else frozenset(self._own)
         self.ports.send(to, SubjectSet(tuple(sorted(wanted))), Channel.DATAGRAM)
 
     def _refresh_all(self, now: float) -> None:
@@ -202,9 +204,9 @@ class SubjectRouting(Routing):
             if self._own:
                 self._say_all(self.lan.router)
             return
-        self._tell_routers(now)  # without those who fell silent
+        self._announce_to_routers(now)  # without those who fell silent
         self._lans.all(now)
-        if self._told:
+        if self._announced:
             for router in self.lan.others():
                 self._say_all(router)
 
@@ -271,7 +273,7 @@ class SubjectRouting(Routing):
 
     def _note(self, event: Event) -> None:
         for newcomer in self._newcomers.values():
-            newcomer.heard.add(event.identity)
+            newcomer.received.add(event.identity)
 
     def _keep(self, envelope: Envelope) -> None:
         topic = envelope.event.topic or ""
@@ -318,7 +320,7 @@ class SubjectRouting(Routing):
                 wanted = newcomer.subscription
                 for envelope in newcomer.found:
                     event = envelope.event
-                    if event.identity not in newcomer.heard and accepts(wanted.filter, event):
+                    if event.identity not in newcomer.received and accepts(wanted.filter, event):
                         self.ports.dispatcher.deliver_to(wanted.id, envelope, now)
 
     def check(self) -> None:

@@ -253,7 +253,7 @@ class _PairDelays(msgspec.Struct, frozen=True):
 
     def probability(self, t_on: float) -> float | None:
         count = len(self.pairs) + self.unknown
-        in_time = sum(max(0.0, t_on - came - told) for came, told in self.pairs)
+        in_time = sum(max(0.0, t_on - came - delivered) for came, delivered in self.pairs)
         return in_time / t_on / count if count else None
 
 
@@ -297,11 +297,11 @@ class _Probes:
         world.run(world.simulation.now + 2.0)
 
     def _delays(self, rows: Sequence[Row]) -> _PairDelays:
-        told = {(row.source, row.event): row.time for row in rows if row.op == NTFY}
+        delivered = {(row.source, row.event): row.time for row in rows if row.op == NTFY}
         took: dict[tuple[int, str], dict[int, float | None]] = {}
         for row in rows:
             if row.op == PUB and row.attributes:
-                at = told.get((row.source, row.event))
+                at = delivered.get((row.source, row.event))
                 pair = took.setdefault((row.attributes["probe"], str(row.source)), {})
                 pair[row.attributes["slot"]] = None if at is None else at - row.time
         pairs, unknown = [], 0
@@ -311,6 +311,8 @@ class _Probes:
             if since >= self.slots:
                 unknown += 1
                 continue
-            told_in = [seconds for slot, seconds in slots.items() if slot >= since and seconds is not None]
-            pairs.append((since * self.wire, max(told_in)))
+            delivered_in = [
+                seconds for slot, seconds in slots.items() if slot >= since and seconds is not None
+            ]
+            pairs.append((since * self.wire, max(delivered_in)))
         return _PairDelays(tuple(pairs), unknown)

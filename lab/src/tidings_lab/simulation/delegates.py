@@ -32,15 +32,15 @@ def delegate_tree(
     published: int = -1,
 ) -> GossipPlan:
     """PMcast, or hpcast with `interest=False`. Without a depth, lowest groups have 10 processes or more."""
-    places = scattered(hierarchy)
+    positions = scattered(hierarchy)
     published = published % len(hierarchy)
     wanted = above(hierarchy, published)
-    wants = np.isin(places, wanted) if interest else np.ones(places.size, np.bool_)
-    tree = _DelegateArrays(DelegateTree.of(places.size, arity, depth, delegates), c, wants)
+    wants = np.isin(positions, wanted) if interest else np.ones(positions.size, np.bool_)
+    tree = _DelegateArrays(DelegateTree.of(positions.size, arity, depth, delegates), c, wants)
     return GossipPlan(
         algorithm="PMcast" if interest else "hpcast", arena=tree.arena(), published=published,
         groups=_sizes(hierarchy), entries=(tree.entries(),) * len(hierarchy), wanted=tuple(wanted),
-        most_delay=tree.tree.depth - 1, places=places,
+        most_delay=tree.tree.depth - 1, places=positions,
     )  # fmt: skip
 
 

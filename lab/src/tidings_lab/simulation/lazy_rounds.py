@@ -49,10 +49,10 @@ def lazy_push(
     group.eager = eager_steps(size, fan) if eager is None else eager
     rounds = group.run()
     alive = int(group.alive.sum())
-    heard = int((group.has >= 0).sum())
+    received = int((group.has >= 0).sum())
     return LazyRun(
-        reached=heard / alive, payloads=group.payloads, announcements=group.announcements,
-        requests=group.requests, rounds=rounds, payloads_per_delivery=group.payloads / max(1, heard - 1),
+        reached=received / alive, payloads=group.payloads, announcements=group.announcements,
+        requests=group.requests, rounds=rounds, payloads_per_delivery=group.payloads / max(1, received - 1),
     )  # fmt: skip
 
 
@@ -86,9 +86,9 @@ class _LazyGroup:
             haves = self._to_table(fresh[~pushing])
             self.payloads += len(events)
             self.announcements += len(haves)
-            asks = self._ask(turn)
+            asks = self._request(turn)
             fresh = self._get(self._arrived(events), turn + 1)
-            self._hear(self._arrived(haves), turn + 1)
+            self._receive(self._arrived(haves), turn + 1)
             turn += 1
         return turn
 
@@ -104,29 +104,29 @@ class _LazyGroup:
     def _get(self, pairs: Ints, turn: int) -> Ints:
         """Events arrive, as (sender, receiver); who has it now for the first time."""
         new = pairs[self.has[pairs[:, 1]] < 0]
-        receivers, places = np.unique(new[:, 1], return_index=True)
+        receivers, positions = np.unique(new[:, 1], return_index=True)
         self.has[receivers] = turn
-        self.step[receivers] = self.step[new[places, 0]] + 1
+        self.step[receivers] = self.step[new[positions, 0]] + 1
         self.ask_at[receivers] = -1
         return receivers
 
-    def _hear(self, pairs: Ints, turn: int) -> None:
+    def _receive(self, pairs: Ints, turn: int) -> None:
         for sender, receiver in pairs.tolist():
             if self.has[receiver] < 0:
                 if not self.told[receiver]:
                     self.ask_at[receiver] = turn
                 self.told[receiver].append(sender)
 
-    def _ask(self, turn: int) -> Ints:
+    def _request(self, turn: int) -> Ints:
         """Peers with an expired request ask the next of those that told them."""
-        asking = np.flatnonzero((self.ask_at == turn) & (self.has < 0))
+        requests = np.flatnonzero((self.ask_at == turn) & (self.has < 0))
         pairs = []
-        for process in asking.tolist():
-            told = self.told[process]
+        for process in requests.tolist():
+            delivered = self.told[process]
             if self.asked[process] >= self.tries:
                 self.ask_at[process] = -1
                 continue
-            pairs.append((process, told[self.asked[process] % len(told)]))
+            pairs.append((process, delivered[self.asked[process] % len(delivered)]))
             self.asked[process] += 1
             self.ask_at[process] = turn + self.patience
         self.requests += len(pairs)

@@ -58,13 +58,15 @@ def judge(rows: Sequence[Row], clients: Collection[str], margin: float) -> Judge
                 allowed.add(key)
                 if stand.begin + margin <= row.time and row.time + margin <= stand.end:
                     due.add(key)
-    told = Counter((str(row.subscription), str(row.source), str(row.event)) for row in rows if row.op == NTFY)
+    delivered = Counter(
+        (str(row.subscription), str(row.source), str(row.event)) for row in rows if row.op == NTFY
+    )
     return Judgement(
         due=len(due),
-        told=len(allowed & told.keys()),
-        missing=len(due - told.keys()),
-        stray=len(told.keys() - allowed),
-        twice=sum(count - 1 for count in told.values()),
+        told=len(allowed & delivered.keys()),
+        missing=len(due - delivered.keys()),
+        stray=len(delivered.keys() - allowed),
+        twice=sum(count - 1 for count in delivered.values()),
     )
 
 

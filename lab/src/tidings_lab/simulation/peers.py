@@ -112,10 +112,10 @@ class Peers:
         self.world.run(self.now + seconds)
 
     def node(self, name: str) -> Any:
-        return self.world.simulation.places[name].machine
+        return self.world.simulation.hosts[name].machine
 
     def is_up(self, name: str) -> bool:
-        return self.world.simulation.places[name].up
+        return self.world.simulation.hosts[name].up
 
     def alive(self, topic: str) -> tuple[str, ...]:
         return tuple(name for name, topics in self.topics.items() if topic in topics and self.is_up(name))

@@ -108,10 +108,10 @@ class RendezvousNetwork:
         self.world.run(self.world.simulation.now + seconds)
 
     def up(self) -> list[str]:
-        return [name for name, place in self.world.simulation.places.items() if place.up and place.is_broker]
+        return [name for name, host in self.world.simulation.hosts.items() if host.up and host.is_broker]
 
     def node(self, name: str) -> Any:
-        return self.world.simulation.places[name].machine
+        return self.world.simulation.hosts[name].machine
 
     # -- the overlay ---------------------------------------------------------------------------
 
@@ -133,11 +133,11 @@ class RendezvousNetwork:
 
     def walk(self, at: str, key: str) -> tuple[int, str]:
         """Hops to where a key leads from a node, by what each one on the way knows now."""
-        places = self.world.simulation.places
+        hosts = self.world.simulation.hosts
         took = 0
-        while took <= len(places):
+        while took <= len(hosts):
             hop = self.node(at).slots["overlay"].next_hop(key)
-            if hop is None or not places[hop].up:
+            if hop is None or not hosts[hop].up:
                 return took, at if hop is None else ""
             at, took = hop, took + 1
         return took, ""
@@ -182,7 +182,7 @@ class RendezvousNetwork:
         """Events of groups drawn evenly, from anywhere among the subscribers' nodes."""
         simulation = self.world.simulation
         before, start = simulation.sent, simulation.now
-        heard_before = {client: len(self.world.applications[client].heard) for client in self.filters}
+        received_before = {client: len(self.world.applications[client].received) for client in self.filters}
         expected: Counter[tuple[str, int]] = Counter()
         clients = list(self.filters)
         for number in range(count):
@@ -191,16 +191,16 @@ class RendezvousNetwork:
             action = partial(self._publish, self.rng.choice(clients), fields)
             simulation.call_at(start + SPACING * (number + 1), action)
         self.run(SPACING * count + SETTLE)
-        heard: Counter[tuple[str, int]] = Counter()
+        received: Counter[tuple[str, int]] = Counter()
         for client in clients:
-            for notification in self.world.applications[client].heard[heard_before[client] :]:
-                heard[client, notification.event.attributes["number"]] += 1
+            for notification in self.world.applications[client].received[received_before[client] :]:
+                received[client, notification.event.attributes["number"]] += 1
         sent = simulation.sent - before
         return DeliveryOutcome(
             events=count,
             due=sum(expected.values()),
-            missing=sum((expected - heard).values()),
-            extra=sum((heard - expected).values()),
+            missing=sum((expected - received).values()),
+            extra=sum((received - expected).values()),
             messages={kind: sent[kind] for kind in EVENT_MESSAGES if sent[kind]},
         )
 
@@ -223,6 +223,6 @@ class RendezvousNetwork:
 
 def _responsible(order: list[tuple[int, str]], id: int) -> str:
     """The node nearest to an id on the ring, of nodes in the order of their ids."""
-    place = bisect_left(order, (id, ""))
-    beside = (order[place - 1], order[place % len(order)])
+    position = bisect_left(order, (id, ""))
+    beside = (order[position - 1], order[position % len(order)])
     return min(beside, key=lambda each: (between(each[0], id), each[0]))[1]

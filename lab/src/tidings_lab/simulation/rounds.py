@@ -67,7 +67,7 @@ Hierarchy = tuple[TopicGroup, ...]
 
 def chain(*sizes: int) -> Hierarchy:
     """T0 (the root), T1, …: each the supertopic of the next."""
-    return tuple(TopicGroup(size, (place - 1,) if place else ()) for place, size in enumerate(sizes))
+    return tuple(TopicGroup(size, (position - 1,) if position else ()) for position, size in enumerate(sizes))
 
 
 def above(hierarchy: Hierarchy, group: int) -> list[int]:
@@ -136,11 +136,11 @@ class GossipPlan(msgspec.Struct, frozen=True, kw_only=True):
         """A process of the topic that is published, drawn by the seed."""
         begin, end = self.groups[self.published]
         draw = chances_of(rows_of(_key(seed, "publisher"), 0, np.zeros(1, np.int64)), 0)[0]
-        place = begin + int(draw * (end - begin))
+        position = begin + int(draw * (end - begin))
         return (
-            int(np.flatnonzero(self.places == self.published)[place - begin])
+            int(np.flatnonzero(self.places == self.published)[position - begin])
             if self.places is not None
-            else place
+            else position
         )
 
 
@@ -191,8 +191,8 @@ def damulticast(hierarchy: Hierarchy, scheme: Scheme | None = None, *, published
     scheme = scheme or Scheme()
     starts = _starts(hierarchy)
     sections = []
-    for place, group in enumerate(hierarchy):
-        own = Section(start=starts[place], size=group.size, fan=scheme.fan_out(group.size))
+    for position, group in enumerate(hierarchy):
+        own = Section(start=starts[position], size=group.size, fan=scheme.fan_out(group.size))
         elect = min(1.0, scheme.g / group.size)
         ups = [
             Section(
@@ -243,9 +243,10 @@ def publisher_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = -
         )
     size = starts[wanted[-1] + 1] - starts[wanted[0]]
     own = Section(start=starts[wanted[0]], size=size, fan=fan_out(size, c))
-    sections = [[own] if place in wanted else [] for place in range(len(hierarchy))]
+    sections = [[own] if position in wanted else [] for position in range(len(hierarchy))]
     joined = [
-        [g for g in range(len(hierarchy)) if place in above(hierarchy, g)] for place in range(len(hierarchy))
+        [g for g in range(len(hierarchy)) if position in above(hierarchy, g)]
+        for position in range(len(hierarchy))
     ]
     members = [sum(hierarchy[up].size for up in above(hierarchy, g)) for g in range(len(hierarchy))]
     return GossipPlan(
@@ -261,12 +262,12 @@ def subscriber_groups(hierarchy: Hierarchy, *, c: float = 5.0, published: int = 
     starts = _starts(hierarchy)
     published = published % len(hierarchy)
     sections = []
-    for place, group in enumerate(hierarchy):
-        own = Section(start=starts[place], size=group.size, fan=fan_out(group.size, c))
+    for position, group in enumerate(hierarchy):
+        own = Section(start=starts[position], size=group.size, fan=fan_out(group.size, c))
         ups = [
             Section(start=starts[up], size=hierarchy[up].size, fan=max(1, fan_out(hierarchy[up].size, c)),
                     kind=ACROSS, role=PUBLISHER)
-            for up in above(hierarchy, place)[1:]
+            for up in above(hierarchy, position)[1:]
         ]  # fmt: skip
         sections.append([own, *ups])
     return GossipPlan(
@@ -288,8 +289,8 @@ def hierarchical_broadcast(
     cluster hands on."""
     starts = _starts(hierarchy)
     count = starts[-1]
-    bounds = [count * place // clusters for place in range(clusters + 1)]
-    places = scattered(hierarchy)
+    bounds = [count * position // clusters for position in range(clusters + 1)]
+    positions = scattered(hierarchy)
     across = max(1, math.floor(math.log(clusters) + c2)) if clusters > 1 else 0
     sections = []
     for begin, end in _ranges(bounds):
@@ -300,7 +301,7 @@ def hierarchical_broadcast(
     published = published % len(hierarchy)
     return GossipPlan(
         algorithm="hierarchical gossip broadcast", arena=arena_of(bounds, sections), published=published,
-        groups=_ranges(starts), entries=(sections[0][0].fan + across,) * len(hierarchy), places=places,
+        groups=_ranges(starts), entries=(sections[0][0].fan + across,) * len(hierarchy), places=positions,
         wanted=tuple(above(hierarchy, published)),
     )  # fmt: skip
 
@@ -319,7 +320,7 @@ class GossipRun(msgspec.Struct, frozen=True, kw_only=True):
     """Result of one dissemination."""
 
     plan: GossipPlan
-    heard: Any  # by process: the round in which it heard, NEVER or CRASHED
+    received: Any  # by process: the round in which it heard, NEVER or CRASHED
     copies: Any  # by process: copies that reached it; empty when they were not counted
     inside: int  # messages that were sent within groups
     across: int  # between groups
@@ -336,15 +337,15 @@ class GossipRun(msgspec.Struct, frozen=True, kw_only=True):
         return [self.reached_of(group) for group in range(len(self.plan.groups))]
 
     def reached_of(self, group: int) -> float:
-        heard = self.heard[self.plan.in_group(group)]
-        alive = int((heard != CRASHED).sum())
-        return float((heard < CRASHED).sum() / alive) if alive else math.nan
+        received = self.received[self.plan.in_group(group)]
+        alive = int((received != CRASHED).sum())
+        return float((received < CRASHED).sum() / alive) if alive else math.nan
 
     def last_round(self, group: int) -> int | None:
         """Round in which the last of the group's processes heard; None when none did."""
-        heard = self.heard[self.plan.in_group(group)]
-        heard = heard[heard < CRASHED]
-        return int(heard.max()) if heard.size else None
+        received = self.received[self.plan.in_group(group)]
+        received = received[received < CRASHED]
+        return int(received.max()) if received.size else None
 
     def parasites(self) -> int:
         """Copies that reached processes whose topic is not among those that the event is for."""
@@ -359,7 +360,7 @@ class GossipRun(msgspec.Struct, frozen=True, kw_only=True):
     @property
     def payloads_per_delivery(self) -> float:
         """Messages that carried the event, for each process that heard it."""
-        return self.sent / max(1, int((self.heard < CRASHED).sum()) - 1)
+        return self.sent / max(1, int((self.received < CRASHED).sum()) - 1)
 
 
 def disseminate(
@@ -377,15 +378,15 @@ def disseminate(
     """Publish one event. `views` is the seed of the tables, `kernel` is `numba`, `numpy` or what there is."""
     size, scheme = plan.processes, plan.scheme
     publisher = plan.someone(seed) if publisher is None else publisher
-    heard = np.full(size, NEVER, np.uint8)
+    received = np.full(size, NEVER, np.uint8)
     if crashed > 0.0:
         draws = chances_of(rows_of(_key(seed, "crashes"), 0, np.arange(size, dtype=np.int64)), 0)
-        heard[draws < crashed] = CRASHED
-        heard[publisher] = NEVER
+        received[draws < crashed] = CRASHED
+        received[publisher] = NEVER
     named = scheme.named
     branded = named or bool((plan.arena.sections[:, ROLE] == ENTRY).any())
     state = GossipState(
-        heard=heard,
+        received=received,
         queue=np.empty(size, np.int32),
         copies=np.zeros(size if count else 0, np.uint16),
         brands=np.zeros(size if branded else 0, np.uint8),
@@ -403,7 +404,8 @@ def disseminate(
     rounds = _kernel(kernel)(plan.arena, state, draws_)
     counts = state.counts
     return GossipRun(
-        plan=plan, heard=heard, copies=state.copies, inside=int(counts[INSIDE]), across=int(counts[ACROSS]),
+        plan=plan, received=received, copies=state.copies, inside=int(counts[INSIDE]),
+        across=int(counts[ACROSS]),
         arrived=int(counts[ARRIVED]), rounds=int(rounds), namings=int(counts[NAMINGS]),
     )  # fmt: skip
 

@@ -164,9 +164,9 @@ def arrive(state, target, brand, turn, size):
             link = state.links[k]
             if link[WHO] == target and link[NAMING] == brand and link[HEARD] < 0:
                 link[HEARD] = turn
-    if state.heard[target] != NEVER:
+    if state.received[target] != NEVER:
         return size
-    state.heard[target] = turn
+    state.received[target] = turn
     state.queue[size] = target
     if state.brands.size:
         state.brands[target] = brand
@@ -200,7 +200,7 @@ def name_links(arena, state, draws, process, turn, chosen, spare):
 def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, chosen, spare):
     """The processes queue[begin:end], all of one class, send to their tables of one section; how many have
     heard now. Everything that the loop touches is a local: this is where the time goes."""
-    heard, queue, brands = state.heard, state.queue, state.brands
+    received, queue, brands = state.received, state.queue, state.brands
     start, pool, fan, is_direct = (
         arena.sections[s, START], arena.sections[s, SIZE], arena.sections[s, FAN], arena.direct[s],
     )  # fmt: skip
@@ -234,14 +234,14 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
             if apparent > 0.0 and chance(row, 2 + 4 * j) < apparent:
                 continue
             sent += 1
-            if heard[target] == CRASHED or (reach < 1.0 and chance(row, 3 + 4 * j) >= reach):
+            if received[target] == CRASHED or (reach < 1.0 and chance(row, 3 + 4 * j) >= reach):
                 continue
             if not is_plain:
                 size = arrive(state, target, brand, turn + 1, size)
                 continue
             arrived += 1
-            if heard[target] == NEVER:
-                heard[target] = turn + 1
+            if received[target] == NEVER:
+                received[target] = turn + 1
                 queue[size] = target
                 size += 1
     state.counts[kind] += sent
@@ -268,7 +268,7 @@ def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
             if draws.apparent > 0.0 and chance(row, 1002 + 4 * j) < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
-            if state.heard[target] == CRASHED or chance(row, 1003 + 4 * j) >= draws.reach:
+            if state.received[target] == CRASHED or chance(row, 1003 + 4 * j) >= draws.reach:
                 continue
             reached = size
             size = arrive(state, target, 0, turn + 1, size)
@@ -305,7 +305,7 @@ def spread(arena, state, draws):
     chosen, spare = np.empty(MOST_TABLE, np.int64), np.empty(MOST_TABLE, np.int64)
     leaders = np.full(arena.starts.size, -1, np.int64)
     bounds = np.zeros(LAST_ROUND + 2, np.int64)
-    state.heard[draws.publisher], state.queue[0], size, turn = 0, draws.publisher, 1, 0
+    state.received[draws.publisher], state.queue[0], size, turn = 0, draws.publisher, 1, 0
     if draws.names:
         name_links(arena, state, draws, draws.publisher, 0, chosen, spare)
     while turn < LAST_ROUND:

@@ -69,8 +69,8 @@ def rows_of(key: np.uint64, section: int, processes: Ints) -> Words:
 
 
 def drawn(rows: Words, j: int | Ints) -> Words:
-    places = np.atleast_1d(np.asarray(j, np.int64) + 1).astype(np.uint64)
-    return mixed(rows + places * G)
+    positions = np.atleast_1d(np.asarray(j, np.int64) + 1).astype(np.uint64)
+    return mixed(rows + positions * G)
 
 
 def chances_of(rows: Words, j: int | Ints) -> Floats:
@@ -119,16 +119,16 @@ def arrive(state: GossipState, targets: Ints, brands: Ints, turn: int, size: int
             for link in state.links[: state.counts[LINKS]]:
                 if link[WHO] == targets[at] and link[NAMING] == brands[at] and link[HEARD] < 0:
                     link[HEARD] = turn
-    new = np.flatnonzero(state.heard[targets] == NEVER)
+    new = np.flatnonzero(state.received[targets] == NEVER)
     if not new.size:
         return size
-    found, places = np.unique(targets[new], return_index=True)
-    order = np.argsort(places)
-    found, places = found[order], new[places[order]]
-    state.heard[found] = turn
+    found, positions = np.unique(targets[new], return_index=True)
+    order = np.argsort(positions)
+    found, positions = found[order], new[positions[order]]
+    state.received[found] = turn
     state.queue[size : size + found.size] = found
     if state.brands.size:
-        state.brands[found] = brands[places]
+        state.brands[found] = brands[positions]
     return int(size + found.size)
 
 
@@ -155,7 +155,7 @@ Sends = tuple[Ints, Ints, Ints, Ints, Ints]  # place in the queue, section, entr
 
 
 def _acted(
-    arena: Arena, state: GossipState, draws: GossipDraws, places: Ints, processes: Ints, s: int
+    arena: Arena, state: GossipState, draws: GossipDraws, positions: Ints, processes: Ints, s: int
 ) -> Sends:  # fmt: skip
     """Messages that processes of one class send for one section, and those that reach a live process."""
     kind, exact = int(arena.sections[s, KIND]), int(arena.sections[s, EXACT])
@@ -165,7 +165,7 @@ def _acted(
         kept = chances_of(rows, 0) < elect
         if draws.forced:
             kept |= processes == draws.publisher
-        places, processes, rows = places[kept], processes[kept], rows[kept]
+        positions, processes, rows = positions[kept], processes[kept], rows[kept]
     chosen = tables(arena, draws.views, s, processes)
     if exact:
         chosen = picked_from(chosen, rows_of(draws.event, PICK_DRAWS + s, processes), exact)
@@ -177,14 +177,14 @@ def _acted(
     if draws.apparent > 0.0:
         sent &= chances_of(wide, 2 + 4 * entries) >= draws.apparent
     state.counts[kind] += int(sent.sum())
-    arrived = sent & (state.heard[chosen] != CRASHED)
+    arrived = sent & (state.received[chosen] != CRASHED)
     if draws.reach < 1.0:
         arrived &= chances_of(wide, 3 + 4 * entries) < draws.reach
     at, entry = np.nonzero(arrived)
     brands = 0 * at
     if state.brands.size and kind != ACROSS:
         brands = state.brands[processes[at]].astype(np.int64) if draws.names else brands + 1
-    return places[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
+    return positions[at], np.full(at.size, s, np.int64), entry, chosen[at, entry], brands
 
 
 def _act_as_link(arena: Arena, state: GossipState, draws: GossipDraws, k: int, turn: int, size: int) -> int:
@@ -202,7 +202,7 @@ def _act_as_link(arena: Arena, state: GossipState, draws: GossipDraws, k: int, t
             if draws.apparent > 0.0 and chances_of(rows, 1002 + 4 * j)[0] < draws.apparent:
                 continue
             state.counts[ACROSS] += 1
-            if state.heard[target] == CRASHED or chances_of(rows, 1003 + 4 * j)[0] >= draws.reach:
+            if state.received[target] == CRASHED or chances_of(rows, 1003 + 4 * j)[0] >= draws.reach:
                 continue
             reached = size
             size = arrive(state, np.array([target]), np.zeros(1, np.int64), turn + 1, size)
@@ -229,7 +229,7 @@ def _part(
 ) -> int:  # fmt: skip
     """The sends of one kind of a stretch of the queue."""
     processes = state.queue[begin:end].astype(np.int64)
-    places = np.arange(begin, end, dtype=np.int64)
+    positions = np.arange(begin, end, dtype=np.int64)
     classes = np.searchsorted(arena.starts, processes, "right") - 1
     found: list[Sends] = []
     for cls in np.unique(classes):
@@ -239,11 +239,11 @@ def _part(
                 continue
             acting = mine & _acting(arena, state, draws, processes, leaders, s, int(cls))
             if acting.any():
-                found.append(_acted(arena, state, draws, places[acting], processes[acting], s))
+                found.append(_acted(arena, state, draws, positions[acting], processes[acting], s))
     if not found:
         return size
-    place, section, entry, target, brand = (np.concatenate(column) for column in zip(*found, strict=True))
-    order = np.lexsort((entry, section, place))
+    position, section, entry, target, brand = (np.concatenate(column) for column in zip(*found, strict=True))
+    order = np.lexsort((entry, section, position))
     return arrive(state, target[order], brand[order], turn + 1, size)
 
 
@@ -251,7 +251,7 @@ def spread(arena: Arena, state: GossipState, draws: GossipDraws) -> int:
     """Fills the state; how many rounds there were."""
     leaders = np.full(arena.starts.size, -1, np.int64)
     bounds = [0]
-    state.heard[draws.publisher], state.queue[0], size, turn = 0, draws.publisher, 1, 0
+    state.received[draws.publisher], state.queue[0], size, turn = 0, draws.publisher, 1, 0
     if draws.names:
         name_links(arena, state, draws, draws.publisher, 0)
     while turn < LAST_ROUND:

@@ -50,7 +50,7 @@ class Arena(NamedTuple):
 class GossipState(NamedTuple):
     """Mutable state of one dissemination."""
 
-    heard: Bytes  # by process: the round in which it heard, NEVER or CRASHED
+    received: Bytes  # by process: the round in which it heard, NEVER or CRASHED
     queue: NDArray[np.int32]  # who has heard, in that order
     copies: NDArray[np.uint16]  # by process: copies that reached it; empty: not counted
     brands: (

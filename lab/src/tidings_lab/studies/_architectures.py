@@ -134,10 +134,10 @@ def group_waste(groups: int, seed: int, events: int = 300) -> dict[str, Any]:
     world.load(workload)
     world.run(workload.over_at + 10.0)
     routing = [node.slots["routing"] for _, node in world.nodes()]
-    heard, useless = sum(r.heard for r in routing), sum(r.useless for r in routing)
-    delivered = sum(len(application.heard) for application in world.applications.values())
+    received, useless = sum(r.received for r in routing), sum(r.useless for r in routing)
+    delivered = sum(len(application.received) for application in world.applications.values())
     return {
-        "heard": heard, "useless": useless, "delivered": delivered,
+        "heard": received, "useless": useless, "delivered": delivered,
         "messages": world.simulation.sent["ToGroups"] / plan.events,
     }  # fmt: skip
 
@@ -164,8 +164,8 @@ def quenched(wanted_markets: int, seed: int) -> dict[str, Any]:
             world.publish(f"p{number}", event, **content.address(event))
     world.run(6.0)
     receipts = [receipt for application in world.applications.values() for receipt in application.receipts]
-    heard = sum(len(application.heard) for application in world.applications.values())
+    received = sum(len(application.received) for application in world.applications.values())
     return {
         "published": len(receipts), "held_back": sum(receipt.unwanted for receipt in receipts),
-        "spread": world.simulation.sent["Hold"], "delivered": heard,
+        "spread": world.simulation.sent["Hold"], "delivered": received,
     }  # fmt: skip

@@ -85,14 +85,14 @@ def _spread(
     world: World, brokers: Sequence[str], sources: Sequence[int], act: Any, message: type
 ) -> NDArray[np.float64]:
     """Let each source act in turn; when each broker was done with hearing of it."""
-    place = {name: number for number, name in enumerate(brokers)}
+    position = {name: number for number, name in enumerate(brokers)}
     delays = np.zeros((len(sources), len(brokers)))
     begun = [0.0]
     row = [0]
 
     def heard(name: str, item: Any, now: float) -> None:
-        if type(item) is Received and type(item.message) is message and name in place:
-            column = place[name]
+        if type(item) is Received and type(item.message) is message and name in position:
+            column = position[name]
             if not delays[row[0], column]:
                 delays[row[0], column] = now - begun[0]
 

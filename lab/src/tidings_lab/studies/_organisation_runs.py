@@ -101,7 +101,7 @@ class SeedRun:
 
     def __init__(self, found: dict[str, Any]) -> None:
         table = np.array(found["rows"], dtype=float)
-        self.by = {name: table[:, place] for place, name in enumerate(COLUMNS)}
+        self.by = {name: table[:, position] for position, name in enumerate(COLUMNS)}
         self.diameter = float(found["diameter"])
 
     def at(self, end: int, column: str) -> float:
@@ -185,7 +185,7 @@ class OrganisationRuns:
     def along(self, case: Case, column: str) -> list[SeedEstimate]:
         """A figure look by look."""
         table = np.array([run.by[column] for run in self[case]])
-        return [estimate(table[:, place].tolist()) for place in range(table.shape[1])]
+        return [estimate(table[:, position].tolist()) for position in range(table.shape[1])]
 
     def ends(self) -> list[int]:
         return list(range(WINDOW, self.subscriptions + 1, WINDOW))

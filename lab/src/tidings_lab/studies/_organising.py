@@ -105,7 +105,7 @@ class FastNetwork:
         behind = {n: self._behind[broker, n] for n in self.links[broker]}
         links = choosing.worth_asking(by, old, new, behind, self.way.trigger)
         self._forget()
-        offers = [self._ask(broker, link, new) for link in links]
+        offers = [self._request(broker, link, new) for link in links]
         for offer in offers:
             if offer is not None:
                 self._deepest = max(self._deepest, len(offer.hops) - 1)
@@ -116,7 +116,7 @@ class FastNetwork:
             return self.way.ttl
         return choosing.adaptive_ttl(self.way.events_per_change, self._deepest)
 
-    def _ask(self, broker: str, link: str, zone: Any) -> LinkOffer | None:
+    def _request(self, broker: str, link: str, zone: Any) -> LinkOffer | None:
         if not self._behind:
             self._look()
         hop = self._hop(broker, None, 0.0, (broker, link))
@@ -134,16 +134,16 @@ class FastNetwork:
         seconds = None if before is None or self.distance is None else self.distance(before, broker)
         return Hop(broker, link_weight, seconds, None, zone, rate)
 
-    def _away(self, hop: Hop, asker: str) -> Hop:
+    def _away(self, hop: Hop, requester: str) -> Hop:
         if self.distance is None:
             return hop
-        return msgspec.structs.replace(hop, away=self.distance(asker, hop.broker))
+        return msgspec.structs.replace(hop, away=self.distance(requester, hop.broker))
 
     def _visit(
-        self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, ttl: int
+        self, broker: str, before: str, hops: tuple[Hop, ...], requested: Any, ttl: int
     ) -> LinkOffer | None:
         """Answer of this broker: the best of itself and of those behind it."""
-        by, own, asker = self.by, self.zones[broker], hops[0].broker
+        by, own, requester = self.by, self.zones[broker], hops[0].broker
         self.sent["DiscoveryRequest"] += 1
         self.sent["DiscoveryReply"] += 1
         self.sent["probe"] += 2 * (self.way.bound is not None or self.way.keep_alpha)
@@ -153,22 +153,22 @@ class FastNetwork:
             else {}
         )
         link_weight = weight(by, self.zones[before], own)
-        offers = [self._offer(broker, before, hops, asked, link_weight)]
-        for other in choosing.worth_passing(by, asked, own, behind, self.way.forwarding):
-            hop = self._away(self._hop(broker, before, link_weight, (before, other)), asker)
-            offers.append(self._visit(other, broker, (*hops, hop), asked, ttl - 1))
+        offers = [self._offer(broker, before, hops, requested, link_weight)]
+        for other in choosing.worth_passing(by, requested, own, behind, self.way.forwarding):
+            hop = self._away(self._hop(broker, before, link_weight, (before, other)), requester)
+            offers.append(self._visit(other, broker, (*hops, hop), requested, ttl - 1))
         return choosing.best(offers)
 
     def _offer(
-        self, broker: str, before: str, hops: tuple[Hop, ...], asked: Any, link_weight: float
+        self, broker: str, before: str, hops: tuple[Hop, ...], requested: Any, link_weight: float
     ) -> LinkOffer | None:
-        asker = hops[0].broker
+        requester = hops[0].broker
         bound = self.way.bound
-        if bound is not None and self.distance is not None and self.distance(asker, broker) > bound:
+        if bound is not None and self.distance is not None and self.distance(requester, broker) > bound:
             return None
-        hop = self._away(self._hop(broker, before, link_weight, (before,)), asker)
+        hop = self._away(self._hop(broker, before, link_weight, (before,)), requester)
         whole = (*hops, hop)
-        value = self.by.common(asked, self.zones[broker])
+        value = self.by.common(requested, self.zones[broker])
         if self.way.weigh == "hops":
             if len(whole) < 3:
                 return None
@@ -248,9 +248,9 @@ class FastNetwork:
         for child in children:
             left.append(by.join(left[-1], self._behind[broker, child]))
         right = by.empty
-        for place in range(len(children) - 1, -1, -1):
-            child = children[place]
-            self._behind[child, broker] = by.join(left[place], right)
+        for position in range(len(children) - 1, -1, -1):
+            child = children[position]
+            self._behind[child, broker] = by.join(left[position], right)
             self._sizes[child, broker] = len(self.brokers) - self._sizes[broker, child]
             right = by.join(right, self._behind[broker, child])
 
@@ -332,9 +332,9 @@ def tree_hops(links: dict[str, dict[str, None]], wanted: dict[str, int]) -> floa
         for child in children:
             left.append(left[-1] | inside[child])
         right = 0
-        for place in range(len(children) - 1, -1, -1):
-            child = children[place]
-            outside[child] = left[place] | right
+        for position in range(len(children) - 1, -1, -1):
+            child = children[position]
+            outside[child] = left[position] | right
             right |= inside[child]
             below = count[child]
             total += below * outside[child].bit_count() + (len(brokers) - below) * inside[child].bit_count()
@@ -351,7 +351,7 @@ def latencies(
     over the network's own links, or others."""
     table = network.links if links is None else links
     brokers = list(network.brokers)
-    place = {name: number for number, name in enumerate(brokers)}
+    position = {name: number for number, name in enumerate(brokers)}
     far = np.zeros((len(brokers), len(brokers)))
     for start in brokers:
         reached = [start]
@@ -361,12 +361,12 @@ def latencies(
                 if other not in seen:
                     seen.add(other)
                     reached.append(other)
-                    far[place[start], place[other]] = far[place[start], place[broker]] + seconds(
+                    far[position[start], position[other]] = far[position[start], position[broker]] + seconds(
                         broker, other
                     )
     found = []
     for point in range(0, POINTS, max(1, POINTS // events)):
-        takers = [place[b] for b, bits in network.wanted.items() if bits >> point & 1]
+        takers = [position[b] for b, bits in network.wanted.items() if bits >> point & 1]
         if takers:
             found.append(far[:, takers].max(axis=1))
     return np.array(found).ravel() if found else np.zeros(1)

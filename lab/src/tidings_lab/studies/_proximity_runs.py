@@ -56,10 +56,10 @@ def network(seed: int) -> Seconds:
     rng.shuffle(hosts)
     table = np.array([net.latencies_from(host) for host in hosts])[:, hosts]
     table *= LONGEST / table.max()
-    place = {name: number for number, name in enumerate(broker_names(BROKERS))}
+    position = {name: number for number, name in enumerate(broker_names(BROKERS))}
 
     def seconds(a: str, b: str) -> float:
-        return float(table[place[a], place[b]])
+        return float(table[position[a], position[b]])
 
     return seconds
 
@@ -87,17 +87,18 @@ def run_of(
     fast = FastNetwork(first_tree(known, seed, seconds), case.variant(), distance=seconds)
     window = subscriptions // 4
     hops, slow = [], []
-    begun, told = parts_of(fast), 0
+    begun, delivered = parts_of(fast), 0
     for number, (broker, filter) in enumerate(drawn(seed, subscriptions, 1.0, fast.brokers), 1):
         fast.subscribe(broker, filter)
         if number == subscriptions - window:
-            begun, told = parts_of(fast), fast.told
+            begun, delivered = parts_of(fast), fast.told
         if number > subscriptions - window and number % 5 == 0:
             hops.append(fast.hops())
             slow.append(float(latencies(fast, seconds, events=64).mean()))
     spent = [(now - before) / window for now, before in zip(parts_of(fast), begun, strict=True)]
     found = {
-        "hops": float(np.mean(hops)), "latency": float(np.mean(slow)), "told": (fast.told - told) / window,
+        "hops": float(np.mean(hops)), "latency": float(np.mean(slow)),
+        "told": (fast.told - delivered) / window,
         **dict(zip(PARTS, spent, strict=True)),
     }  # fmt: skip
     if name == CBR:

@@ -170,15 +170,15 @@ class RecoveryRun:
         }
 
     def _delivery(self) -> dict[str, float]:
-        told: list[float] = []
+        delivered: list[float] = []
         for (source, id), delays in self.log.told.items():
             if (source, int(id.rpartition("-")[2])) in self.owed:
-                told += delays
-        late = sorted(told)
+                delivered += delays
+        late = sorted(delivered)
         usual = len(late) // 2
         recovered = [seconds for seconds in late if seconds > 0.3]
         return {
-            "delivery": len(told) / sum(self.owed.values()),
+            "delivery": len(delivered) / sum(self.owed.values()),
             "floor": self.likely / sum(self.owed.values()),
             "twice": self.log.twice,
             "latency": late[usual] if late else 0.0,

@@ -71,7 +71,7 @@ def measured(
         for group in groups:
             moment = run.last_round(group)
             last[number, group] = math.nan if moment is None else moment
-        deliveries = int((run.heard < 254).sum()) - 1
+        deliveries = int((run.received < 254).sum()) - 1
         sums[number] = (run.inside, run.across, run.parasites(), deliveries, run.arrived)
     seen = ~np.isnan(last)
     alive = ~np.isnan(reached)  # a group without a live member has no part in a mean
@@ -116,7 +116,7 @@ def lazy(size: int, runs: int, seed: int) -> dict[str, float]:
 
 def five_levels(processes: int) -> list[int]:
     """Nine of ten processes in the lowest topic, and so on up; the root gets the rest."""
-    sizes = [processes * 9 // 10**place for place in (4, 3, 2, 1)]
+    sizes = [processes * 9 // 10**position for position in (4, 3, 2, 1)]
     return [processes - sum(sizes), *sizes]
 
 

@@ -37,8 +37,8 @@ TREES = tuple(name for name in MATCHERS if name != "counting")
 def drawn_filter(rng: Random) -> Filter:
     parts = [
         f"{name} = {rng.randrange(VALUES)}"
-        for place, name in enumerate(NAMES)
-        if rng.random() > 0.05 + 0.1 * place
+        for position, name in enumerate(NAMES)
+        if rng.random() > 0.05 + 0.1 * position
     ]
     return parse_filter(" AND ".join(parts) or f"a0 = {rng.randrange(VALUES)}")
 

@@ -57,9 +57,10 @@ class _Answers:
         why: str = "The chapter has words and no numbers: an order or a count that has to hold in every run.",
         reference: str | None = None,
     ) -> None:  # fmt: skip
-        place = f"Virgillito 2003, {where}" if paper is not None else f"beside {where}"
+        position = f"Virgillito 2003, {where}" if paper is not None else f"beside {where}"
         self.outcome.claims.append(
-            exact(id, words, where=place, paper=paper, ours=ours, rule=rule, why=why, held=held, seeds=seeds,
+            exact(id, words, where=position, paper=paper, ours=ours, rule=rule, why=why, held=held,
+                seeds=seeds,
                   reference=reference)
         )  # fmt: skip
 

@@ -66,9 +66,9 @@ def gaps_of(mode: str, subscribers: int, rate: float, seed: int) -> dict[str, in
     world.run(start + 60.0)
     missed = again = 0
     for name in names:
-        heard = [int(id.rpartition("-")[2]) for _, id in world.heard(name)]
-        missed += len(set(range(min(heard), max(heard) + 1)) - set(heard)) if heard else total
-        again += len(heard) - len(set(heard))
+        received = [int(id.rpartition("-")[2]) for _, id in world.received(name)]
+        missed += len(set(range(min(received), max(received) + 1)) - set(received)) if received else total
+        again += len(received) - len(set(received))
     return {"missed": missed, "twice": again}
 
 
@@ -92,8 +92,8 @@ def state_of(mode: str, subscribers: int, seed: int) -> dict[str, float]:
         everybody = getattr(node.slots["recovery"], "owed", {})
         own += local
         known += sum(owed.at != node.name for owed in everybody.values())
-    heard = sum(len(world.heard(name)) for name in names)
-    return {"state": (own + known) / 10, "others": known / 10, "heard": heard / (5 * subscribers)}
+    received = sum(len(world.received(name)) for name in names)
+    return {"state": (own + known) / 10, "others": known / 10, "heard": received / (5 * subscribers)}
 
 
 def view_seconds(synchrony: str, unstable: int, seed: int) -> float:
@@ -126,7 +126,10 @@ def run(setting: StudySetting) -> StudyOutcome:
     cases = [(synchrony, count) for synchrony in ("weak", "virtual") for count in flushes]
     views = dict(zip(cases, setting.over_seeds(view_seconds, cases, seeds), strict=True))
     by_mode = dict(zip(MODES, gaps, strict=True))
-    curves = {mode: states[place * len(sizes) : (place + 1) * len(sizes)] for place, mode in enumerate(MODES)}
+    curves = {
+        mode: states[position * len(sizes) : (position + 1) * len(sizes)]
+        for position, mode in enumerate(MODES)
+    }
     later = {
         f"{count} events": [v - w for w, v in zip(views["weak", count], views["virtual", count], strict=True)]
         for count in flushes

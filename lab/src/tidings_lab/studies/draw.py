@@ -62,8 +62,8 @@ def _draw_one(picture: Picture, folder: Path) -> list[Path]:
     from matplotlib import pyplot
 
     figure, axes = pyplot.subplots(figsize=SIZE, layout="constrained")
-    for place, curve in enumerate(picture.curves):
-        _draw_curve(axes, curve, COLOURS[place % len(COLOURS)], MARKERS[place % len(MARKERS)])
+    for position, curve in enumerate(picture.curves):
+        _draw_curve(axes, curve, COLOURS[position % len(COLOURS)], MARKERS[position % len(MARKERS)])
     axes.set(title=picture.title, xlabel=picture.x_label, ylabel=picture.y_label)
     if picture.x_log:
         axes.set_xscale("log")

@@ -106,11 +106,11 @@ def _series(hosts: int, constant: float, setting: StudySetting) -> Series:
     )
     longest = np.max([each["longest"] for each in found], axis=0)
     points = []
-    for place, t_on in enumerate(T_ON):
+    for position, t_on in enumerate(T_ON):
         delays = [[(a, b) for a, b in each["delays"]] for each in found]
         points.append(
             Point(
-                t_on, [each["told"][place][0] / each["told"][place][1] for each in found],
+                t_on, [each["told"][position][0] / each["told"][position][1] for each in found],
                 [volatile_from_pairs(t_on, each) for each in delays],
                 [1 - float(np.mean(np.asarray(each), axis=0).sum()) / t_on for each in delays],
             )
@@ -133,8 +133,8 @@ def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: 
         for a, b in chosen
     ]
     longest = [known.subscription.max() * constant, known.notification.max() * constant]
-    told = [_heard(build(hosts, seed), chosen, t_on / constant, events, rng) for t_on in T_ON]
-    return {"told": told, "delays": delays, "longest": longest}
+    delivered = [_heard(build(hosts, seed), chosen, t_on / constant, events, rng) for t_on in T_ON]
+    return {"told": delivered, "delays": delays, "longest": longest}
 
 
 SPACING = 0.25  # simulated seconds between a pair's events: closer ones would queue at the brokers
@@ -158,8 +158,8 @@ def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: 
             simulation.call_at(begin + t_on, partial(world.unsubscribe, subscriber, name))
             begin += t_on + APART
     world.run(begin)
-    heard = sum(len(application.heard) for application in world.applications.values())
-    return heard, len(pairs) * rounds * at_once
+    received = sum(len(application.received) for application in world.applications.values())
+    return received, len(pairs) * rounds * at_once
 
 
 # -- claims ----------------------------------------------------------------------------------
@@ -207,7 +207,7 @@ def _measured_claims(series: Series) -> list[PaperClaim]:
         for words, points in (("long", series.long), ("short", series.short))
     }
     worst = estimate(series.points[-1].measured)
-    slopes = [_slope(series.long, place) for place in range(len(series.points[0].measured))]
+    slopes = [_slope(series.long, position) for position in range(len(series.points[0].measured))]
     known = [p for p in series.points if p.t_on in BY_TABLE[hosts]]
     gaps = {f"{p.t_on:g} s": [d - BY_TABLE[hosts][int(p.t_on)] for d in p.measured] for p in known}
     return [
@@ -242,9 +242,9 @@ def _measured_claims(series: Series) -> list[PaperClaim]:
     ]  # fmt: skip
 
 
-def _slope(points: list[Point], place: int) -> float:
+def _slope(points: list[Point], position: int) -> float:
     x = np.log([p.t_on for p in points])
-    y = np.log([max(1e-9, 1 - p.measured[place]) for p in points])
+    y = np.log([max(1e-9, 1 - p.measured[position]) for p in points])
     return float(np.polyfit(x, y, 1)[0])
 
 

@@ -76,7 +76,7 @@ def costs(policy: str, brokers: int, takers: int, seed: int) -> Costs:
         subscribing["subscription"] / takers,
         publishing["event"],
         publishing["notification"],
-        sum(len(world.heard(f"taker{number}")) for number in range(takers)),
+        sum(len(world.received(f"taker{number}")) for number in range(takers)),
     )
 
 
@@ -122,15 +122,15 @@ def _claims(found: list[Costs]) -> list[PaperClaim]:
     claims = []
     for policy, phases in words.items():
         ours = [cost for cost in found if cost.policy == policy]
-        for place, (phase, word) in enumerate(
+        for position, (phase, word) in enumerate(
             zip(("subscription", "event", "notification"), phases, strict=True)
         ):
-            wrong = [cost for cost in ours if cost.measured()[place] != cost.expected()[place]]
+            wrong = [cost for cost in ours if cost.measured()[position] != cost.expected()[position]]
             last = ours[-1]
             claims.append(
                 exact(
                     "VIR2-6", f"{policy}: {phase} routing", where="Virgillito 2003, Table 2.1", paper=word,
-                    ours=f"{last.measured()[place]:g} messages with N={last.brokers}, {last.takers} "
+                    ours=f"{last.measured()[position]:g} messages with N={last.brokers}, {last.takers} "
                     f"subscribers",
                     rule=f"exactly {_rule(word, phase)} in all {len(ours)} cases", held=not wrong,
                     seeds=len(ours),

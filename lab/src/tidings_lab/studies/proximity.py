@@ -106,7 +106,7 @@ def _points(runs: ProximityRuns, known: int, *, printed: bool) -> list[PaperClai
     words = "" if printed else " (near neighbours)"
     fitted = "" if printed else NEARNESS
     found = []
-    for name, said, band, why in (
+    for name, stated, band, why in (
         (NEAR_50, "a TCP hop value similar to no self-organization", (-0.25, 0.25),
             "Similar: a quarter of the way."),
         (NEAR_100, "close to the SOCBR performance", (0.6, 1.1), "Close: at least six tenths of the way."),
@@ -115,10 +115,10 @@ def _points(runs: ProximityRuns, known: int, *, printed: bool) -> list[PaperClai
     ):  # fmt: skip
         found.append(
             measured("VIR4-11", f"{name}: way from CBR's hops (0) to SOCBR's (1){words}", where=where,
-                     paper=said if printed else None, reference=None if printed else said, fitted=fitted,
+                     paper=stated if printed else None, reference=None if printed else stated, fitted=fitted,
                      values=runs.share_of_way(cases[name]), within=band, form=".2f", why=why)
         )  # fmt: skip
-    for name, said, band, why in (
+    for name, stated, band, why in (
         (NEAR_50, "latency is not affected", (-0.05, 0.05), "Not affected: a twentieth to either side."),
         (NEAR_100, "only about 0,3 seconds more than in CBR", (0.0, 0.12),
             "0,3 s are the 10% of Figure 4.20."),
@@ -127,8 +127,9 @@ def _points(runs: ProximityRuns, known: int, *, printed: bool) -> list[PaperClai
     ):  # fmt: skip
         found.append(
             measured("VIR4-11", f"{name}: latency against CBR{words}", where=where,
-                     paper=said if printed else None,
-                     reference=None if printed else said, fitted=fitted, within=band, scale=100, form="+.0f",
+                     paper=stated if printed else None,
+                     reference=None if printed else stated, fitted=fitted, within=band, scale=100,
+                     form="+.0f",
                      unit="%",
                      values=runs.against_plain(cases[name], "latency"), why=why)
         )  # fmt: skip
@@ -240,7 +241,7 @@ def _pictures(runs: ProximityRuns) -> list[Picture]:
         ("CBR", NearCase(CBR)),
         *((f"100 ms, {trigger}", NearCase(NEAR_100, trigger)) for trigger in TRIGGERS),
     ]
-    ways = [float(place) for place in range(len(WAYS))]
+    ways = [float(position) for position in range(len(WAYS))]
     return [
         Picture(name="figure-4-18-hops", title="Hops by bound (0: CBR, 200: SOCBR)", x_label="bound in ms",
                 y_label="links crossed", curves=by_bound("hops")),
@@ -254,7 +255,7 @@ def _pictures(runs: ProximityRuns) -> list[Picture]:
                     [estimate(runs.per_operation(case, ratio, ALL)) for ratio in RATIOS])
                         for name, case in lines]),
         Picture(name="figure-4-20", title=f"Latency: "
-        f"{', '.join(f'{place} {name}' for place, name in enumerate(WAYS))}",
+        f"{', '.join(f'{position} {name}' for position, name in enumerate(WAYS))}",
                 x_label="variant", y_label="seconds to the last subscriber",
                 curves=[curve_of("blind trees" if known == BLIND else "near trees", ways,
                                  [estimate(runs.of(NearCase(name, known=known), "latency")) for name in WAYS])

@@ -74,7 +74,7 @@ class RecoveryBench:
         count = runs or self.runs
         wanted = [self.case(style, run, **knobs) for style, knobs in cases for run in range(count)]
         found = self._setting.measure(simulated, [(case,) for case in wanted])
-        return [found[place : place + count] for place in range(0, len(found), count)]
+        return [found[position : position + count] for position in range(0, len(found), count)]
 
 
 def values(found: Seeds, figure: str) -> list[float]:
@@ -200,7 +200,7 @@ def _causes(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]:
     styles = (NONE, "combined pull")
     found = bench.by_seed([(style, knobs) for knobs in causes.values() for style in styles])
     runs = {"links that lose": (table[NONE], table["combined pull"])}
-    runs |= {name: (found[2 * place], found[2 * place + 1]) for place, name in enumerate(causes)}
+    runs |= {name: (found[2 * position], found[2 * position + 1]) for position, name in enumerate(causes)}
     levels = {
         name: jackknife(
             less(values(ours, "delivery"), values(none, "delivery")),

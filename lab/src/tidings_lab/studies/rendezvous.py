@@ -39,12 +39,12 @@ def size_of(system: str, count: int, seed: int) -> dict[str, Any]:
     ring = RendezvousNetwork(system, count, seed=seed, options=options_of(system, groups))
     routes = ring.routes(ROUTES)
     ring.subscribe(count, groups=groups)
-    told = ring.publish(EVENTS)
+    outcome = ring.publish(EVENTS)
     tables = [ring.node(name).slots["routing"].table_size() for name in ring.up()]
     return {
         "hops": routes.mean, "bound": routes.bound, "within": routes.within, "wrong": routes.wrong,
-        "known": ring.known(), "due": told.due, "missing": told.missing, "extra": told.extra,
-        "messages": told.per_event, "entries": sum(tables) / count, "most entries": max(tables),
+        "known": ring.known(), "due": outcome.due, "missing": outcome.missing, "extra": outcome.extra,
+        "messages": outcome.per_event, "entries": sum(tables) / count, "most entries": max(tables),
         "cpu": time.process_time() - begun,
         "megabytes": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024,
     }  # fmt: skip

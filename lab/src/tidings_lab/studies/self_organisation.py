@@ -330,9 +330,9 @@ def _adaptive(runs: OrganisationRuns) -> PaperClaim:
     at = runs.middle
     fixed = [AS_PRINTED, *(Case(f"TTL {ttl}") for ttl in TTLS)]
 
-    def worst(place: int) -> float:
+    def worst(position: int) -> float:
         def cost(case: Case, ratio: int) -> float:
-            one: SeedRun = runs[case][place]
+            one: SeedRun = runs[case][position]
             return one.per_operation(at, ratio, ALL)
 
         return max(
@@ -343,7 +343,7 @@ def _adaptive(runs: OrganisationRuns) -> PaperClaim:
     return measured(
         "VIR4-11", "our adaptive TTL against the best fixed one of each R and seed: the worst R",
         where="4.5.3 leaves it open",
-        paper=None, reference="within 10%", values=[worst(place) for place in range(len(runs.seeds))],
+        paper=None, reference="within 10%", values=[worst(position) for position in range(len(runs.seeds))],
         within=(-1.0, 0.10),
         scale=100, form="+.1f", unit="%", why="Ten per cent for not having to know R.",
         fitted="the break-even of 5 in its rule, with results in view",

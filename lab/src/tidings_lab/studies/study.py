@@ -94,7 +94,7 @@ class StudySetting(msgspec.Struct, frozen=True, kw_only=True):
     ) -> list[list[Any]]:
         """`function(*case, seed)` for each case and seed: the results of each case, seed by seed."""
         found = self.measure(function, [(*case, seed) for case in cases for seed in seeds])
-        return [found[place : place + len(seeds)] for place in range(0, len(found), len(seeds))]
+        return [found[position : position + len(seeds)] for position in range(0, len(found), len(seeds))]
 
     def say(self, words: str) -> None:
         if self.progress is not None:

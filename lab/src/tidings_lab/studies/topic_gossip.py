@@ -87,8 +87,8 @@ def _ask(setting: StudySetting, points: list[Point], runs: int) -> list[Seeds]:
     return setting.over_seeds(by_seed, cases, setting.seed_range(4, 20))
 
 
-def _of(found: Seeds, key: str, place: int | None = None) -> list[float]:
-    return [float(each[key] if place is None else each[key][place]) for each in found]
+def _of(found: Seeds, key: str, position: int | None = None) -> list[float]:
+    return [float(each[key] if position is None else each[key][position]) for each in found]
 
 
 # -- Tables 1 and 2 --------------------------------------------------------------------------------
@@ -132,16 +132,18 @@ def _claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]
             "10%: the catalogue's; the paper computes this row, we simulate it.",
         ),
     ):
-        for place, printed in enumerate(TABLE_1[name]):
+        for position, printed in enumerate(TABLE_1[name]):
             claims.append(
-                measured("DAM-10", f"Table 1, {name}, {NAMES[place]}: rounds", where=f"{PAPER_NAME}, Table 1",
-                         paper=printed, values=rounds[name][place], erratum=erratum, form=".2f", why=why,
+                measured("DAM-10", f"Table 1, {name}, {NAMES[position]}: rounds",
+                    where=f"{PAPER_NAME}, Table 1",
+                         paper=printed, values=rounds[name][position], erratum=erratum, form=".2f", why=why,
                          within=(printed * (1 - part), printed * (1 + part)))
             )  # fmt: skip
-    for place, printed in enumerate(TABLE_1["PMcast"]):
-        ours = estimate(rounds["PMcast"][place])
+    for position, printed in enumerate(TABLE_1["PMcast"]):
+        ours = estimate(rounds["PMcast"][position])
         claims.append(
-            incomparable("DAM-10", f"Table 1, PMcast, {NAMES[place]}: rounds", where=f"{PAPER_NAME}, Table 1",
+            incomparable("DAM-10", f"Table 1, PMcast, {NAMES[position]}: rounds",
+                where=f"{PAPER_NAME}, Table 1",
                          paper=printed, ours=ours.text(".2f"), seeds=ours.seeds,
                          why="The tree of PMcast is not described, and its depth decides the rounds.")
         )  # fmt: skip
@@ -158,21 +160,21 @@ def _claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]
 
 def _claims_of_table_2(parasites: dict[str, list[list[float]]]) -> list[PaperClaim]:
     claims, where = [], f"{PAPER_NAME}, Table 2"
-    for place, sizes in enumerate(SETTINGS):
+    for position, sizes in enumerate(SETTINGS):
         n = sum(sizes)
-        printed = TABLE_2["gossip broadcast"][place]
+        printed = TABLE_2["gossip broadcast"][position]
         closed = gossip.parasites_broadcast(n, sizes[0], fan_out(n, 5), SUCCESS)
-        mine, row = parasites["PMcast"][place], TABLE_2["PMcast"][place]
+        mine, row = parasites["PMcast"][position], TABLE_2["PMcast"][position]
         claims += [
-            measured("DAM-11", f"Table 2, gossip, {NAMES[place]}: parasites", where=where, paper=printed,
-                     reference=round(closed, 1), values=parasites["gossip broadcast"][place], form=".1f",
+            measured("DAM-11", f"Table 2, gossip, {NAMES[position]}: parasites", where=where, paper=printed,
+                     reference=round(closed, 1), values=parasites["gossip broadcast"][position], form=".1f",
                      within=(0.995 * printed, 1.005 * printed), erratum="E-D10",
                      why="Half a per cent: (n - S0) floor(ln n + 5) 0.85 gives the printed values that "
                      "closely."),
-            exact("DAM-11", f"Table 2, daMulticast, {NAMES[place]}: parasites", where=where, paper=0,
-                  ours=max(parasites["daMulticast"][place]), rule="none in any run", seeds=len(mine),
-                  why="The paper claims none ever.", held=not any(parasites["daMulticast"][place])),
-            measured("DAM-11", f"Table 2, PMcast, {NAMES[place]}: parasites", where=where, paper=row,
+            exact("DAM-11", f"Table 2, daMulticast, {NAMES[position]}: parasites", where=where, paper=0,
+                  ours=max(parasites["daMulticast"][position]), rule="none in any run", seeds=len(mine),
+                  why="The paper claims none ever.", held=not any(parasites["daMulticast"][position])),
+            measured("DAM-11", f"Table 2, PMcast, {NAMES[position]}: parasites", where=where, paper=row,
                      values=mine,
                      within=(row / math.sqrt(10), row * math.sqrt(10)), form=".0f",
                      why="The tree is not described, so only the order of magnitude counts: half a decade "
@@ -393,7 +395,7 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
 
 
 def _memory_claim() -> PaperClaim:
-    own = [gossip.memory_damulticast(size, is_root=not place) for place, size in enumerate(PAPER)]
+    own = [gossip.memory_damulticast(size, is_root=not position) for position, size in enumerate(PAPER)]
     rivals = {
         "broadcast": [gossip.memory_broadcast(1110)] * 3,
         "publisher groups": [gossip.memory_publisher_groups(PAPER, level) for level in range(3)],

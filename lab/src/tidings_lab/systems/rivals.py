@@ -55,8 +55,8 @@ def _hierarchical(site: Site) -> dict[str, Any]:
 def _cluster_of(site: Site, clusters: int) -> int:
     """By its place among all, or where these are not known by its name."""
     if site.name in site.brokers:
-        place, count = site.brokers.index(site.name), len(site.brokers)
-        return ((place + 1) * clusters - 1) // count
+        position, count = site.brokers.index(site.name), len(site.brokers)
+        return ((position + 1) * clusters - 1) // count
     return int.from_bytes(blake2b(site.name.encode(), digest_size=8).digest(), "little") % clusters
 
 
@@ -108,7 +108,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="hierarchical-gossip",
         contract="Hierarchical gossip",
-        model="none: everybody hears everything",
+        model="none: every peer receives everything",
         promise="probabilistic",
         graph=PEERS,
         strategies=_hierarchical,
@@ -126,7 +126,7 @@ SYSTEMS: tuple[System, ...] = (
     System(
         name="hpcast",
         contract="PMcast",
-        model="none: everybody hears everything",
+        model="none: every peer receives everything",
         promise="probabilistic",
         graph=PEERS,
         strategies=_hpcast,

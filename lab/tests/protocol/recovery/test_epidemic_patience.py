@@ -46,22 +46,22 @@ def requests() -> tuple[Requests, PeerStanding, Patience]:
 
 
 def test_an_answer_that_nobody_waits_for_any_more_is_taken_once() -> None:
-    asked, _, patience = requests()
-    asked.note("b1", [("S", 1), ("S", 2)], 0.0)
-    assert asked.take(("S", 1))
-    assert asked.due == 0.25
-    assert asked.review(0.3) == [("b1", (("S", 1), ("S", 2)))]  # neither was noted as received
-    assert asked.take(("S", 2)), "late"
+    requested, _, patience = requests()
+    requested.note("b1", [("S", 1), ("S", 2)], 0.0)
+    assert requested.take(("S", 1))
+    assert requested.due == 0.25
+    assert requested.review(0.3) == [("b1", (("S", 1), ("S", 2)))]  # neither was noted as received
+    assert requested.take(("S", 2)), "late"
     assert patience.seconds > 0.25
-    assert not asked.take(("S", 2))
-    assert not asked.take(("S", 9)), "nobody asked for that"
+    assert not requested.take(("S", 2))
+    assert not requested.take(("S", 9)), "nobody asked for that"
 
 
 def test_who_was_not_asked_is_not_to_blame() -> None:
-    asked, standing, _ = requests()
+    requested, standing, _ = requests()
     for start in range(5):
-        asked.note("b1", [("S", start)], float(start), is_sent=False)
-    asked.review(10.0)
+        requested.note("b1", [("S", start)], float(start), is_sent=False)
+    requested.review(10.0)
     assert not standing.offenders(10.0)
 
 
@@ -82,6 +82,6 @@ def test_lazy_push_asks_until_the_event_is_there_though_announcements_are_over()
     for number in range(100):
         stage.publish("b0", f"e{number}", x=1)
     stage.run(20.0)
-    assert len(set(stage.heard("b1"))) == len(stage.heard("b1"))
-    assert len(stage.heard("b1")) >= 99
+    assert len(set(stage.received("b1"))) == len(stage.received("b1"))
+    assert len(stage.received("b1")) >= 99
     assert stage.recovery("b1").next_deadline() is None, "nothing is waited for"

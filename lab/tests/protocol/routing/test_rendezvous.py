@@ -91,7 +91,7 @@ class Alone:
         change(subscription, tuple(keys), self.now)
         return self.take()
 
-    def hear(self, sender: str, message: Message) -> list[tuple[str, Message]]:
+    def receive(self, sender: str, message: Message) -> list[tuple[str, Message]]:
         self.routing.on_message(sender, message, self.now)
         return self.take()
 
@@ -152,19 +152,19 @@ def test_a_graft_is_repeated_until_it_is_acknowledged_then_refreshed() -> None:
     ((_, again),) = alone.wait(1.0)
     assert alone.overlay.doubts == ["up"], "two in vain"
     assert isinstance(first, Graft)
-    alone.hear("up", Grafted(KEY, first.version))
+    alone.receive("up", Grafted(KEY, first.version))
     assert alone.wait(0.9), "an answer to an earlier one is no answer"
     assert isinstance(again, Graft)
     ((_, last),) = alone.wait(1.0)
     assert isinstance(last, Graft)
-    alone.hear("up", Grafted(KEY, last.version))
+    alone.receive("up", Grafted(KEY, last.version))
     assert alone.wait(7.9) == []
     assert kinds(alone.wait(2.1)) == [("up", "Graft")], "said again in time"
 
 
 def test_a_child_makes_a_forwarder_and_is_forgotten_when_it_is_silent() -> None:
     alone = Alone(trees(), a="up")
-    assert kinds(alone.hear("child", graft(1))) == [("child", "Grafted"), ("up", "Graft")]
+    assert kinds(alone.receive("child", graft(1))) == [("child", "Grafted"), ("up", "Graft")]
     assert alone.routing.trees() == {KEY: ("up", ("child",), False)}
     assert alone.routing.table_size() == 1
     sent = alone.wait(31.0)
@@ -174,12 +174,12 @@ def test_a_child_makes_a_forwarder_and_is_forgotten_when_it_is_silent() -> None:
 
 def test_late_words_of_a_child_change_nothing_and_those_of_a_new_life_do() -> None:
     alone = Alone(trees(), a="up")
-    alone.hear("child", graft(5))
-    alone.hear("child", Prune(KEY, ("L", 4)))
+    alone.receive("child", graft(5))
+    alone.receive("child", Prune(KEY, ("L", 4)))
     assert alone.routing.trees()[KEY][1] == ("child",), "an older word"
-    alone.hear("child", graft(1, "M"))
-    assert kinds(alone.hear("child", Prune(KEY, ("M", 2)))) == [("up", "Prune")]
-    assert alone.hear("child", Prune(KEY, ("M", 3))) == [], "it is gone already"
+    alone.receive("child", graft(1, "M"))
+    assert kinds(alone.receive("child", Prune(KEY, ("M", 2)))) == [("up", "Prune")]
+    assert alone.receive("child", Prune(KEY, ("M", 3))) == [], "it is gone already"
 
 
 def test_where_the_way_changes_the_tree_follows() -> None:
@@ -200,48 +200,48 @@ def test_an_event_climbs_by_one_message_while_its_ways_are_one() -> None:
     assert [(to, message.keys) for to, message in sent if isinstance(message, Climb)] == [
         ("up", (KEY, "topic:b")), ("aside", ("topic:c",)),
     ]  # fmt: skip
-    ((to, message),) = alone.hear("below", Climb((KEY,), envelope(2), 3))
+    ((to, message),) = alone.receive("below", Climb((KEY,), envelope(2), 3))
     assert isinstance(message, Climb)
     assert (to, message.hops) == ("up", 4)
     assert alone.taken == [], "nobody takes it on its way up"
-    assert alone.hear("below", Climb((KEY,), envelope(3), MOST_HOPS)) == []
+    assert alone.receive("below", Climb((KEY,), envelope(3), MOST_HOPS)) == []
     assert alone.routing.dropped == 1
 
 
 def test_the_root_sends_it_down_and_each_takes_it_once() -> None:
     alone = Alone(trees())
     alone.subscribe()
-    alone.hear("child", graft(1))
-    assert kinds(alone.hear("below", Climb((KEY,), envelope(), 2))) == [("child", "Descend")]
+    alone.receive("child", graft(1))
+    assert kinds(alone.receive("below", Climb((KEY,), envelope(), 2))) == [("child", "Descend")]
     assert len(alone.taken) == 1
-    assert alone.hear("below", Climb((KEY,), envelope(), 2)) == []
-    assert alone.hear("other", Descend((KEY,), envelope())) == []
+    assert alone.receive("below", Climb((KEY,), envelope(), 2)) == []
+    assert alone.receive("other", Descend((KEY,), envelope())) == []
     assert len(alone.taken) == 1
 
 
 def test_who_published_it_passes_it_down_and_does_not_take_it_again() -> None:
     alone = Alone(trees(), a="up")
     alone.subscribe()
-    alone.hear("child", graft(1))
+    alone.receive("child", graft(1))
     assert kinds(alone.publish()) == [("up", "Climb")]
-    assert kinds(alone.hear("up", Descend((KEY,), envelope(1, "me")))) == [("child", "Descend")]
+    assert kinds(alone.receive("up", Descend((KEY,), envelope(1, "me")))) == [("child", "Descend")]
     assert alone.taken == []
 
 
 def test_in_two_trees_a_broker_takes_an_event_once_and_passes_it_on_in_both() -> None:
     alone = Alone(trees(), a="up", b="up")
     alone.subscribe(keys=(KEY, "topic:b"))
-    alone.hear("child", graft(1))
-    alone.hear("child", Graft("topic:b", ("L", 2)))
-    sent = alone.hear("up", Descend((KEY, "topic:b"), envelope()))
+    alone.receive("child", graft(1))
+    alone.receive("child", Graft("topic:b", ("L", 2)))
+    sent = alone.receive("up", Descend((KEY, "topic:b"), envelope()))
     assert sent == [("child", Descend((KEY, "topic:b"), envelope()))], "as one message"
     assert len(alone.taken) == 1
-    assert alone.hear("up", Descend(("topic:b",), envelope())) == []
+    assert alone.receive("up", Descend(("topic:b",), envelope())) == []
 
 
 def test_an_event_for_a_tree_that_is_left_goes_nowhere() -> None:
     alone = Alone(trees(), a="up")
-    assert alone.hear("up", Descend((KEY,), envelope())) == []
+    assert alone.receive("up", Descend((KEY,), envelope())) == []
     assert alone.taken == []
 
 
@@ -251,29 +251,29 @@ def test_on_the_path_events_descend_only_where_they_are_wanted_and_grafts_say_wh
     ((_, first),) = alone.subscribe("x > 3")
     assert isinstance(first, Graft)
     assert [f.text for f in first.filters or ()] == ["x > 3"]
-    assert kinds(alone.hear("low", graft(1, filters=(narrow,)))) == [("low", "Grafted")], "covered by ours"
-    sent = alone.hear("high", graft(1, filters=(wide,)))
+    assert kinds(alone.receive("low", graft(1, filters=(narrow,)))) == [("low", "Grafted")], "covered by ours"
+    sent = alone.receive("high", graft(1, filters=(wide,)))
     assert [f.text for m in sent if isinstance(m[1], Graft) for f in m[1].filters or ()] == ["x > 0"]
-    assert kinds(alone.hear("up", Descend((KEY,), envelope(1, x=2.0)))) == [("high", "Descend")]
-    assert kinds(alone.hear("up", Descend((KEY,), envelope(2, x=6.0)))) == [
+    assert kinds(alone.receive("up", Descend((KEY,), envelope(1, x=2.0)))) == [("high", "Descend")]
+    assert kinds(alone.receive("up", Descend((KEY,), envelope(2, x=6.0)))) == [
         ("low", "Descend"),
         ("high", "Descend"),
     ]
     assert alone.routing.table_size() == 2
-    alone.hear("high", graft(2, filters=None))
-    assert kinds(alone.hear("up", Descend((KEY,), envelope(3, x=-1.0)))) == [("high", "Descend")]
-    sent = alone.hear("high", Prune(KEY, ("L", 3)))
+    alone.receive("high", graft(2, filters=None))
+    assert kinds(alone.receive("up", Descend((KEY,), envelope(3, x=-1.0)))) == [("high", "Descend")]
+    sent = alone.receive("high", Prune(KEY, ("L", 3)))
     assert [f.text for m in sent if isinstance(m[1], Graft) for f in m[1].filters or ()] == ["x > 3"]
 
 
 def test_people_are_told_over_which_links_an_event_is_wanted() -> None:
     tree = Alone(trees(on_path=True), a="up")
-    tree.hear("child", graft(1, filters=(parse_filter("x > 3"),)))
+    tree.receive("child", graft(1, filters=(parse_filter("x > 3"),)))
     assert tree.routing.wants("child", envelope(x=5.0).event)
     assert not tree.routing.wants("child", envelope(x=1.0).event)
     assert not tree.routing.wants("up", envelope(x=5.0).event)
     root = Alone(MatchAtRendezvous(SETTINGS))
-    root.hear("via", Enrol(KEY, "b1", ("L", 1), (parse_filter("x > 3"),), 2))
+    root.receive("via", Enrol(KEY, "b1", ("L", 1), (parse_filter("x > 3"),), 2))
     assert root.routing.wants("b1", envelope(x=5.0).event)
     assert not root.routing.wants("b1", envelope(x=1.0).event)
 
@@ -283,25 +283,25 @@ def test_people_are_told_over_which_links_an_event_is_wanted() -> None:
 
 def test_a_root_without_a_tree_quenches_publishers_until_somebody_comes() -> None:
     root = Alone(trees(quenched=(KEY,)))
-    assert kinds(root.hear("below", Climb((KEY,), envelope(), 2, "at far"))) == [("far", "KeyUnwanted")]
-    assert kinds(root.hear("child", graft(1))) == [("child", "Grafted"), ("far", "KeyWanted")]
-    assert kinds(root.hear("below", Climb((KEY,), envelope(2), 2))) == [("child", "Descend")]
+    assert kinds(root.receive("below", Climb((KEY,), envelope(), 2, "at far"))) == [("far", "KeyUnwanted")]
+    assert kinds(root.receive("child", graft(1))) == [("child", "Grafted"), ("far", "KeyWanted")]
+    assert kinds(root.receive("below", Climb((KEY,), envelope(2), 2))) == [("child", "Descend")]
 
 
 def test_a_root_that_is_one_no_more_takes_its_word_back() -> None:
     root = Alone(trees(quenched=(KEY,)))
-    root.hear("below", Climb((KEY,), envelope(), 2))
+    root.receive("below", Climb((KEY,), envelope(), 2))
     assert root.move("a", "newcomer") == [("far", KeyWanted(KEY))]
 
 
 def test_a_publisher_that_is_quenched_sends_nothing_for_a_while() -> None:
     alone = Alone(trees(quenched=(KEY,)), a="up")
-    alone.hear("up", KeyUnwanted(KEY, 5.0))
+    alone.receive("up", KeyUnwanted(KEY, 5.0))
     assert alone.publish(number=1) == []
     alone.now = 6.0
     assert kinds(alone.publish(number=2)) == [("up", "Climb")]
-    alone.hear("up", KeyUnwanted(KEY, 5.0))
-    alone.hear("up", KeyWanted(KEY))
+    alone.receive("up", KeyUnwanted(KEY, 5.0))
+    alone.receive("up", KeyWanted(KEY))
     assert kinds(alone.publish(number=3)) == [("up", "Climb")]
 
 
@@ -316,29 +316,29 @@ def test_subscriptions_are_enrolled_until_it_is_acknowledged_and_refreshed() -> 
     assert (first.access, len(first.filters)) == ("me", 1)
     assert not alone.routing.agreed("up")
     assert kinds(alone.wait(1.5)) == [("up", "Enrol")]
-    alone.hear("root", Enrolled(KEY, first.version))
+    alone.receive("root", Enrolled(KEY, first.version))
     assert alone.routing.agreed("up")
     assert kinds(alone.wait(10.0)) == [("up", "Enrol")]
     ((_, gone),) = alone.subscribe(ends=True)
     assert isinstance(gone, Enrol)
     assert gone.filters == ()
-    alone.hear("root", Enrolled(KEY, gone.version))
+    alone.receive("root", Enrolled(KEY, gone.version))
     assert alone.wait(100.0) == []
 
 
 def test_the_broker_of_a_key_matches_and_sends_to_each_taker_once() -> None:
     root = Alone(MatchAtRendezvous(SETTINGS))
     filters = (parse_filter("x > 0"), parse_filter("x > 0.5"))
-    assert kinds(root.hear("via", Enrol(KEY, "b1", ("L", 1), filters, 2, "at b1"))) == [("b1", "Enrolled")]
-    root.hear("via", Enrol(KEY, "b2", ("L", 1), (parse_filter("x < 0"),), 2))
+    assert kinds(root.receive("via", Enrol(KEY, "b1", ("L", 1), filters, 2, "at b1"))) == [("b1", "Enrolled")]
+    root.receive("via", Enrol(KEY, "b2", ("L", 1), (parse_filter("x < 0"),), 2))
     root.subscribe("x > 0")
     assert root.routing.table_size() == 4
-    assert root.hear("via", Climb((KEY,), envelope(), 2)) == [("b1", ToAccess(envelope()))]
+    assert root.receive("via", Climb((KEY,), envelope(), 2)) == [("b1", ToAccess(envelope()))]
     assert len(root.taken) == 1
-    assert root.hear("via", Climb((KEY,), envelope(2, "b1"), 2)) == [], "it told its own clients"
-    root.hear("via", Enrol(KEY, "b1", ("L", 0), ()))
+    assert root.receive("via", Climb((KEY,), envelope(2, "b1"), 2)) == [], "it told its own clients"
+    root.receive("via", Enrol(KEY, "b1", ("L", 0), ()))
     assert root.routing.table_size() == 4, "an older word"
-    root.hear("via", Enrol(KEY, "b1", ("L", 2), ()))
+    root.receive("via", Enrol(KEY, "b1", ("L", 2), ()))
     assert root.routing.table_size() == 2
     root.wait(31.0)
     assert root.routing.table_size() == 1, "b2 did not say it again; we did"
@@ -346,7 +346,7 @@ def test_the_broker_of_a_key_matches_and_sends_to_each_taker_once() -> None:
 
 def test_when_another_broker_is_responsible_the_copies_move_there() -> None:
     root = Alone(MatchAtRendezvous(SETTINGS))
-    root.hear("via", Enrol(KEY, "b1", ("L", 7), (parse_filter("x > 0"),), 2, "at b1"))
+    root.receive("via", Enrol(KEY, "b1", ("L", 7), (parse_filter("x > 0"),), 2, "at b1"))
     ((to, moved),) = root.move("a", "newcomer")
     assert to == "newcomer"
     assert isinstance(moved, Enrol)
@@ -356,11 +356,11 @@ def test_when_another_broker_is_responsible_the_copies_move_there() -> None:
 
 def test_what_comes_straight_is_taken_once() -> None:
     alone = Alone(MatchAtRendezvous(SETTINGS), a="up")
-    alone.hear("root", ToAccess(envelope()))
-    alone.hear("old root", ToAccess(envelope()))
+    alone.receive("root", ToAccess(envelope()))
+    alone.receive("old root", ToAccess(envelope()))
     assert len(alone.taken) == 1
     assert kinds(alone.publish(number=9)) == [("up", "Climb")]
-    assert alone.hear("below", Climb((KEY,), envelope(5), MOST_HOPS + 1)) == []
+    assert alone.receive("below", Climb((KEY,), envelope(5), MOST_HOPS + 1)) == []
     assert alone.routing.dropped == 1
 
 

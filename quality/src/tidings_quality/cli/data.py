@@ -27,7 +27,8 @@ POLL_SECONDS = 0.1  # between two looks at whether to stop
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 Rating = Annotated[
-    str | None, typer.Option("--rating", metavar="URL", help="The rating service: it weighs, and is told.")
+    str | None,
+    typer.Option("--rating", metavar="URL", help="The rating service: it weighs, and receives the results."),
 ]
 
 
@@ -71,7 +72,7 @@ def evaluate(
     ] = False,
     tell: Annotated[
         str | None,
-        typer.Option("--tell", metavar="URL", help="Tell the changes to the organisation's service."),
+        typer.Option("--tell", metavar="URL", help="Report the changes to the organisation's service."),
     ] = None,
     every: Annotated[str | None, typer.Option("--every", help='Time between steps, as "10 seconds".')] = None,
     write: Annotated[
@@ -113,17 +114,17 @@ def _hearer(
 ) -> Callable[[FactoryStep], None]:
     from tidings_quality.change_reporting import changes_of, teller
 
-    told: Callable[[FactoryStep], int] | None = None
+    delivered: Callable[[FactoryStep], int] | None = None
     if url is not None:
         from tidings_quality.client import OrganisationClient, local_token
 
-        told = teller(stack.enter_context(OrganisationClient(url, token=local_token())), plan)
+        delivered = teller(stack.enter_context(OrganisationClient(url, token=local_token())), plan)
 
     def hear(step: FactoryStep) -> None:
         changes = step.changes().count()
-        new = told(step) if told is not None else None
+        new = delivered(step) if delivered is not None else None
         if as_json:
-            if told is None:
+            if delivered is None:
                 for change in changes_of(step, plan):
                     print_json(
                         {"change": change.as_event().id, "value": change.value, "before": change.before}
@@ -136,9 +137,9 @@ def _hearer(
             }
             print_json({**line, "new": new, "replayed": step.replayed, "seconds": round(step.seconds, 3)})
         else:
-            said = "" if new is None else f", {new:,} new to the service"
+            text = "" if new is None else f", {new:,} new to the service"
             console().print(
-                f"step {step.number}: {step.objects.count():,} objects, {changes:,} changes{said}"
+                f"step {step.number}: {step.objects.count():,} objects, {changes:,} changes{text}"
             )
         sys.stdout.flush()
 
@@ -247,20 +248,20 @@ def query(
     from tidings_quality.spark.settings import read_plan
     from tidings_quality.subscription import parse_subscription
 
-    asked = parse_subscription(wanted)
-    plans = [plan for plan in map(read_plan, files) if _is_asked(plan, asked)]
+    requested = parse_subscription(wanted)
+    plans = [plan for plan in map(read_plan, files) if _is_asked(plan, requested)]
     if not plans:
         raise InputError(
-            f"none of the files is of {asked.data_class}", hint="name the files of those who hold it"
+            f"none of the files is of {requested.data_class}", hint="name the files of those who hold it"
         )
     properties = list(dict.fromkeys(name for plan in plans for name in plan.properties))
-    requirements = required(asked.quality, properties)
+    requirements = required(requested.quality, properties)
     service = None if rating is None else RatingClient(rating, token=local_token())
     spark = session(quick=True)
     found = ask(
         spark,
         plans,
-        where="" if asked.data is None else print_expression(asked.data),
+        where="" if requested.data is None else print_expression(requested.data),
         require=requirements,
         trust=None if service is None else service.trust(),
         haggle=take_the_offer if take_offer else give_up,
@@ -274,11 +275,11 @@ def query(
         raise typer.Exit(Exit.NO)
 
 
-def _is_asked(plan: FactoryPlan, asked: Any) -> bool:
+def _is_asked(plan: FactoryPlan, requested: Any) -> bool:
     from tidings_quality.model import is_within
 
-    named = asked.sources is None or plan.organisation in asked.sources
-    return named and is_within(plan.data_class, asked.data_class)
+    named = requested.sources is None or plan.organisation in requested.sources
+    return named and is_within(plan.data_class, requested.data_class)
 
 
 def _show_found(found: QueryResult, adopted: dict[str, int], as_json: bool) -> None:

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 
 T = TypeVar("T")
 
-app_help = "Evaluate the quality of shared data, and hear when it changes."
+app_help = "Evaluate the quality of shared data, and receive its changes."
 
 At = Annotated[
     str, typer.Option("--at", metavar="URL", help="The organisation's service.", envvar="TIDINGS_QUALITY")
@@ -134,11 +134,11 @@ def watch(
         found = client.subscribe(subscription, user=user, name=name or f"until-{_nonce()}")
         _introduce(found)
         try:
-            heard = _print_all(client, found["id"], count, wait, as_json)
+            received = _print_all(client, found["id"], count, wait, as_json)
         finally:
             if name is None:
                 client.unsubscribe(found["id"])
-    if not heard:
+    if not received:
         raise typer.Exit(Exit.NO)
 
 
@@ -152,7 +152,7 @@ def _introduce(found: dict[str, Any]) -> None:
     resumed = ", resumed" if found["resumed"] else ""
     say(f"watching {found['subscription']} as {found['id']}{resumed}; Ctrl-C ends it")
     if found["pending"]:
-        say(f"  not told yet, and tried on: {', '.join(found['pending'])}")
+        say(f"  not delivered yet, retried: {', '.join(found['pending'])}")
     for producer, why in found["refused"].items():
         say(f"  {producer} refuses: {why}")
 
@@ -163,18 +163,18 @@ def _print_all(
     """True: enough was heard."""
     from tidings_quality.client import POLL_SECONDS
 
-    heard, after = 0, 0
-    while count is None or heard < count:
-        limit = 100 if count is None else min(100, count - heard)
-        asked = POLL_SECONDS if wait is None else wait
-        found = _tried(partial(client.notifications, id, after=after, limit=limit, wait=asked), wait)
+    received, after = 0, 0
+    while count is None or received < count:
+        limit = 100 if count is None else min(100, count - received)
+        requested = POLL_SECONDS if wait is None else wait
+        found = _tried(partial(client.notifications, id, after=after, limit=limit, wait=requested), wait)
         if not found and wait is not None:
             return False
         for number, event in found:
             sys.stdout.write(_line(number, event, as_json))
             sys.stdout.flush()
             after = number
-            heard += 1
+            received += 1
             _tried(partial(client.acknowledge, id, number), wait)
     return True
 
@@ -200,13 +200,13 @@ def _line(number: int, event: Event, as_json: bool) -> str:
 
     change = change_of(event)
     if as_json:
-        said = {
+        fields = {
             "number": number, "id": event.id, "class": change.data_class, "source": change.source,
             "object": change.object, "property": change.property, "dimension": change.dimension,
             "value": change.value, "before": change.before, "values": change.values,
             "time": None if change.time is None else timestamp(change.time),
         }  # fmt: skip
-        return json_line(said)
+        return json_line(fields)
     before = "" if change.before is None else f" (was {change.before:.2f})"
     level = event.get("change.level")
     return (

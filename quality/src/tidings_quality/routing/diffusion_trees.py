@@ -140,18 +140,18 @@ class DiffusionTrees(Routing):
         if isinstance(message, DiffuseEvent):
             self._notified(sender, message, now)
         elif isinstance(message, Interest):
-            self._hear(sender, message, now)
+            self._receive(sender, message, now)
         else:
             assert isinstance(message, InterestAck)
             self._subs.seen(sender, message)
 
-    def _hear(self, sender: str, message: Interest, now: float) -> None:
+    def _receive(self, sender: str, message: Interest, now: float) -> None:
         life = message.session.partition("/")[0]
         known = self._lives.setdefault(sender, life)
         if known != life:
             self._lives[sender] = life
             self._begin(sender)
-        self._subs.hear(sender, message, self._send)
+        self._subs.receive(sender, message, self._send)
         self._flush(now)
 
     def next_deadline(self) -> float | None:

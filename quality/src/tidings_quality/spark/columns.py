@@ -162,12 +162,12 @@ def with_references(frame: Any, plan: FactoryPlan) -> Any:
     wanted: dict[tuple[str, str], dict[str, str]] = {}
     for property, each in plan.properties.items():
         if each.reference is not None:
-            place = (each.reference.table, each.reference.key)
-            wanted.setdefault(place, {})[property] = each.reference.column
+            location = (each.reference.table, each.reference.key)
+            wanted.setdefault(location, {})[property] = each.reference.column
     pairs: list[Any] = []
     for number, ((table, key), names) in enumerate(wanted.items()):
         right = frame.sparkSession.read.parquet(table)
-        held = right.groupBy(
+        stored = right.groupBy(
             column(key).cast("string").alias(OBJECT)
         ).agg(  # a key that is there twice: one row
             *(
@@ -175,7 +175,7 @@ def with_references(frame: Any, plan: FactoryPlan) -> Any:
                 for i, name in enumerate(names.values())
             )
         )
-        frame = frame.join(held, OBJECT, "left")
+        frame = frame.join(stored, OBJECT, "left")
         for i, property in enumerate(names):
             pairs += [sql.lit(property), sql.col(f"_right_{number}_{i}")]
     if not pairs:

@@ -50,12 +50,12 @@ def step(
     now_micros: int,
     *,
     version: str,
-    held: list[Any],
+    stored: list[Any],
     whole: bool = False,
 ) -> Any:
     """The rows of all objects that are otherwise than `known`; `whole`: what did not come is gone.
 
-    Frames that were persisted on the way go to `held`, to be let go of when the answer is written.
+    Frames that were persisted on the way go to `stored`, to be let go of when the answer is written.
     """
     from pyspark.sql import functions as sql
 
@@ -66,15 +66,15 @@ def step(
     elif whole:
         affected = _with_groups(plan, _compared(arrived, known))
     else:
-        affected = _with_peers(plan, _changed(plan, arrived, known), known, held)
+        affected = _with_peers(plan, _changed(plan, arrived, known), known, stored)
     affected = _with_agreements(plan, affected)
     measured = with_references(with_domains(affected, plan), plan)
     entries = [(f"_value_{i}", p, d) for i, (p, d) in enumerate(plan.measured())]
     names = [name for name in came.columns if name != plan.deleted]
     # few and wide operations: Spark looks at the whole plan again for each
     valued = measured.withColumns({name: _value(plan, p, d, now_micros, whole) for name, p, d in entries})
-    told = valued.withColumn(CHANGES, _changes(plan, entries))
-    kept = told.where(sql.col("_fresh") | _regrouped(plan) | (sql.size(CHANGES) > 0))
+    delivered = valued.withColumn(CHANGES, _changes(plan, entries))
+    kept = delivered.where(sql.col("_fresh") | _regrouped(plan) | (sql.size(CHANGES) > 0))
     return kept.select(
         *map(column, names),
         *(OBJECT, PRINT, GONE, AGREE),
@@ -123,8 +123,8 @@ def _newest(plan: FactoryPlan, frame: Any) -> Any:
     from pyspark.sql import functions as sql
 
     newest = [column(plan.updated).desc_nulls_last()] if plan.updated else []
-    place = sql.row_number().over(Window.partitionBy(OBJECT).orderBy(*newest, PRINT))
-    return frame.withColumn("_place", place).where("_place = 1").drop("_place")
+    position = sql.row_number().over(Window.partitionBy(OBJECT).orderBy(*newest, PRINT))
+    return frame.withColumn("_place", position).where("_place = 1").drop("_place")
 
 
 def _all_new(arrived: Any) -> Any:
@@ -191,12 +191,12 @@ def _with_groups(plan: FactoryPlan, members: Any) -> Any:
     return members.withColumns(added) if added else members
 
 
-def _with_peers(plan: FactoryPlan, changed: Any, known: Any, held: list[Any]) -> Any:
+def _with_peers(plan: FactoryPlan, changed: Any, known: Any, stored: list[Any]) -> Any:
     """With the members of the groups that the changed objects left or joined."""
     if not plan.dependencies:
         return changed
     members = _with_groups(plan, changed.persist())  # it is read for its own sake and for each dependency
-    held.append(changed)
+    stored.append(changed)
     return members.unionByName(_peers(plan, members, known))
 
 
@@ -207,16 +207,16 @@ def _with_agreements(plan: FactoryPlan, members: Any) -> Any:
 
     if not plan.dependencies:
         return members.withColumn(AGREE, sql.lit(None).cast("map<string,double>"))
-    said, shares, agreed = {}, {}, {}
+    fields, shares, agreed = {}, {}, {}
     for i, (name, each) in enumerate(plan.dependencies.items()):
         hit, group = f"_hit_{i}", f"_group_{i}"
-        said[f"_said_{i}"] = sql.when(sql.col(hit), said_in(each))
+        fields[f"_said_{i}"] = sql.when(sql.col(hit), said_in(each))
         all_ = sql.count(sql.lit(1)).over(Window.partitionBy(hit, group))
         same = sql.count(sql.lit(1)).over(Window.partitionBy(hit, group, f"_said_{i}"))
         shares[f"_share_{i}"] = same.cast("double") / all_
         kept = sql.when(sql.col("_fresh"), sql.lit(None)).otherwise(sql.col("_kept").getItem(name))
         agreed[name] = sql.when(sql.col(hit), sql.col(f"_share_{i}")).otherwise(kept)
-    return members.withColumns(said).withColumns(shares).withColumn(AGREE, _map(agreed))
+    return members.withColumns(fields).withColumns(shares).withColumn(AGREE, _map(agreed))
 
 
 def _peers(plan: FactoryPlan, changed: Any, known: Any) -> Any:
@@ -244,16 +244,16 @@ def _value(plan: FactoryPlan, property: str, dimension: str, now_micros: int, wh
     from pyspark.sql import functions as sql
 
     measured = quality_of(plan, property, dimension, now_micros)
-    held = sql.col("_before").getItem(f"{property}.{dimension}")
+    stored = sql.col("_before").getItem(f"{property}.{dimension}")
     always = dimension == CONSISTENCY or (whole and dimension == CURRENCY)
-    value = measured if always else sql.when(sql.col("_fresh"), measured).otherwise(held)
+    value = measured if always else sql.when(sql.col("_fresh"), measured).otherwise(stored)
     return sql.when(~sql.col(GONE), value)
 
 
 def _changes(plan: FactoryPlan, entries: list[tuple[str, str, str]]) -> Any:
     from pyspark.sql import functions as sql
 
-    told = []
+    delivered = []
     for name, property, dimension in entries:
         before, after = sql.col("_before").getItem(f"{property}.{dimension}"), sql.col(name)
         differs = after.isNotNull() & ~before.eqNullSafe(after)
@@ -265,8 +265,8 @@ def _changes(plan: FactoryPlan, entries: list[tuple[str, str, str]]) -> Any:
             before.alias("before"),
             after.alias("after"),
         )
-        told.append(sql.when(differs, change))
-    return sql.filter(sql.array(*told), lambda each: each.isNotNull()).cast(CHANGE_KIND)
+        delivered.append(sql.when(differs, change))
+    return sql.filter(sql.array(*delivered), lambda each: each.isNotNull()).cast(CHANGE_KIND)
 
 
 def _regrouped(plan: FactoryPlan) -> Any:

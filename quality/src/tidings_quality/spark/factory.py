@@ -73,10 +73,10 @@ class FactoryState:
         self._check_plan(plan)
 
     def _check_plan(self, plan: FactoryPlan) -> None:
-        place = f"{self.folder}/{PLAN}"
-        if not self._files.exists(place):
-            self._files.write(place, plan.digest().encode())
-        elif self._files.read(place).decode() != plan.digest():
+        path = f"{self.folder}/{PLAN}"
+        if not self._files.exists(path):
+            self._files.write(path, plan.digest().encode())
+        elif self._files.read(path).decode() != plan.digest():
             raise InputError(
                 f"the state {self.folder} was made with another plan",
                 hint="name a new state: values that were found otherwise cannot be compared",
@@ -128,8 +128,8 @@ class FactoryState:
         joined = frames[0]
         for frame in frames[1:]:
             joined = joined.unionByName(frame)
-        place = sql.row_number().over(window.partitionBy(OBJECT).orderBy(sql.col("_step").desc()))
-        return joined.withColumn("_place", place).where("_place = 1").drop("_place", "_step")
+        position = sql.row_number().over(window.partitionBy(OBJECT).orderBy(sql.col("_step").desc()))
+        return joined.withColumn("_place", position).where("_place = 1").drop("_place", "_step")
 
     def compact(self, number: int) -> None:
         """Put everything up to a step in one place, and let go of what that replaces."""
@@ -215,7 +215,7 @@ class Factory:
         began = time.monotonic()
         steps = self.state.steps()
         if steps and not self.state.is_told(steps[-1]):
-            self._told(steps[-1], SNAPSHOTS, True, began, tell)
+            self._reported(steps[-1], SNAPSHOTS, True, began, tell)
             self.state.mark_told(steps[-1])
         number = (steps or [-1])[-1] + 1
         self._evaluate(
@@ -225,7 +225,7 @@ class Factory:
             lambda frame: self.state.publish(frame, number),
             whole=whole,
         )
-        done = self._told(number, SNAPSHOTS, False, began, tell)
+        done = self._reported(number, SNAPSHOTS, False, began, tell)
         self.state.mark_told(number)
         self._compacted(number)
         return done
@@ -246,15 +246,15 @@ class Factory:
         """Evaluate a streaming frame of new and changed rows, exactly once; the running query."""
         if not changes.isStreaming:
             raise InputError("the rows are no stream", hint="use spark.readStream, or snapshot() for a table")
-        place = (
+        path = (
             os.fspath(checkpoint) if checkpoint is not None else f"{self.plan.state.rstrip('/')}.checkpoint"
         )
-        sink = ParquetSink(self.spark, self.state.folder, place)
+        sink = ParquetSink(self.spark, self.state.folder, path)
 
         def run(frame: Any, number: int) -> None:
             self._step(frame, number, sink, tell)
 
-        writer = changes.writeStream.foreachBatch(run).option("checkpointLocation", place)
+        writer = changes.writeStream.foreachBatch(run).option("checkpointLocation", path)
         if once:
             return writer.trigger(availableNow=True).start()
         return (writer if every is None else writer.trigger(processingTime=every)).start()
@@ -266,21 +266,23 @@ class Factory:
             self._evaluate(
                 frame, number, _version(sink.run, number), lambda found: sink.publish(found, number)
             )
-        self._told(number, sink.run, replayed, began, tell)
+        self._reported(number, sink.run, replayed, began, tell)
         self._compacted(number)
 
     def _evaluate(
         self, came: Any, number: int, version: str, publish: Callable[[Any], None], *, whole: bool = False
     ) -> None:
-        held: list[Any] = []
+        stored: list[Any] = []
         try:
             known = self.state.before(number)
-            publish(step(self.plan, came, known, self._now(), version=version, held=held, whole=whole))
+            publish(step(self.plan, came, known, self._now(), version=version, stored=stored, whole=whole))
         finally:
-            for frame in held:
+            for frame in stored:
                 frame.unpersist()
 
-    def _told(self, number: int, run: str, replayed: bool, began: float, tell: Tell | None) -> FactoryStep:
+    def _reported(
+        self, number: int, run: str, replayed: bool, began: float, tell: Tell | None
+    ) -> FactoryStep:
         objects = self.state.read(number)
         done = FactoryStep(number, _version(run, number), replayed, objects, time.monotonic() - began)
         if tell is not None:

@@ -68,14 +68,14 @@ def _blocked(copies: Any, linkage: Linkage) -> Any:
     from pyspark.sql import Window
     from pyspark.sql import functions as sql
 
-    held = copies.select(
+    stored = copies.select(
         "source", "key", "values", *(sql.col("values").getItem(name).alias(name) for name in linkage.weights)
     )
     blocks = [
         sql.concat(sql.lit(f"{number}:"), sql.expr(text).cast("string"))
         for number, text in enumerate(linkage.blocks)
     ]
-    rows = held.select("source", "key", "values", sql.explode(sql.array(*blocks)).alias("_block"))
+    rows = stored.select("source", "key", "values", sql.explode(sql.array(*blocks)).alias("_block"))
     size = sql.count(sql.lit(1)).over(Window.partitionBy("_block"))
     sized = rows.where("_block IS NOT NULL").withColumn("_size", size)
     return sized.where(f"_size BETWEEN 2 AND {linkage.most_in_a_block}").drop("_size")
@@ -126,5 +126,5 @@ def link(copies: Any, linkage: Linkage, wanted: Any | None = None) -> Any:
     )
     if wanted is None:
         return linked
-    asked = linked.join(wanted, ["source", "key"], "left_semi").select(ENTITY).distinct()
-    return linked.join(asked, ENTITY, "left_semi")
+    requested = linked.join(wanted, ["source", "key"], "left_semi").select(ENTITY).distinct()
+    return linked.join(requested, ENTITY, "left_semi")

@@ -38,8 +38,8 @@ def evaluate_plain(
         for name, each in plan.dependencies.items()
     }
     found: dict[str, Quality] = {}
-    for place, row in enumerate(rows):
-        agree = {name: each[place] for name, each in shares.items()}
+    for position, row in enumerate(rows):
+        agree = {name: each[position] for name, each in shares.items()}
         key = str(row[plan.key])
         values = {
             f"{property}.{dimension}": measures.rounded(

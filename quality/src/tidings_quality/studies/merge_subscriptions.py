@@ -68,8 +68,8 @@ class Zipf:
     def __init__(self, choices: Sequence[str], rng: Random, exponent: float, is_open_first: bool) -> None:
         first, *others = choices
         rng.shuffle(others)
-        place = 0 if is_open_first else rng.randint(0, len(others))
-        self._choices = (*others[:place], first, *others[place:])
+        position = 0 if is_open_first else rng.randint(0, len(others))
+        self._choices = (*others[:position], first, *others[position:])
         self._weights = list(accumulate(1 / rank**exponent for rank in range(1, len(choices) + 1)))
 
     def draw(self, rng: Random) -> str:
@@ -160,19 +160,19 @@ def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, 
     weather = Weather(seed)
     world = _world(weather, mapping, "covering", seed)
     _subscribe(world, weather, 0, users)
-    heard_before = _heard(world)
+    received_before = _heard(world)
     before = world.simulation.sent["Notify"]
     at_home = bound = 0.0
     for number in range(events):
         name = ORGANISATIONS[number % len(ORGANISATIONS)]
         topic, attributes = weather.event(weather.holds[name] if mapping == WITH else KINDS)
-        heard = _heard(world)
+        received = _heard(world)
         world.publish(f"users of {name}", attributes, topic=topic)
         world.run(world.simulation.now + 2.0)
-        new = _heard(world) - heard
+        new = _heard(world) - received
         at_home += new[name]
         bound += sum(1 for other in new if other != name)
-    delivered = (_heard(world) - heard_before).total() - at_home
+    delivered = (_heard(world) - received_before).total() - at_home
     sent = world.simulation.sent["Notify"] - before
     return {
         "users": users,
@@ -185,7 +185,7 @@ def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, 
 
 
 def _heard(world: World) -> Counter[str]:
-    return Counter({name: len(world.applications[f"users of {name}"].heard) for name in ORGANISATIONS})
+    return Counter({name: len(world.applications[f"users of {name}"].received) for name in ORGANISATIONS})
 
 
 Runs = dict[tuple[Any, ...], list[list[dict[str, Any]]]]  # by case: the rows of each seed
@@ -207,23 +207,23 @@ def run(setting: StudySetting) -> StudyOutcome:
     events = 40 if setting.quick else 100
     users = (20, 50, 100) if setting.quick else (20, 50, 100, 200)
     counts = [(each, events, WITHOUT) for each in users]
-    told = dict(zip(users, setting.over_seeds(notification, counts, seeds), strict=True))
+    delivered = dict(zip(users, setting.over_seeds(notification, counts, seeds), strict=True))
     found = [row for rows in runs.values() for row in rows[0]]
     return StudyOutcome(
-        claims=[*_reductions(runs, sizes), *_notifications(told), *_beyond(runs, slow)],
+        claims=[*_reductions(runs, sizes), *_notifications(delivered), *_beyond(runs, slow)],
         pictures=[
             *_reduction_pictures(runs, sizes, slow),
             _table_picture(found),
-            _notification_picture(told),
+            _notification_picture(delivered),
         ],
-        tables=[_reduction_table(found), _notification_table(told)],
+        tables=[_reduction_table(found), _notification_table(delivered)],
     )
 
 
 def _rows(runs: Runs, mapping: str, reduce: str, sizes: Sequence[int], size: int) -> list[dict[str, Any]]:
     """The row of each seed at one number of subscriptions."""
-    place = list(sizes).index(size)
-    return [rows[place] for rows in runs[(mapping, reduce, sizes, EXPONENT, USUAL)]]
+    position = list(sizes).index(size)
+    return [rows[position] for rows in runs[(mapping, reduce, sizes, EXPONENT, USUAL)]]
 
 
 WHERE = "Virgillito 2003, 5.5"
@@ -265,11 +265,12 @@ def _reductions(runs: Runs, sizes: Sequence[int]) -> list[PaperClaim]:
     return claims
 
 
-def _notifications(told: dict[int, list[dict[str, Any]]]) -> list[PaperClaim]:
-    every = [row for rows in told.values() for row in rows]
+def _notifications(delivered: dict[int, list[dict[str, Any]]]) -> list[PaperClaim]:
+    every = [row for rows in delivered.values() for row in rows]
     once = all(row["sent"] == row["bound"] for row in every)
     shares = {
-        f"{users} users": [row["sent"] / row["delivered"] for row in rows] for users, rows in told.items()
+        f"{users} users": [row["sent"] / row["delivered"] for row in rows]
+        for users, rows in delivered.items()
     }
     return [
         exact("VIR5-10", "messages for an event against organisations with a matching user",
@@ -341,8 +342,8 @@ def _table_picture(found: list[dict[str, Any]]) -> Picture:
     rows = [row for row in found if (row["mapping"], row["reduce"], row["exponent"], row["kind"]) == wanted]
     sizes = [float(row["subscriptions"]) for row in rows]
     curves = [
-        Curve(name, sizes, [float(row["tables"][place]) for row in rows])
-        for place, name in enumerate(ORGANISATIONS)
+        Curve(name, sizes, [float(row["tables"][position]) for row in rows])
+        for position, name in enumerate(ORGANISATIONS)
     ]
     return Picture(
         name="merge-subscriptions-tables", title="External merge table of each organisation, with mapping, "
@@ -352,10 +353,10 @@ def _table_picture(found: list[dict[str, Any]]) -> Picture:
     )  # fmt: skip
 
 
-def _notification_picture(told: dict[int, list[dict[str, Any]]]) -> Picture:
-    users = [float(count) for count in told]
+def _notification_picture(reported: dict[int, list[dict[str, Any]]]) -> Picture:
+    users = [float(count) for count in reported]
     curves = [
-        curve_of(words, users, [estimate([float(row[key]) for row in rows]) for rows in told.values()])
+        curve_of(words, users, [estimate([float(row[key]) for row in rows]) for rows in reported.values()])
         for words, key in (("delivered", "delivered"), ("sent between organisations", "sent"))
     ]
     return Picture(
@@ -381,11 +382,11 @@ def _reduction_table(found: list[dict[str, Any]]) -> StudyTable:
     return StudyTable("subscriptions between organisations, one seed", columns, rows)
 
 
-def _notification_table(told: dict[int, list[dict[str, Any]]]) -> StudyTable:
+def _notification_table(reported: dict[int, list[dict[str, Any]]]) -> StudyTable:
     rows = [
         (users, *(estimate([float(row[key]) for row in found]).text(".0f") for key in ("sent", "delivered")),
          estimate([row["sent"] / row["delivered"] for row in found]).text(".3f"))
-        for users, found in told.items()
+        for users, found in reported.items()
     ]  # fmt: skip
     columns = ("users each", "sent", "delivered elsewhere", "sent per delivered")
     return StudyTable("notifications between organisations", columns, rows)

@@ -95,8 +95,8 @@ class CooperationWorld:
         found: dict[str, float] = {}
         for name, value in self.held[organisation][person].items():
             true = 0.0 if value is None else similarity(value, self.truth(person)[name])
-            said = 1.0 if organisation == self.liar and value is not None else true
-            found |= {f"{name}.accuracy": said, f"{name}.completeness": float(value is not None)}
+            stated = 1.0 if organisation == self.liar and value is not None else true
+            found |= {f"{name}.accuracy": stated, f"{name}.completeness": float(value is not None)}
         return found
 
     def adopt(self, offered: list[ValueProposal]) -> None:
@@ -108,13 +108,13 @@ class CooperationWorld:
 def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) -> list[dict[str, Any]]:
     """For each round, from before the first: the true quality and the trust of each organisation."""
     world, ratings, rng = CooperationWorld(people, seed, liar=liar), Ratings(), Random(f"{seed}/rounds")
-    told: list[dict[str, Any]] = []
+    reported: list[dict[str, Any]] = []
 
     def note() -> None:
         trust = {name: ratings.trust(name) for name in LOCAL}
         ranks = {name: 1 + sum(other > own for other in trust.values()) for name, own in trust.items()}
         quality = {name: world.true_quality(name) for name in world.held}
-        told.append({"quality": quality, "trust": trust, "rank": ranks})
+        reported.append({"quality": quality, "trust": trust, "rank": ranks})
 
     note()
     for number in range(rounds):
@@ -129,7 +129,7 @@ def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) ->
         ratings.report(RatingReport(str(number), tuple(seen)))
         world.adopt(offered)
         note()
-    return told
+    return reported
 
 
 def run(setting: StudySetting) -> StudyOutcome:
@@ -155,36 +155,43 @@ def improvement_of(people: int, rounds: int, liar: bool, rated: bool, seed: int)
     return improvement(people, rounds, seed, liar, rated)
 
 
-def _means(told: list[dict[str, Any]]) -> list[float]:
-    return [mean(each["quality"].values()) for each in told]
+def _means(reported: list[dict[str, Any]]) -> list[float]:
+    return [mean(each["quality"].values()) for each in reported]
 
 
-def _least(told: list[dict[str, Any]]) -> list[float]:
-    return [min(each["quality"].values()) for each in told]
+def _least(reported: list[dict[str, Any]]) -> list[float]:
+    return [min(each["quality"].values()) for each in reported]
 
 
 def _rises(values: list[float]) -> bool:
     return all(after >= before - SLACK for before, after in pairwise(values))
 
 
-def _honest_means(told: list[dict[str, Any]]) -> list[float]:
-    return [mean(value for name, value in each["quality"].items() if name != LIAR) for each in told]
+def _honest_means(reported: list[dict[str, Any]]) -> list[float]:
+    return [mean(value for name, value in each["quality"].items() if name != LIAR) for each in reported]
 
 
 Told = list[dict[str, Any]]
 
 
 def _claims(honest: list[Told], rated: list[Told], unrated: list[Told]) -> list[PaperClaim]:
-    means, least = [_means(told) for told in honest], [_least(told) for told in honest]
-    ranks = [[each["rank"][LIAR] for each in told] for told in rated]
-    ours, without = [_honest_means(told)[-1] for told in rated], [_honest_means(told)[-1] for told in unrated]
-    fell = [told for told in ranks if told == sorted(told) and (told[0], told[-1]) == (1, len(LOCAL))]
+    means, least = [_means(delivered) for delivered in honest], [_least(delivered) for delivered in honest]
+    ranks = [[each["rank"][LIAR] for each in delivered] for delivered in rated]
+    ours, without = (
+        [_honest_means(delivered)[-1] for delivered in rated],
+        [_honest_means(delivered)[-1] for delivered in unrated],
+    )
+    fell = [
+        delivered
+        for delivered in ranks
+        if delivered == sorted(delivered) and (delivered[0], delivered[-1]) == (1, len(LOCAL))
+    ]
     count = len(honest)
     return [
         measured("VIR5-4", "mean quality over organisations: after the feedback less before", form="+.4f",
                  where="Virgillito 2003, 5.2.2", paper="improve the overall quality",
                  within=(0.0, float("inf")),
-                 values=[told[-1] - told[0] for told in means], why="Improve: above 0."),
+                 values=[delivered[-1] - delivered[0] for delivered in means], why="Improve: above 0."),
         exact("VIR5-4", "the mean quality from round to round", where="our system", paper=None,
               reference="no fall",
               ours=f"no fall in {sum(map(_rises, means))} of {count} runs", rule="no fall in any run",
@@ -208,19 +215,19 @@ def _claims(honest: list[Told], rated: list[Told], unrated: list[Told]) -> list[
     ]  # fmt: skip
 
 
-def _qualities(name: str, title: str, told: list[dict[str, Any]]) -> Picture:
-    rounds = [float(number) for number in range(len(told))]
-    curves = [Curve(each, rounds, [row["quality"][each] for row in told]) for each in LOCAL]
+def _qualities(name: str, title: str, reported: list[dict[str, Any]]) -> Picture:
+    rounds = [float(number) for number in range(len(reported))]
+    curves = [Curve(each, rounds, [row["quality"][each] for row in reported]) for each in LOCAL]
     curves += [
-        Curve("mean", rounds, _means(told), dashed=True),
-        Curve("lowest", rounds, _least(told), points=True),
+        Curve("mean", rounds, _means(reported), dashed=True),
+        Curve("lowest", rounds, _least(reported), points=True),
     ]
     return Picture(name=name, title=title, x_label="round", y_label="true quality", curves=curves)
 
 
-def _trusts(told: list[dict[str, Any]]) -> Picture:
-    rounds = [float(number) for number in range(len(told))]
-    curves = [Curve(each, rounds, [row["trust"][each] for row in told]) for each in LOCAL]
+def _trusts(reported: list[dict[str, Any]]) -> Picture:
+    rounds = [float(number) for number in range(len(reported))]
+    curves = [Curve(each, rounds, [row["trust"][each] for row in reported]) for each in LOCAL]
     return Picture(
         name="quality-improvement-trust",
         title=f"Trust, while {LIAR} overstates",
@@ -236,8 +243,8 @@ def _table(*runs: list[dict[str, Any]]) -> StudyTable:
         (name, number, *(round(each["quality"][org], 4) for org in LOCAL),
             round(mean(each["quality"].values()), 4),
          *(round(each["trust"][org], 3) for org in LOCAL))
-        for name, told in zip(names, runs, strict=True)
-        for number, each in enumerate(told)
+        for name, reported in zip(names, runs, strict=True)
+        for number, each in enumerate(reported)
     ]  # fmt: skip
     columns = ("case", "round", *LOCAL, "mean", *(f"trust of {name}" for name in LOCAL))
     return StudyTable("true quality and trust after each round", columns, rows)

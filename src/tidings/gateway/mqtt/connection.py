@@ -82,14 +82,14 @@ class MqttConnection:
 
     def __init__(
         self,
-        door: MqttListener,
+        listener: MqttListener,
         reader: asyncio.StreamReader,
         writer: asyncio.StreamWriter,
         visit: AdmittedConnection,
     ) -> None:
-        self._door, self._visit = door, visit
+        self._listener, self._visit = listener, visit
         self._reader, self._writer = reader, writer
-        self._read = PacketReader(LARGEST, topic_filters=door.topic_filters, user=USER_PROPERTIES)
+        self._read = PacketReader(LARGEST, topic_filters=listener.topic_filters, user=USER_PROPERTIES)
         self._version = 4
         self._session: MqttSession | None = None
         self._line: deque[PendingAnswer] = deque()  # answers, in the order in which they leave
@@ -225,8 +225,8 @@ class MqttConnection:
     async def run(self) -> None:
         connect, rest = await self._first()
         try:
-            principal = await self._door.proved(connect, self._where())
-            session, present = await self._door.session(principal, connect, self)
+            principal = await self._listener.proved(connect, self._where())
+            session, present = await self._listener.session(principal, connect, self)
         except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
             self._refuse(_reason_of(error, connect))
@@ -257,10 +257,10 @@ class MqttConnection:
         if will is not None:
             delay = min(will.properties.get("will_delay", 0), session.expiry)
             if delay and session.durable:
-                self._door.wills.add(session.owner, key, will, self._door.now() + delay)
+                self._listener.wills.add(session.owner, key, will, self._listener.now() + delay)
             else:
                 await session.will(will)
-        await self._door.left(key, session, self)
+        await self._listener.left(key, session, self)
         self.over.set()
 
     async def _first(self) -> tuple[mq.ConnectPacket, list[Packet]]:
@@ -319,7 +319,7 @@ class MqttConnection:
     def _said(self, connect: mq.ConnectPacket) -> mq.Properties:
         if self._version != V5:
             return {}
-        said: mq.Properties = {
+        stated: mq.Properties = {
             "receive_maximum": AHEAD,
             "maximum_packet": LARGEST,
             "topic_alias_maximum": ALIASES,
@@ -327,8 +327,8 @@ class MqttConnection:
             "shared_available": 1,
         }
         if "assigned" in connect.properties:
-            said["assigned_client_id"] = connect.properties["assigned"]
-        return said
+            stated["assigned_client_id"] = connect.properties["assigned"]
+        return stated
 
     # -- from the client ---------------------------------------------------------------------------
 
@@ -394,7 +394,7 @@ class MqttConnection:
             case mq.UnsubscribePacket():
                 reasons = await session.unsubscribe(packet.filters)
                 self.send(mq.UnsubackPacket(packet.packet_id, reasons))
-                await self._door.is_written()
+                await self._listener.is_written()
             case mq.PingPacket(is_answer=False):
                 self.send(mq.PingPacket(True))
             case mq.DisconnectPacket():
@@ -406,7 +406,7 @@ class MqttConnection:
         """The answer first, then what is retained."""
         reasons = await session.subscribe(packet)
         is_kept = session.durable or any(is_shared(wish.filter) for wish in packet.wishes)
-        if is_kept and not await self._door.is_written() and session.durable:
+        if is_kept and not await self._listener.is_written() and session.durable:
             reasons = [Reason.QUOTA] * len(reasons)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
         self.send(mq.SubackPacket(packet.packet_id, reasons if self._version == V5 else old))
@@ -431,14 +431,14 @@ class MqttConnection:
         before a violation count."""
         violation: Malformed | None = None
         unanswered = self._pubacks + session.publisher.open_exchanges if self._version == V5 else 0
-        for place, packet in enumerate(packets):
+        for position, packet in enumerate(packets):
             try:
                 packet.topic = self._named(packet)
                 unanswered += self._version == V5 and packet.qos > 0 and not packet.dup
                 if unanswered > AHEAD:  # MQTT-3.3.4-9
                     raise Malformed(f"more than {AHEAD} unanswered publishes", Reason.RECEIVE_MAXIMUM)
             except Malformed as error:
-                packets, violation = packets[:place], error
+                packets, violation = packets[:position], error
                 break
         for qos, run in groupby(packets, lambda packet: packet.qos):
             batch = list(run)

@@ -143,15 +143,15 @@ def wanted(text: str, properties: Properties) -> tuple[Filter, str | None]:
     condition = topic(our_topic(text))
     if text[0] in "+#":
         condition = condition & ~attr("topic").startswith("$")
-    for name, said in properties.get("user", ()):
+    for name, stated in properties.get("user", ()):
         if name == FILTER:
-            condition = condition & Condition(parse(said))
+            condition = condition & Condition(parse(stated))
     return condition.filter(), group
 
 
 def filters_of(user: Iterable[tuple[str, str]]) -> list[tuple[str, str]]:
     """The user properties of a SUBSCRIBE that the gateway interprets: its content filters."""
-    return [(name, said) for name, said in user if name == FILTER]
+    return [(name, text) for name, text in user if name == FILTER]
 
 
 # -- inward ------------------------------------------------------------------------------------------
@@ -226,9 +226,9 @@ def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tup
     ]
 
 
-def _kept_user(said: Any) -> list[tuple[str, str]] | None:
+def _kept_user(stated: Any) -> list[tuple[str, str]] | None:
     try:
-        listed = msgspec.json.decode(said, type=list[tuple[str, str]])
+        listed = msgspec.json.decode(stated, type=list[tuple[str, str]])
     except (*UNREADABLE, TypeError):
         return None  # some other client wrote it
     return listed if len(listed) <= MAX_ATTRIBUTES else None

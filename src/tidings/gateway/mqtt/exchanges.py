@@ -181,18 +181,18 @@ class Exchanges:
 
     # -- the journal -------------------------------------------------------------------------------
 
-    async def _keep(self, *said: Any) -> None:
-        future = self._append(*said)
+    async def _keep(self, *stated: Any) -> None:
+        future = self._append(*stated)
         if future is not None:
             await future
 
-    def _append(self, *said: Any) -> asyncio.Future[None] | None:
-        return None if self._journal is None else self._journal.append(self.session, said)
+    def _append(self, *stated: Any) -> asyncio.Future[None] | None:
+        return None if self._journal is None else self._journal.append(self.session, stated)
 
-    def _note(self, *said: Any) -> None:
+    def _note(self, *stated: Any) -> None:
         """Written with the next line that has to be; when it is lost, the exchange only repeats a step."""
         if self._journal is not None:
-            self._journal.note(self.session, said)
+            self._journal.note(self.session, stated)
 
     def lines(self) -> list[tuple[Any, ...]]:
         """All of it, for a file that is written anew."""
@@ -206,9 +206,9 @@ class Exchanges:
                 lines.append((RECEIVED, id))
         return lines
 
-    def replay(self, what: str, *said: Any) -> None:
+    def replay(self, what: str, *stated: Any) -> None:
         """Take in a line of the file."""
-        match what, said:
+        match what, stated:
             case "in", (int(id), str(event)):
                 self._events[id] = event
             case "kept", (int(id),):
@@ -244,14 +244,14 @@ class ExchangeJournal:
         lines = self._path.read_bytes().splitlines() if self._path.exists() else []
         for line in lines:
             try:
-                session, *said = msgspec.json.decode(line, type=list[Any])
+                session, *stated = msgspec.json.decode(line, type=list[Any])
             except (*UNREADABLE, ValueError):
                 continue
-            if session in sessions and said:
-                if said[0] == END:
+            if session in sessions and stated:
+                if stated[0] == END:
                     self._sessions.pop(session, None)
                 else:
-                    self.of(session).replay(*said)
+                    self.of(session).replay(*stated)
         self._write_anew(self._lines())
 
     def of(self, session: str) -> Exchanges:
@@ -264,17 +264,17 @@ class ExchangeJournal:
         if self._sessions.pop(session, None) is not None:
             self.note(session, (END,))
 
-    def append(self, session: str, said: tuple[Any, ...]) -> asyncio.Future[None]:
+    def append(self, session: str, stated: tuple[Any, ...]) -> asyncio.Future[None]:
         """Write a line; the future is done when it is on the disk."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
-        self._waiting.append((_line(session, said), future))
+        self._waiting.append((_line(session, stated), future))
         if self._writing is None:
             self._writing = asyncio.create_task(self._write(), name="mqtt exchanges")
         return future
 
-    def note(self, session: str, said: tuple[Any, ...]) -> None:
+    def note(self, session: str, stated: tuple[Any, ...]) -> None:
         """Write a line soon, without a sync; a crash of the machine may lose it."""
-        self._waiting.append((_line(session, said), None))
+        self._waiting.append((_line(session, stated), None))
         if not self._is_flushing:
             self._is_flushing = True
             asyncio.get_running_loop().call_soon(self._flush)
@@ -336,7 +336,7 @@ class ExchangeJournal:
         self._size = at + len(data)
 
     def _lines(self) -> bytes:
-        lines = [_line(name, said) for name, each in self._sessions.items() for said in each.lines()]
+        lines = [_line(name, stated) for name, each in self._sessions.items() for stated in each.lines()]
         return b"".join(lines)
 
     def _write_anew(self, lines: bytes) -> None:
@@ -347,8 +347,8 @@ class ExchangeJournal:
         self._size = len(lines)
 
 
-def _line(session: str, said: tuple[Any, ...]) -> bytes:
-    return msgspec.json.encode((session, *said)) + b"\n"
+def _line(session: str, stated: tuple[Any, ...]) -> bytes:
+    return msgspec.json.encode((session, *stated)) + b"\n"
 
 
 def _finish(batch: list[tuple[bytes, asyncio.Future[None] | None]], problem: StoreFullError | None) -> None:

@@ -93,24 +93,28 @@ class InFlightMessages:
     def add(
         self,
         publish: PublishPacket,
-        held: MqttSubscription,
+        subscription: MqttSubscription,
         tag: int,
         position: Position | None,
         lender: Listener[Event] | None = None,
     ) -> None:
         """Send a message, after `room`. One of QoS 2 leaves when the journal holds its packet id."""
-        is_anyones = held.share is not None and publish.qos == 1  # after a crash it goes to any member
+        is_anyones = (
+            subscription.share is not None and publish.qos == 1
+        )  # after a crash it goes to any member
         if position is None or not self._durable or is_anyones:
             publish.packet_id = self._next_id()
-            self._messages[publish.packet_id] = InFlightMessage(publish, held, tag, lender=lender)
+            self._messages[publish.packet_id] = InFlightMessage(publish, subscription, tag, lender=lender)
             self.send(publish)
             return
-        name = held.wish.filter
+        name = subscription.wish.filter
         earlier = self._exchanges.packet_id(name, position)
         packet_id = publish.packet_id = self._next_id() if earlier is None else earlier
-        message = self._messages[packet_id] = InFlightMessage(publish, held, tag, position, lender=lender)
-        if held.share is not None and publish.qos == 2:
-            held.share.sent(self._key, packet_id, position)
+        message = self._messages[packet_id] = InFlightMessage(
+            publish, subscription, tag, position, lender=lender
+        )
+        if subscription.share is not None and publish.qos == 2:
+            subscription.share.sent(self._key, packet_id, position)
         if earlier is not None:
             self._send_again(message)
         elif publish.qos == 1:
@@ -130,14 +134,16 @@ class InFlightMessages:
     def add_lent(
         self,
         publish: PublishPacket,
-        held: MqttSubscription,
+        subscription: MqttSubscription,
         tag: int,
         position: Position,
         lender: Listener[Event],
     ) -> None:
         """Send a QoS 2 message of a share again that the broker delivered to another session."""
-        self._exchanges.packet_id(held.wish.filter, position)
-        self._messages[publish.packet_id] = InFlightMessage(publish, held, tag, position, lender=lender)
+        self._exchanges.packet_id(subscription.wish.filter, position)
+        self._messages[publish.packet_id] = InFlightMessage(
+            publish, subscription, tag, position, lender=lender
+        )
         self.send(publish)
 
     def get(self, packet_id: int) -> InFlightMessage | None:
@@ -151,29 +157,29 @@ class InFlightMessages:
 
     # -- leaving a subscription --------------------------------------------------------------------
 
-    def leave(self, held: MqttSubscription) -> None:
+    def leave(self, subscription: MqttSubscription) -> None:
         """The subscription ends. Messages of a share that were sent with QoS 1 go to another session; all
         others are completed, and the broker needs no answer about them."""
         for packet_id, message in list(self._messages.items()):
-            if message.held is not held:
+            if message.subscription is not subscription:
                 continue
-            if held.share is not None and message.lender is None:
+            if subscription.share is not None and message.lender is None:
                 del self._messages[packet_id]
                 self._freed(message)
             else:
-                message.held = message.lender = message.position = None
+                message.subscription = message.lender = message.position = None
 
-    def drop(self, held: MqttSubscription, tag: int) -> None:
+    def drop(self, subscription: MqttSubscription, tag: int) -> None:
         """This message could not be sent after all."""
         for packet_id, message in list(self._messages.items()):
-            if message.held is held and message.tag == tag:
+            if message.subscription is subscription and message.tag == tag:
                 del self._messages[packet_id]
                 self._freed(message)
 
-    def settle_received(self, held: MqttSubscription) -> None:
+    def settle_received(self, subscription: MqttSubscription) -> None:
         """Have the broker know that QoS 2 messages of a share go to no other session."""
         for message in self._messages.values():
-            if message.held is held and message.publish.qos == 2 and not message.is_received:
+            if message.subscription is subscription and message.publish.qos == 2 and not message.is_received:
                 message.settle()
 
     def _freed(self, message: InFlightMessage) -> None:
@@ -220,7 +226,9 @@ class InFlightMessages:
     @staticmethod
     def _settle(message: InFlightMessage) -> None:
         message.settle()
-        share: SharedSubscription | None = None if message.held is None else message.held.share
+        share: SharedSubscription | None = (
+            None if message.subscription is None else message.subscription.share
+        )
         if message.position is not None and share is not None:
             share.received(message.position)
 

@@ -134,7 +134,7 @@ class MqttListener:
 
     async def proved(self, connect: mq.ConnectPacket, where: ConnectionOrigin) -> Any:
         if connect.password is None:
-            return await self._prover.nobody(connect.user or connect.client_id or "anonymous", where)
+            return await self._prover.anonymous(connect.user or connect.client_id or "anonymous", where)
         try:
             password = connect.password.decode()
         except UnicodeDecodeError:

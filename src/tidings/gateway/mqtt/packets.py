@@ -164,7 +164,7 @@ REASONS = {  # reason codes that a packet of version 5 may have, in both directi
     PacketKind.DISCONNECT: frozenset([0x00, 0x04, *range(0x80, 0x84), 0x87, 0x89, 0x8B, *range(0x8D, 0x91),
     *range(0x93, 0xA3)]), PacketKind.AUTH: frozenset([0x00, 0x18, 0x19]),
 }  # fmt: skip
-TOLD = frozenset({"reason", "user"})  # of every acknowledgement
+REASON_PROPERTIES = frozenset({"reason", "user"})  # of every acknowledgement
 
 
 class Packet(msgspec.Struct):

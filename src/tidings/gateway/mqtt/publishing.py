@@ -78,14 +78,14 @@ class SessionPublisher:
     def publish_all(self, packets: Sequence[PublishPacket]) -> list[Outcome] | Awaitable[list[Outcome]]:
         """Publish packets of QoS 1; their outcomes when the broker has answered, at once if it has by now."""
         outcomes: list[Outcome] = [Reason.SUCCESS] * len(packets)
-        places, events, numbered = [], [], []
-        for place, packet in enumerate(packets):
+        positions, events, numbered = [], [], []
+        for position, packet in enumerate(packets):
             try:
                 event, is_numbered = self._event(packet, self._undecided.id_of(self._key, packet))
             except (Malformed, TidingsError) as error:
-                outcomes[place] = self._outcome(packet, error)
+                outcomes[position] = self._outcome(packet, error)
                 continue
-            places.append(place)
+            positions.append(position)
             events.append(event)
             numbered.append(is_numbered)
         if not events:
@@ -93,39 +93,39 @@ class SessionPublisher:
         try:
             results = publish_batch(self._bus, events, numbered, AckMode.AUTO)
         except TidingsError as error:
-            for place in places:
-                outcomes[place] = self._outcome(packets[place], error)
+            for position in positions:
+                outcomes[position] = self._outcome(packets[position], error)
             return outcomes
         if isinstance(results, list):
-            self._note(packets, places, results, outcomes)
+            self._note(packets, positions, results, outcomes)
             return outcomes
-        return self._answered(packets, places, results, outcomes)
+        return self._answered(packets, positions, results, outcomes)
 
     async def _answered(
         self,
         packets: Sequence[PublishPacket],
-        places: list[int],
+        positions: list[int],
         results: asyncio.Future[Any],
         outcomes: list[Outcome],
     ) -> list[Outcome]:
         try:
-            self._note(packets, places, await results, outcomes)
+            self._note(packets, positions, await results, outcomes)
         except TidingsError as error:  # of the whole batch: the session of the principal is over
-            for place in places:
-                outcomes[place] = self._outcome(packets[place], error)
+            for position in positions:
+                outcomes[position] = self._outcome(packets[position], error)
         return outcomes
 
     def _note(
-        self, packets: Sequence[PublishPacket], places: list[int], results: Any, outcomes: list[Outcome]
+        self, packets: Sequence[PublishPacket], positions: list[int], results: Any, outcomes: list[Outcome]
     ) -> None:
         if type(results) is not list:
-            results = [results] * len(places)
-        for place, result in zip(places, results, strict=True):
+            results = [results] * len(positions)
+        for position, result in zip(positions, results, strict=True):
             if type(result) is CallFailed:
                 error = error_of(result.code, result.reason, result.id)
-                outcomes[place] = self._outcome(packets[place], error)
+                outcomes[position] = self._outcome(packets[position], error)
             else:
-                self._undecided.decided(self._key, packets[place])
+                self._undecided.decided(self._key, packets[position])
 
     # -- one packet --------------------------------------------------------------------------------
 

@@ -100,7 +100,7 @@ class Pushes:
     async def open(self, filter: Filter, options: dict[str, Any]) -> Listener[Event]:
         """Subscribe; events come after `start`."""
         began = datetime.now(UTC)
-        push = lambda told: self._push(told.event, began)  # noqa: E731
+        push = lambda delivered: self._push(delivered.event, began)  # noqa: E731
         listener = await self._bus.hear(filter, push, is_paused=True, **options)
         self._paused[listener] = None
         return listener

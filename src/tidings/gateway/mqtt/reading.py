@@ -15,8 +15,8 @@ from tidings.gateway.mqtt.packets import (
     MANY,
     NAMES,
     PROPERTIES,
+    REASON_PROPERTIES,
     REASONS,
-    TOLD,
     V5,
     V31,
     AckPacket,
@@ -196,16 +196,16 @@ class PacketReader:
         """The length of a packet from this place on, and where its body begins; beyond the data while it is
         not whole."""
         size = shift = 0
-        for place in range(at, at + 4):
-            if place >= len(data):
-                return 0, place + 1
-            byte = data[place]
+        for position in range(at, at + 4):
+            if position >= len(data):
+                return 0, position + 1
+            byte = data[position]
             size |= (byte & 0x7F) << shift
             shift += 7
             if byte < 0x80:
-                if not byte and place > at:
+                if not byte and position > at:
                     raise Malformed("a length is written longer than it needs")
-                return size, place + 1
+                return size, position + 1
         raise Malformed("a length of more than four bytes")
 
     def _plain_publish(self, flags: int, data: bytes, start: int, end: int) -> PublishPacket:
@@ -257,26 +257,26 @@ class PacketReader:
             case PacketKind.PUBLISH:
                 return self._publish(flags, body)
             case PacketKind.PUBACK | PacketKind.PUBREC | PacketKind.PUBREL | PacketKind.PUBCOMP:
-                return AckPacket(kind, _packet_id(body), *self._told(kind, body))
+                return AckPacket(kind, _packet_id(body), *self._reason(kind, body))
             case PacketKind.SUBSCRIBE:
                 return self._subscribe(body)
             case PacketKind.UNSUBSCRIBE:
                 return self._unsubscribe(body)
             case PacketKind.SUBACK:
-                packet_id, properties = _packet_id(body), self._properties(TOLD, body)
+                packet_id, properties = _packet_id(body), self._properties(REASON_PROPERTIES, body)
                 return SubackPacket(packet_id, list(body.take(body.left)), properties)
             case PacketKind.UNSUBACK:
                 packet_id = _packet_id(body)
-                self._properties(TOLD, body)
+                self._properties(REASON_PROPERTIES, body)
                 return UnsubackPacket(packet_id, list(body.take(body.left if self.version == V5 else 0)))
             case PacketKind.PINGREQ | PacketKind.PINGRESP:
                 return PingPacket(kind is PacketKind.PINGRESP)
             case PacketKind.DISCONNECT:
-                return DisconnectPacket(*self._told(kind, body, ALLOWED[kind]))
+                return DisconnectPacket(*self._reason(kind, body, ALLOWED[kind]))
             case PacketKind.AUTH:
                 if self.version != V5:
                     raise Malformed("AUTH before version 5", Reason.PROTOCOL)
-                return AuthPacket(*self._told(kind, body, ALLOWED[kind]))
+                return AuthPacket(*self._reason(kind, body, ALLOWED[kind]))
 
     def _properties(self, allowed: PacketKind | frozenset[str], body: _PacketBytes) -> Properties:
         if self.version != V5:
@@ -285,8 +285,8 @@ class PacketReader:
             return body.properties(allowed)
         return body.properties(ALLOWED[allowed], ANY if self._user is None else self._user.get(allowed))
 
-    def _told(
-        self, kind: PacketKind, body: _PacketBytes, allowed: frozenset[str] = TOLD
+    def _reason(
+        self, kind: PacketKind, body: _PacketBytes, allowed: frozenset[str] = REASON_PROPERTIES
     ) -> tuple[int, Properties]:
         if self.version != V5 or not body.left:
             return 0, {}

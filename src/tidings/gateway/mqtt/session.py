@@ -96,7 +96,7 @@ class MqttSession:
         self._legacy_before = legacy_before  # see `events.py`
         self.expiry = 0
         self.left_at: float | None = None
-        self._held: dict[str, MqttSubscription] = {}
+        self._subscriptions: dict[str, MqttSubscription] = {}
         self.exchanges = exchanges or Exchanges("", None)
         self.publisher = SessionPublisher(bus, client_id, self.key, undecided, self.exchanges)
         self._in_flight = InFlightMessages(self.exchanges, self.key, durable=durable)
@@ -117,11 +117,11 @@ class MqttSession:
         self._pushes.attach(outlet)
         self._in_flight.attach(outlet.send, ahead)
         for name, kept in self.kept.items():
-            if name not in self._held:
+            if name not in self._subscriptions:
                 await self._open(name, kept)
         self.serve()
-        for name, held in self._held.items():
-            if held.share is not None:
+        for name, subscription in self._subscriptions.items():
+            if subscription.share is not None:
                 self.borrow(name)
 
     async def detach(self) -> None:
@@ -129,8 +129,12 @@ class MqttSession:
         self._outlet = None
         self._in_flight.detach()
         await self._pushes.detach()
-        tasks = [held.task for held in self._held.values() if held.task is not None]
-        tasks += [held.retained for held in self._held.values() if held.retained is not None]
+        tasks = [each.task for each in self._subscriptions.values() if each.task is not None]
+        tasks += [
+            subscription.retained
+            for subscription in self._subscriptions.values()
+            if subscription.retained is not None
+        ]
         tasks += self._borrowing
         for task in tasks:
             task.cancel()
@@ -139,9 +143,9 @@ class MqttSession:
     async def close(self) -> None:
         """The session is left: a durable one goes on at the broker."""
         await self.detach()
-        for held in self._held.values():
-            if held.share is not None:
-                held.share.members.pop(self.key, None)
+        for subscription in self._subscriptions.values():
+            if subscription.share is not None:
+                subscription.share.members.pop(self.key, None)
         await self.bus.close(commit=False)
 
     async def end(self) -> bool:
@@ -151,14 +155,14 @@ class MqttSession:
         left: dict[str, StoredMqttSubscription] = {}
         for name, kept in self.kept.items():
             try:
-                if name not in self._held and self.durable:
+                if name not in self._subscriptions and self.durable:
                     await self._open(name, kept)
-                if name in self._held:
-                    await self._unsubscribe(self._held[name])
+                if name in self._subscriptions:
+                    await self._unsubscribe(self._subscriptions[name])
             except TidingsError as error:
                 log.warning("mqtt %s: %s could not be ended: %s", self.client_id, name, error)
                 left[name] = kept
-        self._held.clear()
+        self._subscriptions.clear()
         self.kept = left
         self._shares.forget(self.key)
         self.exchanges.end()
@@ -189,11 +193,11 @@ class MqttSession:
     async def _wish(self, wish: SubscriptionRequest, packet: SubscribePacket) -> int:
         if wish.no_local and is_shared(wish.filter):
             raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
-        if len(self._held) >= MOST_SUBSCRIPTIONS:
+        if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
             return Reason.QUOTA
         user = filters_of(packet.properties.get("user", ()))
         kept = StoredMqttSubscription(wish, packet.properties.get("subscription_id", []), user)
-        old, before = self.kept.get(wish.filter), self._held.get(wish.filter)
+        old, before = self.kept.get(wish.filter), self._subscriptions.get(wish.filter)
         if self._kept_bytes + kept.size - (0 if old is None else old.size) > self._most_bytes:
             return Reason.QUOTA
         if before is not None and self._stays(before, kept):
@@ -253,17 +257,19 @@ class MqttSession:
             listener = await self._pushes.open(filter, options)
         else:
             listener = await self.bus.subscribe(filter, **options)
-        held = MqttSubscription(kept.wish, kept.ids, listener, began=kept.began or self._now())
-        held.is_pushed = is_plain
-        self._held[name] = held
-        return held
+        subscription = MqttSubscription(kept.wish, kept.ids, listener, began=kept.began or self._now())
+        subscription.is_pushed = is_plain
+        self._subscriptions[name] = subscription
+        return subscription
 
     async def _join(self, name: str, kept: StoredMqttSubscription, filter: Filter) -> MqttSubscription:
         async with self._shares.changing(self.owner, name) as share:
             listener = await share.join(self, kept, filter)
             began = kept.began or self._now()
-            held = self._held[name] = MqttSubscription(kept.wish, kept.ids, listener, share, began=began)
-        return held
+            subscription = self._subscriptions[name] = MqttSubscription(
+                kept.wish, kept.ids, listener, share, began=began
+            )
+        return subscription
 
     def _is_plain(self, kept: StoredMqttSubscription) -> bool:
         """Plain QoS 0: notifications are written at once."""
@@ -278,7 +284,7 @@ class MqttSession:
         """A reason for each filter."""
         reasons: list[int] = []
         for name in names:
-            if name in self._held:
+            if name in self._subscriptions:
                 await self._leave(name)
                 await asyncio.sleep(0)
                 self._forget(name)
@@ -288,59 +294,63 @@ class MqttSession:
         return reasons
 
     async def _leave(self, name: str) -> None:
-        await self._end(self._held.pop(name))
+        await self._end(self._subscriptions.pop(name))
         self.exchanges.left(name)
 
-    async def _end(self, held: MqttSubscription) -> None:
-        for task in (held.task, held.retained):
+    async def _end(self, subscription: MqttSubscription) -> None:
+        for task in (subscription.task, subscription.retained):
             if task is not None:
                 task.cancel()
                 await asyncio.gather(task, return_exceptions=True)
-        await self._unsubscribe(held)
-        self._in_flight.leave(held)
+        await self._unsubscribe(subscription)
+        self._in_flight.leave(subscription)
 
-    async def _unsubscribe(self, held: MqttSubscription) -> None:
-        if held.share is None:
-            self._pushes.close(held.listener)
-            await held.listener.unsubscribe()
+    async def _unsubscribe(self, subscription: MqttSubscription) -> None:
+        if subscription.share is None:
+            self._pushes.close(subscription.listener)
+            await subscription.listener.unsubscribe()
             return
-        self._in_flight.settle_received(held)  # no other session may have them
-        async with self._shares.changing(self.owner, held.wish.filter) as share:
-            await share.leave(self, held)
+        self._in_flight.settle_received(subscription)  # no other session may have them
+        async with self._shares.changing(self.owner, subscription.wish.filter) as share:
+            await share.leave(self, subscription)
 
     # -- to the client -----------------------------------------------------------------------------
 
     def serve(self) -> None:
         """Deliver to the client what its subscriptions bring, the new ones too."""
         self._pushes.start()
-        for held in self._held.values():
-            if not held.is_pushed and (held.task is None or held.task.done()):
-                held.task = asyncio.create_task(self._deliver_all(held), name=f"mqtt {self.client_id}")
-            if held.is_new:
-                held.is_new = False
-                self._send_retained(held)
+        for subscription in self._subscriptions.values():
+            if not subscription.is_pushed and (subscription.task is None or subscription.task.done()):
+                subscription.task = asyncio.create_task(
+                    self._deliver_all(subscription), name=f"mqtt {self.client_id}"
+                )
+            if subscription.is_new:
+                subscription.is_new = False
+                self._send_retained(subscription)
 
-    def _send_retained(self, held: MqttSubscription) -> None:
+    def _send_retained(self, subscription: MqttSubscription) -> None:
         """Send the retained messages again, beside all that waits; a reading that is under way begins
         anew."""
-        if held.retained is not None:
-            held.retained.cancel()
-        held.retained = asyncio.create_task(self._read_retained(held), name=f"mqtt {self.client_id} retained")
+        if subscription.retained is not None:
+            subscription.retained.cancel()
+        subscription.retained = asyncio.create_task(
+            self._read_retained(subscription), name=f"mqtt {self.client_id} retained"
+        )
 
-    async def _read_retained(self, held: MqttSubscription) -> None:
-        kept = self.kept[held.wish.filter]
-        filter, _ = wanted(held.wish.filter, {"user": kept.user})
+    async def _read_retained(self, subscription: MqttSubscription) -> None:
+        kept = self.kept[subscription.wish.filter]
+        filter, _ = wanted(subscription.wish.filter, {"user": kept.user})
         reader: Listener[Event] = await self.bus.subscribe(filter, until_live=True)
         try:
             while True:
                 notification, tag = await reader.take()
-                publish = self._publish_of(held, notification.event, is_retained=True)
+                publish = self._publish_of(subscription, notification.event, is_retained=True)
                 if publish is not None and not self._is_too_large(publish):
                     await self._wait_for_room(publish.qos)
                     if publish.qos:
-                        self._in_flight.add(publish, held, tag, None, lender=reader)
+                        self._in_flight.add(publish, subscription, tag, None, lender=reader)
                         continue
-                    self._say(publish)
+                    self._send(publish)
                 reader.settle(tag)
         except UnsendableEvent as error:
             log.warning("mqtt %s: a retained event cannot be sent: %s", self.client_id, error)
@@ -349,26 +359,26 @@ class MqttSession:
         finally:
             await reader.close(commit=False)
 
-    async def _deliver_all(self, held: MqttSubscription) -> None:
+    async def _deliver_all(self, subscription: MqttSubscription) -> None:
         while True:
-            if held.parked is None:
+            if subscription.parked is None:
                 try:
-                    notification, tag = await held.listener.take()
+                    notification, tag = await subscription.listener.take()
                 except TidingsError:
                     return  # the subscription is over, or the session of its principal
             else:
-                _, tag, notification = held.parked
+                _, tag, notification = subscription.parked
             try:
-                if held.parked is None:
-                    await self._deliver(held, notification, tag)
+                if subscription.parked is None:
+                    await self._deliver(subscription, notification, tag)
                 else:
-                    await self._send_parked(held)
+                    await self._send_parked(subscription)
             except Exception as error:  # of this event alone: those behind it are delivered
-                self._give_back(held, notification, tag, error)
+                self._give_back(subscription, notification, tag, error)
 
-    async def _deliver(self, held: MqttSubscription, notification: Notification, tag: int) -> None:
+    async def _deliver(self, subscription: MqttSubscription, notification: Notification, tag: int) -> None:
         """Send one event, or commit it when this client is not to have it."""
-        listener, wish = held.listener, held.wish
+        listener, wish = subscription.listener, subscription.wish
         event, position = notification.event, notification.position
         if position is not None and self.exchanges.is_handled(wish.filter, position):
             listener.settle(tag)
@@ -376,47 +386,49 @@ class MqttSession:
         if wish.no_local and event.source == self.bus.name:
             listener.settle(tag)
             return
-        if held.share is not None and held.share.is_elsewhere(self, held, notification, tag):
+        share = subscription.share
+        if share is not None and share.is_elsewhere(self, subscription, notification, tag):
             return
-        publish = self._publish_of(held, event)
+        publish = self._publish_of(subscription, event)
         if publish is None or self._is_too_large(publish):
             listener.settle(tag)
         else:
-            held.parked = (publish, tag, notification)
-            await self._send_parked(held)
+            subscription.parked = (publish, tag, notification)
+            await self._send_parked(subscription)
 
     def _is_too_large(self, publish: PublishPacket) -> bool:
         """Does the client say that it cannot take a packet of this size?"""
         return bool(self._largest) and len(write(publish, self._version)) > self._largest
 
     def _publish_of(
-        self, held: MqttSubscription, event: Event, *, is_retained: bool = False
+        self, subscription: MqttSubscription, event: Event, *, is_retained: bool = False
     ) -> PublishPacket | None:
         """The packet for this subscription; None: it has expired. Raises `UnsendableEvent`."""
         header = header_of(event, self._legacy_before)
         if has_expired(event, header):
             return None
         is_retained = is_retained or (
-            event.time is not None and event.time < held.began and event.lifetime > 0
+            event.time is not None and event.time < subscription.began and event.lifetime > 0
         )
         was_retained = event.key is not None if header is None else header.retain
-        retain = is_retained or (was_retained and held.wish.as_published)
-        qos = qos_of(header, held.wish.qos)
+        retain = is_retained or (was_retained and subscription.wish.as_published)
+        qos = qos_of(header, subscription.wish.qos)
         publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5, header=header)
-        if held.ids:
-            publish.properties["subscription_id"] = held.ids
+        if subscription.ids:
+            publish.properties["subscription_id"] = subscription.ids
         return publish
 
     def borrow(self, name: str) -> None:
         """Send again, when there is room, what this session has in flight and the broker delivered to
         another."""
-        held = self._held.get(name)
-        if held is not None and held.share is not None and self._outlet is not None:
-            task = asyncio.create_task(self._send_lent(held, held.share), name=f"mqtt {self.client_id}")
+        subscription = self._subscriptions.get(name)
+        if subscription is not None and subscription.share is not None and self._outlet is not None:
+            sending = self._send_lent(subscription, subscription.share)
+            task = asyncio.create_task(sending, name=f"mqtt {self.client_id}")
             self._borrowing.add(task)
             task.add_done_callback(self._borrowing.discard)
 
-    async def _send_lent(self, held: MqttSubscription, share: SharedSubscription) -> None:
+    async def _send_lent(self, subscription: MqttSubscription, share: SharedSubscription) -> None:
         for position, packet_id in share.lent_to(self.key):
             message = self._in_flight.get(packet_id)
             if message is None:
@@ -430,28 +442,28 @@ class MqttSession:
                 if message.is_received:
                     message.settle()
             else:
-                publish = self._publish_of(held, lent.notification.event)
+                publish = self._publish_of(subscription, lent.notification.event)
                 if publish is None:  # it has expired
                     self._in_flight.release()
                     lent.listener.settle(lent.tag)
                     continue
                 publish.qos, publish.packet_id, publish.dup = 2, packet_id, True
-                self._in_flight.add_lent(publish, held, lent.tag, position, lent.listener)
+                self._in_flight.add_lent(publish, subscription, lent.tag, position, lent.listener)
 
     def _give_back(
-        self, held: MqttSubscription, notification: Notification, tag: int, error: Exception
+        self, subscription: MqttSubscription, notification: Notification, tag: int, error: Exception
     ) -> None:
         """Give back an event that could not be sent: after `max_deliveries` attempts it is a dead letter."""
-        held.parked = None
-        self._in_flight.drop(held, tag)
+        subscription.parked = None
+        self._in_flight.drop(subscription, tag)
         if notification.attempt == 1:
             is_ours = not isinstance(error, UnsendableEvent)
-            identity, name = notification.event.identity, held.wish.filter
+            identity, name = notification.event.identity, subscription.wish.filter
             log.warning(
                 "mqtt %s: event %s cannot be sent and becomes a dead letter of %r: %s",
                 self.client_id, identity, name, error, exc_info=is_ours,
             )  # fmt: skip
-        held.listener.settle(tag, handled=False)
+        subscription.listener.settle(tag, handled=False)
 
     async def _wait_for_room(self, qos: int) -> None:
         if self._outlet is not None:
@@ -459,18 +471,18 @@ class MqttSession:
         if qos:
             await self._in_flight.room()
 
-    async def _send_parked(self, held: MqttSubscription) -> None:
+    async def _send_parked(self, subscription: MqttSubscription) -> None:
         """Send what is parked as soon as there is room."""
-        assert held.parked is not None
-        await self._wait_for_room(held.parked[0].qos)
-        (publish, tag, notification), held.parked = held.parked, None
+        assert subscription.parked is not None
+        await self._wait_for_room(subscription.parked[0].qos)
+        (publish, tag, notification), subscription.parked = subscription.parked, None
         if publish.qos:
-            self._in_flight.add(publish, held, tag, notification.position)
+            self._in_flight.add(publish, subscription, tag, notification.position)
         else:
-            self._say(publish)
-            held.listener.settle(tag)
+            self._send(publish)
+            subscription.listener.settle(tag)
 
-    def _say(self, packet: Packet) -> None:
+    def _send(self, packet: Packet) -> None:
         if self._outlet is not None:
             self._outlet.send(packet)
 

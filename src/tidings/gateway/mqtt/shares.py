@@ -104,21 +104,21 @@ class SharedSubscription:
         for packet_id, position in exchanges.sent(self.name):
             self._sent[position] = (key, packet_id)
 
-    async def leave(self, session: MqttSession, held: MqttSubscription) -> None:
+    async def leave(self, session: MqttSession, subscription: MqttSubscription) -> None:
         """A session ends its subscription; the lock is held."""
         self.members.pop(session.key, None)
         self.kept.pop(session.key, None)
         self._disown(session.key)
         if self.members or self.kept or not self.is_durable:
-            await held.listener.close(commit=False)
+            await subscription.listener.close(commit=False)
             return
         if session.durable:
-            await held.listener.unsubscribe()
+            await subscription.listener.unsubscribe()
         else:  # only a member that asked for a durable group ends it
             assert self.last is not None
             filter, _ = wanted(self.name, {"user": self.last[1].user})
             ending: Listener[Event] = await self._opened(session, filter, durable=True)
-            await held.listener.close(commit=False)
+            await subscription.listener.close(commit=False)
             await ending.unsubscribe()
         self.is_durable = session.bus.state != "up"  # without its principal it cannot be ended now
 
@@ -142,25 +142,25 @@ class SharedSubscription:
         self._sent.pop(position, None)
 
     def is_elsewhere(
-        self, session: MqttSession, held: MqttSubscription, notification: Notification, tag: int
+        self, session: MqttSession, subscription: MqttSubscription, notification: Notification, tag: int
     ) -> bool:
         """Does another session have the event, or had it? Then this one is not to send it."""
         position = notification.position
         if position is None:
             return False
         if any(member.exchanges.is_handled(self.name, position) for member in self.kept.values()):
-            held.listener.settle(tag)
+            subscription.listener.settle(tag)
             return True
         if position not in self._sent:
             return False
         holder = self._sent[position]
         if holder is None:
             del self._sent[position]
-            held.listener.settle(tag)
+            subscription.listener.settle(tag)
             return True
         if holder[0] == session.key:
             return False
-        self._lent[position] = SharedDelivery(held.listener, tag, notification)
+        self._lent[position] = SharedDelivery(subscription.listener, tag, notification)
         other = self.members.get(holder[0])
         if other is not None:
             other.borrow(self.name)

@@ -23,12 +23,12 @@ class InFlightMessage(msgspec.Struct):
     """A message on its way to the client."""
 
     publish: PublishPacket
-    held: MqttSubscription | None  # None: the broker needs no answer about it
+    subscription: MqttSubscription | None  # None: the broker needs no answer about it
     tag: int
     position: Position | None = None
     is_received: bool = False  # QoS 2: PUBREC came, PUBREL was sent
     is_sent: bool = True  # False: the journal does not hold it yet
-    lender: Listener[Event] | None = None  # to which the broker delivered it, when not to `held`
+    lender: Listener[Event] | None = None  # to which the broker delivered it, when not to `subscription`
     has_room: bool = True  # does it count in the client's receive maximum?
 
     def settle(self) -> None:
@@ -39,8 +39,8 @@ class InFlightMessage(msgspec.Struct):
         if self.lender is not None:
             with contextlib.suppress(TidingsError):
                 self.lender.settle(self.tag)
-        elif self.held is not None:
-            self.held.listener.settle(self.tag)
+        elif self.subscription is not None:
+            self.subscription.listener.settle(self.tag)
 
 
 class MqttSubscription:
@@ -78,4 +78,4 @@ class StoredMqttSubscription(msgspec.Struct, omit_defaults=True):
 
     @property
     def size(self) -> int:
-        return len(self.wish.filter.encode()) + sum(len(said.encode()) for _, said in self.user)
+        return len(self.wish.filter.encode()) + sum(len(stated.encode()) for _, stated in self.user)

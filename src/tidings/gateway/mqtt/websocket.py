@@ -128,10 +128,10 @@ class MqttWebSocketListener:
     """Listens, and hands each connection to the MQTT listener; the two share their sessions."""
 
     def __init__(
-        self, host: LocalClientHost, door: MqttListener, addresses: Addresses, tls: ssl.SSLContext | None
+        self, host: LocalClientHost, listener: MqttListener, addresses: Addresses, tls: ssl.SSLContext | None
     ) -> None:
         self._host = host
-        self._door = door
+        self._listener = listener
         self._addresses = addresses
         self._tls = tls
         self._server: Server | None = None
@@ -172,7 +172,7 @@ class MqttWebSocketListener:
         reader = _SocketReader()
         writer = _SocketWriter(socket)
         sending = asyncio.create_task(writer.run())
-        serving = asyncio.create_task(self._door.serve(reader, writer, socket.visit))  # type: ignore[arg-type]
+        serving = asyncio.create_task(self._listener.serve(reader, writer, socket.visit))  # type: ignore[arg-type]
         serving.add_done_callback(lambda _: reader.end())
         try:
             async for data in socket:

@@ -124,8 +124,8 @@ def _write_unsubscribe(p: UnsubscribePacket, version: int) -> tuple[int, bytes]:
 
 
 def _write_unsuback(p: UnsubackPacket, version: int) -> tuple[int, bytes]:
-    told = write_properties({}, version) + bytes(p.reasons) if version == V5 else b""
-    return 0xB0, struct.pack(">H", p.packet_id) + told
+    encoded = write_properties({}, version) + bytes(p.reasons) if version == V5 else b""
+    return 0xB0, struct.pack(">H", p.packet_id) + encoded
 
 
 def _write_ping(p: PingPacket, version: int) -> tuple[int, bytes]:

@@ -10,7 +10,7 @@ from tidings.history.deliveries import JudgedNotification
 from tidings.history.facts import Operation
 from tidings.history.intervals import Interval, SubscriptionPair, pair_up
 from tidings.history.properties.property import Property
-from tidings.history.properties.safety import told_sentence
+from tidings.history.properties.safety import delivered_sentence
 from tidings.history.relations import Table, Violation
 from tidings.history.schema import UNKNOWN
 from tidings.history.story import on_behalf, seconds, span, violation
@@ -62,21 +62,26 @@ def _end(pair: SubscriptionPair) -> float:
     return math.inf if pair.end is None else pair.end.time
 
 
-def suspicious(told: JudgedNotification) -> Iterator[JudgedNotification]:
+def suspicious(notification: JudgedNotification) -> Iterator[JudgedNotification]:
     """Only what is outside its own subscription needs a look at the process's other ones."""
-    if not told.lawful:
-        yield told
+    if not notification.lawful:
+        yield notification
 
 
 def outside(suspects: Sequence[JudgedNotification], intervals: Sequence[Interval]) -> Iterator[Violation]:
     """LP4: a notification lies in an interval of some matching subscription of its process."""
-    for told in suspects:
-        holding = [each for each in intervals if each.contains(told.time)]
-        content = None if told.publication is None else told.publication.content()
+    for notification in suspects:
+        holding = [each for each in intervals if each.contains(notification.time)]
+        content = None if notification.publication is None else notification.publication.content()
         if any(content is None or accepts_event(each.filter, each.dialect, content) for each in holding):
             continue
         reason = "none of its filters in force accepts it" if holding else "had no subscription at that time"
-        yield violation(told, told.time, f"{told_sentence(told)}, but {reason}.", subscriptions=len(holding))
+        yield violation(
+            notification,
+            notification.time,
+            f"{delivered_sentence(notification)}, but {reason}.",
+            subscriptions=len(holding),
+        )
 
 
 def _ends_of_nothing(tables: Tables) -> Sequence[Table]:
@@ -92,7 +97,7 @@ def _overlapping(tables: Tables) -> Sequence[Table]:
 
 
 def _outside(tables: Tables) -> Sequence[Table]:
-    suspects = tables.engine.each(suspicious, tables.told, output=JudgedNotification)
+    suspects = tables.engine.each(suspicious, tables.judged, output=JudgedNotification)
     by_process = (suspects, PROCESS), (tables.intervals, PROCESS)
     return (tables.engine.group(outside, *by_process, output=Violation, apart=True),)
 

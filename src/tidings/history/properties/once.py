@@ -12,7 +12,7 @@ from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
 
 
-def told_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
+def delivered_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
     """The notifications of one event to one hearer: one, and redeliveries that were asked for."""
     if len(of_one_hearer) == 1:
         return
@@ -29,13 +29,13 @@ def told_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
         yield violation(again, again.time, story, first_told=first)
 
 
-def _told_again(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.group(told_again, (tables.notices, tables.hearer), output=Violation),)
+def _delivered_again(tables: Tables) -> Sequence[Table]:
+    return (tables.engine.group(delivered_again, (tables.notices, tables.hearer), output=Violation),)
 
 
 MINIMALITY = Property(
     "minimality",
     "Each event is delivered at most once to each subscription (to each process, where a contract says so).",
     "Baldoni et al. 2002, 4.2, definition 2",
-    _told_again,
+    _delivered_again,
 )

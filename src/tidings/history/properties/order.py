@@ -55,28 +55,28 @@ def _late(each: JudgedNotification, newer: JudgedNotification) -> Violation:
 
 
 def left_out(
-    open_claims: Sequence[Unsettled], told: Sequence[JudgedNotification], *, t_sub: float = 0.0
+    open_claims: Sequence[Unsettled], notifications: Sequence[JudgedNotification], *, t_sub: float = 0.0
 ) -> Iterator[Violation]:
     """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it
     began), every event that was published between two delivered ones is delivered too (or lost for a reason).
     """
-    heard: dict[float, list[_Heard]] = {}
-    for each in told:
+    received: dict[float, list[_Heard]] = {}
+    for each in notifications:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):
-            heard.setdefault(each.since, []).append((each.order, each.time, each.event))
-    for own in heard.values():
+            received.setdefault(each.since, []).append((each.order, each.time, each.event))
+    for own in received.values():
         own.sort()
     for case in open_claims:
         for claim in case.claims:
             if claim.since + t_sub < claim.published < claim.end:
-                yield from _between(claim, heard.get(claim.since, []))
+                yield from _between(claim, received.get(claim.since, []))
 
 
-def _between(claim: OwedDelivery, heard: list[_Heard]) -> Iterator[Violation]:
-    before = bisect_left(heard, (claim.order, -math.inf, "")) - 1
-    after = bisect_right(heard, (claim.order, math.inf, ""))
-    if before >= 0 and after < len(heard) and heard[after][1] < claim.ends:
-        yield _gap(claim, heard[before], heard[after])
+def _between(claim: OwedDelivery, received: list[_Heard]) -> Iterator[Violation]:
+    before = bisect_left(received, (claim.order, -math.inf, "")) - 1
+    after = bisect_right(received, (claim.order, math.inf, ""))
+    if before >= 0 and after < len(received) and received[after][1] < claim.ends:
+        yield _gap(claim, received[before], received[after])
 
 
 def _gap(claim: OwedDelivery, before: _Heard, after: _Heard) -> Violation:
@@ -89,12 +89,12 @@ def _gap(claim: OwedDelivery, before: _Heard, after: _Heard) -> Violation:
 
 
 def _overtaken(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.group(overtaken, (tables.told, STREAM), output=Violation),)
+    return (tables.engine.group(overtaken, (tables.judged, STREAM), output=Violation),)
 
 
 def _left_out(tables: Tables) -> Sequence[Table]:
     key: Columns = ("run", tables.settings.hearer, "source")
-    streams = (tables.unsettled, key), (tables.told, key)
+    streams = (tables.unsettled, key), (tables.judged, key)
     stood = partial(left_out, t_sub=tables.settings.t_sub or 0.0)
     return (tables.engine.group(stood, *streams, output=Violation),)
 

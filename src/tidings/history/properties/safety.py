@@ -11,58 +11,59 @@ from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
 
 
-def unlawful(told: JudgedNotification) -> Iterator[Violation]:
+def unlawful(notification: JudgedNotification) -> Iterator[Violation]:
     """P1: a notification lies in an interval of its subscription, and the filter accepts it."""
-    if told.lawful:
+    if notification.lawful:
         return
     yield violation(
-        told,
-        told.time,
-        f"{told_sentence(told)}, but {_reason(told)}.",
-        start=told.start,
-        end=told.end,
-        accepted=told.accepted,
+        notification,
+        notification.time,
+        f"{delivered_sentence(notification)}, but {_reason(notification)}.",
+        start=notification.start,
+        end=notification.end,
+        accepted=notification.accepted,
     )
 
 
-def invalid(told: JudgedNotification) -> Iterator[Violation]:
+def invalid(notification: JudgedNotification) -> Iterator[Violation]:
     """P2: a notification follows the publication of its event."""
-    if told.published is not None and told.published <= told.time:
+    if notification.published is not None and notification.published <= notification.time:
         return
-    if told.published is not None:
-        reason = f"it was published only at {seconds(told.published)}"
+    if notification.published is not None:
+        reason = f"it was published only at {seconds(notification.published)}"
     else:
-        reason = "its publication was refused" if told.refused else "it was never published"
+        reason = "its publication was refused" if notification.refused else "it was never published"
     yield violation(
-        told,
-        told.time,
-        f"{told_sentence(told)}, but {reason}.",
-        published=told.published,
-        refused=told.refused,
+        notification,
+        notification.time,
+        f"{delivered_sentence(notification)}, but {reason}.",
+        published=notification.published,
+        refused=notification.refused,
     )
 
 
-def told_sentence(told: JudgedNotification) -> str:
-    who = on_behalf(told.process, told.subscription)
-    return f"At {seconds(told.time)} {who} received {event_name(told.source, told.event)}"
+def delivered_sentence(notification: JudgedNotification) -> str:
+    who = on_behalf(notification.process, notification.subscription)
+    event = event_name(notification.source, notification.event)
+    return f"At {seconds(notification.time)} {who} received {event}"
 
 
-def _reason(told: JudgedNotification) -> str:
-    if told.inside:
+def _reason(notification: JudgedNotification) -> str:
+    if notification.inside:
         return "the filter in force does not accept it"
-    if told.start is None or told.end is None:
+    if notification.start is None or notification.end is None:
         return "had no such subscription"
-    if told.time < told.start:
-        return f"subscribed only at {seconds(told.start)}"
-    return f"had unsubscribed at {seconds(told.end)}"
+    if notification.time < notification.start:
+        return f"subscribed only at {seconds(notification.start)}"
+    return f"had unsubscribed at {seconds(notification.end)}"
 
 
 def _unlawful(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.each(unlawful, tables.told, output=Violation),)
+    return (tables.engine.each(unlawful, tables.judged, output=Violation),)
 
 
 def _invalid(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.each(invalid, tables.told, output=Violation),)
+    return (tables.engine.each(invalid, tables.judged, output=Violation),)
 
 
 LEGALITY = Property(

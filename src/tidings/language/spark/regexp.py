@@ -39,7 +39,7 @@ def java_regexp(pattern: str) -> str:
     check_regexp(pattern)
     reader = _RegexpReader(pattern)
     text = reader.alternatives(fold=False, dot_all=False)
-    if reader.place < len(pattern):
+    if reader.position < len(pattern):
         raise reader.refused("an unmatched bracket")
     return text
 
@@ -54,7 +54,7 @@ class _RegexpReader:
 
     def __init__(self, pattern: str) -> None:
         self.pattern = pattern
-        self.place = 0
+        self.position = 0
 
     def refused(self, what: str) -> FilterError:
         return FilterError(
@@ -63,18 +63,18 @@ class _RegexpReader:
         )
 
     def rest(self) -> str:
-        return self.pattern[self.place :]
+        return self.pattern[self.position :]
 
     def taken(self, text: str) -> bool:
-        if not self.pattern.startswith(text, self.place):
+        if not self.pattern.startswith(text, self.position):
             return False
-        self.place += len(text)
+        self.position += len(text)
         return True
 
     def alternatives(self, *, fold: bool, dot_all: bool) -> str:
         """Up to a closing bracket or the end. A flag group holds to there, over `|` too."""
         pieces: list[str] = []
-        while self.place < len(self.pattern) and self.pattern[self.place] != ")":
+        while self.position < len(self.pattern) and self.pattern[self.position] != ")":
             if self.taken("|"):
                 pieces.append("|")
             elif (flags := self.flag_group()) is not None:
@@ -87,11 +87,11 @@ class _RegexpReader:
 
     def quoted(self, fold: bool) -> list[str]:
         """The characters up to `\\E`; a count after it is for the last of them."""
-        end = self.pattern.find("\\E", self.place)
-        text = self.pattern[self.place : end if end >= 0 else len(self.pattern)]
+        end = self.pattern.find("\\E", self.position)
+        text = self.pattern[self.position : end if end >= 0 else len(self.pattern)]
         if not text:
             raise self.refused("an empty quotation")
-        self.place = end + 2 if end >= 0 else len(self.pattern)
+        self.position = end + 2 if end >= 0 else len(self.pattern)
         literals = [self.literal(ord(ch), fold) for ch in text]
         return [*literals[:-1], self.repeated(literals[-1])]
 
@@ -100,7 +100,7 @@ class _RegexpReader:
         rest = self.rest()
         end = rest.find(")")
         if rest.startswith("(?") and end > 0 and all(ch in "imsU-" for ch in rest[2:end]):
-            self.place += end + 1
+            self.position += end + 1
             return rest[2:end]
         return None
 
@@ -123,18 +123,18 @@ class _RegexpReader:
                 return sign
         if not self.taken("{"):
             return None
-        end = self.pattern.find("}", self.place)
-        low, comma, high = self.pattern[self.place : end].partition(",") if end >= 0 else ("", "", "")
+        end = self.pattern.find("}", self.position)
+        low, comma, high = self.pattern[self.position : end].partition(",") if end >= 0 else ("", "", "")
         if not low.isdecimal() or not low.isascii() or (high and not (high.isdecimal() and high.isascii())):
-            self.place -= 1  # a plain brace
+            self.position -= 1  # a plain brace
             return None
-        self.place = end + 1
+        self.position = end + 1
         self.taken("?")
         return f"{{{low}{comma}{high}}}"
 
     def atom(self, fold: bool, dot_all: bool) -> str:
-        ch = self.pattern[self.place]
-        self.place += 1
+        ch = self.pattern[self.position]
+        self.position += 1
         if ch == ".":
             return _class([(0, _LAST)] if dot_all else [(0, 9), (11, _LAST)])
         if ch == "^":
@@ -151,13 +151,13 @@ class _RegexpReader:
 
     def group(self, fold: bool, dot_all: bool) -> str:
         if self.taken("?P<") or self.taken("?<"):
-            self.place = self.pattern.index(">", self.place) + 1
+            self.position = self.pattern.index(">", self.position) + 1
         elif self.taken("?"):
-            end = self.pattern.index(":", self.place)
-            fold, dot_all = self.switched(self.pattern[self.place : end], fold, dot_all)
-            self.place = end + 1
+            end = self.pattern.index(":", self.position)
+            fold, dot_all = self.switched(self.pattern[self.position : end], fold, dot_all)
+            self.position = end + 1
         inner = self.alternatives(fold=fold, dot_all=dot_all)
-        self.place += 1
+        self.position += 1
         return f"(?:{inner})"
 
     def literal(self, code: int, fold: bool) -> str:
@@ -168,22 +168,22 @@ class _RegexpReader:
         return _character(code)
 
     def escape(self, fold: bool) -> str:
-        ch = self.pattern[self.place]
+        ch = self.pattern[self.position]
         if ch in "Az":
-            self.place += 1
+            self.position += 1
             return "\\" + ch
         if ch in "bB":
             raise self.refused(f"the word boundary \\{ch}")
         if ch.lower() in _PERL:
-            self.place += 1
+            self.position += 1
             ranges = _PERL[ch.lower()]
             return _class(self.folded(ranges) if fold else ranges, negated=ch.isupper())
         return self.literal(self.escaped_code(), fold)
 
     def escaped_code(self) -> int:
         """The character after a backslash that is already read."""
-        ch = self.pattern[self.place]
-        self.place += 1
+        ch = self.pattern[self.position]
+        self.position += 1
         if ch in "pP":
             raise self.refused(f"the Unicode class \\{ch}")
         if ch == "C":
@@ -193,8 +193,8 @@ class _RegexpReader:
         if ch in "01234567":
             digits = ch
             while len(digits) < 3 and self.rest()[:1] in tuple("01234567"):
-                digits += self.pattern[self.place]
-                self.place += 1
+                digits += self.pattern[self.position]
+                self.position += 1
             return int(digits, 8)
         if ch in _CONTROLS:
             return _CONTROLS[ch]
@@ -204,43 +204,43 @@ class _RegexpReader:
 
     def hexadecimal(self) -> int:
         if self.taken("{"):
-            end = self.pattern.index("}", self.place)
-            digits, self.place = self.pattern[self.place : end], end + 1
+            end = self.pattern.index("}", self.position)
+            digits, self.position = self.pattern[self.position : end], end + 1
         else:
-            digits, self.place = self.pattern[self.place : self.place + 2], self.place + 2
+            digits, self.position = self.pattern[self.position : self.position + 2], self.position + 2
         return int(digits, 16)
 
     def bracket(self, fold: bool) -> str:
         negated = self.taken("^")
         ranges: Ranges = []
         first = True
-        while first or self.pattern[self.place] != "]":
+        while first or self.pattern[self.position] != "]":
             first = False
             ranges += self.member()
-        self.place += 1
+        self.position += 1
         return _class(self.folded(ranges) if fold else _merged(ranges), negated=negated)
 
     def member(self) -> Ranges:
         """One element of a class: a named class, a character, or a range of characters."""
         if self.taken("[:"):
-            end = self.pattern.index(":]", self.place)
-            name, self.place = self.pattern[self.place : end], end + 2
+            end = self.pattern.index(":]", self.position)
+            name, self.position = self.pattern[self.position : end], end + 2
             ranges = _POSIX[name.removeprefix("^")]
             return _complement(ranges) if name.startswith("^") else ranges
-        if self.pattern[self.place] == "\\" and self.pattern[self.place + 1].lower() in _PERL:
-            letter = self.pattern[self.place + 1]
-            self.place += 2
+        if self.pattern[self.position] == "\\" and self.pattern[self.position + 1].lower() in _PERL:
+            letter = self.pattern[self.position + 1]
+            self.position += 2
             return _complement(_PERL[letter.lower()]) if letter.isupper() else _PERL[letter]
         low = self.class_character()
         rest = self.rest()
         if rest.startswith("-") and not rest.startswith("-]"):
-            self.place += 1
+            self.position += 1
             return [(low, self.class_character())]
         return [(low, low)]
 
     def class_character(self) -> int:
-        ch = self.pattern[self.place]
-        self.place += 1
+        ch = self.pattern[self.position]
+        self.position += 1
         return self.escaped_code() if ch == "\\" else ord(ch)
 
     def folded(self, ranges: Ranges) -> Ranges:

@@ -123,9 +123,9 @@ class Binder:
         if len(operands) == 1:
             value, bound = operands[0].text, [Sql(name, operands[0].type)]
         else:
-            fields = ", ".join(f"'f{place}', {operand.text}" for place, operand in enumerate(operands))
+            fields = ", ".join(f"'f{position}', {operand.text}" for position, operand in enumerate(operands))
             value = f"named_struct({fields})"
-            bound = [Sql(f"{name}.f{place}", operand.type) for place, operand in enumerate(operands)]
+            bound = [Sql(f"{name}.f{position}", operand.type) for position, operand in enumerate(operands)]
         return f"element_at(transform(array({value}), {name} -> {body(bound)}), 1)"
 
     def _name(self) -> str:

@@ -129,16 +129,16 @@ def _compute(
         if program.remembered is not None and taken is None and _is_text(columns.get(program.inputs[0])):
             needed = _compute_texts(program, plan, columns[program.inputs[0]], matrix, rests) or needed
             continue
-        held = {
+        stored = {
             name: (columns[name] if taken is None else columns[name].take(taken)).to_pylist()
             for name in program.inputs
             if name in columns
         }
-        if program.direct and len(held) < len(program.inputs):
+        if program.direct and len(stored) < len(program.inputs):
             continue
-        for place, number in enumerate(numbers):
-            view = {n: seen for n, v in held.items() if (seen := seen_value(v[place])) is not None}
-            if program.direct and len(view) < len(held):
+        for position, number in enumerate(numbers):
+            view = {n: seen for n, v in stored.items() if (seen := seen_value(v[position])) is not None}
+            if program.direct and len(view) < len(stored):
                 continue
             value = result_of(program, view)
             if value is not None:
@@ -160,12 +160,12 @@ def _compute_texts(program: Program, plan: AttributePlan, column: Any, matrix: M
     placed = [(-1, (0.0, 0)) if value is None else _placed(plan, value) for value in values]
     slots = np.array([slot for slot, _ in placed], np.int64)
     numbers = np.array([number for _, number in placed], np.float64).reshape(-1, 2)
-    held = np.nonzero(np.asarray(column.is_valid()))[0]
-    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[held]
+    stored = np.nonzero(np.asarray(column.is_valid()))[0]
+    codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)[stored]
     known = slots[codes] >= 0 if len(codes) else np.zeros(0, bool)
-    held, codes = held[known], codes[known]
-    matrix[held, slots[codes]] = numbers[codes, 0]
-    rests[held, slots[codes]] = numbers[codes, 1]
+    stored, codes = stored[known], codes[known]
+    matrix[stored, slots[codes]] = numbers[codes, 0]
+    rests[stored, slots[codes]] = numbers[codes, 1]
     return bool(len(numbers)) and bool(numbers[:, 1].any())
 
 
@@ -203,19 +203,25 @@ def _fill(plan: AttributePlan, name: str, column: Any, matrix: Matrix, rests: Re
     if pa.types.is_null(kind):
         return False
     if pa.types.is_boolean(kind):
-        place, values = plan.flag, column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.float64)
+        position, values = (
+            plan.flag,
+            column.fill_null(False).to_numpy(zero_copy_only=False).astype(np.float64),
+        )
     elif pa.types.is_floating(kind):
-        place, values = plan.number, column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64)
+        position, values = (
+            plan.number,
+            column.fill_null(0.0).to_numpy(zero_copy_only=False).astype(np.float64),
+        )
     elif pa.types.is_integer(kind) or pa.types.is_timestamp(kind):
-        place = plan.number if pa.types.is_integer(kind) else plan.time
+        position = plan.number if pa.types.is_integer(kind) else plan.time
         if pa.types.is_timestamp(kind):
             column = column.cast(pa.timestamp("us", kind.tz)).cast(pa.int64())
         return _fill_integers(
-            place, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests
+            position, column.fill_null(0).to_numpy(zero_copy_only=False), valid, plan, matrix, rests
         )
     else:
         return _fill_others(plan, name, column, valid, matrix, rests)
-    _scatter(matrix, place, valid, values)
+    _scatter(matrix, position, valid, values)
     return False
 
 
@@ -262,27 +268,32 @@ def _is_opaque(kind: Any) -> bool:
     )  # fmt: skip
 
 
-def _scatter(matrix: Matrix, place: int, valid: NDArray[Any], values: NDArray[Any]) -> None:
+def _scatter(matrix: Matrix, position: int, valid: NDArray[Any], values: NDArray[Any]) -> None:
     """Write the valid values of a column to one place of each row; NaN is no value."""
     if has_kernels():
         from tidings.matching.columnar.row_kernels import scatter
 
-        scatter(matrix, place, valid, values)
+        scatter(matrix, position, valid, values)
         return
     valid = valid & ~np.isnan(values)
-    matrix[valid, place] = values[valid]
+    matrix[valid, position] = values[valid]
 
 
 def _fill_integers(
-    place: int, values: NDArray[Any], valid: NDArray[Any], plan: AttributePlan, matrix: Matrix, rests: Rests
+    position: int,
+    values: NDArray[Any],
+    valid: NDArray[Any],
+    plan: AttributePlan,
+    matrix: Matrix,
+    rests: Rests,
 ) -> bool:
     doubles = values.astype(np.float64)
-    _scatter(matrix, place, valid, doubles)
+    _scatter(matrix, position, valid, doubles)
     large = np.nonzero(valid & (np.abs(doubles) >= EXACT_DOUBLES))[0]
-    if place == plan.present:
+    if position == plan.present:
         return False
     for number in large.tolist():
-        rests[number, place] = 2 * (int(values[number]) - int(doubles[number]))
+        rests[number, position] = 2 * (int(values[number]) - int(doubles[number]))
     return len(large) > 0
 
 
@@ -292,16 +303,16 @@ def _fill_texts(plan: AttributePlan, column: Any, valid: NDArray[Any], matrix: M
     coded = column if pa.types.is_dictionary(column.type) else column.dictionary_encode()
     if not (pa.types.is_string(coded.type.value_type) or pa.types.is_large_string(coded.type.value_type)):
         return _fill(plan, "", coded.dictionary_decode(), matrix, rests)
-    places, ids = _text_places(plan.strings, coded.dictionary)
+    positions, ids = _text_places(plan.strings, coded.dictionary)
     codes = coded.indices.fill_null(0).to_numpy(zero_copy_only=False)
     if not valid.any():
         return False
     if has_kernels():
         from tidings.matching.columnar.row_kernels import scatter_coded
 
-        scatter_coded(matrix, plan.text, valid, codes, places)
+        scatter_coded(matrix, plan.text, valid, codes, positions)
     else:
-        matrix[valid, plan.text] = places[codes[valid]]
+        matrix[valid, plan.text] = positions[codes[valid]]
     if ids is None or plan.text == plan.present:
         return False
     rests[valid, plan.text] = ids[codes[valid]]
@@ -311,16 +322,16 @@ def _fill_texts(plan: AttributePlan, column: Any, valid: NDArray[Any], matrix: M
 def _text_places(strings: Strings, texts: Any) -> tuple[Any, NDArray[np.int32] | None]:
     """Positions of an array of texts, and their ids when some are extras."""
     found = _bytes_of(texts)
-    places = None if found is None else places_of(strings.texts, *found)
-    if places is None:
-        places = np.array([strings.position(text) for text in texts.to_pylist()], np.float64)
+    positions = None if found is None else places_of(strings.texts, *found)
+    if positions is None:
+        positions = np.array([strings.position(text) for text in texts.to_pylist()], np.float64)
     if not strings.extra_ids:
-        return places, None
-    ids = np.zeros(len(places), np.int32)
-    unnamed = np.nonzero(np.mod(places, 2) == 1)[0]
+        return positions, None
+    ids = np.zeros(len(positions), np.int32)
+    unnamed = np.nonzero(np.mod(positions, 2) == 1)[0]
     for index in unnamed.tolist():
         ids[index] = strings.extra_ids.get(texts[index].as_py(), 0)
-    return places, ids if ids.any() else None
+    return positions, ids if ids.any() else None
 
 
 def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
@@ -331,11 +342,11 @@ def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
         matrix[sizes > 0, packer.typed] = 0.0
     coded = column.flatten().dictionary_encode()
     known = [packer.members.get(ancestor, -1) for ancestor in coded.dictionary.to_pylist()]
-    places = np.array([*known, -1], np.int64)[
+    positions = np.array([*known, -1], np.int64)[
         coded.indices.fill_null(len(known)).to_numpy(zero_copy_only=False)
     ]
-    numbers = np.repeat(np.arange(len(sizes)), sizes)[places >= 0]
-    matrix[numbers, places[places >= 0]] = 0.0
+    numbers = np.repeat(np.arange(len(sizes)), sizes)[positions >= 0]
+    matrix[numbers, positions[positions >= 0]] = 0.0
 
 
 def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any]:
@@ -350,8 +361,8 @@ def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any
         if name in attributes:
             found = _bytes_of(column)
             if found is not None:
-                place = attributes.index(name)
-                addresses[place], sizes[place] = found
+                position = attributes.index(name)
+                addresses[position], sizes[position] = found
                 kept.append(column)
     return addresses, sizes, kept
 
@@ -370,8 +381,8 @@ def _bytes_of(column: Any) -> tuple[Any, Any] | None:
     large = pa.types.is_large_string(column.type)
     if not large and not pa.types.is_string(column.type):
         return None
-    _, places, data = column.buffers()
-    at = np.frombuffer(places, np.int64 if large else np.int32)[column.offset :][: len(column) + 1]
+    _, positions, data = column.buffers()
+    at = np.frombuffer(positions, np.int64 if large else np.int32)[column.offset :][: len(column) + 1]
     at = at.astype(np.int64)
     start = data.address if data is not None else 0
     return start + at[:-1], np.where(np.asarray(column.is_valid()), np.diff(at), -1)
@@ -382,13 +393,13 @@ def texts_of_events(events: Sequence[Event], attributes: Sequence[str]) -> tuple
     addresses = np.zeros((len(attributes), len(events)), np.int64)
     sizes = np.full((len(attributes), len(events)), -1, np.int64)
     kept = []
-    for place, name in enumerate(attributes):
+    for position, name in enumerate(attributes):
         texts = [text_of(event, name) for event in events]
-        held = [b"" if text is None else encoded(text) for text in texts]
-        data = np.frombuffer(b"".join(held) or b"-", np.uint8)
-        lengths = np.array([len(some) for some in held], np.int64)
-        addresses[place] = data.ctypes.data + np.cumsum(lengths) - lengths
-        sizes[place] = np.where([text is None for text in texts], -1, lengths)
+        stored = [b"" if text is None else encoded(text) for text in texts]
+        data = np.frombuffer(b"".join(stored) or b"-", np.uint8)
+        lengths = np.array([len(some) for some in stored], np.int64)
+        addresses[position] = data.ctypes.data + np.cumsum(lengths) - lengths
+        sizes[position] = np.where([text is None for text in texts], -1, lengths)
         kept.append(data)
     return addresses, sizes, kept
 
@@ -447,7 +458,7 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
     offsets = np.zeros(len(rows) + 1, np.int64)
     # as much room as the last batch took: growing costs a copy
     out, ask = np.empty(matcher.batch_room, np.int32), np.empty((ROOM, 4), np.int32)
-    number = used = asked = 0
+    number = used = requested = 0
     boxes = matcher.table.boxes if _only_boxes(matcher) else None
     while True:
         if boxes is not None and not len(rests):
@@ -455,8 +466,8 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
                 scratch.table, rows, scratch.rest, number, out, offsets, used, boxes.most
             )
         else:
-            number, used, asked = match_rows(
-                scratch.table, rows, rests, number, out, offsets, used, ask, asked
+            number, used, requested = match_rows(
+                scratch.table, rows, rests, number, out, offsets, used, ask, requested
             )
         if number == len(rows):
             break
@@ -464,9 +475,9 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
         out, ask = _larger(out), _larger(ask)
     matcher.batch_room = max(matcher.batch_room, used + used // 4)
     out = out[:used]
-    if not asked:
+    if not requested:
         return offsets, out
-    return _with_asked(matcher, scratch, piece, offsets, out, ask[:asked])
+    return _with_asked(matcher, scratch, piece, offsets, out, ask[:requested])
 
 
 def _between(packer: Packer, rests: Rests) -> NDArray[np.int64]:

@@ -33,15 +33,15 @@ class RowsView:
 
 def holds(view: RowsView, rows: Ints, row: NDArray[np.float64], rest: NDArray[np.int32]) -> Ints:
     """The rows with parts that all hold."""
-    place = 0
+    position = 0
     while len(rows):
-        more = view.starts[rows] + place < view.starts[rows + 1]
+        more = view.starts[rows] + position < view.starts[rows + 1]
         if not more.any():
             break
         passing = np.ones(len(rows), bool)
-        passing[more] = _parts_hold(view, view.starts[rows[more]] + place, row, rest)
+        passing[more] = _parts_hold(view, view.starts[rows[more]] + position, row, rest)
         rows = rows[passing]
-        place += 1
+        position += 1
     return rows
 
 
@@ -125,13 +125,13 @@ def match_row(
     for tier, (owners, checks, matching) in enumerate(_tiers(matcher, row[0], rest)):
         handles = owners[matching]
         live = handles >= 0
-        handles, asked = (
+        handles, requested = (
             handles[live],
             checks[matching][live] if len(checks) else np.full(int(live.sum()), -1),
         )
-        found.append(handles[asked < 0])
+        found.append(handles[requested < 0])
         waiting = [
-            (h, c, at.TIER + tier * at.TIER_SIZE) for h, c in zip(handles, asked, strict=True) if c >= 0
+            (h, c, at.TIER + tier * at.TIER_SIZE) for h, c in zip(handles, requested, strict=True) if c >= 0
         ]
         found.append(np.array(accepted(waiting, matcher.checks(), event), np.int32))
     return np.unique(np.concatenate(found)).astype(np.int32)

@@ -97,7 +97,7 @@ def freeze(sources: list[RowSource], strings: dict[int, Strings]) -> Generator[N
     Everything is as of now: what is removed or added between the steps is the journal's matter.
     """
     strings = dict(strings)
-    extras = {slot: len(held.extras) for slot, held in strings.items()}
+    extras = {slot: len(string_table.extras) for slot, string_table in strings.items()}
     for source in sources:
         source.owners = source.owners.copy()
     live = [np.nonzero(s.owners >= 0)[0] for s in sources]
@@ -110,20 +110,22 @@ def freeze(sources: list[RowSource], strings: dict[int, Strings]) -> Generator[N
             yield
     fresh = yield from _merge_texts(strings, extras, ranks)
     checks = Checks()
-    made, places = yield from _layout(sources, live, points)
+    made, positions = yield from _layout(sources, live, points)
     for number, (source, rows) in enumerate(zip(sources, live, strict=True)):
         for at in range(0, len(rows), ROWS_IN_STEP):
-            _take(source, rows[at : at + ROWS_IN_STEP], places[number][at : at + ROWS_IN_STEP], made, ranks)
+            _take(
+                source, rows[at : at + ROWS_IN_STEP], positions[number][at : at + ROWS_IN_STEP], made, ranks
+            )
             yield
-        yield from _take_checks(source, rows, places[number], made, checks)
+        yield from _take_checks(source, rows, positions[number], made, checks)
     return Frozen(made, fresh, checks)
 
 
 def _room_for(strings: dict[int, Strings], extras: dict[int, int]) -> _Ranks:
     slots = max(strings, default=0) + 2
     base_at, extra_at = np.zeros(slots + 1, np.int64), np.zeros(slots + 1, np.int64)
-    for slot, held in strings.items():
-        base_at[slot + 1] = len(held.texts) + 1
+    for slot, string_table in strings.items():
+        base_at[slot + 1] = len(string_table.texts) + 1
         extra_at[slot + 1] = extras[slot]
     base_at, extra_at = np.cumsum(base_at), np.cumsum(extra_at)
     return _Ranks(
@@ -136,10 +138,10 @@ def _parts_of(source: RowSource, rows: Ints) -> Ints:
     return ranges(starts, source.starts[rows + 1] - starts)
 
 
-def _named(place: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool) -> tuple[Ints, Ints, Ints]:
+def _named(position: NDArray[np.float64], rest: NDArray[np.int32], *, upper: bool) -> tuple[Ints, Ints, Ints]:
     """The text that a bound names: (text number or -1, extra id or 0, step above or below it)."""
     rest = rest.astype(np.int64)
-    whole = np.where(np.isfinite(place), place, 0).astype(np.int64)
+    whole = np.where(np.isfinite(position), position, 0).astype(np.int64)
     if upper:
         wide = rest > (ID_MAX >> 1)
         tag = ID_MAX - rest
@@ -166,9 +168,12 @@ def _mark(source: RowSource, rows: Ints, ranks: _Ranks, strings: dict[int, Strin
     points = int((parts["count"] & ~np.uint16(OUTSIDE)).sum(dtype=np.int64))
     parts = _string_parts(parts, strings)
     slots = parts["slot"].astype(np.int64)
-    for place, rest, upper in ((parts["lo"], parts["lo_rest"], False), (parts["hi"], parts["hi_rest"], True)):
-        bounded = np.isfinite(place)
-        _mark_named(ranks, slots[bounded], *_named(place[bounded], rest[bounded], upper=upper)[:2])
+    for position, rest, upper in (
+        (parts["lo"], parts["lo_rest"], False),
+        (parts["hi"], parts["hi_rest"], True),
+    ):
+        bounded = np.isfinite(position)
+        _mark_named(ranks, slots[bounded], *_named(position[bounded], rest[bounded], upper=upper)[:2])
     many = parts["count"] > 0
     counts = (parts["count"][many] & ~np.uint16(OUTSIDE)).astype(np.int64)
     index = ranges(parts["at"][many].astype(np.int64), counts)
@@ -191,31 +196,31 @@ def _merge_texts(
 ) -> Generator[None, None, dict[int, Strings]]:
     """New dictionaries of the texts that were marked; marks become ranks."""
     fresh = {}
-    for slot, held in strings.items():
+    for slot, string_table in strings.items():
         base_at, extra_at = int(ranks.base_at[slot]), int(ranks.extra_at[slot])
         texts: list[bytes] = []
         extras = sorted(
             (encoded(text), number)
-            for number, text in enumerate(held.extras[: known[slot]])
+            for number, text in enumerate(string_table.extras[: known[slot]])
             if number and ranks.extra[extra_at + number]
         )
         yield
-        place, old = 0, np.nonzero(ranks.base[base_at : base_at + len(held.texts)])[0].tolist()
+        position, old = 0, np.nonzero(ranks.base[base_at : base_at + len(string_table.texts)])[0].tolist()
         for at in range(0, len(old), TEXTS_IN_STEP):
             for number in old[at : at + TEXTS_IN_STEP]:
-                key = held.texts[number]
-                while place < len(extras) and extras[place][0] < key:
-                    ranks.extra[extra_at + extras[place][1]] = len(texts)
-                    texts.append(extras[place][0])
-                    place += 1
+                key = string_table.texts[number]
+                while position < len(extras) and extras[position][0] < key:
+                    ranks.extra[extra_at + extras[position][1]] = len(texts)
+                    texts.append(extras[position][0])
+                    position += 1
                 ranks.base[base_at + number] = len(texts)
                 texts.append(key)
             yield
-        for key, number in extras[place:]:
+        for key, number in extras[position:]:
             ranks.extra[extra_at + number] = len(texts)
             texts.append(key)
         yield
-        fresh[slot] = Strings(SortedTexts.of(texts), ordered=held.ordered)
+        fresh[slot] = Strings(SortedTexts.of(texts), ordered=string_table.ordered)
         yield
     return fresh
 
@@ -224,12 +229,12 @@ def _layout(
     sources: list[RowSource], live: list[Ints], points: int
 ) -> Generator[None, None, tuple[FrozenRows, list[Ints]]]:
     """Room for the rows, and the new number of each row taken."""
-    places = yield from _places([s.owners[rows] for s, rows in zip(sources, live, strict=True)])
+    positions = yield from _places([s.owners[rows] for s, rows in zip(sources, live, strict=True)])
     count = sum(len(rows) for rows in live)
     starts, owners = np.zeros(count + 1, np.int32), np.empty(count, np.int32)
-    for source, rows, place in zip(sources, live, places, strict=True):
+    for source, rows, position in zip(sources, live, positions, strict=True):
         for at in range(0, len(rows), RUN):
-            some, where = rows[at : at + RUN], place[at : at + RUN]
+            some, where = rows[at : at + RUN], position[at : at + RUN]
             starts[where + 1] = source.starts[some + 1] - source.starts[some]
             owners[where] = source.owners[some]
             yield
@@ -241,7 +246,7 @@ def _layout(
         starts, np.empty(int(starts[-1]), PART), np.empty(points), np.empty(points, np.int32), owners, checks,
         checks
     )  # fmt: skip
-    return made, places
+    return made, positions
 
 
 def _places(owners: list[NDArray[np.int32]]) -> Generator[None, None, list[Ints]]:
@@ -253,22 +258,22 @@ def _places(owners: list[NDArray[np.int32]]) -> Generator[None, None, list[Ints]
         orders.append(np.arange(len(some)) if is_sorted else np.argsort(some, kind="stable"))
         ordered.append(some if is_sorted else some[orders[-1]])
         yield
-    places = []
+    positions = []
     for number, (order, some) in enumerate(zip(orders, ordered, strict=True)):
-        place = np.empty(len(some), np.int64)
+        position = np.empty(len(some), np.int64)
         for at in range(0, len(some), RUN):
             part = some[at : at + RUN]
             rank = np.arange(at, at + len(part))
             for other, theirs in enumerate(ordered):
                 if other != number and len(theirs):
                     rank += np.searchsorted(theirs, part)
-            place[order[at : at + RUN]] = rank
+            position[order[at : at + RUN]] = rank
             yield
-        places.append(place)
-    return places
+        positions.append(position)
+    return positions
 
 
-def _take(source: RowSource, rows: Ints, places: Ints, made: FrozenRows, ranks: _Ranks) -> None:
+def _take(source: RowSource, rows: Ints, positions: Ints, made: FrozenRows, ranks: _Ranks) -> None:
     """Copy rows to their new places with new ranks."""
     parts = source.parts[_parts_of(source, rows)].copy()
     slots = np.minimum(parts["slot"].astype(np.int64), len(ranks.base_at) - 1)
@@ -282,7 +287,7 @@ def _take(source: RowSource, rows: Ints, places: Ints, made: FrozenRows, ranks: 
         parts[rest][chosen] = np.where(np.mod(ranked, 2) == 1, ID_MAX, 0) if upper else 0
     _take_points(source, parts, slots, is_string, made, ranks)
     lengths = source.starts[rows + 1] - source.starts[rows]
-    made.parts[ranges(made.starts[places].astype(np.int64), lengths)] = parts
+    made.parts[ranges(made.starts[positions].astype(np.int64), lengths)] = parts
 
 
 def _placed(ranks: _Ranks, slots: Ints, texts: Ints, numbers: Ints, steps: Ints) -> NDArray[np.float64]:
@@ -318,13 +323,13 @@ def _take_points(
     ends = np.cumsum(counts)
     parts["at"][many] = at + ends - counts
     inside = (parts["count"][many] & OUTSIDE) == 0
-    for bound, rest, place in (("lo", "lo_rest", ends - counts), ("hi", "hi_rest", ends - 1)):
-        parts[bound][many[inside]] = values[place[inside]]
-        parts[rest][many[inside]] = rests[place[inside]]
+    for bound, rest, position in (("lo", "lo_rest", ends - counts), ("hi", "hi_rest", ends - 1)):
+        parts[bound][many[inside]] = values[position[inside]]
+        parts[rest][many[inside]] = rests[position[inside]]
 
 
 def _take_checks(
-    source: RowSource, rows: Ints, places: Ints, made: FrozenRows, checks: Checks
+    source: RowSource, rows: Ints, positions: Ints, made: FrozenRows, checks: Checks
 ) -> Generator[None, None, None]:
     if not len(source.checks):
         return
@@ -335,7 +340,7 @@ def _take_checks(
         for number in used[at : at + TEXTS_IN_STEP].tolist():
             fresh[number] = checks.number(source.asked.all[number])
         yield
-    made.checks[places] = fresh[numbers]
+    made.checks[positions] = fresh[numbers]
 
 
 # -- geometry ----------------------------------------------------------------------------------
@@ -410,16 +415,16 @@ def thresholds(parts: Any, points: Floats, strings: NDArray[np.uint8]) -> tuple[
     counts = (parts["count"] & ~np.uint16(OUTSIDE)).astype(np.int64)
     for bound, rest, upper in (("lo", "lo_rest", False), ("hi", "hi_rest", True)):
         chosen = np.isfinite(parts[bound]) & (counts == 0)
-        value, place = parts[bound][chosen], parts["slot"][chosen]
-        text = strings[place] > 0
-        slots.append(place)
+        value, position = parts[bound][chosen], parts["slot"][chosen]
+        text = strings[position] > 0
+        slots.append(position)
         found.append(_edges_of(value, parts[rest][chosen], text, upper))
     many = counts > 0
     index = ranges(parts["at"][many].astype(np.int64), counts[many])
-    place, value = np.repeat(parts["slot"][many], counts[many]), points[index]
-    text = strings[place] > 0
+    position, value = np.repeat(parts["slot"][many], counts[many]), points[index]
+    text = strings[position] > 0
     for upper in (False, True):
-        slots.append(place)
+        slots.append(position)
         found.append(_edges_of(value, np.zeros(len(value)), text, upper))
     return np.concatenate(slots), np.concatenate(found)
 
@@ -454,13 +459,13 @@ def find_edges(
     parts = _some_parts(rows)
     times = len(rows.parts) / max(1, len(parts))
     yield
-    places, values = [np.zeros(0, np.uint16)], [np.zeros(0)]
+    positions, values = [np.zeros(0, np.uint16)], [np.zeros(0)]
     for start in range(0, len(parts), PARTS_IN_STEP):
-        place, value = thresholds(parts[start : start + PARTS_IN_STEP], rows.points, strings)
-        places.append(place)
+        position, value = thresholds(parts[start : start + PARTS_IN_STEP], rows.points, strings)
+        positions.append(position)
         values.append(value)
         yield
-    cuts, value = _grouped_by(np.concatenate(places), np.concatenate(values), slots)
+    cuts, value = _grouped_by(np.concatenate(positions), np.concatenate(values), slots)
     part_cuts, parts = _grouped_by(parts["slot"], parts, slots)
     yield
     edges, shares, widths = [], [], np.ones(slots)
@@ -489,9 +494,9 @@ def _some_parts(rows: FrozenRows) -> Any:
     return rows.parts[np.sort(rng.integers(0, len(rows.parts), PARTS_SAMPLED))]
 
 
-def _grouped_by(slots: NDArray[Any], held: Any, count: int) -> tuple[NDArray[np.int64], Any]:
+def _grouped_by(slots: NDArray[Any], stored: Any, count: int) -> tuple[NDArray[np.int64], Any]:
     order = np.argsort(slots, kind="stable")
-    return np.searchsorted(slots[order], np.arange(count + 1)), held[order]
+    return np.searchsorted(slots[order], np.arange(count + 1)), stored[order]
 
 
 def _shares(edges: Floats, seen: Floats | None) -> Floats:

@@ -475,10 +475,10 @@ def prefetch(_context, _address):
     """Ask for a line of memory before it is needed. The address need not be valid."""
 
     def generate(context, builder, _signature, args):
-        place = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
-        kind = ir.FunctionType(ir.VoidType(), [place.type, *[ir.IntType(32)] * 3])
+        position = builder.inttoptr(args[0], ir.IntType(8).as_pointer())
+        kind = ir.FunctionType(ir.VoidType(), [position.type, *[ir.IntType(32)] * 3])
         function = cgutils.get_or_insert_function(builder.module, kind, "llvm.prefetch.p0i8")
-        builder.call(function, [place, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
+        builder.call(function, [position, *(ir.Constant(ir.IntType(32), n) for n in (0, 3, 1))])
         return context.get_dummy_value()
 
     return types.void(types.int64), generate
@@ -574,8 +574,8 @@ def text_rank(where, key):
 
 
 @compiled
-def text_places(where, addresses, sizes, places):
+def text_places(where, addresses, sizes, positions):
     """Positions of many texts: even when the text is one of the sorted ones, odd in the gap between."""
     for i in range(addresses.shape[0]):
         rank = rank_of(where, small(addresses[i]), sizes[i])
-        places[i] = 2.0 * (-rank - 1) if rank < 0 else 2.0 * rank - 1.0
+        positions[i] = 2.0 * (-rank - 1) if rank < 0 else 2.0 * rank - 1.0

@@ -75,7 +75,7 @@ def describe(matcher: ColumnarMatcher) -> dict[str, Any]:
             "pairs": 0 if table.grid is None else int((table.grid.pairs >= 0).sum()),
             "asked_of_python": int((table.rows.checks >= 0).sum()),
             "events_sampled": table.sampled,
-            "texts": sum(len(held.texts) for held in table.strings.values()),
+            "texts": sum(len(strings.texts) for strings in table.strings.values()),
         },
         "delta": {
             "rows": delta_rows,
@@ -320,10 +320,10 @@ class ColumnarMatcher:
         if found > MOST_HANDLES:
             scratch.set_texts(event)
             found = self._answer(scratch.address, found & MOST_HANDLES, found >> 32)
-        asked, found = found >> 32, found & MOST_HANDLES
-        if not asked:
+        requested, found = found >> 32, found & MOST_HANDLES
+        if not requested:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        more = accepted(scratch.ask[: 3 * asked].reshape(-1, 3).tolist(), self.checks(), event)
+        more = accepted(scratch.ask[: 3 * requested].reshape(-1, 3).tolist(), self.checks(), event)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
         return merged(scratch.out[:found], more)

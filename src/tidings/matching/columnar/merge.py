@@ -203,16 +203,16 @@ def merged_table(
 ) -> Generator[None, None, FrozenTable]:
     """The table with the delta's rows. Removals that come meanwhile are taken over at the end."""
     rows, count, more = table.rows, len(table.rows), len(delta.rows)
-    held = yield from _with_room(table, delta)
-    yield from _append(held, rows, delta, table)
-    fresh = _views(held, _lengths(table), _sizes(delta))
+    stored = yield from _with_room(table, delta)
+    yield from _append(stored, rows, delta, table)
+    fresh = _views(stored, _lengths(table), _sizes(delta))
     owners = np.concatenate((rows.owners, delta.rows.owners[:more]))  # as of now: counts must not change
     yield
     purged = int((owners < 0).sum())
     unsettled = int((delta.rows.checks[:more] != delta.rows.lasting[:more]).sum())
     yield
     cell_at, entries, linear = yield from _entries(table, fresh, text, owners, count)
-    result = replace(table, rows=fresh, cell_at=cell_at, entries=entries, growing=held, plain=False)
+    result = replace(table, rows=fresh, cell_at=cell_at, entries=entries, growing=stored, plain=False)
     result.linear, result.merged = table.linear + linear, table.merged + more
     result.purged, result.unsettled = purged, table.unsettled + unsettled
     _take_over(result, rows, delta, count)
@@ -235,8 +235,8 @@ def _take_over(result: FrozenTable, rows: FrozenRows, delta: Delta, count: int) 
     result.homes[handles] = live + count
 
 
-def _views(held: dict[str, Any], sizes: dict[str, int], more: dict[str, int]) -> FrozenRows:
-    rows = FrozenRows(**{name: held[name][: sizes[name] + more[name]] for name in _GROWING})
+def _views(stored: dict[str, Any], sizes: dict[str, int], more: dict[str, int]) -> FrozenRows:
+    rows = FrozenRows(**{name: stored[name][: sizes[name] + more[name]] for name in _GROWING})
     rows.points_used = sizes["points"] + more["points"]
     return rows
 
@@ -249,21 +249,21 @@ def _sizes(delta: Delta) -> dict[str, int]:
 
 def _with_room(table: FrozenTable, delta: Delta) -> Generator[None, None, dict[str, Any]]:
     """The table's row arrays where the delta's fit behind them."""
-    more, rows, held = _sizes(delta), table.rows, dict(table.growing)
+    more, rows, stored = _sizes(delta), table.rows, dict(table.growing)
     lengths = _lengths(table)
     for name in _GROWING:
         least = lengths[name] + more[name] + 2
-        if name in held and len(held[name]) >= least:
+        if name in stored and len(stored[name]) >= least:
             continue
         old = getattr(rows, name)
-        held[name] = np.empty(int(ROOM * least), old.dtype)
+        stored[name] = np.empty(int(ROOM * least), old.dtype)
         length = min(len(old), lengths[name])
         for at in range(0, length, RUN):
-            held[name][at : min(length, at + RUN)] = old[at : min(length, at + RUN)]
+            stored[name][at : min(length, at + RUN)] = old[at : min(length, at + RUN)]
             yield
         if name in _BY_ROW and length < lengths[name]:
-            held[name][: lengths[name]] = -1  # no row had a check so far
-    return held
+            stored[name][: lengths[name]] = -1  # no row had a check so far
+    return stored
 
 
 def _lengths(table: FrozenTable) -> dict[str, int]:
@@ -275,23 +275,23 @@ def _lengths(table: FrozenTable) -> dict[str, int]:
 
 
 def _append(
-    held: dict[str, Any], rows: FrozenRows, delta: Delta, table: FrozenTable
+    stored: dict[str, Any], rows: FrozenRows, delta: Delta, table: FrozenTable
 ) -> Generator[None, None, None]:
     count, more, size = len(rows), len(delta.rows), _lengths(table)
     own, (parts, points) = delta.rows, delta.rows.used
-    held["starts"][count + 1 : count + more + 1] = own.starts[1 : more + 1] + size["parts"]
+    stored["starts"][count + 1 : count + more + 1] = own.starts[1 : more + 1] + size["parts"]
     for name in ("points", "rests"):
-        held[name][size[name] : size[name] + points] = getattr(own, name)[:points]
+        stored[name][size[name] : size[name] + points] = getattr(own, name)[:points]
     yield
     for at in range(0, parts, RUN):
         some = own.parts[at : min(parts, at + RUN)].copy()
         some["at"][some["count"] > 0] += size["points"]
-        held["parts"][size["parts"] + at : size["parts"] + at + len(some)] = some
+        stored["parts"][size["parts"] + at : size["parts"] + at + len(some)] = some
         yield
     numbers = np.array([*(table.checks.number(check) for check in own.table.all), -1], np.int32)
-    held["checks"][count : count + more] = numbers[own.checks[:more]]
-    held["lasting"][count : count + more] = numbers[own.lasting[:more]]
-    held["owners"][count : count + more] = own.owners[:more]
+    stored["checks"][count : count + more] = numbers[own.checks[:more]]
+    stored["lasting"][count : count + more] = numbers[own.lasting[:more]]
+    stored["owners"][count : count + more] = own.owners[:more]
     yield
 
 
@@ -416,10 +416,10 @@ def _sampled(
     present, absent = slots.links()
     rows = np.empty((len(sample), len(slots)))
     for at in range(0, len(sample), PACKED_IN_STEP):
-        for place, event in enumerate(sample[at : at + PACKED_IN_STEP], at):
+        for position, event in enumerate(sample[at : at + PACKED_IN_STEP], at):
             row = packer.blank[:]
             packer.pack_all(event, row)
-            rows[place] = row[: len(slots)]
+            rows[position] = row[: len(slots)]
         yield
     link_presence(rows, present, absent)
     return rows
@@ -428,11 +428,11 @@ def _sampled(
 def link_presence(rows: NDArray[np.float64], present: NDArray[np.int32], absent: NDArray[np.int32]) -> None:
     """The walk's work for one row: a value of any kind makes its attribute present."""
     for slot in np.nonzero((present >= 0) | (absent >= 0))[0].tolist():
-        held = ~np.isnan(rows[:, slot])
+        stored = ~np.isnan(rows[:, slot])
         if present[slot] >= 0:
-            rows[held, present[slot]] = 0.0
+            rows[stored, present[slot]] = 0.0
         if absent[slot] >= 0:
-            rows[held, absent[slot]] = np.nan
+            rows[stored, absent[slot]] = np.nan
 
 
 def remove_rows(table: FrozenTable, handle: int) -> bool:

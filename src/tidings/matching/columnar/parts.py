@@ -117,8 +117,8 @@ def _all(slot: int) -> Part:
     return (slot, -inf, inf, 0, 0, (), False)
 
 
-def _asked(said: Said) -> Said:
-    return said[0], False, said[2]
+def _asked(stated: Said) -> Said:
+    return stated[0], False, stated[2]
 
 
 class ConstraintParts:
@@ -164,16 +164,16 @@ class ConstraintParts:
             slot = self._slot(c.attribute, STRING)
             if slot < 0:
                 return WEAKER
-            place, rest = self.strings[slot].add(value)
-            return ([[(slot, place, place, rest, rest, (), False)]], True, True)
+            position, rest = self.strings[slot].add(value)
+            return ([[(slot, position, position, rest, rest, (), False)]], True, True)
         kind = kind_of(value)
         if kind is None:
             return WEAKER if value is None else NEVER
         slot = self._slot(c.attribute, KINDS[kind])
         if slot < 0:
             return WEAKER
-        place, rest = self._point(slot, value)
-        return ([[(slot, place, place, rest, rest, (), False)]], True, True)
+        position, rest = self._point(slot, value)
+        return ([[(slot, position, position, rest, rest, (), False)]], True, True)
 
     def _one_of(self, c: OneOf) -> Said:
         if all(type(value) is str for value in c.values) and 1 < len(c.values) <= MOST_POINTS:
@@ -282,8 +282,8 @@ class ConstraintParts:
     def _topic(self, c: TopicIs) -> Said:
         head = c.pattern.removesuffix("/#")
         if c.negated or c.pattern == "#" or not head:
-            said = self._prefixed(c.attribute, "")
-            return said if c.pattern == "#" and not c.negated else _asked(said)
+            stated = self._prefixed(c.attribute, "")
+            return stated if c.pattern == "#" and not c.negated else _asked(stated)
         if not is_pattern(c.pattern):
             return self._equals(Equals(c.attribute, c.pattern))
         if is_pattern(head):
@@ -353,7 +353,7 @@ class Packer:
         for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
             if attribute and attribute != LINEAGE:
                 self.plans[attribute] = self._plan(slots, strings, attribute)
-                for dot in (place for place, ch in enumerate(attribute) if ch == "."):
+                for dot in (position for position, ch in enumerate(attribute) if ch == "."):
                     self._node(attribute[:dot])[0][attribute[dot + 1 :]] = self.plans[attribute]
         self.programs = [(p, self.plans[p.name]) for p in programs if p.name in self.plans]
         # with a machine in the walk, only what it cannot compute is computed here
@@ -374,7 +374,7 @@ class Packer:
         node = self.children.get(prefix)
         if node is None:
             node = self.children[prefix] = ({}, {})
-            for dot in (place for place, ch in enumerate(prefix) if ch == "."):
+            for dot in (position for position, ch in enumerate(prefix) if ch == "."):
                 self._node(prefix[:dot])[1][prefix[dot + 1 :]] = node
         return node
 
@@ -387,8 +387,10 @@ class Packer:
             return number if number >= 0 else other
 
         text = slots.find(attribute, STRING)
-        held = strings.get(text, NO_TEXTS)
-        return AttributePlan(place(NUMBER), place(STRING), held.known, held, place(BOOL), place(TIME), other)
+        string_table = strings.get(text, NO_TEXTS)
+        return AttributePlan(
+            place(NUMBER), place(STRING), string_table.known, string_table, place(BOOL), place(TIME), other
+        )
 
     def pack(self, event: Event, row: array[float]) -> bool:
         """Write the event's row; False when a value needs a rest (use `pack_exactly`)."""
@@ -406,11 +408,11 @@ class Packer:
             elif kind is float or kind is int:
                 row[plan[0]] = value
             elif kind is str:
-                place = plan[2].get(value)
-                if place is None:
-                    place, rest = plan[3].find(value)
+                position = plan[2].get(value)
+                if position is None:
+                    position, rest = plan[3].find(value)
                     fine = fine and not rest
-                row[plan[1]] = place
+                row[plan[1]] = position
             else:
                 fine = self._other(plan, name, value, row) and fine
         if self.own:
@@ -445,12 +447,12 @@ class Packer:
         """The derived attributes."""
         fine = True
         rich = event.rich
-        held = event.view.get if rich else event.body.get
+        stored = event.view.get if rich else event.body.get
         value: Any
         for program, plan in programs:
             known = program.remembered
             value = known
-            if known is not None and type(text := held(program.inputs[0])) is str:
+            if known is not None and type(text := stored(program.inputs[0])) is str:
                 value = known.get(text, known)
             if value is not known:
                 pass  # a function of one text, remembered
@@ -458,7 +460,7 @@ class Packer:
                 value = program.run(event.view)
             else:
                 for name in program.inputs:
-                    value = held(name)
+                    value = stored(name)
                     if value is None or value != value:
                         value = None
                         break
@@ -514,11 +516,11 @@ class Packer:
             if kind is float or kind is int:
                 row[plan[0]] = value
             elif kind is str:
-                place = plan[2].get(value)
-                if place is None:
-                    place, rest = plan[3].find(value)
+                position = plan[2].get(value)
+                if position is None:
+                    position, rest = plan[3].find(value)
                     fine = fine and not rest
-                row[plan[1]] = place
+                row[plan[1]] = position
             else:
                 fine = self._value(plan, value, row, "") and fine
         return fine
@@ -528,11 +530,11 @@ class Packer:
         fine = True
         plan, topic = self.topic, event.topic
         if plan is not None and topic is not None:
-            place = plan[2].get(topic)
-            if place is None:
-                place, rest = plan[3].find(topic)
+            position = plan[2].get(topic)
+            if position is None:
+                position, rest = plan[3].find(topic)
                 fine = not rest
-            row[plan[1]] = place
+            row[plan[1]] = position
         for name in self.reserved:
             value = event.type[:1] if name == "type" else getattr(event, name)
             if type(value) is tuple:
@@ -561,13 +563,13 @@ class Packer:
                 continue
             kind, rest = type(value), 0
             if kind is int or kind is Decimal:
-                rest, place = exact_number(value)[1], plan.number
+                rest, position = exact_number(value)[1], plan.number
             elif kind is str:
-                rest, place = plan.strings.find(value)[1], plan.text
+                rest, position = plan.strings.find(value)[1], plan.text
             elif kind is datetime:
-                rest, place = exact_time(value)[1], plan.time
-            if rest and place != plan.present:
-                found[place] = rest
+                rest, position = exact_time(value)[1], plan.time
+            if rest and position != plan.present:
+                found[position] = rest
         return found
 
     def _seen(self, event: Event) -> Iterator[tuple[str, Any]]:

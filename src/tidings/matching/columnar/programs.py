@@ -125,8 +125,8 @@ class Questions:
         return self._made(ORDER, c, flags, encoded(c.low or ""), encoded(c.high or ""))
 
     def _made(self, kind: int, c: Constraint, flags: int, one: bytes, two: bytes = b"") -> tuple[int, ...]:
-        place = self._place(c.attribute)
-        return (kind, place, int(flags), self._put(one), len(one), self._put(two), len(two))
+        position = self._place(c.attribute)
+        return (kind, position, int(flags), self._put(one), len(one), self._put(two), len(two))
 
     def _put(self, text: bytes) -> int:
         at = self._bytes
@@ -247,11 +247,11 @@ def merged(found: NDArray[np.int32], more: list[int]) -> NDArray[np.int32]:
     return both[np.concatenate((FIRST, ~again))] if again.any() else both
 
 
-def accepted(asked: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:
+def accepted(requested: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:
     """Of (handle, number of its check, tier), the handles with a check that passes."""
     answers: dict[tuple[int, int], bool] = {}
     found: list[int] = []
-    for handle, number, tier in asked:
+    for handle, number, tier in requested:
         key = (tier, number)
         answer = answers.get(key)
         if answer is None:
@@ -271,8 +271,8 @@ def text_of(event: Event, attribute: str) -> str | None:
     elif attribute == "topic":
         value = event.topic
     else:
-        held = event.body.get(first)
-        value = held.get(below) if type(held) is dict else None
+        stored = event.body.get(first)
+        value = stored.get(below) if type(stored) is dict else None
         if type(value) is not str:  # nested at another of its dots, or beside a deeper name
             value = event.view.get(attribute)
     return value if type(value) is str else None
@@ -403,8 +403,8 @@ def nodes(expression: Expression) -> Iterator[Any]:
     """The expression and everything below it."""
     yield expression
     for field in expression.__struct_fields__:
-        held = getattr(expression, field)
-        for some in held if isinstance(held, tuple) else (held,):
+        stored = getattr(expression, field)
+        for some in stored if isinstance(stored, tuple) else (stored,):
             if hasattr(some, "__struct_fields__"):
                 yield from nodes(some)
 

@@ -82,12 +82,12 @@ def sort_by_bits(out, n, bits):
             continue
         bits[1 + words + block] = 0
         while some != 0:
-            place = (block << 6) + lowest_bit(some)
+            position = (block << 6) + lowest_bit(some)
             some &= some - 1
-            word = bits[1 + place]
-            bits[1 + place] = 0
+            word = bits[1 + position]
+            bits[1 + position] = 0
             while word != 0:
-                out[n] = (place << 6) + lowest_bit(word)
+                out[n] = (position << 6) + lowest_bit(word)
                 n += 1
                 word &= word - 1
     return n
@@ -169,14 +169,14 @@ def derive(t, row):
     """Compute the derived attributes of a row; False when Python must."""
     code, constants, stack = longs(t[at.PROGRAMS]), doubles(t[at.CONSTANTS]), doubles(t[at.STACK])
     present = ints(t[at.PRESENT])
-    place = 1
+    position = 1
     for _ in range(code[0]):
-        target, steps = code[place], code[place + 1]
-        place += 2
+        target, steps = code[position], code[position + 1]
+        position += 2
         top = -1
         for _ in range(steps):
-            step, operand = code[place], code[place + 1]
-            place += 2
+            step, operand = code[position], code[position + 1]
+            position += 2
             if step == p.PLAIN:
                 if row[operand] != row[operand] and row[present[operand]] == row[present[operand]]:
                     return False
@@ -330,7 +330,7 @@ def passes(t, tier, check):
     """NO, YES, or PYTHON when only Python can say."""
     starts, items = ints(t[tier + at.QUESTIONS_AT]), ints(t[tier + at.QUESTIONS])
     text_at, text_size = longs(t[at.TEXT_AT]), longs(t[at.TEXT_SIZE])
-    places, blob = ints(t[tier + at.QUESTION_PLACES]), t[tier + at.QUESTION_TEXT]
+    positions, blob = ints(t[tier + at.QUESTION_PLACES]), t[tier + at.QUESTION_TEXT]
     answer = YES
     for item in range(starts[check], starts[check + 1]):
         base = item * questions.WIDTH
@@ -338,8 +338,8 @@ def passes(t, tier, check):
         if kind == questions.ASK_PYTHON:
             answer = PYTHON
             continue
-        place = places[items[base + questions.ATTRIBUTE]]
-        size, length = text_size[place], np.int64(items[base + questions.ONE_SIZE])
+        position = positions[items[base + questions.ATTRIBUTE]]
+        size, length = text_size[position], np.int64(items[base + questions.ONE_SIZE])
         if kind == questions.WORK:
             if size > length:
                 answer = PYTHON
@@ -349,7 +349,7 @@ def passes(t, tier, check):
         if kind == questions.LIKE and size * length > MOST_WORK:
             answer = PYTHON
         elif not fits(
-            kind, items[base + questions.FLAGS], small(text_at[place]), size,
+            kind, items[base + questions.FLAGS], small(text_at[position]), size,
             small(blob + items[base + questions.ONE_AT]), length,
             small(blob + items[base + questions.TWO_AT]), np.int64(items[base + questions.TWO_SIZE]),
         ):  # fmt: skip
@@ -358,11 +358,11 @@ def passes(t, tier, check):
 
 
 @compiled
-def answer(address, found, asked):
+def answer(address, found, requested):
     """Settle what waits in ASK: handles to OUT, sorted; how many, and above 32 bits what Python must say."""
     t = longs(address)
     out, ask, m, kept = ints(t[at.OUT]), ints(t[at.ASK]), found, 0
-    for i in range(asked):
+    for i in range(requested):
         verdict = passes(t, ask[3 * i + 2], ask[3 * i + 1])
         if verdict == YES:
             out[m] = ask[3 * i]
@@ -418,19 +418,19 @@ def merge_rows(t, offsets, out, ask, verdicts, fresh_offsets, fresh):
 
 
 @compiled
-def scatter(matrix, place, valid, values):
+def scatter(matrix, position, valid, values):
     """Write the valid values of a column to one place of each row; NaN is no value."""
     for i in range(matrix.shape[0]):
         if valid[i] and values[i] == values[i]:
-            matrix[i, place] = values[i]
+            matrix[i, position] = values[i]
 
 
 @compiled
-def scatter_coded(matrix, place, valid, codes, values):
+def scatter_coded(matrix, position, valid, codes, values):
     """The same for a column of codes into a few values."""
     for i in range(matrix.shape[0]):
         if valid[i]:
-            matrix[i, place] = values[codes[i]]
+            matrix[i, position] = values[codes[i]]
 
 
 # -- delta kernels -----------------------------------------------------------------------------

@@ -59,7 +59,7 @@ def _rows(
 ) -> list[FilterRow]:
     plain: list[Part] = []
     choices: list[list[list[Part]]] = []
-    asked: list[Constraint] = []
+    requested: list[Constraint] = []
     for_ever: list[Constraint] = []
     for constraint in conjunction.constraints:
         alternatives, exact, settled = parts.of(constraint)
@@ -76,15 +76,15 @@ def _rows(
         if not exact:
             for_ever.append(constraint)
         if not (exact and settled):
-            asked.append(constraint)
+            requested.append(constraint)
     residuals: list[Expression] = [Literal(True)] if always_asks else []
     for residual in conjunction.residuals:
         derived = parts.derived.constraint(residual, dialect)
         if derived is None or not _add_plainly(derived, parts, plain):
             residuals.append(residual)
     check = lasting = None
-    if asked or residuals or work:
-        check = Check(tuple(asked), tuple(residuals), dialect, work)
+    if requested or residuals or work:
+        check = Check(tuple(requested), tuple(residuals), dialect, work)
     if for_ever or residuals or work:
         lasting = Check(tuple(for_ever), tuple(residuals), dialect, work)
     if not choices:
@@ -167,9 +167,9 @@ class FilterRows:
         if self._points > len(self.points):
             self._grow("points", self._points)
             self._grow("rests", self._points)
-        for place, (value, rest) in enumerate(some, at):
-            self._point_bytes[place] = value  # type: ignore[call-overload]
-            self._rest_bytes[place] = rest
+        for position, (value, rest) in enumerate(some, at):
+            self._point_bytes[position] = value  # type: ignore[call-overload]
+            self._rest_bytes[position] = rest
         return at
 
     @property

@@ -170,8 +170,8 @@ class SortedTexts(Sequence[bytes]):
         if self._kernel is not None:
             found = self._kernel(self.where, key)
             return (found, False) if found >= 0 else (-found - 1, True)
-        place = bisect_left(self, key)
-        return place, place < len(self) and self[place] == key
+        position = bisect_left(self, key)
+        return position, position < len(self) and self[position] == key
 
     @classmethod
     def of(cls, texts: Sequence[bytes]) -> SortedTexts:
@@ -195,9 +195,9 @@ def places_of(texts: SortedTexts, addresses: NDArray[np.int64], sizes: NDArray[n
         return None
     from tidings.matching.columnar.grid_kernels import text_places
 
-    places = np.empty(len(addresses))
-    text_places(texts.where, addresses, sizes, places)
-    return places
+    positions = np.empty(len(addresses))
+    text_places(texts.where, addresses, sizes, positions)
+    return positions
 
 
 class Strings:
@@ -237,11 +237,11 @@ class Strings:
         number = self.extra_ids.get(text)
         if number is not None:
             return self.extra_gaps[number], number
-        place = self.position(text)
-        if place % 2 == 0:
-            return place, 0
+        position = self.position(text)
+        if position % 2 == 0:
+            return position, 0
         number = self.extra_ids[text] = len(self.extras)
         self.extras.append(text)
-        self.extra_gaps.append(place)
+        self.extra_gaps.append(position)
         self.known.pop(text, None)  # the cache serves texts without an id alone
-        return place, number
+        return position, number

@@ -309,14 +309,14 @@ def save(
 ) -> None:
     """Write the table beside `path` and move it there, so that a reader sees all of it or none."""
     arrays = _arrays(table)
-    places, offset = [], 0
+    locations, offset = [], 0
     for name, array in arrays.items():
         dtype = "part" if array.dtype == PART else array.dtype.str
-        places.append(ArrayPlace(name, dtype, array.shape, offset))
+        locations.append(ArrayPlace(name, dtype, array.shape, offset))
         offset = _aligned(offset + array.nbytes)
     header = msgspec.msgpack.encode(
         Header(
-            places, [(s.attribute, s.kind) for s in table.slots],
+            locations, [(s.attribute, s.kind) for s in table.slots],
             {s: t.ordered for s, t in table.strings.items()},
             [_encoded(check) for check in table.checks.all], derived, handles, table.many,
             table.grid.cells if table.grid is not None else 0, table.expected, table.sampled,
@@ -327,7 +327,7 @@ def save(
     draft = target.with_name(f"{target.name}.{os.getpid()}.part")
     with draft.open("wb") as file:
         file.seek(_aligned(_fixed.size + len(header)))
-        total = _write(file, arrays, places)
+        total = _write(file, arrays, locations)
         file.seek(0)
         file.write(_fixed.pack(MAGIC, VERSION, len(header), crc32c(header), total) + header)
         file.flush()
@@ -335,11 +335,11 @@ def save(
     draft.replace(target)
 
 
-def _write(file: Any, arrays: dict[str, Any], places: list[ArrayPlace]) -> int:
+def _write(file: Any, arrays: dict[str, Any], locations: list[ArrayPlace]) -> int:
     start, total = file.tell(), 0
-    for place in places:
-        gap = start + place.offset - file.tell()
-        for some in (bytes(gap), np.ascontiguousarray(arrays[place.name]).reshape(-1).view(np.uint8)):
+    for location in locations:
+        gap = start + location.offset - file.tell()
+        for some in (bytes(gap), np.ascontiguousarray(arrays[location.name]).reshape(-1).view(np.uint8)):
             file.write(some)
             total = crc32c(memoryview(some), total)  # type: ignore[arg-type]
     return int(total)
@@ -358,8 +358,11 @@ def _arrays(table: FrozenTable) -> dict[str, Any]:
         f"rows.{name}": getattr(table.rows, name)
         for name in ("starts", "parts", "points", "rests", "owners", "checks")
     }
-    for slot, held in table.strings.items():
-        arrays[f"text.{slot}.blob"], arrays[f"text.{slot}.offsets"] = held.texts.blob, held.texts.offsets
+    for slot, strings in table.strings.items():
+        arrays[f"text.{slot}.blob"], arrays[f"text.{slot}.offsets"] = (
+            strings.texts.blob,
+            strings.texts.offsets,
+        )
     for part, holder in (("edges", table.edges), ("grid", table.grid)):
         if holder is not None:
             for field in fields(holder):
@@ -409,13 +412,13 @@ def _read_header(whole: Any, path: Path) -> tuple[Header, int, int, int]:
 
 def _table(header: Header, whole: Any, start: int, path: Path) -> FrozenTable:
     found: dict[str, Any] = {}
-    for place in header.arrays:
-        dtype = PART if place.dtype == "part" else np.dtype(place.dtype)
-        size = int(np.prod(place.shape)) * dtype.itemsize
-        at = start + place.offset
+    for location in header.arrays:
+        dtype = PART if location.dtype == "part" else np.dtype(location.dtype)
+        size = int(np.prod(location.shape)) * dtype.itemsize
+        at = start + location.offset
         if at + size > len(whole):
             raise CorruptionError(f"{path} ends before its arrays do", hint="write the table again")
-        found[place.name] = np.frombuffer(whole[at : at + size], dtype).reshape(place.shape)
+        found[location.name] = np.frombuffer(whole[at : at + size], dtype).reshape(location.shape)
     names = ("starts", "parts", "points", "rests", "owners", "checks")
     rows = FrozenRows(**{name: found[f"rows.{name}"] for name in names}, lasting=found["rows.checks"])
     rows.owners, rows.points_used = rows.owners.copy(), len(rows.points)  # owners alone change

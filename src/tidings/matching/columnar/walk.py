@@ -55,7 +55,7 @@ class Scratch:
         self.text = slots.is_string()
         present, absent = slots.links()
         codes = np.full((2, at.BEYOND + max(count, NO_CONDITION) + 1), -1, np.int64)
-        places = np.empty((2, count + 1), np.int64)
+        positions = np.empty((2, count + 1), np.int64)
         runs = np.empty((2, RUNS_ROOM), np.int64)
         found, open_ = np.empty(at.FOUND_ROOM, np.int64), np.empty(2 * at.FOUND_ROOM + 8, np.int64)
         bits, stack = _bits(handles), np.empty(STACK)
@@ -64,27 +64,28 @@ class Scratch:
         code, constants = _assembled(programs, slots)
         assert table.edges is not None
         self._kept: list[Any] = [
-            table, list(deltas), [d.keep() for d in deltas], row, present, absent, codes, places, runs, found,
+            table, list(deltas), [d.keep() for d in deltas], row, present, absent, codes, positions, runs,
+            found,
             open_, bits, edges_at, access, counters, code, constants, stack,
         ]  # fmt: skip
         t = self.table
         t[at.SLOTS], t[at.FOUND_SIZE] = count, at.FOUND_ROOM
-        for place, some in (
+        for position, some in (
             (at.ROW, row), (at.REST, self.rest), (at.FLAGS, self.flags), (at.PRESENT, present),
             (at.ABSENT, absent), (at.TEXT, self.text), (at.EDGES_AT, edges_at), (at.EDGES, table.edges.edges),
-            (at.ACCESS, access), (at.CODES, codes[0]), (at.SURE, codes[1]), (at.HERE, places[0]),
-            (at.BUCKETS, places[1]), (at.RUN_FROM, runs[0]), (at.RUN_TO, runs[1]), (at.FOUND, found),
+            (at.ACCESS, access), (at.CODES, codes[0]), (at.SURE, codes[1]), (at.HERE, positions[0]),
+            (at.BUCKETS, positions[1]), (at.RUN_FROM, runs[0]), (at.RUN_TO, runs[1]), (at.FOUND, found),
             (at.OPEN, open_), (at.OUT, self.out), (at.BITS, bits), (at.ASK, self.ask),
             (at.COUNTERS, counters), (at.PROGRAMS, code), (at.CONSTANTS, constants), (at.STACK, stack),
         ):  # fmt: skip
-            t[place] = some.ctypes.data
+            t[position] = some.ctypes.data
         boxes, room = _box_addresses(table)
         self._kept.append(room)
         tiers = [table_addresses(table) + boxes, *(d.addresses() for d in deltas)]
         t[at.TIERS] = len(tiers)
         for number, tier in enumerate(tiers):
-            for place, value in tier:
-                t[at.TIER + number * at.TIER_SIZE + place] = value
+            for position, value in tier:
+                t[at.TIER + number * at.TIER_SIZE + position] = value
         self.address = t.ctypes.data
         self._ask_about([table.checks, *(d.rows.table for d in deltas)], slots)
 
@@ -94,21 +95,21 @@ class Scratch:
         t = self.table
         for number, checks in enumerate(tiers):
             some, base = checks.questions, at.TIER + number * at.TIER_SIZE
-            places = np.zeros(len(some.attributes) + 1, np.int32)
+            positions = np.zeros(len(some.attributes) + 1, np.int32)
             for index, attribute in enumerate(some.attributes):
                 wanted = (slots.find(attribute, STRING), attribute)
                 if wanted not in self.asked_texts:
                     self.asked_texts.append(wanted)
-                places[index] = self.asked_texts.index(wanted)
-            arrays = (some.starts, some.items, some.text, places)
+                positions[index] = self.asked_texts.index(wanted)
+            arrays = (some.starts, some.items, some.text, positions)
             self._kept.append(arrays)
             t[base + at.QUESTIONS_AT : base + at.QUESTION_PLACES + 1] = [a.ctypes.data for a in arrays]
         self.text_at = np.zeros(len(self.asked_texts) + 1, np.int64)
         self.text_size = np.full(len(self.asked_texts) + 1, -1, np.int64)
         t[at.TEXT_AT], t[at.TEXT_SIZE] = self.text_at.ctypes.data, self.text_size.ctypes.data
         self._text_paths = [
-            (place, slot, attribute, attribute.partition(".")[0], attribute.partition(".")[2])
-            for place, (slot, attribute) in enumerate(self.asked_texts)
+            (position, slot, attribute, attribute.partition(".")[0], attribute.partition(".")[2])
+            for position, (slot, attribute) in enumerate(self.asked_texts)
         ]
         self._make_room(TEXT_ROOM)
 
@@ -121,12 +122,12 @@ class Scratch:
 
     def set_texts(self, event: Event) -> None:
         """The event's texts that checks look at, as bytes that the walk can read."""
-        row, sizes, used, held = self.row, self._size, 0, event.view if event.rich else event.body
-        for place, slot, attribute, first, below in self._text_paths:
-            sizes[place] = -1
+        row, sizes, used, stored = self.row, self._size, 0, event.view if event.rich else event.body
+        for position, slot, attribute, first, below in self._text_paths:
+            sizes[position] = -1
             if slot >= 0 and row[slot] != row[slot]:  # without a slot it may have a text all the same
                 continue
-            value = event.topic if attribute == TOPIC else held.get(first)
+            value = event.topic if attribute == TOPIC else stored.get(first)
             if type(value) is dict:
                 value = value.get(below)
             if type(value) is not str:
@@ -140,7 +141,7 @@ class Scratch:
                 self.set_texts(event)
                 return
             self._text_bytes[used : used + size] = text
-            self._at[place], sizes[place] = self._text_start + used, size
+            self._at[position], sizes[position] = self._text_start + used, size
             used += size
 
 

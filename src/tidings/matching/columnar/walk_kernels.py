@@ -197,22 +197,22 @@ def match_box_rows(t, rows, rest, first, out, offsets, used, most):
     tier = at.TIER
     one, two, up = t[tier + at.BOX_ONE], t[tier + at.BOX_TWO], t[tier + at.BOX_UP]
     cells, counters = ints(t[tier + at.BOX_CELLS]), longs(t[at.COUNTERS])
-    places = np.empty((AHEAD, 2), np.int64)
-    n, asked = used, first
+    positions = np.empty((AHEAD, 2), np.int64)
+    n, requested = used, first
     for i in range(first, rows.shape[0]):
-        while asked < min(rows.shape[0], i + AHEAD):
-            place = places[asked % AHEAD]
-            place[0], place[1] = cell_of(t, tier, rows[asked, one], rows[asked, two])
-            start = t[tier + at.BOX_BLOCK] + 8 * np.int64(cells[place[0] * up + place[1]])
+        while requested < min(rows.shape[0], i + AHEAD):
+            position = positions[requested % AHEAD]
+            position[0], position[1] = cell_of(t, tier, rows[requested, one], rows[requested, two])
+            start = t[tier + at.BOX_BLOCK] + 8 * np.int64(cells[position[0] * up + position[1]])
             for line in range(4):
                 prefetch(start + 64 * line)
-            asked += 1
+            requested += 1
         if n + most > out.shape[0]:
             return i, n
         row = rows[i]
         before = n
         if row[one] == row[one] and row[two] == row[two]:
-            n = walk_cell(t, tier, places[i % AHEAD, 0], places[i % AHEAD, 1], row, rest, out, n)
+            n = walk_cell(t, tier, positions[i % AHEAD, 0], positions[i % AHEAD, 1], row, rest, out, n)
         counters[at.EVENTS] += 1
         counters[at.MATCHES] += n - before
         offsets[i + 1] = n
@@ -253,10 +253,10 @@ def encode(t, row, rest, has_rest):
     n = 0
     for s in range(slots):
         v = row[s]
-        place = code_place(s)
+        position = code_place(s)
         if v != v:
-            codes[place] = -1
-            sure[place] = -1
+            codes[position] = -1
+            sure[position] = -1
             continue
         doubt = False
         if text[s]:
@@ -266,8 +266,8 @@ def encode(t, row, rest, has_rest):
                 return at.NEEDS_REST
             doubt = rest[s] != 0
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
-        codes[place] = 2 * b + 2
-        sure[place] = -1 if doubt else 2 * b + 2
+        codes[position] = 2 * b + 2
+        sure[position] = -1 if doubt else 2 * b + 2
         if s < FINE_SLOTS:
             codes[FINE + s], _ = fine_code(edges, edges_at[s], edges_at[s + 1], b, text[s], v)
             sure[FINE + s] = -1 if doubt else codes[FINE + s]
@@ -293,7 +293,7 @@ def runs(t, tier, n):
     cells = ints(t[tier + at.CELLS])
     run_from, run_to = longs(t[at.RUN_FROM]), longs(t[at.RUN_TO])
     none, known, growing = t[tier + at.NO_SECOND], t[tier + at.SINGLES_SIZE], t[tier + at.GROWING]
-    doubt_of, place = longs(t[at.RUN_FROM] + 8 * 16384), longs(t[at.RUN_FROM] + 8 * 20480)
+    doubt_of, position = longs(t[at.RUN_FROM] + 8 * 16384), longs(t[at.RUN_FROM] + 8 * 20480)
     number = longs(t[at.RUN_FROM] + 8 * 24576)
     m = 0
     k = 0
@@ -309,17 +309,19 @@ def runs(t, tier, n):
             m += 1
         a = access[s]
         if a >= 0:
-            number[k], place[k], doubt_of[k] = a, np.int64(lut[lut_at[a] + buckets[i]]), doubt
+            number[k], position[k], doubt_of[k] = a, np.int64(lut[lut_at[a] + buckets[i]]), doubt
             k += 1
     for i in range(k):
         row = number[i] * (none + 1)
         if pairs[row + none] >= 0:
-            run_from[m] = (pairs[row + none] + place[i]) | doubt_of[i]
+            run_from[m] = (pairs[row + none] + position[i]) | doubt_of[i]
             m += 1
         for j in range(i + 1, k):
             base = pairs[row + number[j]]
             if base >= 0:
-                run_from[m] = (base + place[i] * sizes[number[j]] + place[j]) | doubt_of[i] | doubt_of[j]
+                run_from[m] = (
+                    (base + position[i] * sizes[number[j]] + position[j]) | doubt_of[i] | doubt_of[j]
+                )
                 m += 1
     # starts and ends in a second pass, so that their cache misses overlap
     width, first, base = 16 if growing else 4, t[tier + at.CELLS], t[tier + at.ENTRIES]
@@ -446,21 +448,21 @@ def to_handles(t, tier, out, first, last):
     checked = t[tier + at.CHECKS] != 0
     checks = ints(t[tier + at.CHECKS])
     m = first
-    asked = flags[at.ASKED]
+    requested = flags[at.ASKED]
     for i in range(first, last):
         r = out[i]
         h = owners[r]
         if h < 0:
             continue
         if checked and checks[r] >= 0:
-            ask[3 * asked] = h
-            ask[3 * asked + 1] = checks[r]
-            ask[3 * asked + 2] = np.int32(tier)
-            asked += 1
+            ask[3 * requested] = h
+            ask[3 * requested + 1] = checks[r]
+            ask[3 * requested + 2] = np.int32(tier)
+            requested += 1
         else:
             out[m] = h
             m += 1
-    flags[at.ASKED] = asked
+    flags[at.ASKED] = requested
     return m
 
 
@@ -496,12 +498,12 @@ def match_one(address):
 
 
 @compiled
-def match_rows(t, rows, rests, first, out, offsets, used, ask, asked):
+def match_rows(t, rows, rests, first, out, offsets, used, ask, requested):
     """Many events: CSR offsets and handles. Stops early when room runs out; the next event."""
     one, flags, own_ask = ints(t[at.OUT]), longs(t[at.FLAGS]), ints(t[at.ASK])
     slots = t[at.SLOTS]
     zero = ints(t[at.REST])
-    n, waiting = used, asked
+    n, waiting = used, requested
     for i in range(first, rows.shape[0]):
         row = rows[i]
         rest = rests[i] if rests.shape[0] > 0 else zero[:slots]

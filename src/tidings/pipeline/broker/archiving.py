@@ -92,30 +92,30 @@ class Archiver:
 
     def _fill(self, writer: ArchiveWriter, where: BrokerTarget) -> Any:
         line = line_to(where)
-        held: LogHeld = line.ask(self._hold("", 0))
-        place = writer.state.places.get(held.log, 0)
-        if held.is_new and place and self._policy is not None and self._reading.on_trimmed != GO_ON:
+        hold: LogHeld = line.ask(self._hold("", 0))
+        position = writer.state.places.get(hold.log, 0)
+        if hold.is_new and position and self._policy is not None and self._reading.on_trimmed != GO_ON:
             line.ask(lambda bus: bus.end_hold(self._reading.reader))
             raise InputError(
-                f"nobody held the log {held.log} at {where.address} for the archive any more: what "
+                f"no hold keeps the log {hold.log} at {where.address} for the archive any more: what "
                 "the policy names "
-                f"and came after offset {place} may be gone",
+                f"and came after offset {position} may be gone",
                 hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold "
                 "longer",
             )
-        while place < held.end:
-            upto = min(held.end, place + self._step)
+        while position < hold.end:
+            upto = min(hold.end, position + self._step)
             entries = [
                 ArchiveEntry(offset, stored.accepted, stored.event)
-                for page in pages(LogSpan(where, held.log, place, upto, None, "tidings"))
+                for page in pages(LogSpan(where, hold.log, position, upto, None, "tidings"))
                 for offset, stored in page
             ]
             before = sum(file.rows for file in writer.state.files)
-            writer.append(held.log, entries, upto)
+            writer.append(hold.log, entries, upto)
             archived = sum(file.rows for file in writer.state.files) - before
-            yield ArchivingProgress(held.log, upto, archived, len(entries))
-            place = upto
-        line.ask(self._hold(held.log, place))
+            yield ArchivingProgress(hold.log, upto, archived, len(entries))
+            position = upto
+        line.ask(self._hold(hold.log, position))
 
     def _hold(self, log: str, upto: int) -> Ask[LogHeld]:
         reading = self._reading

@@ -66,11 +66,11 @@ def catch_up(
     """
     from tidings.pipeline.matching import subscription_rows
 
-    held = Archive(archive)
-    state = held.checked()
+    opened = Archive(archive)
+    state = opened.checked()
     table = subscription_rows(spark, subscriptions)
     filters = _filters(table) if prune else [EVERYTHING]
-    found = _cut(pieces(held, state, filters, after=after))
+    found = _cut(pieces(opened, state, filters, after=after))
     plain = _matched(spark, found, state, table, dict(after or {}), whole=whole)
     result = plain.result.drop("version")
     if any(file.odd for file in state.files):
@@ -114,9 +114,9 @@ def _matched(
     names = _plain_names(planned)
     if names is None:
         return m.match_everywhere(frame, version, decision, options, shared=False)
-    place, _ = m.place_for(spark, version, shared=False)
+    location, _ = m.place_for(spark, version, shared=False)
     job = m.job_of(planned, version.about, options)
-    run, kinds = matching_with(place, job), dict(state.columns)
+    run, kinds = matching_with(location, job), dict(state.columns)
 
     def wanted(tables: Iterator[Any]) -> Iterator[Any]:
         return _wanted(run(_picked(tables, names, kinds, after)), job.kept)
@@ -173,9 +173,9 @@ def _wanted(answers: Iterator[Any], lists: int) -> Iterator[Any]:
     import pyarrow.compute as compute
 
     for answer in answers:
-        told = compute.greater(compute.list_value_length(answer.column(lists)), 0)
-        told = compute.or_(told, compute.is_valid(answer.column(answer.num_columns - 1)))
-        some = answer.filter(told)
+        delivered = compute.greater(compute.list_value_length(answer.column(lists)), 0)
+        delivered = compute.or_(delivered, compute.is_valid(answer.column(answer.num_columns - 1)))
+        some = answer.filter(delivered)
         if len(some):
             yield some
 

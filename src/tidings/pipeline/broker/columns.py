@@ -178,7 +178,7 @@ class Quick:
         attributes = msgspec.defstruct(
             "Attributes",
             [(self._places[name], kind | None, None) for name, kind in kinds.items()],
-            rename={place: name for name, place in self._places.items()},
+            rename={path: name for name, path in self._places.items()},
             gc=False,
         )
         own = {"id": str, "source": str, "topic": str | None, "time": datetime | None,

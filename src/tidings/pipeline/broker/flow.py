@@ -105,8 +105,8 @@ class StatedSubscriptions:
         """The version to match the next batch with; compiled anew after a new statement."""
         import pyarrow as pa
 
-        self._hear()
-        rows = [(f"{source}/{name}", *said) for (source, name), said in sorted(self._stated.items())]
+        self._receive()
+        rows = [(f"{source}/{name}", *stated) for (source, name), stated in sorted(self._stated.items())]
         stamp = blake2b(repr(rows).encode(), digest_size=16).hexdigest()
         if stamp != self._stamp or not self.table.numbers():
             names = ("id", "subscriber", "filter", "dialect")
@@ -115,7 +115,7 @@ class StatedSubscriptions:
             self._stamp = stamp
         return self.table.version()
 
-    def _hear(self) -> None:
+    def _receive(self) -> None:
         from tidings.pipeline.broker.reading import LogSpan, pages, state_of
 
         reading = self._reading

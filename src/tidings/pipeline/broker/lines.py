@@ -65,12 +65,12 @@ class BrokerConnection:
     def ask_ahead(self, make: Ask[T]) -> Future[T]:
         """The same, to be waited for later with `result`."""
         assert self._bus is not None
-        return self._run(self._asked(self._bus, make))
+        return self._run(self._call(self._bus, make))
 
     def result(self, future: Future[T]) -> T:
         return self._wait(future)
 
-    async def _asked(self, bus: Bus, make: Ask[T]) -> T:
+    async def _call(self, bus: Bus, make: Ask[T]) -> T:
         where = self.where
         try:
             async with asyncio.timeout(where.timeout):

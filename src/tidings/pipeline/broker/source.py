@@ -89,8 +89,8 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
         reading = self._reading
-        held = {where: _hold(reading, where) for where in reading.brokers}
-        known = [where for where, one in held.items() if not one.is_new and _was_begun(reading, where)]
+        stored = {where: _hold(reading, where) for where in reading.brokers}
+        known = [where for where, one in stored.items() if not one.is_new and _was_begun(reading, where)]
         if known and reading.on_lost_checkpoint == "fail":
             raise InputError(
                 f"the reader {reading.reader!r} has read from {known[0].address} before, and this "
@@ -101,21 +101,21 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
                 "batch after it comes again) or restart (from startingOffsets); or choose another reader",
             )
         if known and reading.on_lost_checkpoint == "resume":
-            return self._offset({one.log: one.upto for one in held.values()})
-        states = {where: LogExtent(one.log, one.begin, one.end) for where, one in held.items()}
+            return self._offset({one.log: one.upto for one in stored.values()})
+        states = {where: LogExtent(one.log, one.begin, one.end) for where, one in stored.items()}
         return self._offset(_starting(reading, states))
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         reading, read = self._reading, self._read(start)
         ends: dict[str, int] = {}
         for where in reading.brokers:
-            held = _hold(reading, where)
-            if held.log in read:
-                self._refuse_gap(where, held, read[held.log])
-            ends[held.log] = max(held.end, read.get(held.log, 0))
+            hold = _hold(reading, where)
+            if hold.log in read:
+                self._refuse_gap(where, hold, read[hold.log])
+            ends[hold.log] = max(hold.end, read.get(hold.log, 0))
             if self._last is not None:
-                ends[held.log] = max(min(ends[held.log], self._last.get(held.log, 0)), read.get(held.log, 0))
-            read.setdefault(held.log, 0)
+                ends[hold.log] = max(min(ends[hold.log], self._last.get(hold.log, 0)), read.get(hold.log, 0))
+            read.setdefault(hold.log, 0)
         self._refuse_missing(set(read) - set(ends))
         ends |= {log: read[log] for log in read if log not in ends}
         if isinstance(limit, ReadMaxRows):
@@ -142,17 +142,17 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             )
         return dict(offset["logs"])
 
-    def _refuse_gap(self, where: BrokerTarget, held: LogHeld, read: int) -> None:
+    def _refuse_gap(self, where: BrokerTarget, hold: LogHeld, read: int) -> None:
         """A hold that began anew: what was not read may be gone."""
-        if not held.is_new or self._reading.on_trimmed == GO_ON:
+        if not hold.is_new or self._reading.on_trimmed == GO_ON:
             return
         line = line_to(where)
         line.ask(lambda bus: bus.end_hold(self._reading.reader))  # so that asking again finds the same
-        gone = f"offsets {read + 1} to {held.begin - 1} are gone" if held.begin > read + 1 else (
+        gone = f"offsets {read + 1} to {hold.begin - 1} are gone" if hold.begin > read + 1 else (
             f"what came after offset {read} may be gone"
         )  # fmt: skip
         raise InputError(
-            f"nobody held the log {held.log} at {where.address} for the reader "
+            f"no hold keeps the log {hold.log} at {where.address} for the reader "
             f"{self._reading.reader!r} any more: "
             f"{gone}, as far as lifetimes were over",
             hint="set onTrimmed to 'go on' to read on with what is there; keepSeconds makes brokers "
@@ -176,10 +176,10 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         begins, ends = self._read(start), self._read(end)
         homes: dict[str, BrokerTarget] = {}
         for where in reading.brokers:
-            held = _hold(reading, where)
-            homes[held.log] = where
-            if ends.get(held.log, 0) > begins.get(held.log, 0) > 0:  # a batch that is repeated, perhaps
-                self._refuse_gap(where, held, begins[held.log])
+            hold = _hold(reading, where)
+            homes[hold.log] = where
+            if ends.get(hold.log, 0) > begins.get(hold.log, 0) > 0:  # a batch that is repeated, perhaps
+                self._refuse_gap(where, hold, begins[hold.log])
         self._refuse_missing({log for log, upto in ends.items() if upto > begins.get(log, 0)} - set(homes))
         return [
             LogPartition(span)
@@ -219,17 +219,17 @@ def _hold(reading: ReadOptions, where: BrokerTarget, ends: Mapping[str, int] | N
     line = line_to(where)
 
     async def hold(bus: Any) -> LogHeld:
-        held: LogHeld = await bus.hold_log(
+        log_hold: LogHeld = await bus.hold_log(
             reading.reader, reading.filter, seconds=reading.keep_seconds, dialect=reading.dialect
         )
-        upto = (ends or {}).get(held.log, 0)
-        if upto > held.upto:
+        upto = (ends or {}).get(log_hold.log, 0)
+        if upto > log_hold.upto:
             moved: LogHeld = await bus.hold_log(
                 reading.reader, reading.filter, upto=upto, seconds=reading.keep_seconds,
-                log=held.log, dialect=reading.dialect,
+                log=log_hold.log, dialect=reading.dialect,
             )  # fmt: skip
-            return msgspec.structs.replace(moved, is_new=held.is_new)
-        return held
+            return msgspec.structs.replace(moved, is_new=log_hold.is_new)
+        return log_hold
 
     return line.ask(hold)
 

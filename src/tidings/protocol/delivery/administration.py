@@ -44,12 +44,12 @@ class Administration:
         ports: Ports,
         registry: Registry,
         dispatcher: Dispatcher,
-        ledger: LogIndex,
+        index: LogIndex,
         dead: DeadLetters,
         jobs: Jobs,
     ) -> None:
         self._ports, self._registry, self._dispatcher = ports, registry, dispatcher
-        self._ledger, self._dead, self._jobs = ledger, dead, jobs
+        self._index, self._dead, self._jobs = index, dead, jobs
 
     def handle(self, input: Input, now: float) -> list[Record]:
         """Do what an operator asks for; the records to persist."""
@@ -67,31 +67,31 @@ class Administration:
 
     def _purge(self, offsets: set[int], now: float) -> None:
         """Entries that wait in queues count as expired too; those that a consumer has are delivered."""
-        for held in self._registry.helds.values():
-            for item in (*held.queue, *held.own.pending):
+        for state in self._registry.helds.values():
+            for item in (*state.queue, *state.own.pending):
                 position = item.position
-                if position is not None and position.log == self._ledger.log and position.offset in offsets:
+                if position is not None and position.log == self._index.log and position.offset in offsets:
                     item.expires_at = now
-        self._ledger.purge(offsets)
+        self._index.purge(offsets)
 
     def _end_subscription(self, input: EndSubscription, now: float) -> list[Record]:
-        held = self._registry.helds.get(input.id)
-        if held is None:
+        state = self._registry.helds.get(input.id)
+        if state is None:
             return []
-        if not held.durable:
-            return self._registry.close(held, "closed", ENDED, now)  # ends it too
-        self._registry.close(held, "closed", ENDED, now)
-        return self._registry.end(held, now)
+        if not state.durable:
+            return self._registry.close(state, "closed", ENDED, now)  # ends it too
+        self._registry.close(state, "closed", ENDED, now)
+        return self._registry.end(state, now)
 
     def _settle(self, input: SettleDeadLetters, now: float) -> list[Record]:
         wanted = set(input.numbers)
         letters = [each for each in self._dead.letters(input.id) if not wanted or each.number in wanted]
         if not input.redelivers:
             return [record for each in letters for record in self._dead.remove(input.id, each.number)]
-        held = self._registry.helds.get(input.id)
-        if held is not None:
-            self._dispatcher.oversized.resend(held, letters)
-            self._dispatcher.oversized.pump(held, now)
+        state = self._registry.helds.get(input.id)
+        if state is not None:
+            self._dispatcher.oversized.resend(state, letters)
+            self._dispatcher.oversized.pump(state, now)
         return []
 
     # -- for people ------------------------------------------------------------------------------
@@ -110,15 +110,15 @@ class Administration:
     def pins(self, most: int | None = None) -> dict[str, Any]:
         """The log's oldest offset, and who needs it or what comes next: the lowest need first. `most`: with
         more durable subscriptions none of them is looked at."""
-        ledger, now = self._ledger, self._ledger.now
-        oldest = ledger.first_offset
-        entry = ledger.entries.get(oldest)
+        index, now = self._index, self._index.now
+        oldest = index.first_offset
+        entry = index.entries.get(oldest)
         pins: list[dict[str, Any]] = []
         durables = self._registry.durables
-        for held in () if most is not None and len(durables) > most else durables.values():
-            needs = held.own.needs_from()
-            if needs < ledger.end:
-                pins.append({"kind": "subscription", "name": held.id.shown, "offset": max(needs, oldest)})
+        for state in () if most is not None and len(durables) > most else durables.values():
+            needs = state.own.needs_from()
+            if needs < index.end:
+                pins.append({"kind": "subscription", "name": state.id.shown, "offset": max(needs, oldest)})
         for hold in self.holds():
             if hold["entries"] or not hold["is_known"]:
                 first = hold["first"] if hold["first"] is not None else oldest
@@ -126,15 +126,15 @@ class Administration:
         if entry is not None and entry.ends_at > now:
             until = None if entry.ends_at == inf else entry.ends_at
             pins.append({"kind": "lifetime", "name": entry.source, "offset": oldest, "until": until})
-        if entry is not None and not pins and ledger.is_pinned(oldest):
+        if entry is not None and not pins and index.is_pinned(oldest):
             reader = "a replay, or a broker that has not acknowledged it"
             pins.append({"kind": "reader", "name": reader, "offset": oldest})
         pins.sort(key=lambda pin: (pin["offset"], pin["kind"], pin["name"]))
         return {
-            "log": ledger.log,
+            "log": index.log,
             "oldest": oldest,
-            "next": ledger.end,
-            "entries": len(ledger.entries),
+            "next": index.end,
+            "entries": len(index.entries),
             "accepted": None if entry is None else entry.accepted,
             "pins": pins[: self._ports.limits.described_subscriptions],
         }
@@ -144,12 +144,12 @@ class Administration:
         session = self._registry.sessions.get(address)
         if session is None:
             return None
-        helds = {member.held for member in session.members.values()}
+        states = {member.subscription for member in session.members.values()}
         return {
-            "subscriptions": len(helds),
-            "delivered": sum(held.last_tag for held in helds),
+            "subscriptions": len(states),
+            "delivered": sum(state.last_tag for state in states),
             "published": session.published,
-            "waiting": sum(held.in_hand() for held in helds),
+            "waiting": sum(state.in_hand() for state in states),
         }
 
     def holds(self) -> list[dict[str, Any]]:

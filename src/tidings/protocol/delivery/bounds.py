@@ -32,15 +32,15 @@ FEW = 64  # subscriptions of one owner up to which ended ones are not searched f
 class BoundedQueues(Protocol):
     """Interface of the courier, as the bounds use it."""
 
-    def lose(self, held: SubscriptionState, item: Item, reason: str, now: float) -> None: ...
+    def lose(self, state: SubscriptionState, item: Item, reason: str, now: float) -> None: ...
 
 
 class SubscriptionBounds:
     def __init__(
-        self, ports: Ports, ledger: LogIndex, hooks: Touched, queues: BoundedQueues, losses: LossReport
+        self, ports: Ports, index: LogIndex, hooks: Touched, queues: BoundedQueues, losses: LossReport
     ) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._index = index
         self._hooks = hooks
         self._queues = queues
         self._losses = losses
@@ -50,22 +50,22 @@ class SubscriptionBounds:
         self._last_rank = 0
         self.over_quota = 0  # events that were given up
 
-    def keep(self, held: SubscriptionState, now: float) -> None:
+    def keep(self, state: SubscriptionState, now: float) -> None:
         """Give up what is more than the subscription wants kept, or its owner may keep."""
-        most = held.options.keep_events
-        if most is not None and held.durable:
-            while held.owes() + self._has_unknown(held) > most:
-                if not self._give_up_unknown(held, now) and not self._give_up_oldest(held, ON_COUNT, now):
+        most = state.options.keep_events
+        if most is not None and state.durable:
+            while state.owes() + self._has_unknown(state) > most:
+                if not self._give_up_unknown(state, now) and not self._give_up_oldest(state, ON_COUNT, now):
                     break
-        if held.owner:
-            self._keep_quota(held, now)
+        if state.owner:
+            self._keep_quota(state, now)
 
-    def _keep_quota(self, held: SubscriptionState, now: float) -> None:
+    def _keep_quota(self, state: SubscriptionState, now: float) -> None:
         """Give up the oldest that wait for the subscriptions of its owner, as far as they are
         over its quota."""
-        owner = held.owner
-        if not held.stored.is_ranked:
-            self._rank(held, now)
+        owner = state.owner
+        if not state.stored.is_ranked:
+            self._rank(state, now)
         ranks = self._ranks.get(owner, [])
         while ranks and self._ports.kept.is_backlog_over(owner):
             at, number, first = ranks[0]
@@ -82,114 +82,114 @@ class SubscriptionBounds:
         if not ranks:
             self._ranks.pop(owner, None)
 
-    def _warn_once(self, held: SubscriptionState) -> None:
-        if ON_QUOTA not in held.lost:
+    def _warn_once(self, state: SubscriptionState) -> None:
+        if ON_QUOTA not in state.lost:
             self._ports.emit(
                 Warn(
-                    f"more waits for durable subscriptions of {held.owner} than its quota of "
+                    f"more waits for durable subscriptions of {state.owner} than its quota of "
                     "stored bytes allows: "
-                    f"{held.id.own} gives up its oldest events; read it, end it, or raise `stored_bytes`"
+                    f"{state.id.own} gives up its oldest events; read it, end it, or raise `stored_bytes`"
                 )
             )
 
-    def _rank(self, held: SubscriptionState, now: float) -> None:
-        oldest = self._oldest(held, now, own_log=True)
+    def _rank(self, state: SubscriptionState, now: float) -> None:
+        oldest = self._oldest(state, now, own_log=True)
         if oldest is None:
             return
-        ranks = self._ranks.setdefault(held.owner, [])
+        ranks = self._ranks.setdefault(state.owner, [])
         if len(ranks) >= FEW and not len(ranks) & (len(ranks) - 1):  # at each doubling
             ranks[:] = [each for each in ranks if not each[2].has_ended]
             heapify(ranks)
         self._last_rank += 1
-        heappush(ranks, (oldest[0], self._last_rank, held))
-        held.stored.is_ranked = True
+        heappush(ranks, (oldest[0], self._last_rank, state))
+        state.stored.is_ranked = True
 
-    def _has_unknown(self, held: SubscriptionState) -> bool:
+    def _has_unknown(self, state: SubscriptionState) -> bool:
         """After a restart: may entries before the seam be uncounted?"""
-        cursor = held.own
+        cursor = state.own
         if cursor.state is LIVE:
             return False
-        return self._ledger.may_hold(max(cursor.next, cursor.progress.heard), cursor.seam)
+        return self._index.may_hold(max(cursor.next, cursor.progress.received), cursor.seam)
 
-    def _give_up_unknown(self, held: SubscriptionState, now: float) -> bool:
+    def _give_up_unknown(self, state: SubscriptionState, now: float) -> bool:
         """As many as it may have are newer than that."""
-        cursor = held.own
-        is_oldest = not held.queue and (not cursor.later or cursor.later[0] >= cursor.seam)
-        if not is_oldest or not self._has_unknown(held):
+        cursor = state.own
+        is_oldest = not state.queue and (not cursor.later or cursor.later[0] >= cursor.seam)
+        if not is_oldest or not self._has_unknown(state):
             return False
-        self._skip(held, cursor, cursor.seam - 1, now)
-        held.count_lost(ON_COUNT)
-        self._losses.tell(held, now)
-        self._hooks.touched(held, now)
+        self._skip(state, cursor, cursor.seam - 1, now)
+        state.count_lost(ON_COUNT)
+        self._losses.notify(state, now)
+        self._hooks.touched(state, now)
         return True
 
-    def age_out(self, held: SubscriptionState, now: float) -> None:
+    def age_out(self, state: SubscriptionState, now: float) -> None:
         """Give up what waits longer than the subscription wants."""
-        keep = held.options.keep_seconds
+        keep = state.options.keep_seconds
         if keep is None:
             return
-        while (oldest := self.oldest_waiting(held, now)) is not None and oldest + keep <= now:
-            self._give_up_oldest(held, "bound on age", now)
+        while (oldest := self.oldest_waiting(state, now)) is not None and oldest + keep <= now:
+            self._give_up_oldest(state, "bound on age", now)
 
-    def oldest_waiting(self, held: SubscriptionState, now: float) -> float | None:
+    def oldest_waiting(self, state: SubscriptionState, now: float) -> float | None:
         """Time at which the oldest waiting event was accepted; None when none waits."""
-        oldest = self._oldest(held, now)
+        oldest = self._oldest(state, now)
         return None if oldest is None else oldest[0]
 
     def _oldest(
-        self, held: SubscriptionState, now: float, *, own_log: bool = False
+        self, state: SubscriptionState, now: float, *, own_log: bool = False
     ) -> tuple[float, str] | None:
         """Time of the oldest waiting event, and where it waits: in the queue, or in the log of that name.
         `own_log`: of events in the own log alone."""
         found: list[tuple[float, str]] = []
-        if held.queue and (item := self._first_queued(held, own_log=own_log)) is not None:
+        if state.queue and (item := self._first_queued(state, own_log=own_log)) is not None:
             found.append((item.accepted, QUEUE))
-        for cursor in (held.own,) if own_log else held.cursors:
+        for cursor in (state.own,) if own_log else state.cursors:
             while cursor.later and (entry := cursor.source.entry(cursor, cursor.later[0])) is None:
-                self._skip(held, cursor, cursor.later[0], now)
+                self._skip(state, cursor, cursor.later[0], now)
             if cursor.later and entry is not None:
                 found.append((entry.accepted, cursor.log))
         return min(found, default=None)
 
-    def _first_queued(self, held: SubscriptionState, *, own_log: bool) -> Item | None:
+    def _first_queued(self, state: SubscriptionState, *, own_log: bool) -> Item | None:
         if not own_log:
-            return held.queue[0]
-        log = self._ledger.log
+            return state.queue[0]
+        log = self._index.log
         return next(
-            (item for item in held.queue if item.position is not None and item.position.log == log), None
+            (item for item in state.queue if item.position is not None and item.position.log == log), None
         )
 
-    def _give_up_oldest(self, held: SubscriptionState, reason: str, now: float) -> bool:
+    def _give_up_oldest(self, state: SubscriptionState, reason: str, now: float) -> bool:
         """False when all that is owed is in the hands of members."""
-        oldest = self._oldest(held, now)
+        oldest = self._oldest(state, now)
         if oldest is None:
             return False
-        self._give_up(held, oldest, reason, now)
+        self._give_up(state, oldest, reason, now)
         return True
 
-    def _give_up(self, held: SubscriptionState, oldest: tuple[float, str], reason: str, now: float) -> None:
+    def _give_up(self, state: SubscriptionState, oldest: tuple[float, str], reason: str, now: float) -> None:
         if oldest[1] == QUEUE:
-            item = self._first_queued(held, own_log=reason == ON_QUOTA)
-            assert item is not None, f"{held.id}: something waits in its queue"
-            held.queue.remove(item)
-            held.count_queued(-item.size)
-            self._queues.lose(held, item, reason, now)
+            item = self._first_queued(state, own_log=reason == ON_QUOTA)
+            assert item is not None, f"{state.id}: something waits in its queue"
+            state.queue.remove(item)
+            state.count_queued(-item.size)
+            self._queues.lose(state, item, reason, now)
             return
-        cursor = held.cursor_in(oldest[1])
-        assert cursor is not None, f"{held.id}: it is owed by a log that it reads"
-        self._record_given_up(held, cursor, reason, now)
-        self._skip(held, cursor, cursor.later[0], now)
-        held.count_lost(reason)
-        self._losses.tell(held, now)
-        self._hooks.touched(held, now)
+        cursor = state.cursor_in(oldest[1])
+        assert cursor is not None, f"{state.id}: it is owed by a log that it reads"
+        self._record_given_up(state, cursor, reason, now)
+        self._skip(state, cursor, cursor.later[0], now)
+        state.count_lost(reason)
+        self._losses.notify(state, now)
+        self._hooks.touched(state, now)
 
-    def _skip(self, held: SubscriptionState, cursor: Cursor, offset: int, now: float) -> None:
+    def _skip(self, state: SubscriptionState, cursor: Cursor, offset: int, now: float) -> None:
         """Move the cursor past the entries up to this offset."""
         for passed in cursor.skip(offset):
-            cursor.source.release(held, passed, now)
+            cursor.source.release(state, passed, now)
 
-    def _record_given_up(self, held: SubscriptionState, cursor: Cursor, reason: str, now: float) -> None:
+    def _record_given_up(self, state: SubscriptionState, cursor: Cursor, reason: str, now: float) -> None:
         entry = cursor.source.entry(cursor, cursor.later[0])
         if entry is not None and entry.id and self._ports.recording:
             event = Event(source=entry.source, id=entry.id)
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, reason)))
+            self._ports.emit(Record(drop_row(now, self._ports.name, state.id, event, reason)))

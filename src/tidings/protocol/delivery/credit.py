@@ -20,7 +20,7 @@ class CreditWindow:
         self.few_bytes = min(FEW_BYTES, limits.delivery_bytes)  # below this a member is not looked at
 
     def _most_open(self, member: Member) -> int:
-        return self.few_bytes if member.held.memory.is_full else self._most_bytes
+        return self.few_bytes if member.subscription.memory.is_full else self._most_bytes
 
     def room(self, member: Member) -> int:
         """Bytes that a member with credit may be sent; an event that is larger goes alone."""

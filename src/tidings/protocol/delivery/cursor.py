@@ -11,7 +11,7 @@ Rules
   - a page and the pending events are merged by offset, so an event that arrived both ways is one item;
   - the cursor goes LIVE only after the page that reaches the log's end, and no event was left out before that
     end (`missed`), so no offset lies between the last page and the first live event;
-  - an item below `next` was read, an offset below `progress.heard` was handed out or is silent: both are
+  - an item below `next` was read, an offset below `progress.received` was handed out or is silent: both are
     dropped.
 - `progress` holds the offsets that were handed out and not settled. Settled means acknowledged, dropped by a
   named policy or bound, or moved to the dead letters. A restart reads again from the lowest of them
@@ -102,12 +102,12 @@ class LogSource(Protocol):
     def end(self, log: str) -> int:
         """The first offset that this broker does not know of."""
 
-    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
+    def begin(self, state: SubscriptionState, cursor: Cursor) -> bool:
         """Keep the entries from `next` on until they were read. False: the log holds none there."""
 
     def read(
         self,
-        held: SubscriptionState,
+        state: SubscriptionState,
         cursor: Cursor,
         limit: int,
         then: Callable[[ReadPage, float], None],
@@ -116,16 +116,16 @@ class LogSource(Protocol):
         """Read from `next` on; the number of the reading, or 0 when the log cannot be reached now. `then`
         runs once after this call has returned, unless the reading is stopped."""
 
-    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
+    def stop(self, state: SubscriptionState, cursor: Cursor) -> None:
         """The replay is over: cancel its reading, and let go of the entries that were kept for it."""
 
     def is_gone(self, log: str) -> bool:
         """The broker of the log has begun another one."""
 
-    def owe(self, held: SubscriptionState, offset: int) -> None:
+    def owe(self, state: SubscriptionState, offset: int) -> None:
         """Keep an entry for a durable subscription beyond its lifetime."""
 
-    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
+    def release(self, state: SubscriptionState, offset: int, now: float) -> bool:
         """The subscription needs it no longer. True: the event has ended for every subscription."""
 
     def entry(self, cursor: Cursor, offset: int) -> Entry | PendingLiveEvent | None:
@@ -177,13 +177,13 @@ class Cursor:
     def progress(self) -> LogProgress:
         progress = self._progress
         if type(progress) is int:
-            progress = self._progress = LogProgress(heard=progress)
+            progress = self._progress = LogProgress(received=progress)
         assert isinstance(progress, LogProgress)
         return progress
 
     @progress.setter
     def progress(self, progress: LogProgress) -> None:
-        self._progress = progress if progress.owed else progress.heard
+        self._progress = progress if progress.owed else progress.received
 
     def resume(self, progress: LogProgress) -> None:
         """Continue after a restart: read again what was handed out and not settled."""
@@ -218,14 +218,14 @@ class Cursor:
         """Number of owed offsets, as far as it is known without reading."""
         return len(self.progress.owed) - len(self.unread) + len(self.later)
 
-    def remember(self, told: DeliveredRanges, filter: Filter) -> None:
+    def remember(self, delivered: DeliveredRanges, filter: Filter) -> None:
         """Add the ranges that were delivered under this filter: what was read, less what is owed."""
         self.floor()
         start = self.first
         for owed in self.progress.owed:
-            told.add(filter, self.log, start, owed)
+            delivered.add(filter, self.log, start, owed)
             start = owed + 1
-        told.add(filter, self.log, start, self.progress.heard)
+        delivered.add(filter, self.log, start, self.progress.received)
 
     # -- reading -------------------------------------------------------------------------
 

@@ -51,32 +51,34 @@ class DeadLetters:
         self.dropped = 0
 
     def load(self, state: Loaded) -> None:
-        letters = sorted(rows.decoded(state.tables, rows.DEAD, DeadRow), key=lambda letter: letter.number)
-        for letter in letters:
-            self._put(letter)
-            self._last_number = max(self._last_number, letter.number)
+        dead_letters = sorted(
+            rows.decoded(state.tables, rows.DEAD, DeadRow), key=lambda dead_letter: dead_letter.number
+        )
+        for dead_letter in dead_letters:
+            self._put(dead_letter)
+            self._last_number = max(self._last_number, dead_letter.number)
 
     def add(
         self, id: SubscriptionId, item: Item, now: float, *, is_large: bool = False
     ) -> tuple[DeadRow, list[Record]]:
         """Keep a letter, if there is room for it; it, and the records to persist."""
         self._last_number += 1
-        letter = DeadRow(
+        dead_letter = DeadRow(
             id, self._last_number, item.event, item.position, item.attempt, now, is_large=is_large
         )
-        records = self._make_room(letter)
-        if not self._ports.kept.letters_fit(self._box(id).owner, _size(letter)):
+        records = self._make_room(dead_letter)
+        if not self._ports.kept.letters_fit(self._box(id).owner, _size(dead_letter)):
             self.dropped += 1
             self._drop_empty(id)
-            return letter, records
-        self._put(letter)
-        return letter, [*records, rows.put(rows.DEAD, _key(letter), letter)]
+            return dead_letter, records
+        self._put(dead_letter)
+        return dead_letter, [*records, rows.put(rows.DEAD, _key(dead_letter), dead_letter)]
 
-    def _make_room(self, letter: DeadRow) -> list[Record]:
+    def _make_room(self, dead_letter: DeadRow) -> list[Record]:
         """Drop the oldest letters of its box, or of its principal, that are in its way; the records to
         persist."""
         records: list[Record] = []
-        id, size, box = letter.subscription, _size(letter), self._box(letter.subscription)
+        id, size, box = dead_letter.subscription, _size(dead_letter), self._box(dead_letter.subscription)
         while box.letters and (len(box.letters) >= self._most or box.size + size > self._most_bytes):
             records += self._drop(id, next(iter(box.letters)))
         while (own := self._by_owner.get(box.owner)) and not self._ports.kept.letters_fit(box.owner, size):
@@ -90,11 +92,11 @@ class DeadLetters:
             box = self._boxes[id] = DeadLetterBox(self._ports.kept.owner_of(id))
         return box
 
-    def _put(self, letter: DeadRow) -> None:
-        box, size = self._box(letter.subscription), _size(letter)
-        box.letters[letter.number] = letter
+    def _put(self, dead_letter: DeadRow) -> None:
+        box, size = self._box(dead_letter.subscription), _size(dead_letter)
+        box.letters[dead_letter.number] = dead_letter
         box.size += size
-        self._by_owner.setdefault(box.owner, {})[letter.number] = letter.subscription
+        self._by_owner.setdefault(box.owner, {})[dead_letter.number] = dead_letter.subscription
         self._ports.kept.count_letters(box.owner, size)
 
     def _drop(self, id: SubscriptionId, number: int) -> list[Record]:
@@ -104,17 +106,17 @@ class DeadLetters:
     def remove(self, id: SubscriptionId, number: int) -> list[Record]:
         """A subscriber to dead letters took care of it; the records to persist."""
         box = self._boxes.get(id)
-        letter = None if box is None else box.letters.pop(number, None)
-        if box is None or letter is None:
+        dead_letter = None if box is None else box.letters.pop(number, None)
+        if box is None or dead_letter is None:
             return []
-        box.size -= _size(letter)
-        self._ports.kept.count_letters(box.owner, -_size(letter))
+        box.size -= _size(dead_letter)
+        self._ports.kept.count_letters(box.owner, -_size(dead_letter))
         own = self._by_owner[box.owner]
         del own[number]
         if not own:
             del self._by_owner[box.owner]
         self._drop_empty(id)
-        return [Delete(rows.DEAD, _key(letter))]
+        return [Delete(rows.DEAD, _key(dead_letter))]
 
     def _drop_empty(self, id: SubscriptionId) -> None:
         if not self._boxes[id].letters:
@@ -143,10 +145,10 @@ class DeadLetters:
         if box is not None:
             box.ends_at = None
 
-    def end_others(self, held: Container[SubscriptionId], now: float) -> None:
+    def end_others(self, stored: Container[SubscriptionId], now: float) -> None:
         """After a restart: end the boxes of subscriptions that are held no longer; links have none."""
         for id in self._boxes:
-            if id not in held and id.name != LINK:
+            if id not in stored and id.name != LINK:
                 self.ended(id, now)
 
     def expire(self, now: float) -> list[Record]:
@@ -171,17 +173,17 @@ class DeadLetters:
             assert box.size == sum(map(_size, box.letters.values())), "their bytes are counted"
 
 
-def item_of(letter: DeadRow) -> Item:
+def item_of(dead_letter: DeadRow) -> Item:
     """The letter as an item of a subscription to dead letters."""
-    position: Position | None = letter.position
-    item = Item(letter.event, event_size(letter.event), position, letter.died, None)
-    item.letter = letter.number
+    position: Position | None = dead_letter.position
+    item = Item(dead_letter.event, event_size(dead_letter.event), position, dead_letter.died, None)
+    item.dead_letter = dead_letter.number
     return item
 
 
-def _size(letter: DeadRow) -> int:
-    return event_size(letter.event) + OVERHEAD
+def _size(dead_letter: DeadRow) -> int:
+    return event_size(dead_letter.event) + OVERHEAD
 
 
-def _key(letter: DeadRow) -> str:
-    return f"{letter.number:020}"
+def _key(dead_letter: DeadRow) -> str:
+    return f"{dead_letter.number:020}"

@@ -36,9 +36,9 @@ class DeliveryMemory:
         for row in sorted(loaded, key=lambda row: row.until):
             self._put(row)
 
-    def keep(self, id: SubscriptionId, told: DeliveredRanges, until: float) -> list[Record]:
+    def keep(self, id: SubscriptionId, delivered: DeliveredRanges, until: float) -> list[Record]:
         """Keep a record, if there is room for it; the records to persist."""
-        row = MemoryRow(id, told.encode(), until)
+        row = MemoryRow(id, delivered.encode(), until)
         records = [*self._drop(id), *self._make_room(row)]
         if not self._ports.kept.records_fit(self._owner(id), _size(row)):
             self.given_up += 1
@@ -80,12 +80,12 @@ class DeliveryMemory:
     def look(self, id: SubscriptionId) -> DeliveredRanges | None:
         """As `take`, but keep it: what comes back is not on the disk itself, and may be lost again."""
         row = self._kept.get(id)
-        return None if row is None else rows.read_told(row.told)
+        return None if row is None else rows.read_delivered(row.told)
 
     def take(self, id: SubscriptionId) -> tuple[DeliveredRanges | None, list[Record]]:
         """The subscription is back: what it was told, and the records to persist."""
-        told = self.look(id)
-        return told, self._drop(id)
+        delivered = self.look(id)
+        return delivered, self._drop(id)
 
     def expire(self, now: float) -> list[Record]:
         """One step of forgetting old records; the records to persist."""

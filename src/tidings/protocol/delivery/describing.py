@@ -24,12 +24,12 @@ class Sweep:
         self._sum = (0, 0)
         self._last: tuple[int, int] | None = None
 
-    def look(self, helds: Mapping[Any, SubscriptionState]) -> tuple[int, int]:
-        if len(helds) <= AT_ONCE:
+    def look(self, states: Mapping[Any, SubscriptionState]) -> tuple[int, int]:
+        if len(states) <= AT_ONCE:
             self._unseen, self._last = [], None
-            return _counted(helds.values())
+            return _counted(states.values())
         if not self._unseen:
-            self._unseen, self._sum = list(helds.values()), (0, 0)
+            self._unseen, self._sum = list(states.values()), (0, 0)
         some = self._unseen[-AT_ONCE:]
         del self._unseen[-AT_ONCE:]
         waiting, reading = _counted(some)
@@ -39,42 +39,42 @@ class Sweep:
         return self._last or self._sum
 
 
-def _counted(helds: Iterable[SubscriptionState]) -> tuple[int, int]:
+def _counted(states: Iterable[SubscriptionState]) -> tuple[int, int]:
     waiting = reading = 0
-    for held in helds:
-        if not held.has_ended:
-            waiting += held.in_hand()
-            reading += held.is_behind
+    for state in states:
+        if not state.has_ended:
+            waiting += state.in_hand()
+            reading += state.is_behind
     return waiting, reading
 
 
 def busiest(
-    helds: Mapping[Any, SubscriptionState], limit: int, sees: Sees | None = None
+    states: Mapping[Any, SubscriptionState], limit: int, sees: Sees | None = None
 ) -> list[SubscriptionState]:
     """The subscriptions with most waiting events, first; of many, among the first of them. `sees`: which may
     be shown."""
-    some: Iterable[SubscriptionState] = helds.values()
+    some: Iterable[SubscriptionState] = states.values()
     if sees is not None:
-        some = (held for held in islice(some, LOOKED_THROUGH) if sees(held.id))
+        some = (state for state in islice(some, LOOKED_THROUGH) if sees(state.id))
     return nlargest(limit, islice(some, AT_ONCE), key=SubscriptionState.in_hand)
 
 
-def described(held: SubscriptionState) -> dict[str, Any]:
+def described(state: SubscriptionState) -> dict[str, Any]:
     """Description of a subscription for people: what waits for it here, and its cursor in each log."""
     row = {
-        "subscription": held.id.shown,
-        "filter": held.filter.text,
-        "dialect": held.filter.dialect,
-        "delivered": held.last_tag,  # it counts what was sent
-        "lost": sum(held.lost.values()),
-        "durable": held.durable,
-        "since": held.since,
-        "listeners": len(held.members),
-        "credit": sum(member.credit + member.withheld for member in held.members),
-        "waiting": len(held.queue),
-        "blocked": len(held.blocked),
-        "unacknowledged": len(held.unacked),
-        "phase": str(held.own.state),
+        "subscription": state.id.shown,
+        "filter": state.filter.text,
+        "dialect": state.filter.dialect,
+        "delivered": state.last_tag,  # it counts what was sent
+        "lost": sum(state.lost.values()),
+        "durable": state.durable,
+        "since": state.since,
+        "listeners": len(state.members),
+        "credit": sum(member.credit + member.withheld for member in state.members),
+        "waiting": len(state.queue),
+        "blocked": len(state.blocked),
+        "unacknowledged": len(state.unacked),
+        "phase": str(state.own.state),
         "logs": {
             log: {
                 "phase": str(cursor.state),
@@ -82,9 +82,9 @@ def described(held: SubscriptionState) -> dict[str, Any]:
                 "known": cursor.end - 1,
                 "missed": cursor.missed,
             }
-            for log, cursor in held.others.items()
+            for log, cursor in state.others.items()
         },
     }
-    if held.blocked:  # only where policy `block` is allowed: in the application's own process
-        row["publishers"] = [each for item in held.blocked if item.ticket for each in item.ticket.waiters]
+    if state.blocked:  # only where policy `block` is allowed: in the application's own process
+        row["publishers"] = [each for item in state.blocked if item.ticket for each in item.ticket.waiters]
     return row

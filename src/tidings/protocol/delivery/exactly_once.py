@@ -33,7 +33,7 @@ from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.remote_unsubscribe import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
-from tidings.protocol.delivery.replay import LogReplay, heard_of, settled
+from tidings.protocol.delivery.replay import LogReplay, highest_known, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import tell_silences
@@ -97,25 +97,25 @@ class ExactlyOnce(Delivery):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self._settings
-        self._ledger = LogIndex(ports.name, settings.collect_budget, self._is_pinned, ports)
+        self._index = LogIndex(ports.name, settings.collect_budget, self._is_pinned, ports)
         self._dead = DeadLetters(ports, settings)
-        self._dispatcher = Dispatcher(ports, settings, self._ledger, self._dead, self)
-        self._stays = PublisherStays(self._ledger)
-        self._own_log = OwnLog(ports, self._ledger, self._stays, self._dispatcher.losses)
-        self._replay = LogReplay(ports, settings, self._ledger, self._dispatcher, self._own_log, self.close)
-        self._registry = Registry(ports, settings, self._ledger, self._dispatcher, self._replay, self._dead)
-        self._ahead = TokensAhead(self._ledger, ports.limits.client.ahead, self.skip_to)
+        self._dispatcher = Dispatcher(ports, settings, self._index, self._dead, self)
+        self._publisher_stays = PublisherStays(self._index)
+        self._own_log = OwnLog(ports, self._index, self._publisher_stays, self._dispatcher.losses)
+        self._replay = LogReplay(ports, settings, self._index, self._dispatcher, self._own_log, self.close)
+        self._registry = Registry(ports, settings, self._index, self._dispatcher, self._replay, self._dead)
+        self._ahead = TokensAhead(self._index, ports.limits.client.ahead, self.skip_to)
         self._remote_ends = RemoteUnsubscribes(
-            ports, self._ledger, settings.memory_seconds, self._registry.end_away
+            ports, self._index, settings.memory_seconds, self._registry.end_away
         )
         self._jobs = Jobs(
-            ports, settings, self._ledger, self._stays, lambda *batch: self._flow.publish_all(*batch)
+            ports, settings, self._index, self._publisher_stays, lambda *batch: self._flow.publish_all(*batch)
         )
         self._holding = self._jobs.holding
         self._administration = Administration(
-            ports, self._registry, self._dispatcher, self._ledger, self._dead, self._jobs
+            ports, self._registry, self._dispatcher, self._index, self._dead, self._jobs
         )
-        parts = (self._ledger, self._stays, self._registry, self._dispatcher, self._holding)
+        parts = (self._index, self._publisher_stays, self._registry, self._dispatcher, self._holding)
         self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._flow.publish_one,
@@ -143,18 +143,18 @@ class ExactlyOnce(Delivery):
         if not self._settings.names_log:
             return
         for row in rows.decoded(state.tables, rows.LOG, rows.LogRow):
-            self._ledger.log = row.name
+            self._index.log = row.name
             return
-        self._ledger.log = log_name(self.ports.name, now, self.ports.rng)
-        self._persist([rows.put(rows.LOG, "name", rows.LogRow(self._ledger.log))], now)
+        self._index.log = log_name(self.ports.name, now, self.ports.rng)
+        self._persist([rows.put(rows.LOG, "name", rows.LogRow(self._index.log))], now)
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Started):
             self._name_log(input.state, now)
-            self._ledger.load(input.state)
+            self._index.load(input.state)
             self._ahead.load()
             self._dead.load(input.state)
-            self._stays.load(input.state)
+            self._publisher_stays.load(input.state)
             self._flow.load(input.state)
             self._jobs.load(input.state)
             self._registry.load(input.state, now)
@@ -184,10 +184,10 @@ class ExactlyOnce(Delivery):
             self.ports.send(sender, Refused(message.call, "refused", NO_HELLO))
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
-        dispatcher, place, count = self._dispatcher, 0, len(messages)
-        while place < count:
-            kind, begin = type(messages[place]), place
-            place += 1
+        dispatcher, position, count = self._dispatcher, 0, len(messages)
+        while position < count:
+            kind, begin = type(messages[position]), position
+            position += 1
             session = self._registry.sessions.get(sender)
             if session is not None and kind in SETTLING:  # what waits is sent once for all that came together
                 self._handlers[kind](session, messages[begin], now)
@@ -198,9 +198,9 @@ class ExactlyOnce(Delivery):
                 self.on_message(sender, messages[begin], now)
                 continue
             most = begin + self.ports.limits.publishes_together
-            while place < count and place < most and type(messages[place]) is Publish:
-                place += 1
-            self._publish(session, messages[begin:place], now)  # type: ignore[arg-type]
+            while position < count and position < most and type(messages[position]) is Publish:
+                position += 1
+            self._publish(session, messages[begin:position], now)  # type: ignore[arg-type]
         if dispatcher.granted:
             dispatcher.pump_granted(now)
 
@@ -217,7 +217,7 @@ class ExactlyOnce(Delivery):
         self.ports.send(sender, self._welcome())
 
     def _welcome(self) -> Welcome:
-        return Welcome(self.ports.name, self._ledger.log, event_bytes=self.ports.event_bytes)
+        return Welcome(self.ports.name, self._index.log, event_bytes=self.ports.event_bytes)
 
     def _end_session(self, address: str, now: float) -> None:
         session = self._registry.sessions.pop(address, None)
@@ -256,17 +256,17 @@ class ExactlyOnce(Delivery):
             self._deliver_from_elsewhere(envelope, helds, now)
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
-        held = self._registry.helds.get(id)
-        if held is not None and not held.has_ended:
-            self._dispatcher.offer(held, envelope.event, now)
+        state = self._registry.helds.get(id)
+        if state is not None and not state.has_ended:
+            self._dispatcher.offer(state, envelope.event, now)
 
     def _deliver_from_elsewhere(
-        self, envelope: Envelope, helds: Sequence[SubscriptionState], now: float
+        self, envelope: Envelope, states: Sequence[SubscriptionState], now: float
     ) -> None:
-        for held in helds:
-            if not held.has_ended:
-                self._replay.offer(held, envelope, now)
-                self._age_later(held, now)
+        for state in states:
+            if not state.has_ended:
+                self._replay.offer(state, envelope, now)
+                self._age_later(state, now)
         if self._registry.has_durables:
             self._flush_later(now)
 
@@ -274,7 +274,7 @@ class ExactlyOnce(Delivery):
 
     @property
     def position(self) -> tuple[str, int]:
-        return self._ledger.log, self._ledger.end - 1
+        return self._index.log, self._index.end - 1
 
     def log_holds(self) -> Mapping[str, Filter]:
         return self._holding.filters
@@ -283,36 +283,36 @@ class ExactlyOnce(Delivery):
         self._jobs.scanning.scan(scan)
 
     def unpinned(self) -> None:
-        self._ledger.unpin()
+        self._index.unpin()
 
     def settled(self, log: str) -> int | None:
         return settled(log, self._registry.durables.values())
 
-    def heard_of(self, log: str) -> int:
-        return heard_of(log, self._registry.durables.values())
+    def highest_known(self, log: str) -> int:
+        return highest_known(log, self._registry.durables.values())
 
     def skip_to(self, upto: int) -> None:
         self._flow.skip_to(upto)
 
     def log_found(self, log: str, now: float) -> None:
-        for held in list(self._registry.helds.values()):
-            self._replay.found(held, log, now)
-            self._age_later(held, now)
-            self._replay.read_on(held, now)
+        for state in list(self._registry.helds.values()):
+            self._replay.found(state, log, now)
+            self._age_later(state, now)
+            self._replay.read_on(state, now)
 
     def log_gone(self, log: str, *, is_replaced: bool) -> None:
-        for held in self._registry.helds.values():
-            self._replay.drop(held, log, is_replaced)
+        for state in self._registry.helds.values():
+            self._replay.drop(state, log, is_replaced)
 
     # -- subscribing ---------------------------------------------------------------------------
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         refused = refusal(session, message, self._settings)
         if refused is None and message.options.durable:
-            held = self._registry.helds.get(identity(session, message))
-            refused = disk_refusal(self.ports.disk, held)
+            state = self._registry.helds.get(identity(session, message))
+            refused = disk_refusal(self.ports.disk, state)
             if refused is None and self._settings.names_log:
-                refused = self._ahead.heed(session, message, held)
+                refused = self._ahead.heed(session, message, state)
         if refused is not None:
             self.ports.send(session.address, Refused(message.call, *refused))
             return
@@ -327,7 +327,7 @@ class ExactlyOnce(Delivery):
         not_opened = partial(self._not_opened, session, message.call, member)
 
         def stalled(reason: str) -> None:  # one that is on the disk goes on; what is new about it can wait
-            if member.held.stored.is_kept:
+            if member.subscription.stored.is_kept:
                 opened(now)
             else:
                 not_opened(PersistFailed(0, "full", reason), now)
@@ -335,25 +335,25 @@ class ExactlyOnce(Delivery):
         self._persist(records, now, opened, not_opened, stalled)
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
-        held = member.held
-        if held.durable:
-            held.stored.is_kept = True
-        if member not in held.joining:  # it left before it was answered
+        state = member.subscription
+        if state.durable:
+            state.stored.is_kept = True
+        if member not in state.joining:  # it left before it was answered
             return
-        held.leave_out(member)
-        held.members = (*held.members, member)
+        state.leave_out(member)
+        state.members = (*state.members, member)
         member.is_open = True
-        answer = Subscribed(call, member.ref, held.id.subscriber, held.id.name, is_resumed)
+        answer = Subscribed(call, member.ref, state.id.subscriber, state.id.name, is_resumed)
         self.ports.send(member.address, answer)
-        self._dispatcher.opened(held, now)
+        self._dispatcher.opened(state, now)
 
     def _not_opened(
         self, session: Session, call: int, member: Member, failure: PersistFailed, now: float
     ) -> None:
-        if member not in member.held.joining:
+        if member not in member.subscription.joining:
             return  # it left, or was refused before
         self.ports.send(session.address, Refused(call, failure.code, f"not kept: {failure.reason}"))
-        is_new = not member.held.stored.is_kept  # one that the disk holds outlives a refused listener
+        is_new = not member.subscription.stored.is_kept  # one that the disk holds outlives a refused listener
         self._persist(self._registry.leave(member, end=is_new, lingers=False, now=now), now)
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
@@ -367,10 +367,10 @@ class ExactlyOnce(Delivery):
     def _leave(self, session: Session, member: Member | None, message: Unsubscribe, now: float) -> None:
         records: list[Record] = []
         if member is not None:
-            held = member.held
+            state = member.subscription
             records = self._registry.leave(member, end=message.end, lingers=False, now=now)
-            if held.stored.is_guest and held.has_ended:
-                records += self._remote_ends.say(held.id, held.stored.home, now)
+            if state.stored.is_remote and state.has_ended:
+                records += self._remote_ends.send(state.id, state.stored.home, now)
             self._maintain_at = now
         send, call = partial(self.ports.send, session.address), message.call
         left = Unsubscribed(call, message.ref)
@@ -400,7 +400,7 @@ class ExactlyOnce(Delivery):
 
     def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:
-            session.stay, session.places = message.stay, within_bounds(message.places)
+            session.stay, session.positions = message.stay, within_bounds(message.places)
 
     def _on_home(self, session: Session, message: Home, now: float) -> None:
         if len(session.homes) < MOST_HOMES:
@@ -426,44 +426,44 @@ class ExactlyOnce(Delivery):
 
     # -- hooks of the courier --------------------------------------------------------------------
 
-    def read(self, held: SubscriptionState, now: float) -> None:
-        self._replay.read_on(held, now)
+    def read(self, state: SubscriptionState, now: float) -> None:
+        self._replay.read_on(state, now)
 
     def unblocked(self, pending: PendingPublish) -> None:
         self._flow.unblocked(pending)
 
-    def delivered(self, held: SubscriptionState, now: float) -> None:
-        self._age_later(held, now)
+    def delivered(self, state: SubscriptionState, now: float) -> None:
+        self._age_later(state, now)
         self._flush_later(now)
 
-    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> None:
-        self._persist(self._registry.close(held, code, reason, now), now)
+    def close(self, state: SubscriptionState, code: str, reason: str, now: float) -> None:
+        self._persist(self._registry.close(state, code, reason, now), now)
 
-    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
-        return self._registry.dead_letter_subscribers(held)
+    def dead_letter_subscribers(self, state: SubscriptionState) -> list[SubscriptionState]:
+        return self._registry.dead_letter_subscribers(state)
 
-    def touched(self, held: SubscriptionState, now: float) -> None:
-        self._touched[held] = None
+    def touched(self, state: SubscriptionState, now: float) -> None:
+        self._touched[state] = None
         self._flush_later(now)
 
     def _flush_later(self, now: float) -> None:
         if self._flush_at is None:
             self._flush_at = now + self._settings.flush_seconds
 
-    def _age_later(self, held: SubscriptionState, now: float) -> None:
-        keep = held.options.keep_seconds
-        if keep is not None and held.durable:
+    def _age_later(self, state: SubscriptionState, now: float) -> None:
+        keep = state.options.keep_seconds
+        if keep is not None and state.durable:
             self._age_at = now + keep if self._age_at is None else min(self._age_at, now + keep)
 
     # -- the timer -------------------------------------------------------------------------------
 
     def next_deadline(self) -> float | None:
         registry = self._registry
-        jobs, earliest = self._jobs, self._ledger.next_deadline()
-        told, dead = registry.memory.ends, self._dead.ending
+        jobs, earliest = self._jobs, self._index.next_deadline()
+        delivered, dead = registry.memory.ends, self._dead.ending
         for at in (
-            self._flush_at, self._maintain_at, self._age_at, self._identities_at, registry.guests_at,
-            told[0][0] if told else None, dead[0][0] if dead else None, self._remote_ends.next_at,
+            self._flush_at, self._maintain_at, self._age_at, self._identities_at, registry.remote_ends_at,
+            delivered[0][0] if delivered else None, dead[0][0] if dead else None, self._remote_ends.next_at,
             jobs.staging.next_at, jobs.holding.next_at, self._flow.release_at,
         ):  # fmt: skip
             if at is not None and (earliest is None or at < earliest):
@@ -471,7 +471,7 @@ class ExactlyOnce(Delivery):
         return earliest
 
     def on_timer(self, now: float) -> None:
-        records: list[Record] = [*self._ledger.collect(now), *self._registry.collect(now)]
+        records: list[Record] = [*self._index.collect(now), *self._registry.collect(now)]
         records += self._jobs.collect(now)
         self._flow.release(now)
         records += self._remote_ends.on_timer(now)
@@ -496,34 +496,34 @@ class ExactlyOnce(Delivery):
             return []
         touched, self._touched = self._touched, {}
         records: list[Record] = []
-        for held in touched:
-            if held.has_ended:
+        for state in touched:
+            if state.has_ended:
                 continue
-            if held.durable and self.ports.disk.stable:
-                records.append(self._registry.progress(held))
-            if held.losses is not None and held.losses.has_news:
-                self._dispatcher.losses.tell(held, now)
-        for held in self._registry.durables.values():
-            if held.members:
-                tell_silences(held, self.ports.send)
+            if state.durable and self.ports.disk.stable:
+                records.append(self._registry.progress(state))
+            if state.losses is not None and state.losses.has_news:
+                self._dispatcher.losses.notify(state, now)
+        for state in self._registry.durables.values():
+            if state.members:
+                tell_silences(state, self.ports.send)
         self.ports.logs.progressed(now)
         return records
 
     def _release_barred(self, now: float) -> None:
         moves = self._dispatcher.moves
-        for held in list(moves.waiting):
-            self._dispatcher.release(held, now)
+        for state in list(moves.waiting):
+            self._dispatcher.release(state, now)
         if moves.waiting:
             self._flush_later(now)
 
     def _age_out(self, now: float) -> None:
         due: list[float] = []
-        for held in list(self._registry.durables.values()):
-            keep = held.options.keep_seconds
-            if keep is not None:
-                self._dispatcher.bounds.age_out(held, now)
-                left = (self._replay.skip_older(held, now), self._dispatcher.bounds.oldest_waiting(held, now))
-                due += [oldest + keep for oldest in left if oldest is not None]
+        for state in list(self._registry.durables.values()):
+            if (keep := state.options.keep_seconds) is not None:
+                self._dispatcher.bounds.age_out(state, now)
+                left = self._replay.skip_older(state, now)
+                waiting = self._dispatcher.bounds.oldest_waiting(state, now)
+                due += [oldest + keep for oldest in (left, waiting) if oldest is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
     def _persist(
@@ -559,20 +559,20 @@ class ExactlyOnce(Delivery):
         return tuple(self._registry.helds)
 
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
-        held = self._registry.helds.get(id)
-        return None if held is None else (held.subscription, held.since)
+        state = self._registry.helds.get(id)
+        return None if state is None else (state.subscription, state.since)
 
     def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
-        return tuple(held.id for held in self.ports.interest.match(event).subscriptions)
+        return tuple(stored.id for stored in self.ports.interest.match(event).subscriptions)
 
     def figures(self) -> dict[str, Any]:
         waiting, reading = self._sweep.look(self._registry.helds)
         return {
             **self._flow.figures, **self._dispatcher.figures,
             "subscriptions": len(self._registry.helds), "waiting": waiting, "reading": reading,
-            "entries": len(self._ledger.entries),
+            "entries": len(self._index.entries),
             "order given up": self._dispatcher.moves.given_up,
-            "forgotten": self._ledger.forgotten, "backlog recounts": self._registry.recount.done,
+            "forgotten": self._index.forgotten, "backlog recounts": self._registry.recount.done,
             **self._flow.identities.figures(),
             "dead letters": len(self._dead), "dead letters dropped": self._dead.dropped,
             **self._registry.memory.figures(),
@@ -582,13 +582,13 @@ class ExactlyOnce(Delivery):
         }  # fmt: skip
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
-        return [described(held) for held in busiest(self._registry.helds, limit, sees)]
+        return [described(state) for state in busiest(self._registry.helds, limit, sees)]
 
     def inspect(self, what: str, about: Any = None) -> Any:
         return self._administration.inspect(what, about)
 
     def check(self) -> None:
-        self._ledger.check()
+        self._index.check()
         self._registry.check()
         self._flow.check()
         self._dead.check()

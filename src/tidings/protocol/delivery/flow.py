@@ -51,26 +51,26 @@ from tidings.protocol.slots import Ports
 NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
 NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); 'kept' is on this disk"
 MANY_IDS = "this broker remembers no more ids of yours: leave the id out, or publish later"
-STALE = "this number was passed long ago; nobody can tell whether it was published"
+STALE = "this number was passed long ago; whether it was published is not known any more"
 UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 
 class PublishFlow:
     def __init__(
-        self, ports: Ports, bounds: IdentityBounds, ledger: LogIndex, stays: PublisherStays,
+        self, ports: Ports, bounds: IdentityBounds, index: LogIndex, stays: PublisherStays,
         registry: Registry, dispatcher: Dispatcher, holding: RetentionHolds,
     ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
         self._bounds = bounds
-        self._ledger = ledger
-        self._stays = stays
+        self._index = index
+        self._publisher_stays = stays
         self._registry = registry
         self._dispatcher = dispatcher
         self._holding = holding
         self.has_new_identities = True  # since the last look at when to forget some
         self.identities = Identities(bounds, self._publisher_of)
-        ledger.on_forgotten = self.identities.forgotten
+        index.on_forgotten = self.identities.forgotten
         self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
         self._last_of: dict[str, PendingPublish] = {}  # by source: the last one that waits for the disk
         self._is_log_unsure = ports.log_guard.is_log_unsure
@@ -89,7 +89,7 @@ class PublishFlow:
     def adopt(self, tables: Mapping[str, Mapping[str, bytes]]) -> None:
         """Know the identities of these tables, and no others."""
         self.identities = Identities.restore(tables, self._bounds, self._publisher_of)
-        self._ledger.on_forgotten = self.identities.forgotten
+        self._index.on_forgotten = self.identities.forgotten
 
     def _publisher_of(self, source: str) -> str:
         return self._ports.kept.publisher_of(source)
@@ -104,10 +104,10 @@ class PublishFlow:
 
     def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Take the publishes that came together on one link through all steps, in their order."""
-        place, count = 0, len(messages)
+        position, count = 0, len(messages)
         session.published += count
-        while place < count:
-            batch, place = self._accept(session, messages, place, now)
+        while position < count:
+            batch, position = self._accept(session, messages, position, now)
             if batch:
                 self._pass_batch(session, batch, now)
 
@@ -124,8 +124,8 @@ class PublishFlow:
         kept: list[PendingPublish] = []
         records: list[DiskRecord] = []
         looks = self._registry.durables or self._holding.rows
-        begin = place = 0  # of the stretch that needs neither the disk nor the network
-        for place, (pending, event, match, stay) in enumerate(
+        begin = position = 0  # of the stretch that needs neither the disk nor the network
+        for position, (pending, event, match, stay) in enumerate(
             zip(batch, events, matches, stays, strict=False)
         ):
             is_asked = event.lifetime > 0 or pending.mode is AckMode.KEPT
@@ -135,8 +135,8 @@ class PublishFlow:
                     self._remember(event, now)
                 if stay and event.key is None and not (last_of and event.source in last_of):
                     continue
-            self._dispatch(batch[begin:place], matches[begin:place], now)
-            begin = place + 1
+            self._dispatch(batch[begin:position], matches[begin:position], now)
+            begin = position + 1
             pending.match, pending.version = match, interest.version
             if is_owed:
                 records += self._append(pending, now)
@@ -148,7 +148,7 @@ class PublishFlow:
                 self._pass_on(pending, now)
                 if pending.blocked:
                     self._under_way[event.identity] = pending
-        if begin <= place:
+        if begin <= position:
             self._dispatch(batch[begin:], matches[begin:], now)
         if kept:
             self._persist(session, kept, records)
@@ -156,7 +156,7 @@ class PublishFlow:
     # -- accept and deduplicate --------------------------------------------------------------------
 
     def _accept(
-        self, session: Session, messages: Sequence[Publish], place: int, now: float
+        self, session: Session, messages: Sequence[Publish], position: int, now: float
     ) -> tuple[list[PendingPublish], int]:
         """The publishes from this place on that follow one another in the numbers of their sources, or else
         the one in this place, if it is new and not refused; and the place after them."""
@@ -165,8 +165,8 @@ class PublishFlow:
         most_bytes, is_stable = self._ports.event_bytes, disk.stable
         batch: list[PendingPublish] = []
         if disk.full is not None or disk.failed is not None:
-            return self._accept_one(session, messages[place], now), place + 1
-        for message in messages[place:] if place else messages:
+            return self._accept_one(session, messages[position], now), position + 1
+        for message in messages[position:] if position else messages:
             event, sequence, mode = message.event, message.sequence, message.mode
             size = event.size
             if (
@@ -187,10 +187,10 @@ class PublishFlow:
                 pending.moved = session.moved(event.source)
             batch.append(pending)
         if not batch:
-            return self._accept_one(session, messages[place], now), place + 1
+            return self._accept_one(session, messages[position], now), position + 1
         accepted = len(batch)
         self.figures["published"] += accepted
-        return batch, place + accepted
+        return batch, position + accepted
 
     def _accept_one(self, session: Session, message: Publish, now: float) -> list[PendingPublish]:
         """A publish that may be known, or refused; empty when it was answered."""
@@ -237,18 +237,18 @@ class PublishFlow:
             self._ports.send(address, Refused(message.call, "refused", STALE))
             return True
         self.figures["published again"] += 1
-        offset, failed = self._ledger.offset_of(identity), self._ports.disk.failed
-        if failed is not None and (offset is None or offset >= self._ledger.end):
+        offset, failed = self._index.offset_of(identity), self._ports.disk.failed
+        if failed is not None and (offset is None or offset >= self._index.end):
             self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
         else:
-            position = None if offset is None else Position(self._ledger.log, offset)
+            position = None if offset is None else Position(self._index.log, offset)
             self._ports.send(address, Published(message.call, position))
         return True
 
     def _seen(self, session: Session, message: Publish, is_own: bool, now: float) -> IdentityStatus:
         event = message.event
         seen = self.identities.look_number(event.source, session.incarnation, message.sequence)
-        if seen is IdentityStatus.NEW and self._ledger.offset_of(event.identity) is not None:
+        if seen is IdentityStatus.NEW and self._index.offset_of(event.identity) is not None:
             seen = IdentityStatus.SEEN
         if seen is IdentityStatus.NEW and not is_own:
             seen = self.identities.look(*event.identity, None, now)
@@ -296,7 +296,7 @@ class PublishFlow:
 
     def _is_owed(self, event: Event, match: Match, stays: bool) -> bool:
         """Must the log hold the event, though its publisher does not ask for it?"""
-        if self._registry.durables and any(held.durable for held in match.subscriptions):
+        if self._registry.durables and any(stored.durable for stored in match.subscriptions):
             return True
         if self._holding.rows and self._holding.wants(event):
             return True
@@ -307,13 +307,13 @@ class PublishFlow:
 
     def _append(self, pending: PendingPublish, now: float) -> list[DiskRecord]:
         """Give the event its offset; the records to persist."""
-        event, offset = pending.event, self._ledger.next_offset
+        event, offset = pending.event, self._index.next_offset
         self.figures["kept"] += 1
-        pending.position = Position(self._ledger.log, offset)
+        pending.position = Position(self._index.log, offset)
         self._under_way.setdefault(event.identity, pending)
         self._last_of[event.source] = pending
-        records = self._ledger.append(Append(offset, event, now, pending.sequence, pending.expires_at))
-        return records + self._stays.keep(event.source, pending.moved or STAYED, offset)
+        records = self._index.append(Append(offset, event, now, pending.sequence, pending.expires_at))
+        return records + self._publisher_stays.keep(event.source, pending.moved or STAYED, offset)
 
     def _persist(self, session: Session, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
         sources: dict[str, None] = {}
@@ -367,7 +367,7 @@ class PublishFlow:
 
     def _is_known(self, event: Event, now: float) -> bool:
         identity = event.identity
-        if identity in self._under_way or self._ledger.offset_of(identity) is not None:
+        if identity in self._under_way or self._index.offset_of(identity) is not None:
             return True
         return self.identities.look(*identity, None, now) is IdentityStatus.SEEN
 
@@ -443,13 +443,13 @@ class PublishFlow:
         if ports.recording:
             ports.emit(Record(avail_row(now, ports.name, event)))
         if offset is not None:
-            self._ledger.tell(offset)
+            self._index.expose(offset)
         elif event.key is not None:
             self._supersede(event.key)
         ports.events.passing(self._envelope(pending, offset, now), None, now, self._dispatch_here, pending)
         pending.is_dispatched = True
         if offset is not None:
-            self._ledger.told(offset, now)
+            self._index.dispatched(offset, now)
         if not pending.blocked:
             self.unblocked(pending)
 
@@ -469,13 +469,13 @@ class PublishFlow:
 
     def report_over_budget(self, event: Event, now: float) -> None:
         """Count, and tell the subscribers, whose filters are over their work budget for the event."""
-        for held in self._interest.over_budget(event):
-            self._dispatcher.losses.count_over_budget(held, now)
+        for stored in self._interest.over_budget(event):
+            self._dispatcher.losses.count_over_budget(stored, now)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""
         event, position = envelope.event, None
-        if envelope.offset is not None and envelope.origin == self._ledger.log:
+        if envelope.offset is not None and envelope.origin == self._index.log:
             position = Position(envelope.origin, envelope.offset)
         expires_at = None if envelope.expires is None else now + envelope.expires
         pending = PendingPublish(event, self.number, envelope.sequence, now, event_size(event))
@@ -484,12 +484,12 @@ class PublishFlow:
 
     def _supersede(self, key: str) -> None:
         """An event that is not kept itself still ends the older one that is."""
-        records = self._ledger.supersede(key)
+        records = self._index.supersede(key)
         if records and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
 
     def _envelope(self, pending: PendingPublish, offset: int | None, now: float) -> Envelope:
-        event, log = pending.event, self._ledger.log
+        event, log = pending.event, self._index.log
         if not event.lifetime and event.expires is None and pending.moved is None:
             return Envelope(event, log, offset, pending.sequence)
         spent = now - pending.accepted
@@ -547,21 +547,21 @@ class PublishFlow:
     def skip_to(self, upto: int) -> None:
         """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that
         have some of them and were not dispatched get others, in the same order."""
-        ledger = self._ledger
-        self._warn(upto + 1 - ledger.end, ledger.end - self._begun)
+        index = self._index
+        self._warn(upto + 1 - index.end, index.end - self._begun)
         self._begun = upto + 1
         again = [
             each for each in self._under_way.values() if each.offset is not None and not each.is_dispatched
         ]
-        again = sorted((each for each in again if _offset(each) >= ledger.end), key=_offset)
-        records = [record for each in again for record in ledger.withdraw(_offset(each))]
-        ledger.skip_to(upto)
+        again = sorted((each for each in again if _offset(each) >= index.end), key=_offset)
+        records = [record for each in again for record in index.withdraw(_offset(each))]
+        index.skip_to(upto)
         for pending in again:
-            offset, event = ledger.next_offset, pending.event
-            pending.position = Position(ledger.log, offset)
+            offset, event = index.next_offset, pending.event
+            pending.position = Position(index.log, offset)
             append = Append(offset, event, pending.accepted, pending.sequence, pending.expires_at)
-            records += ledger.append(append)
-            records += self._stays.keep(event.source, pending.moved or STAYED, offset)
+            records += index.append(append)
+            records += self._publisher_stays.keep(event.source, pending.moved or STAYED, offset)
         if again and self._ports.disk.failed is None:
             self._again.update(dict.fromkeys(again))
             self._unsure = []
@@ -572,7 +572,7 @@ class PublishFlow:
     def _warn(self, skipped: int, repeated: int) -> None:
         self.figures["offsets skipped"] += skipped
         self.figures["offsets repeated"] += repeated
-        lost = f"the log {self._ledger.log} was {skipped} entries longer in an earlier life of this broker"
+        lost = f"the log {self._index.log} was {skipped} entries longer in an earlier life of this broker"
         shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
         self._ports.emit(Warn(f"{lost}: was the store put back to an older copy? Those are lost{shared}"))
 
@@ -586,7 +586,7 @@ class PublishFlow:
             assert pending.event.identity == identity
             assert not pending.is_dispatched or pending.blocked, "a dispatched event that blocks is answered"
         for source, pending in self._last_of.items():
-            assert _offset(pending) >= self._ledger.end, f"{source} waits for a dispatched event"
+            assert _offset(pending) >= self._index.end, f"{source} waits for a dispatched event"
 
 
 def _offset(pending: PendingPublish) -> int:

@@ -79,8 +79,8 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
-        self._ledger.log = self._group
-        self._copies = LogCopies(ports, self._ledger, lambda: self._flow.identities.rows())
+        self._index.log = self._group
+        self._copies = LogCopies(ports, self._index, lambda: self._flow.identities.rows())
         self._proposed: dict[
             tuple[str, str], PendingPublish
         ] = {}  # by identity: published here, not committed yet
@@ -99,9 +99,9 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
         """Propose the publishes of a batch together."""
-        asking = self._asks_of.get(session.address)
-        if asking is not None:
-            asking.later.extend(messages)
+        requests = self._asks_of.get(session.address)
+        if requests is not None:
+            requests.later.extend(messages)
             return
         batch: list[Proposal] = []
         for message in messages:
@@ -127,7 +127,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         under_way = self._proposed.get(identity)
         if disk.failed is not None:
             refusal = ("store", f"the broker's disk has failed: {disk.failed.reason}")
-            if under_way is not None or self._ledger.offset_of(identity) is not None:
+            if under_way is not None or self._index.offset_of(identity) is not None:
                 refusal = not_known(disk.failed.reason)  # the other members may commit it
             self.ports.send(address, Refused(message.call, *refusal))
             return True
@@ -141,12 +141,12 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         if under_way is not None:
             under_way.waiters.append((address, message.call))
             return True
-        offset = self._ledger.offset_of(identity)
-        if offset is not None and offset >= self._ledger.end:
+        offset = self._index.offset_of(identity)
+        if offset is not None and offset >= self._index.end:
             return self._wait_for(offset, address, message.call)
         seen = self._seen(message.event, session.incarnation, message.sequence, now)
         if offset is not None or seen is IdentityStatus.SEEN:
-            position = None if offset is None else Position(self._ledger.log, offset)
+            position = None if offset is None else Position(self._index.log, offset)
             self.ports.send(address, Published(message.call, position))
             return True
         if seen is IdentityStatus.STALE:
@@ -174,7 +174,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def knows(self, proposal: Any) -> bool | None:
         event = proposal.event
-        if self._ledger.offset_of(event.identity) is not None:
+        if self._index.offset_of(event.identity) is not None:
             return True
         identities = self._flow.identities
         if (
@@ -183,15 +183,15 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         ):
             return True
         source, id = event.identity
-        seen = identities.look(source, id, None, self._ledger.now)
+        seen = identities.look(source, id, None, self._index.now)
         if not proposal.is_own and seen is IdentityStatus.SEEN:
             return True
         last = identities.last(event.source, proposal.incarnation)
         return None if last is not None and proposal.sequence < last else False
 
     def needs_from(self) -> int:
-        waiting = [held.own.low_water for held in self._registry.durables.values()]
-        return min([self._ledger.end, *waiting])
+        waiting = [state.own.low_water for state in self._registry.durables.values()]
+        return min([self._index.end, *waiting])
 
     def enter(self, offset: int, proposal: Any, accepted: float, records: list[Record], now: float) -> None:
         """An event was committed: into our log, and when it is on our disk, to our subscriptions."""
@@ -201,8 +201,8 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         )
         self._flow.number += 1
         pending.number, pending.accepted = self._flow.number, accepted
-        pending.position = Position(self._ledger.log, offset)
-        kept: list[Record] = self._ledger.append(
+        pending.position = Position(self._index.log, offset)
+        kept: list[Record] = self._index.append(
             Append(offset, event, accepted, proposal.sequence, pending.expires_at)
         )
         if proposal.incarnation:
@@ -225,9 +225,9 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         self._flow.kept(pending, now)
 
     def skip_to(self, upto: int) -> None:
-        self._ledger.next_offset = max(self._ledger.next_offset, upto + 1)
+        self._index.next_offset = max(self._index.next_offset, upto + 1)
         if not self._entering:
-            self._ledger.end = max(self._ledger.end, upto + 1)
+            self._index.end = max(self._index.end, upto + 1)
 
     def settle(self, identity: tuple[str, str], *, is_kept: bool = True, full: str = "") -> None:
         if full:
@@ -235,8 +235,8 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
             return
         pending = self._proposed.pop(identity, None)
         if pending is not None and is_kept:
-            offset = self._ledger.offset_of(identity)
-            pending.position = None if offset is None else Position(self._ledger.log, offset)
+            offset = self._index.offset_of(identity)
+            pending.position = None if offset is None else Position(self._index.log, offset)
             self._flow.answer(pending)
         elif pending is not None:
             for address, call in pending.waiters:
@@ -253,8 +253,8 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
     def entering(self) -> int:
         return len(self._entering)
 
-    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
-        self._copies.copy(asked, then)
+    def copy(self, request: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        self._copies.copy(request, then)
 
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
         tables: dict[str, dict[str, bytes]] = {}
@@ -267,88 +267,92 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
     # -- subscriptions that move -----------------------------------------------------------------------
 
     def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
-        held = member.held
-        is_opening = member in held.joining
+        state = member.subscription
+        is_opening = member in state.joining
         super()._opened(member, call, is_resumed, now)
         if not is_opening:
             return  # it left before it was answered, or was answered while the disk was full
         if not is_resumed:  # a token from the start: it may resume at another member
             self.ports.send(
-                member.address, Silence(member.ref, Position(self._ledger.log, held.own.first - 1))
+                member.address, Silence(member.ref, Position(self._index.log, state.own.first - 1))
             )
-        if held.durable:
-            self._tell_taken_over([held.id], now)
+        if state.durable:
+            self._announce_takeover([state.id], now)
 
-    def _tell_taken_over(
+    def _announce_takeover(
         self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
     ) -> None:
-        told = tuple((id.subscriber, id.name, now - self._registry.helds[id].stored.attended) for id in ids)
+        announced = tuple(
+            (id.subscriber, id.name, now - self._registry.helds[id].stored.attended) for id in ids
+        )
         for member in to if to is not None else self._members():
-            if member != self.ports.name and told:
-                self.ports.send(member, TakenOver(told))
+            if member != self.ports.name and announced:
+                self.ports.send(member, TakenOver(announced))
 
     def _members(self) -> tuple[str, ...]:
         return self.ports.members.view()
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         others = {member for member in self._members() if member != self.ports.name}
-        is_known = identity(session, message) in self._registry.helds or self._ledger.log in message.after
+        is_known = identity(session, message) in self._registry.helds or self._index.log in message.after
         if not message.options.durable or is_known or not others:
             super()._on_subscribe(session, message, now)
             return
         id = identity(session, message)
         self._last_ask += 1
-        asking = SubscriptionLookup(session.address, message, others, now + ASK_SECONDS)
-        self._askings[self._last_ask] = self._asks_of[session.address] = asking
+        requests = SubscriptionLookup(session.address, message, others, now + ASK_SECONDS)
+        self._askings[self._last_ask] = self._asks_of[session.address] = requests
         for member in sorted(others):
             self.ports.send(member, SubscriptionQuery(self._last_ask, id.subscriber, id.name))
 
     def _found(self, number: int, now: float) -> None:
         """Open the subscription where it stood, or anew; then hear what its client said meanwhile."""
-        asking = self._askings.pop(number)
-        session = self._registry.sessions.get(asking.address)
-        if self._asks_of.get(asking.address) is not asking or session is None:
+        requests = self._askings.pop(number)
+        session = self._registry.sessions.get(requests.address)
+        if self._asks_of.get(requests.address) is not requests or session is None:
             return  # its client is gone
-        del self._asks_of[asking.address]
-        message = asking.message
-        if asking.upto is not None:
-            message = msgspec.structs.replace(message, after={**message.after, self._ledger.log: asking.upto})
+        del self._asks_of[requests.address]
+        message = requests.message
+        if requests.upto is not None:
+            message = msgspec.structs.replace(
+                message, after={**message.after, self._index.log: requests.upto}
+            )
         super()._on_subscribe(session, message, now)
-        for later in asking.later:
-            self.on_message(asking.address, later, now)
+        for later in requests.later:
+            self.on_message(requests.address, later, now)
 
     def _on_group(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, SubscriptionQuery):
-            held = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
-            upto = None if held is None else held.own.low_water - 1
+            state = self._registry.durables.get(SubscriptionId(message.subscriber, message.name))
+            upto = None if state is None else state.own.low_water - 1
             self.ports.send(sender, SubscriptionQueryReply(message.number, upto))
         elif isinstance(message, SubscriptionQueryReply):
-            asking = self._askings.get(message.number)
-            if asking is not None and asking.answered(sender, message.upto):
+            requests = self._askings.get(message.number)
+            if requests is not None and requests.answered(sender, message.upto):
                 self._found(message.number, now)
         elif isinstance(message, TakenOver):
             for subscriber, name, age in message.ids:
-                held = self._registry.helds.get(SubscriptionId(subscriber, name))
-                if held is not None and not held.has_members:
-                    self._persist(self._registry.end_away(held.id, now - age, now), now)
+                state = self._registry.helds.get(SubscriptionId(subscriber, name))
+                if state is not None and not state.has_members:
+                    self._persist(self._registry.end_away(state.id, now - age, now), now)
 
     def on_timer(self, now: float) -> None:
         super().on_timer(now)
-        for number in [number for number, asking in self._askings.items() if asking.until <= now]:
+        for number in [number for number, requests in self._askings.items() if requests.until <= now]:
             self._found(number, now)
 
     def next_deadline(self) -> float | None:
         due = super().next_deadline()
-        asked = min((asking.until for asking in self._askings.values()), default=None)
-        return due if asked is None else asked if due is None else min(due, asked)
+        requested = min((requests.until for requests in self._askings.values()), default=None)
+        return due if requested is None else requested if due is None else min(due, requested)
 
     def on_input(self, input: Input, now: float) -> None:
         super().on_input(input, now)
         if isinstance(input, LinkDown):
             self._asks_of.pop(input.peer, None)
         if isinstance(input, ViewChanged):
-            here = [held.id for held in self._registry.durables.values() if held.has_members]
-            self._tell_taken_over(here, now, input.joined)
+            here = [state.id for state in self._registry.durables.values() if state.has_members]
+            self._announce_takeover(here, now, input.joined)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if isinstance(message, SubscriptionQuery | SubscriptionQueryReply | TakenOver):

@@ -11,20 +11,20 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 class Hooks(Protocol):
     """What the courier asks of the strategy that owns it."""
 
-    def read(self, held: SubscriptionState, now: float) -> None:
+    def read(self, state: SubscriptionState, now: float) -> None:
         """There is room: read on in the log."""
 
     def unblocked(self, pending: PendingPublish) -> None:
         """No subscription blocks this publish any longer."""
 
-    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> None:
+    def close(self, state: SubscriptionState, code: str, reason: str, now: float) -> None:
         """End the subscription and tell its members why."""
 
-    def touched(self, held: SubscriptionState, now: float) -> None:
+    def touched(self, state: SubscriptionState, now: float) -> None:
         """Its progress changed, or the figures of what it lost."""
 
-    def delivered(self, held: SubscriptionState, now: float) -> None:
+    def delivered(self, state: SubscriptionState, now: float) -> None:
         """An event was dispatched to a durable subscription."""
 
-    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
+    def dead_letter_subscribers(self, state: SubscriptionState) -> list[SubscriptionState]:
         """Who hears the dead letters of this subscription."""

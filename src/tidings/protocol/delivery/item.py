@@ -28,12 +28,17 @@ class Item(msgspec.Struct, eq=False, gc=False):
     ticket: PendingPublish | None = None  # its publisher waits until there is room for it
     moved: MigrationHeader | None = None  # its publisher was at another broker before
     barred_at: float = 0.0  # it waits for that since then
-    letter: int | None = None  # its number, when it is a dead letter
+    dead_letter: int | None = None  # its number, when it is a dead letter
 
     def again_for_one(self) -> Item:
         """A copy that was sent before: others may have been handed the same item."""
         copy = Item(self.event, self.size, self.position, self.accepted, self.expires_at)
-        copy.attempt, copy.after, copy.letter, copy.again = self.attempt, self.after, self.letter, True
+        copy.attempt, copy.after, copy.dead_letter, copy.again = (
+            self.attempt,
+            self.after,
+            self.dead_letter,
+            True,
+        )
         return copy
 
     @property

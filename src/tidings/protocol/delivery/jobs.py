@@ -30,13 +30,13 @@ class Jobs:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: LogIndex,
+        index: LogIndex,
         stays: PublisherStays,
         publish: Publish,
     ) -> None:
-        self.scanning = scanning = LogScanner(ports, ledger, stays)
-        self.holding = holding = RetentionHolds(ports, settings, ledger, MatchingEngine())
-        self.staging = staging = Staging(ports, settings, ledger, publish)
+        self.scanning = scanning = LogScanner(ports, index, stays)
+        self.holding = holding = RetentionHolds(ports, settings, index, MatchingEngine())
+        self.staging = staging = Staging(ports, settings, index, publish)
         self.handlers: dict[type[msg.Message], Handler] = {
             msg.ReadLog: lambda session, message, now: scanning.read(session.address, message),
             msg.HoldLog: holding.hold,

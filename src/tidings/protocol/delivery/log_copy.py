@@ -19,16 +19,16 @@ from tidings.protocol.slots import Ports
 
 
 class LogCopies:
-    def __init__(self, ports: Ports, ledger: LogIndex, identities: Callable[[], Iterable[Put]]) -> None:
+    def __init__(self, ports: Ports, index: LogIndex, identities: Callable[[], Iterable[Put]]) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._index = index
         self._rows = identities
 
-    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
-        after, committed = asked.after, asked.committed
-        end = min(committed, self._ledger.end - 1)
-        if asked.rows_after is not None:
-            rows, more = self._identities(asked.rows_after, in_pages=True)
+    def copy(self, request: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        after, committed = request.after, request.committed
+        end = min(committed, self._index.end - 1)
+        if request.rows_after is not None:
+            rows, more = self._identities(request.rows_after, in_pages=True)
             then(LogCopy(after, (), after, rows, more))
             return
         if end <= after < committed:
@@ -42,7 +42,7 @@ class LogCopies:
                     break
             rows: tuple[Put, ...] = ()
             if upto >= end:
-                rows, more = self._identities("", in_pages=asked.pages)
+                rows, more = self._identities("", in_pages=request.pages)
             then(LogCopy(upto, tuple(page.items), end, rows, more))
 
         def failed(failure: FetchFailed, at: float) -> None:
@@ -56,8 +56,8 @@ class LogCopies:
         if not in_pages:
             return rows, ""
         page = PageBuilder[Put](self._ports.limits, len(rows))
-        for place, row in sorted((_place(row), row) for row in rows):
-            if place > after and not page.add(row):
+        for position, row in sorted((_place(row), row) for row in rows):
+            if position > after and not page.add(row):
                 return tuple(page.items), _place(page.items[-1])
         return tuple(page.items), ""
 

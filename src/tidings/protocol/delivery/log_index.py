@@ -119,7 +119,7 @@ class LogIndex:
         """Is the entry kept only for subscriptions that want superseded events?"""
         return offset in self._superseded
 
-    def tell(self, offset: int) -> None:
+    def expose(self, offset: int) -> None:
         """The entry is on the disk; from now on it is told."""
         self.end = offset + 1
 
@@ -134,7 +134,7 @@ class LogIndex:
         """Take an undelivered entry out; the records to persist."""
         return self._forget(offset)
 
-    def told(self, offset: int, now: float) -> None:
+    def dispatched(self, offset: int, now: float) -> None:
         """It was told to everyone who is live: who is owed it is known, its lifetime may end."""
         if now > self.now:
             self.now = now

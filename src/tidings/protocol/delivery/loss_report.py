@@ -23,7 +23,7 @@ ENDED = "superseded or expired"
 
 
 class Touched(Protocol):
-    def touched(self, held: SubscriptionState, now: float) -> None: ...
+    def touched(self, state: SubscriptionState, now: float) -> None: ...
 
 
 class LossReport:
@@ -34,35 +34,35 @@ class LossReport:
         self.lost = 0  # by a policy or a bound
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
 
-    def count_lost(self, held: SubscriptionState, event: Event, reason: str, now: float) -> None:
+    def count_lost(self, state: SubscriptionState, event: Event, reason: str, now: float) -> None:
         """An event was lost by the policy or bound of that name."""
-        held.count_lost(str(reason))
+        state.count_lost(str(reason))
         self.lost += 1
         if self._ports.recording:
-            self._ports.emit(Record(drop_row(now, self._ports.name, held.id, event, str(reason))))
-        self.tell(held, now)
+            self._ports.emit(Record(drop_row(now, self._ports.name, state.id, event, str(reason))))
+        self.notify(state, now)
 
-    def count_over_budget(self, held: SubscriptionState, now: float) -> None:
+    def count_over_budget(self, state: SubscriptionState, now: float) -> None:
         """The filter was over its work budget for an event, which the subscription therefore does not get."""
-        held.count_lost(OVER_BUDGET)
+        state.count_lost(OVER_BUDGET)
         self.over_budget += 1
-        self.tell(held, now)
+        self.notify(state, now)
 
-    def count_gone(self, held: SubscriptionState, now: float) -> None:
+    def count_gone(self, state: SubscriptionState, now: float) -> None:
         """An owed event ended before it could be read from the log."""
-        held.count_lost(ENDED)
-        self.tell(held, now)
+        state.count_lost(ENDED)
+        self.notify(state, now)
 
-    def tell(self, held: SubscriptionState, now: float) -> None:
+    def notify(self, state: SubscriptionState, now: float) -> None:
         """Tell the members of losses that they do not know of, now or with the next flush."""
-        losses = held.losses
-        if losses is None or not held.members:
+        losses = state.losses
+        if losses is None or not state.members:
             return
-        if losses.told_at is not None and now < losses.told_at + self._settings.flush_seconds:
+        if losses.notified_at is not None and now < losses.notified_at + self._settings.flush_seconds:
             losses.has_news = True
-            self._hooks.touched(held, now)
+            self._hooks.touched(state, now)
             return
-        losses.told_at = now
+        losses.notified_at = now
         losses.has_news = False
-        for member in held.members:
+        for member in state.members:
             self._ports.send(member.address, Lost(member.ref, dict(losses.by_reason)))

@@ -29,12 +29,12 @@ class OversizedQueues(Protocol):
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
 
-    def bury(self, held: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
+    def bury(self, state: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
         """Make it a dead letter of its subscription."""
 
-    def enqueue(self, held: SubscriptionState, item: Item) -> None: ...
+    def enqueue(self, state: SubscriptionState, item: Item) -> None: ...
 
-    def pump(self, held: SubscriptionState, now: float) -> None: ...
+    def pump(self, state: SubscriptionState, now: float) -> None: ...
 
 
 class OversizedEvents:
@@ -51,27 +51,27 @@ class OversizedEvents:
         item = self._queues.take_off(member, message.tag)
         if item is not None:
             member.credit += 1
-            self._queues.bury(member.held, item, now, "larger than a frame")
-            self._queues.pump(member.held, now)
+            self._queues.bury(member.subscription, item, now, "larger than a frame")
+            self._queues.pump(member.subscription, now)
 
-    def retry(self, held: SubscriptionState) -> None:
+    def retry(self, state: SubscriptionState) -> None:
         """A listener opened the subscription: its frames may hold more than those of the last one."""
-        letters = [letter for letter in self._dead.letters(held.id) if letter.is_large]
-        if letters:
-            self.resend(held, letters)
+        dead_letters = [dead_letter for dead_letter in self._dead.letters(state.id) if dead_letter.is_large]
+        if dead_letters:
+            self.resend(state, dead_letters)
 
-    def resend(self, held: SubscriptionState, letters: Iterable[DeadRow]) -> None:
+    def resend(self, state: SubscriptionState, dead_letters: Iterable[DeadRow]) -> None:
         """Queue dead letters for their subscription again; each goes when it is acknowledged."""
-        waiting = (*held.queue, *held.own.pending, *(item for item, _ in held.unacked.values()))
-        queued = {item.letter for item in waiting}
-        for letter in letters:
-            if letter.number not in queued:
-                item = item_of(letter)
+        waiting = (*state.queue, *state.own.pending, *(item for item, _ in state.unacked.values()))
+        queued = {item.dead_letter for item in waiting}
+        for dead_letter in dead_letters:
+            if dead_letter.number not in queued:
+                item = item_of(dead_letter)
                 item.position = None  # the subscription's cursor is past it
-                self._queues.enqueue(held, item)
+                self._queues.enqueue(state, item)
 
-    def pump(self, held: SubscriptionState, now: float) -> None:
-        self._queues.pump(held, now)
+    def pump(self, state: SubscriptionState, now: float) -> None:
+        self._queues.pump(state, now)
 
     def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
         """An event that a neighbour does not take: a dead letter of that link."""

@@ -43,8 +43,8 @@ class _PublisherStay(msgspec.Struct, frozen=True, array_like=True):
 class PublisherStays:
     """Earlier brokers of the publishers here, for entries of our log that are read again."""
 
-    def __init__(self, ledger: LogIndex) -> None:
-        self._ledger = ledger
+    def __init__(self, index: LogIndex) -> None:
+        self._index = index
         self._by_source: OrderedDict[str, list[_PublisherStay]] = OrderedDict()
 
     def load(self, state: Loaded) -> None:
@@ -62,7 +62,7 @@ class PublisherStays:
         stays = self._by_source.get(source, [])
         if (stays and stays[-1].moved == moved) or (not stays and not moved.stay):
             return []
-        first = self._ledger.first_offset
+        first = self._index.first_offset
         ends = [stay.start for stay in stays[1:]] + [offset]
         kept = [stay for stay, end in zip(stays, ends, strict=False) if end > first]
         self._by_source[source] = [*kept, _PublisherStay(offset, moved)]
@@ -76,84 +76,84 @@ class PublisherStays:
 class PublisherMigration:
     """The order of moved publishers, for each subscription of this broker."""
 
-    def __init__(self, ports: Ports, ledger: LogIndex) -> None:
+    def __init__(self, ports: Ports, index: LogIndex) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._index = index
         self.waiting: dict[SubscriptionState, None] = {}  # with events that are barred
         self.given_up = 0  # events that were told before their time
 
-    def is_overtaken(self, held: SubscriptionState, item: Item) -> bool:
+    def is_overtaken(self, state: SubscriptionState, item: Item) -> bool:
         """A later stay of its publisher was told, and it was never acknowledged."""
-        told = held.movers.get(item.event.source)
-        if told is None:
+        header = state.movers.get(item.event.source)
+        if header is None:
             return False
         if item.moved is None:
-            stay = 0 if item.event.id.startswith(f"{told.mover}-") else told.stay
+            stay = 0 if item.event.id.startswith(f"{header.mover}-") else header.stay
         else:
-            stay = item.moved.stay if item.moved.mover == told.mover else told.stay
-        if stay >= told.stay:
+            stay = item.moved.stay if item.moved.mover == header.mover else header.stay
+        if stay >= header.stay:
             return False
-        return item.position is None or item.position.offset > told.places.get(item.position.log, 0)
+        return item.position is None or item.position.offset > header.places.get(item.position.log, 0)
 
-    def must_wait(self, held: SubscriptionState, item: Item) -> bool:
+    def must_wait(self, state: SubscriptionState, item: Item) -> bool:
         lines = self._lines(item)
-        if any(not lines.isdisjoint(self._lines(other)) for other in held.barred):
+        if any(not lines.isdisjoint(self._lines(other)) for other in state.barred):
             return True
-        return item.moved is not None and not self._is_clear(held, item.moved)
+        return item.moved is not None and not self._is_clear(state, item.moved)
 
-    def bar(self, held: SubscriptionState, item: Item, now: float) -> None:
+    def bar(self, state: SubscriptionState, item: Item, now: float) -> None:
         item.barred_at = now
-        held.own_moving().barred.append(item)
-        self.waiting[held] = None
+        state.own_moving().barred.append(item)
+        self.waiting[state] = None
 
-    def passes(self, held: SubscriptionState, item: Item) -> None:
+    def passes(self, state: SubscriptionState, item: Item) -> None:
         """The event goes to the queue: the stays of its publisher at other brokers are over."""
         moved = item.moved
         if moved is None:
             return
-        movers = held.own_moving().movers
-        told = movers.pop(item.event.source, None)
-        if told is None or told.mover != moved.mover or told.stay < moved.stay:
-            told = moved
-        movers[item.event.source] = told
+        movers = state.own_moving().movers
+        header = movers.pop(item.event.source, None)
+        if header is None or header.mover != moved.mover or header.stay < moved.stay:
+            header = moved
+        movers[item.event.source] = header
         if len(movers) > MOST_SOURCES:
             del movers[next(iter(movers))]
 
-    def released(self, held: SubscriptionState, now: float) -> list[Item]:
+    def released(self, state: SubscriptionState, now: float) -> list[Item]:
         """Events that need not wait any longer, in order: one may wait for another that waits."""
         free: list[Item] = []
-        while (item := self._next_free(held, now)) is not None:
-            held.barred.remove(item)
+        while (item := self._next_free(state, now)) is not None:
+            state.barred.remove(item)
             free.append(item)
-        for item in held.barred:
+        for item in state.barred:
             for log, offset in item.moved.places.items() if item.moved is not None else ():
                 self._ports.logs.hurry(log, offset, now)  # silence may not have reached us
-        if not held.barred:
-            self.waiting.pop(held, None)
+        if not state.barred:
+            self.waiting.pop(state, None)
         return free
 
-    def _next_free(self, held: SubscriptionState, now: float) -> Item | None:
+    def _next_free(self, state: SubscriptionState, now: float) -> Item | None:
         waiting: set[str] = set()  # lines of the items before this one
-        for item in held.barred:
+        for item in state.barred:
             lines = self._lines(item)
-            if lines.isdisjoint(waiting) and (item.moved is None or self._is_clear(held, item.moved)):
+            if lines.isdisjoint(waiting) and (item.moved is None or self._is_clear(state, item.moved)):
                 return item
             waiting |= lines
-        oldest = held.barred[0] if held.barred else None
-        if oldest is None or (len(held.barred) <= MOST_BARRED and now < oldest.barred_at + BARRED_SECONDS):
+        oldest = state.barred[0] if state.barred else None
+        if oldest is None or (len(state.barred) <= MOST_BARRED and now < oldest.barred_at + BARRED_SECONDS):
             return None
         self.given_up += 1
         return oldest
 
-    def _is_clear(self, held: SubscriptionState, moved: MigrationHeader) -> bool:
-        return all(self._has_passed(held, log, offset) for log, offset in moved.places.items())
+    def _is_clear(self, state: SubscriptionState, moved: MigrationHeader) -> bool:
+        return all(self._has_passed(state, log, offset) for log, offset in moved.places.items())
 
-    def _has_passed(self, held: SubscriptionState, log: str, offset: int) -> bool:
+    def _has_passed(self, state: SubscriptionState, log: str, offset: int) -> bool:
         """Is all that it is to hear of that log up to there in its queue, or beyond?"""
-        for item in held.barred:
+        for item in state.barred:
             if item.position is not None and item.position.log == log and item.position.offset <= offset:
                 return False
-        cursor = held.cursor_in(log)
+        cursor = state.cursor_in(log)
         if cursor is None:
             return is_gone(self._ports, log)
         return (cursor.end if cursor.state is LIVE else cursor.next) > offset
@@ -165,7 +165,7 @@ class PublisherMigration:
         source = f"/{item.event.source}"
         if position is None:
             return {source}
-        return {position.log, source} if position.log == self._ledger.log else {position.log}
+        return {position.log, source} if position.log == self._index.log else {position.log}
 
 
 def is_gone(ports: Ports, log: str) -> bool:

@@ -37,14 +37,14 @@ class Recount:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: LogIndex,
+        index: LogIndex,
         own_log: OwnLog,
         bounds: SubscriptionBounds,
         match: Callable[[Event], Sequence[SubscriptionState]],
     ) -> None:
         self._ports = ports
         self._chunk = settings.chunk
-        self._ledger = ledger
+        self._index = index
         self._own_log = own_log
         self._bounds = bounds
         self._match = match
@@ -56,16 +56,16 @@ class Recount:
 
     def look(self) -> None:
         """An entry is over and pinned: begin, if some subscription has a part that is not counted."""
-        now = self._ledger.now
+        now = self._index.now
         if self._found or now < self._next_look:
             return
         self._next_look = now + PAUSE
-        helds = [held for held in self._own_log.uncounted() if held.owner]
-        if helds:
-            self._found = {held: [] for held in helds}
-            self._handles = {held: held.handle for held in helds}
-            self._end = max(held.own.seam for held in helds)
-            self._read(min(held.own.next for held in helds))
+        states = [state for state in self._own_log.uncounted() if state.owner]
+        if states:
+            self._found = {state: [] for state in states}
+            self._handles = {state: state.handle for state in states}
+            self._end = max(state.own.seam for state in states)
+            self._read(min(state.own.next for state in states))
 
     def _read(self, at: int) -> None:
         self._ports.disk.fetch(at, self._chunk, self._on_read, self._on_failed)
@@ -77,12 +77,12 @@ class Recount:
 
     def _on_read(self, records: Sequence[Append], now: float) -> None:
         for record in records:
-            for held in self._match(record.event) if record.offset < self._end else ():
-                found = self._found.get(held)
-                if found is None or not held.own.next <= record.offset < held.own.seam:
+            for state in self._match(record.event) if record.offset < self._end else ():
+                found = self._found.get(state)
+                if found is None or not state.own.next <= record.offset < state.own.seam:
                     continue
-                is_for = self._own_log.is_for(held, record, now)
-                if is_for and not held.was_delivered(held.own, record.event, record.offset):
+                is_for = self._own_log.is_for(state, record, now)
+                if is_for and not state.was_delivered(state.own, record.event, record.offset):
                     found.append(record.offset)
         upto = read_upto(records, self._end)
         if upto < self._end:
@@ -94,21 +94,21 @@ class Recount:
         found, self._found = self._found, {}
         self.done += 1
         counted = [
-            held for held in found if held.own.state is REPLAYING and held.handle == self._handles[held]
+            state for state in found if state.own.state is REPLAYING and state.handle == self._handles[state]
         ]
-        for held in counted:
-            cursor = held.own
+        for state in counted:
+            cursor = state.own
             known = set(cursor.later)
             fresh = [
                 at
-                for at in found[held]
-                if at >= cursor.next and at not in known and at in self._ledger.entries
+                for at in found[state]
+                if at >= cursor.next and at not in known and at in self._index.entries
             ]
             for offset in fresh:
-                self._own_log.owe(held, offset)
+                self._own_log.owe(state, offset)
             if fresh:
                 cursor.later = deque(sorted((*cursor.later, *fresh)))
             cursor.seam = cursor.next
         self._own_log.refresh_pins()
-        for held in counted:
-            self._bounds.keep(held, now)
+        for state in counted:
+            self._bounds.keep(state, now)

@@ -25,8 +25,8 @@ def not_known(reason: str) -> tuple[str, str]:
     return ("unknown", f"the broker's disk has failed ({reason}); the event is kept, or it is not")
 
 
-def disk_refusal(disk: Disk, held: SubscriptionState | None) -> tuple[str, str] | None:
-    """The refusal of a durable subscription; `held` is the one that goes on, if there is one."""
+def disk_refusal(disk: Disk, state: SubscriptionState | None) -> tuple[str, str] | None:
+    """The refusal of a durable subscription; `state` is the one that goes on, if there is one."""
     if disk.failed is not None:
         return ("store", f"the broker's disk has failed: {disk.failed.reason}")
-    return None if disk.full is None or (held is not None and held.stored.is_kept) else kept_out(disk.full)
+    return None if disk.full is None or (state is not None and state.stored.is_kept) else kept_out(disk.full)

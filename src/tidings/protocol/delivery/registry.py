@@ -58,14 +58,14 @@ class Registry:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: LogIndex,
+        index: LogIndex,
         dispatcher: Dispatcher,
         replay: LogReplay,
         dead: DeadLetters,
     ) -> None:
         self._ports = ports
         self._settings = settings
-        self._ledger = ledger
+        self._index = index
         self._dispatcher = dispatcher
         self._replay = replay
         self._dead = dead
@@ -74,11 +74,11 @@ class Registry:
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
         self.durables: dict[SubscriptionId, SubscriptionState] = {}
-        self.guests_at: float | None = None  # when the first guest may have to end
+        self.remote_ends_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
-        self.recount = Recount(ports, settings, ledger, replay.own_log, dispatcher.bounds, self._accepting)
-        ledger.on_pinned = self.recount.look
+        self.recount = Recount(ports, settings, index, replay.own_log, dispatcher.bounds, self._accepting)
+        index.on_pinned = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
         """A client gave its name, and its broker's gate the principal."""
@@ -97,8 +97,8 @@ class Registry:
     def has_durables(self) -> bool:
         return bool(self.durables)
 
-    def dead_letter_subscribers(self, held: SubscriptionState) -> list[SubscriptionState]:
-        return list(self._dead_listeners.get(held.id, ()))
+    def dead_letter_subscribers(self, state: SubscriptionState) -> list[SubscriptionState]:
+        return list(self._dead_listeners.get(state.id, ()))
 
     # -- subscribing -------------------------------------------------------------------------
 
@@ -107,29 +107,29 @@ class Registry:
     ) -> tuple[Member, bool, list[Record]] | Refusal:
         """The new member, whether it resumes a subscription, and the records to persist before it is told."""
         id = identity(session, message)
-        held = self.helds.get(id)
+        state = self.helds.get(id)
         records: list[Record] = []
-        is_resumed = held is not None
-        if held is None:
+        is_resumed = state is not None
+        if state is None:
             if message.options.durable:
-                told, records = self.memory.take(id)
+                delivered, records = self.memory.take(id)
             else:
-                told = self.memory.look(id)
-            is_resumed = told is not None
-            held = self._create(id, session, message, told, number, now)
+                delivered = self.memory.look(id)
+            is_resumed = delivered is not None
+            state = self._create(id, session, message, delivered, number, now)
         else:
-            refusal = self._rejoin(held, session, message, now)
+            refusal = self._rejoin(state, session, message, now)
             if refusal is not None:
                 return refusal
-        held.belongs_to(session.memory)
-        member = Member(session.address, message.ref, message.credit, held)
+        state.belongs_to(session.memory)
+        member = Member(session.address, message.ref, message.credit, state)
         member.ends = message.options.durable
         session.members[message.ref] = member
-        held.joining = (*held.joining, member)
-        if held.durable:
-            held.stored.attended = now
+        state.joining = (*state.joining, member)
+        if state.durable:
+            state.stored.attended = now
             # both: progress under an earlier filter does not count for this one
-            records += [self._row(held), self.progress(held)]
+            records += [self._row(state), self.progress(state)]
         return member, is_resumed, records
 
     def _create(
@@ -137,45 +137,45 @@ class Registry:
         id: SubscriptionId,
         session: Session,
         message: Subscribe,
-        told: DeliveredRanges | None,
+        delivered: DeliveredRanges | None,
         number: int,
         now: float,
     ) -> SubscriptionState:
         subscription = self._subscription(id, message)
         cursor = self._replay.own_cursor()
-        held = SubscriptionState(subscription, cursor, named=message.named, number=number, since=now)
-        self.helds[id] = held
+        state = SubscriptionState(subscription, cursor, named=message.named, number=number, since=now)
+        self.helds[id] = state
         if message.options.dead_letters_of is not None:
-            self._listen_to_dead(held, session, message.options.dead_letters_of)
-            return held
+            self._listen_to_dead(state, session, message.options.dead_letters_of)
+            return state
         self._dead.resumed(id)
-        if told is not None:
-            held.told = told
+        if delivered is not None:
+            state.delivered = delivered
         if message.options.replay:
-            cursor.next = self._ledger.first_offset
-        self._skip_handled(held, message)
-        if held.durable:
-            self.durables[id] = held
+            cursor.next = self._index.first_offset
+        self._skip_handled(state, message)
+        if state.durable:
+            self.durables[id] = state
             home = session.homes.pop(message.ref, cursor.log)
-            held.stored = DurableState(self._ports.kept.owner_of(id))
+            state.stored = DurableState(self._ports.kept.owner_of(id))
             if home != cursor.log:
-                held.stored.home, held.stored.is_guest = home, True
-        if held.stored.is_guest or self._settings.shared_log:
-            self._resume_from(held, message.after)
+                state.stored.home, state.stored.is_remote = home, True
+        if state.stored.is_remote or self._settings.shared_log:
+            self._resume_from(state, message.after)
         if not message.options.until_live:
-            self._want(held, subscription, now)
-        self._replay.open(held, now)
-        if held.stored.is_guest:
-            self._replay.resume_from(held, message.after)
-        return held
+            self._want(state, subscription, now)
+        self._replay.open(state, now)
+        if state.stored.is_remote:
+            self._replay.resume_from(state, message.after)
+        return state
 
-    def _resume_from(self, held: SubscriptionState, after: Mapping[str, int]) -> None:
+    def _resume_from(self, state: SubscriptionState, after: Mapping[str, int]) -> None:
         """The token proves that the subscription existed, at another broker: it has a right to all that
         came after it. Our log holds that, since the other broker has not acknowledged it. (At home an
         unknown subscription was ended, and its token proves only what it was told.)"""
-        cursor = held.own
+        cursor = state.own
         if cursor.log in after:
-            cursor.start = min(self._ledger.end, after[cursor.log] + 1)
+            cursor.start = min(self._index.end, after[cursor.log] + 1)
             cursor.next = min(cursor.next, cursor.start)
 
     def _subscription(self, id: SubscriptionId, message: Subscribe) -> Subscription:
@@ -185,271 +185,274 @@ class Registry:
             self._options[options] = options
         return Subscription(id, message.filter, options)
 
-    def _want(self, held: SubscriptionState, subscription: Subscription, now: float) -> None:
-        held.handle = self._ports.interest.add(subscription.filter, held)
+    def _want(self, state: SubscriptionState, subscription: Subscription, now: float) -> None:
+        state.handle = self._ports.interest.add(subscription.filter, state)
         self._ports.events.interested(subscription, now)
 
-    def _unwant(self, held: SubscriptionState, now: float) -> None:
-        if held.handle is not None:
-            self._ports.interest.remove(held.handle, held.filter)
-            self._ports.events.uninterested(held.subscription, now)
+    def _unwant(self, state: SubscriptionState, now: float) -> None:
+        if state.handle is not None:
+            self._ports.interest.remove(state.handle, state.filter)
+            self._ports.events.uninterested(state.subscription, now)
 
-    def _listen_to_dead(self, held: SubscriptionState, session: Session, name: str) -> None:
+    def _listen_to_dead(self, state: SubscriptionState, session: Session, name: str) -> None:
         own = SubscriptionId(session.client, unscoped(name))
         group = SubscriptionId(GROUPS, name)
         is_group = group in self.helds or (own not in self.helds and bool(self._dead.letters(group)))
-        target = held.dead_letters_of = group if is_group and own not in self.helds else own
-        self._dead_listeners.setdefault(target, []).append(held)
-        for letter in self._dead.letters(target):
-            if accepts(held.filter, letter.event):
-                self._dispatcher.enqueue(held, item_of(letter))
+        target = state.dead_letters_of = group if is_group and own not in self.helds else own
+        self._dead_listeners.setdefault(target, []).append(state)
+        for dead_letter in self._dead.letters(target):
+            if accepts(state.filter, dead_letter.event):
+                self._dispatcher.enqueue(state, item_of(dead_letter))
 
-    def _skip_handled(self, held: SubscriptionState, message: Subscribe) -> None:
+    def _skip_handled(self, state: SubscriptionState, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
         for log, handled in message.after.items():
-            end = min(handled + 1, self._ledger.end) if log == self._ledger.log else handled + 1
-            if held.told is None:
-                held.told = DeliveredRanges()
-            held.told.add(message.filter, log, 0, end)
+            end = min(handled + 1, self._index.end) if log == self._index.log else handled + 1
+            if state.delivered is None:
+                state.delivered = DeliveredRanges()
+            state.delivered.add(message.filter, log, 0, end)
 
     def _rejoin(
-        self, held: SubscriptionState, session: Session, message: Subscribe, now: float
+        self, state: SubscriptionState, session: Session, message: Subscribe, now: float
     ) -> Refusal | None:
         is_group = message.options.group is not None
-        is_same = held.filter.digest == message.filter.digest
-        if is_group and is_same and held.durable is not message.options.durable:
-            return None if held.durable else self._make_durable(held, message)
-        if held.durable is not message.options.durable:
-            kind = "durable" if held.durable else "not durable"
+        is_same = state.filter.digest == message.filter.digest
+        if is_group and is_same and state.durable is not message.options.durable:
+            return None if state.durable else self._make_durable(state, message)
+        if state.durable is not message.options.durable:
+            kind = "durable" if state.durable else "not durable"
             return Refusal(
-                "refused", f"subscription {held.id.own} is {kind}; subscribe likewise or end it first"
+                "refused", f"subscription {state.id.own} is {kind}; subscribe likewise or end it first"
             )
-        if not is_same and len(held.own.rights) >= MAX_RIGHTS:
+        if not is_same and len(state.own.rights) >= MAX_RIGHTS:
             return Refusal(
-                "limit", f"{held.id.own} changed its filter {MAX_RIGHTS} times; hear what it is owed first"
+                "limit",
+                f"{state.id.own} changed its filter {MAX_RIGHTS} times; receive what it is owed first",
             )
-        if is_group and held.has_members:
+        if is_group and state.has_members:
             if is_same:
                 return None
             return Refusal(
-                "refused", f"the members of group {unscoped(held.id.name)!r} listen with another filter"
+                "refused", f"the members of group {unscoped(state.id.name)!r} listen with another filter"
             )
-        listeners = [*held.members, *held.joining]
+        listeners = [*state.members, *state.joining]
         if any(member.address == session.address for member in listeners):
-            return Refusal("refused", f"subscription {held.id.own} has a listener; a group can have many")
-        self._take_over(held, listeners, now)
+            return Refusal("refused", f"subscription {state.id.own} has a listener; a group can have many")
+        self._take_over(state, listeners, now)
         if not is_same:
-            self._change_filter(held, message, now)
-        held.subscription = self._subscription(held.id, message)
-        self._acknowledge_handled(held, message, now)
+            self._change_filter(state, message, now)
+        state.subscription = self._subscription(state.id, message)
+        self._acknowledge_handled(state, message, now)
         return None
 
-    def _make_durable(self, held: SubscriptionState, message: Subscribe) -> Refusal | None:
+    def _make_durable(self, state: SubscriptionState, message: Subscribe) -> Refusal | None:
         """A group of transient members gets a durable one: it is owed what waits and a log holds, and all
         that comes."""
-        if held.is_behind:
+        if state.is_behind:
             return Refusal(
-                "refused", f"group {unscoped(held.id.name)!r} replays; subscribe again when it has"
+                "refused", f"group {unscoped(state.id.name)!r} replays; subscribe again when it has"
             )
-        held.subscription = self._subscription(held.id, message)
-        self.durables[held.id] = held
-        held.stored = DurableState(self._ports.kept.owner_of(held.id))
-        for offset in held.own.progress.owed:
-            self._ledger.owe(offset, held.owner, held.options.superseding)
+        state.subscription = self._subscription(state.id, message)
+        self.durables[state.id] = state
+        state.stored = DurableState(self._ports.kept.owner_of(state.id))
+        for offset in state.own.progress.owed:
+            self._index.owe(offset, state.owner, state.options.superseding)
         return None
 
-    def _take_over(self, held: SubscriptionState, listeners: list[Member], now: float) -> None:
+    def _take_over(self, state: SubscriptionState, listeners: list[Member], now: float) -> None:
         for member in listeners:
             self._ports.send(member.address, Closed(member.ref, "closed", "a newer link took over"))
             self._remove(member)
             self._dispatcher.take_back(member, now)
 
-    def _acknowledge_handled(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
+    def _acknowledge_handled(self, state: SubscriptionState, message: Subscribe, now: float) -> None:
         """The client's token is ahead of what we know: settle what it handled. One member's token does not
         show what the others of its group handled."""
-        if message.options.group is not None and held.durable:
+        if message.options.group is not None and state.durable:
             return
         after = message.after
-        for line in (held.queue, held.barred):
+        for line in (state.queue, state.barred):
             for item in [item for item in line if item.position is not None]:
                 assert item.position is not None
                 if item.position.offset <= after.get(item.position.log, 0):
                     line.remove(item)
-                    self._dispatcher.forget(held, item, now)
-        self._skip_handled(held, message)
+                    self._dispatcher.forget(state, item, now)
+        self._skip_handled(state, message)
 
-    def _change_filter(self, held: SubscriptionState, message: Subscribe, now: float) -> None:
+    def _change_filter(self, state: SubscriptionState, message: Subscribe, now: float) -> None:
         """Only what was not told yet will be told."""
-        held.remember().prune(self._ledger.log, self._ledger.first_offset)
-        rights = self._replay.rights(held)
-        spared = self._dispatcher.spared(held, message.filter)
-        self._count_unwanted(held, message.filter, now)
-        self._unwant(held, now)
-        held.subscription = subscription = self._subscription(held.id, message)
-        held.since = now if message.options.replay else NEVER
-        self._replay.restart(held, rights, now)
-        self._want(held, subscription, now)
-        self._replay.reopen(held, rights)
+        state.remember().prune(self._index.log, self._index.first_offset)
+        rights = self._replay.rights(state)
+        spared = self._dispatcher.spared(state, message.filter)
+        self._count_unwanted(state, message.filter, now)
+        self._unwant(state, now)
+        state.subscription = subscription = self._subscription(state.id, message)
+        state.since = now if message.options.replay else NEVER
+        self._replay.restart(state, rights, now)
+        self._want(state, subscription, now)
+        self._replay.reopen(state, rights)
         for item in spared:
-            self._dispatcher.enqueue(held, item)
+            self._dispatcher.enqueue(state, item)
 
-    def _count_unwanted(self, held: SubscriptionState, filter: Filter, now: float) -> None:
+    def _count_unwanted(self, state: SubscriptionState, filter: Filter, now: float) -> None:
         """Count the events that wait for a durable subscription and that its new filter does not accept.
         Events of our own log are counted when they are read again; unread ones of other logs are not known
         here."""
-        if not held.durable:
+        if not state.durable:
             return
-        own = self._ledger.log
-        for item in (*held.queue, *held.own.pending, *held.blocked, *held.barred):
+        own = self._index.log
+        for item in (*state.queue, *state.own.pending, *state.blocked, *state.barred):
             is_read_again = item.position is not None and item.position.log == own
             if not is_read_again and not accepts(filter, item.event):
-                self._dispatcher.losses.count_lost(held, item.event, FILTER_CHANGED, now)
+                self._dispatcher.losses.count_lost(state, item.event, FILTER_CHANGED, now)
 
     # -- leaving -----------------------------------------------------------------------------
 
     def _remove(self, member: Member) -> None:
-        held = member.held
-        held.leave_out(member)
+        state = member.subscription
+        state.leave_out(member)
         session = self.sessions.get(member.address)
         if session is not None:
             session.members.pop(member.ref, None)
 
     def leave(self, member: Member, *, end: bool, lingers: bool, now: float) -> list[Record]:
         """A member goes; the subscription with it, unless it is durable or has others."""
-        held = member.held
+        state = member.subscription
         self._remove(member)
-        if held.has_members or (held.durable and not (end and member.ends)):
-            if held.stored.is_guest and not held.has_members:
-                self._guest_left(held, now)
+        if state.has_members or (state.durable and not (end and member.ends)):
+            if state.stored.is_remote and not state.has_members:
+                self._remote_left(state, now)
             self._dispatcher.take_back(member, now)
-            return [self.progress(held)] if held.durable else []
-        return self.end(held, now, lingers=lingers)
+            return [self.progress(state)] if state.durable else []
+        return self.end(state, now, lingers=lingers)
 
-    def _guest_left(self, held: SubscriptionState, now: float) -> None:
-        held.stored.left_at = now
+    def _remote_left(self, state: SubscriptionState, now: float) -> None:
+        state.stored.left_at = now
         ends_at = now + self._settings.guest_seconds
-        self.guests_at = ends_at if self.guests_at is None else min(self.guests_at, ends_at)
+        self.remote_ends_at = ends_at if self.remote_ends_at is None else min(self.remote_ends_at, ends_at)
 
     def collect(self, now: float) -> list[Record]:
         """One step of forgetting what ended subscriptions left behind; the records to persist."""
-        return [*self.memory.expire(now), *self._dead.expire(now), *self.end_guests(now)]
+        return [*self.memory.expire(now), *self._dead.expire(now), *self.end_remote(now)]
 
-    def end_guests(self, now: float) -> list[Record]:
+    def end_remote(self, now: float) -> list[Record]:
         """Guests whose listener did not come back end here; their home keeps all that they are owed. The
         records to persist."""
-        if self.guests_at is None or self.guests_at > now:
+        if self.remote_ends_at is None or self.remote_ends_at > now:
             return []
-        self.guests_at = None
+        self.remote_ends_at = None
         records: list[Record] = []
-        for held in list(self.durables.values()):
-            left_at = held.stored.left_at
+        for state in list(self.durables.values()):
+            left_at = state.stored.left_at
             if left_at is None:
                 continue
-            if held.has_members:
-                held.stored.left_at = None
+            if state.has_members:
+                state.stored.left_at = None
             elif left_at + self._settings.guest_seconds <= now:
-                records += self.end(held, now)
+                records += self.end(state, now)
             else:
-                self._guest_left(held, left_at)
+                self._remote_left(state, left_at)
         return records
 
-    def end(self, held: SubscriptionState, now: float, *, lingers: bool = False) -> list[Record]:
+    def end(self, state: SubscriptionState, now: float, *, lingers: bool = False) -> list[Record]:
         """End a subscription, and remember its deliveries. The records to persist."""
-        told = held.remember()
-        told.prune(self._ledger.log, self._ledger.first_offset)
-        self._unwant(held, now)
-        self._replay.stop(held)
-        self._dispatcher.clear(held, now)
-        held.has_ended = True
-        del self.helds[held.id]
-        self.durables.pop(held.id, None)
-        if held.dead_letters_of is not None:
-            self._dead_listeners[held.dead_letters_of].remove(held)
-            if not self._dead_listeners[held.dead_letters_of]:
-                del self._dead_listeners[held.dead_letters_of]
+        delivered = state.remember()
+        delivered.prune(self._index.log, self._index.first_offset)
+        self._unwant(state, now)
+        self._replay.stop(state)
+        self._dispatcher.clear(state, now)
+        state.has_ended = True
+        del self.helds[state.id]
+        self.durables.pop(state.id, None)
+        if state.dead_letters_of is not None:
+            self._dead_listeners[state.dead_letters_of].remove(state)
+            if not self._dead_listeners[state.dead_letters_of]:
+                del self._dead_listeners[state.dead_letters_of]
             return []
-        self._dead.ended(held.id, now)
+        self._dead.ended(state.id, now)
         records: list[Record] = []
-        if held.durable:
-            records = [rows.delete_for(rows.SUBSCRIPTION, held.id), rows.delete_for(rows.PROGRESS, held.id)]
-        if (held.named or lingers) and told.spans:
-            seconds = self._settings.memory_seconds if held.named else self._settings.linger_seconds
-            records += self.memory.keep(held.id, told, now + seconds)
+        if state.durable:
+            records = [rows.delete_for(rows.SUBSCRIPTION, state.id), rows.delete_for(rows.PROGRESS, state.id)]
+        if (state.named or lingers) and delivered.spans:
+            seconds = self._settings.memory_seconds if state.named else self._settings.linger_seconds
+            records += self.memory.keep(state.id, delivered, now + seconds)
         return records
 
     def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
         """End a subscription that was ended at another broker, where it was a guest; the records to persist.
         A client that subscribed here since then has another one."""
-        held = self.helds.get(id)
-        if held is None or not held.durable or held.stored.is_guest or held.stored.attended > ended:
+        state = self.helds.get(id)
+        if state is None or not state.durable or state.stored.is_remote or state.stored.attended > ended:
             return []
-        self.close(held, "closed", "it was ended at another broker", now)
-        return self.end(held, now)
+        self.close(state, "closed", "it was ended at another broker", now)
+        return self.end(state, now)
 
-    def close(self, held: SubscriptionState, code: str, reason: str, now: float) -> list[Record]:
+    def close(self, state: SubscriptionState, code: str, reason: str, now: float) -> list[Record]:
         """Send its members away; a transient one ends. The records to persist."""
-        for member in [*held.members, *held.joining]:
+        for member in [*state.members, *state.joining]:
             self._ports.send(member.address, Closed(member.ref, code, reason))
             self._remove(member)
             self._dispatcher.take_back(member, now)
-        return [self.progress(held)] if held.durable else self.end(held, now)
+        return [self.progress(state)] if state.durable else self.end(state, now)
 
     # -- what is on the disk -------------------------------------------------------------------
 
-    def _row(self, held: SubscriptionState) -> Record:
-        own, stored = held.own, held.stored
+    def _row(self, state: SubscriptionState) -> Record:
+        own, stored = state.own, state.stored
         assert own.start is not None
         row = SubscriptionRow(
-            held.subscription,
-            held.since,
+            state.subscription,
+            state.since,
             own.start,
             own.first,
-            (held.told or DeliveredRanges()).encode(),
+            (state.delivered or DeliveredRanges()).encode(),
             list(own.rights),
-            is_guest=stored.is_guest,
+            is_guest=stored.is_remote,
             home=stored.home,
             attended=stored.attended,
         )
-        return rows.put_for(rows.SUBSCRIPTION, held.id, row)
+        return rows.put_for(rows.SUBSCRIPTION, state.id, row)
 
-    def progress(self, held: SubscriptionState) -> Record:
-        held.own.floor()
-        lanes = {log: rows.lane_row(cursor) for log, cursor in held.others.items()}
-        movers, outlived = dict(held.movers), sorted(held.stored.outlived)
-        row = ProgressRow(held.id, held.own.progress, lanes=lanes, movers=movers, outlived=outlived)
-        return rows.put_for(rows.PROGRESS, held.id, row)
+    def progress(self, state: SubscriptionState) -> Record:
+        state.own.floor()
+        cursors = {log: rows.cursor_row(cursor) for log, cursor in state.others.items()}
+        movers, outlived = dict(state.movers), sorted(state.stored.outlived)
+        row = ProgressRow(state.id, state.own.progress, lanes=cursors, movers=movers, outlived=outlived)
+        return rows.put_for(rows.PROGRESS, state.id, row)
 
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
         known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
         for row in rows.decoded(state.tables, rows.SUBSCRIPTION, SubscriptionRow):
             cursor = self._replay.own_cursor()
-            held = SubscriptionState(row.subscription, cursor, named=True, number=0, since=row.since)
-            self.helds[held.id] = self.durables[held.id] = held
-            held.told = rows.read_told(row.told)
-            owner = self._ports.kept.owner_of(held.id)
-            held.stored = DurableState(
+            subscription_state = SubscriptionState(
+                row.subscription, cursor, named=True, number=0, since=row.since
+            )
+            self.helds[subscription_state.id] = self.durables[subscription_state.id] = subscription_state
+            subscription_state.delivered = rows.read_delivered(row.told)
+            owner = self._ports.kept.owner_of(subscription_state.id)
+            subscription_state.stored = DurableState(
                 owner, row.home, row.is_guest, row.attended, is_from_disk=True, is_kept=True
             )
             if row.is_guest:
-                self._guest_left(held, now)
+                self._remote_left(subscription_state, now)
             cursor.start, cursor.first, cursor.keep_from = row.start, row.told_from, row.start
-            cursor.rights, cursor.again_below = row.rights, self._ledger.end
-            progress = known.get(held.id)
-            cursor.resume(LogProgress(heard=row.told_from) if progress is None else progress.progress)
-            self._owe_again(held)
-            self._want(held, row.subscription, now)
-            self._replay.begin(held, now)
+            cursor.rights, cursor.again_below = row.rights, self._index.end
+            progress = known.get(subscription_state.id)
+            cursor.resume(LogProgress(received=row.told_from) if progress is None else progress.progress)
+            self._owe_again(subscription_state)
+            self._want(subscription_state, row.subscription, now)
+            self._replay.begin(subscription_state, now)
             if progress is not None:
-                self._load_progress(held, progress)
+                self._load_progress(subscription_state, progress)
         self._dead.end_others(self.helds, now)
 
-    def _load_progress(self, held: SubscriptionState, row: ProgressRow) -> None:
-        held.stored.outlived = frozenset(row.outlived)
+    def _load_progress(self, state: SubscriptionState, row: ProgressRow) -> None:
+        state.stored.outlived = frozenset(row.outlived)
         if row.movers:
-            held.own_moving().movers.update(row.movers)
+            state.own_moving().movers.update(row.movers)
         for log, lane in row.lanes.items():
-            cursor = self._replay.other_cursor(held, log, 1, start=lane.start)
+            cursor = self._replay.other_cursor(state, log, 1, start=lane.start)
             cursor.resume(lane.progress)
             cursor.first, cursor.again_below = lane.told_from, ANY_OFFSET
             cursor.keep_from = cursor.next if lane.hold is None else min(cursor.next, lane.hold + 1)
@@ -457,22 +460,22 @@ class Registry:
                 EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in lane.rights
             ]
 
-    def _owe_again(self, held: SubscriptionState) -> None:
+    def _owe_again(self, state: SubscriptionState) -> None:
         """Apply the bounds also to unsettled deliveries from before a restart."""
-        if held.has_bounds:
-            for offset in held.own.unread:
-                if offset in self._ledger.entries:
-                    held.own.owe_later(offset)
-                    held.own.source.owe(held, offset)
+        if state.has_bounds:
+            for offset in state.own.unread:
+                if offset in self._index.entries:
+                    state.own.owe_later(offset)
+                    state.own.source.owe(state, offset)
 
     def check(self) -> None:
-        for held in self.helds.values():
-            held.check()
-        assert self.durables == {id: held for id, held in self.helds.items() if held.durable}
-        for id, held in self.helds.items():
-            assert held.id == id
-            assert held.handle is None or self._ports.interest.entry(held.handle) is held
+        for state in self.helds.values():
+            state.check()
+        assert self.durables == {id: state for id, state in self.helds.items() if state.durable}
+        for id, state in self.helds.items():
+            assert state.id == id
+            assert state.handle is None or self._ports.interest.entry(state.handle) is state
         for session in self.sessions.values():
             for ref, member in session.members.items():
                 assert member.ref == ref
-                assert member in (*member.held.members, *member.held.joining)
+                assert member in (*member.subscription.members, *member.subscription.joining)

@@ -62,9 +62,9 @@ class RemoteUnsubscribeRow(msgspec.Struct, array_like=True, frozen=True):
 class RemoteUnsubscribes:
     """`end` ends a subscription of this broker and gives the records to persist."""
 
-    def __init__(self, ports: Ports, ledger: LogIndex, seconds: float, end: End) -> None:
+    def __init__(self, ports: Ports, index: LogIndex, seconds: float, end: End) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._index = index
         self._seconds = seconds
         self._end = end
         self._rows: dict[str, RemoteUnsubscribeRow] = {}  # by key
@@ -80,7 +80,7 @@ class RemoteUnsubscribes:
     def __len__(self) -> int:
         return len(self._rows)
 
-    def say(self, id: SubscriptionId, home: str, now: float) -> list[Record]:
+    def send(self, id: SubscriptionId, home: str, now: float) -> list[Record]:
         """The subscription was ended here; the records to persist before that is answered."""
         row = RemoteUnsubscribeRow(id, home, now)
         key = _key(id, home)
@@ -121,10 +121,10 @@ class RemoteUnsubscribes:
         id, path = row.subscription, (self._ports.name,)
         self._pass(RemoteUnsubscribe(id.subscriber, id.name, row.log, now - row.ended, path), None)
 
-    def _pass(self, farewell: RemoteUnsubscribe, sender: str | None) -> None:
-        link = self._ports.log_paths.upstream(farewell.log)
+    def _pass(self, request: RemoteUnsubscribe, sender: str | None) -> None:
+        link = self._ports.log_paths.upstream(request.log)
         if link is not None and link != sender and self._is_linked(link):
-            self._ports.send(link, farewell)
+            self._ports.send(link, request)
 
     def _is_linked(self, peer: str) -> bool:
         return peer in self._ports.neighbours.links()
@@ -135,13 +135,13 @@ class RemoteUnsubscribes:
         if not self._is_linked(sender):
             return
         if isinstance(message, RemoteUnsubscribe):
-            self._hear(sender, message, now)
+            self._receive(sender, message, now)
         elif (
             isinstance(message, RemoteUnsubscribed) and message.path and message.path[-1] == self._ports.name
         ):
             self._answered(message)
 
-    def _hear(self, sender: str, message: RemoteUnsubscribe, now: float) -> None:
+    def _receive(self, sender: str, message: RemoteUnsubscribe, now: float) -> None:
         name = self._ports.name
         if name in message.path:
             return
@@ -150,16 +150,16 @@ class RemoteUnsubscribes:
             onward = RemoteUnsubscribe(message.subscriber, message.name, message.log, message.age, path)
             self._pass(onward, sender)
             return
-        heard = RemoteUnsubscribed(message.subscriber, message.name, message.log, message.path)
+        answer = RemoteUnsubscribed(message.subscriber, message.name, message.log, message.path)
         records: list[Record] = []
-        if message.log == self._ledger.log:
+        if message.log == self._index.log:
             id = SubscriptionId(message.subscriber, message.name)
             records = self._end(id, now - message.age, now)
         disk = self._ports.disk
         if not records or not disk.stable:
-            self._ports.send(sender, heard)
+            self._ports.send(sender, answer)
         elif disk.failed is None:
-            disk.persist(records, lambda _: self._ports.send(sender, heard))
+            disk.persist(records, lambda _: self._ports.send(sender, answer))
 
     def _answered(self, message: RemoteUnsubscribed) -> None:
         if len(message.path) > 1:

@@ -40,14 +40,14 @@ class LogReplay:
         self,
         ports: Ports,
         settings: DeliverySettings,
-        ledger: LogIndex,
+        index: LogIndex,
         dispatcher: Dispatcher,
         own_log: OwnLog,
         on_broken: Callable[[SubscriptionState, str, str, float], None],
     ) -> None:
         self._ports = ports
         self._settings = settings
-        self._ledger = ledger
+        self._index = index
         self._dispatcher = dispatcher
         self.own_log = own_log
         self._other_logs = OtherLogs(ports)
@@ -57,268 +57,270 @@ class LogReplay:
 
     def own_cursor(self) -> Cursor:
         """A cursor at the end of the own log."""
-        end = self._ledger.end
-        return Cursor(self._ledger.log, self.own_log, end, start=end, state=LIVE)
+        end = self._index.end
+        return Cursor(self._index.log, self.own_log, end, start=end, state=LIVE)
 
     def other_cursor(
-        self, held: SubscriptionState, log: str, next: int, *, start: int | None, keep_from: int = 1
+        self, state: SubscriptionState, log: str, next: int, *, start: int | None, keep_from: int = 1
     ) -> Cursor:
         cursor = Cursor(log, self._other_logs, next, start=start)
         if keep_from > 1:
             cursor.keep_from = keep_from
-        own_table(held, "others")[log] = cursor
+        own_table(state, "others")[log] = cursor
         return cursor
 
-    def begin(self, held: SubscriptionState, now: float) -> None:
+    def begin(self, state: SubscriptionState, now: float) -> None:
         """Read the own log from `next` on; a log that holds no entry there is read already."""
-        cursor = held.own
+        cursor = state.own
         cursor.reading, cursor.seam = 0, cursor.end
-        self.own_log.make_plan(held, cursor)
-        if cursor.source.begin(held, cursor):
+        self.own_log.make_plan(state, cursor)
+        if cursor.source.begin(state, cursor):
             cursor.step("read on")
         elif cursor.state is REPLAYING:
-            self._go_live(held, cursor, cursor.end, now)
+            self._go_live(state, cursor, cursor.end, now)
         else:
-            self._read_to(held, cursor, cursor.end, now)
+            self._read_to(state, cursor, cursor.end, now)
 
-    def open(self, held: SubscriptionState, now: float) -> None:
+    def open(self, state: SubscriptionState, now: float) -> None:
         """The subscription begins: it reads the own log, and gets a cursor in each log of another broker."""
-        cursor = held.own
-        if held.durable and cursor.start is not None:
+        cursor = state.own
+        if state.durable and cursor.start is not None:
             cursor.keep_from = cursor.start
         cursor.first = cursor.next
-        cursor.progress = LogProgress(heard=cursor.next)
-        self.begin(held, now)
-        self._open_others(held)
+        cursor.progress = LogProgress(received=cursor.next)
+        self.begin(state, now)
+        self._open_others(state)
 
-    def _open_others(self, held: SubscriptionState) -> None:
+    def _open_others(self, state: SubscriptionState) -> None:
         for log in self._ports.logs.logs():
-            self.open_one(held, log)
+            self.open_one(state, log)
 
-    def open_one(self, held: SubscriptionState, log: str, *, is_found: bool = False) -> None:
+    def open_one(self, state: SubscriptionState, log: str, *, is_found: bool = False) -> None:
         """`is_found`: the subscription is older than what is known here of this log."""
-        if (held.handle is None and not held.options.until_live) or log in held.others:
+        if (state.handle is None and not state.options.until_live) or log in state.others:
             return
         end = self._other_logs.end(log)
-        if is_found and held.durable and self._has_outlived(held, log):
-            self.other_cursor(held, log, 1, start=1)
-        elif held.stored.is_from_disk or (is_found and held.durable):
+        if is_found and state.durable and self._has_outlived(state, log):
+            self.other_cursor(state, log, 1, start=1)
+        elif state.stored.is_from_disk or (is_found and state.durable):
             # It began before a restart that did not record where in this log, or the log began on an empty
             # disk and accepted events before this broker knew of it: the origin has to keep all of it.
-            self.other_cursor(held, log, 1, start=None)
-        elif held.options.replay:
+            self.other_cursor(state, log, 1, start=None)
+        elif state.options.replay:
             # A durable one is owed by offset: its age may be judged after a restart, by another clock.
-            start = end if held.durable else None
-            self.other_cursor(held, log, 1, start=start, keep_from=end)
+            start = end if state.durable else None
+            self.other_cursor(state, log, 1, start=start, keep_from=end)
         else:
-            self.other_cursor(held, log, end, start=end, keep_from=end).state = LIVE
+            self.other_cursor(state, log, end, start=end, keep_from=end).state = LIVE
 
-    def _has_outlived(self, held: SubscriptionState, log: str) -> bool:
+    def _has_outlived(self, state: SubscriptionState, log: str) -> bool:
         """Did the subscription hear an earlier log of this broker? Then it is older than all that this log
         holds, and no clock is asked: either broker's may have been set back between two of its lives."""
         broker = broker_of(log)
-        return broker in held.stored.outlived or any(broker_of(other) == broker for other in held.others)
+        return broker in state.stored.outlived or any(broker_of(other) == broker for other in state.others)
 
-    def resume_from(self, held: SubscriptionState, after: Mapping[str, int]) -> None:
+    def resume_from(self, state: SubscriptionState, after: Mapping[str, int]) -> None:
         """A durable subscription of another broker continues here, in each log from its token on. A log that
         is not known yet is read when it is."""
         for log, offset in after.items():
-            if log != held.own.log:
-                self.other_cursor(held, log, offset + 1, start=offset + 1, keep_from=offset + 1)
+            if log != state.own.log:
+                self.other_cursor(state, log, offset + 1, start=offset + 1, keep_from=offset + 1)
 
-    def rights(self, held: SubscriptionState) -> dict[str, list[EarlierRange]]:
+    def rights(self, state: SubscriptionState) -> dict[str, list[EarlierRange]]:
         """By log: the ranges that a durable subscription is owed, before it takes another filter."""
-        filter, owed = held.filter, {}
-        for cursor in held.cursors if held.durable else ():
+        filter, owed = state.filter, {}
+        for cursor in state.cursors if state.durable else ():
             kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
-            owed[cursor.log] = [*kept, EarlierRange((filter,), held.since, cursor.needs_from(), cursor.end)]
+            owed[cursor.log] = [*kept, EarlierRange((filter,), state.since, cursor.needs_from(), cursor.end)]
         return owed
 
-    def restart(self, held: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
+    def restart(self, state: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
         """The subscription has another filter: read in the own log what it may want now, and what it was owed
         before. The replay begins first, so that its entries are pinned when what was owed under the old
         filter is released."""
-        cursor = held.own
+        cursor = state.own
         cursor.start = cursor.keep_from = cursor.end
-        cursor.next = cursor.first = self._ledger.first_offset
+        cursor.next = cursor.first = self._index.first_offset
         cursor.rights = rights.pop(cursor.log, ())
-        self.begin(held, now)
-        self._dispatcher.clear(held, now)
-        cursor.progress = LogProgress(heard=cursor.first)
+        self.begin(state, now)
+        self._dispatcher.clear(state, now)
+        cursor.progress = LogProgress(received=cursor.first)
 
-    def reopen(self, held: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
+    def reopen(self, state: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
         """`restart` in the logs of other brokers."""
-        for cursor in held.others.values():
-            cursor.source.stop(held, cursor)
-        held.others = NOTHING
-        self._open_others(held)
+        for cursor in state.others.values():
+            cursor.source.stop(state, cursor)
+        state.others = NOTHING
+        self._open_others(state)
         for log, owed in rights.items():  # also of logs that were not found again after a restart
-            cursor = held.others.get(log) or self.other_cursor(held, log, 1, start=None)
+            cursor = state.others.get(log) or self.other_cursor(state, log, 1, start=None)
             cursor.rights = owed
             cursor.keep_from = min(right.start for right in owed)
 
-    def stop(self, held: SubscriptionState) -> None:
+    def stop(self, state: SubscriptionState) -> None:
         """The subscription has ended."""
-        for cursor in held.cursors:
-            cursor.source.stop(held, cursor)
-        held.others = NOTHING
+        for cursor in state.cursors:
+            cursor.source.stop(state, cursor)
+        state.others = NOTHING
 
-    def drop(self, held: SubscriptionState, log: str, is_replaced: bool) -> None:
+    def drop(self, state: SubscriptionState, log: str, is_replaced: bool) -> None:
         """That log is no more; what was read of it is still delivered."""
-        cursor = held.others.pop(log, None)
+        cursor = state.others.pop(log, None)
         if cursor is not None:
-            cursor.source.stop(held, cursor)
-            if held.durable and is_replaced:
-                held.stored.outlived |= {broker_of(log)}
+            cursor.source.stop(state, cursor)
+            if state.durable and is_replaced:
+                state.stored.outlived |= {broker_of(log)}
 
     # -- live events of other logs ---------------------------------------------------------------
 
-    def offer(self, held: SubscriptionState, envelope: Envelope, now: float) -> None:
+    def offer(self, state: SubscriptionState, envelope: Envelope, now: float) -> None:
         """An event of another broker's log arrives, and the subscription accepts it."""
-        self._offer(held, held.others[envelope.origin], item_of(envelope, now), now)
+        self._offer(state, state.others[envelope.origin], item_of(envelope, now), now)
 
-    def _offer(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
+    def _offer(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         offset = item.after
         if cursor.state is REPLAYING:
-            self._hold_back(held, cursor, item, now)
-        elif held.durable and held.is_full and offset >= cursor.progress.heard:
+            self._hold_back(state, cursor, item, now)
+        elif state.durable and state.is_full and offset >= cursor.progress.received:
             cursor.spill(offset)
             cursor.missed = offset
-            self._owe_later(held, cursor, item, now)
-        elif offset >= cursor.progress.heard:  # else it was read
-            self._dispatcher.take_in(held, item, None, now)
+            self._owe_later(state, cursor, item, now)
+        elif offset >= cursor.progress.received:  # else it was read
+            self._dispatcher.take_in(state, item, None, now)
 
-    def _hold_back(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
+    def _hold_back(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """A durable subscription has few events wait, and only while a page is on its way: the log keeps the
         rest. An event from before the subscription, which an origin sends again after a restart, is for a
         page to bring: the origin knows whether it is still available."""
         if cursor.start is not None and item.after < cursor.start:
             return
-        has_room = len(cursor.pending) < max(0 if held.durable else held.options.queue, self._settings.chunk)
-        if has_room and (not held.durable or (cursor.reading and not cursor.missed)):
+        has_room = len(cursor.pending) < max(
+            0 if state.durable else state.options.queue, self._settings.chunk
+        )
+        if has_room and (not state.durable or (cursor.reading and not cursor.missed)):
             own(cursor, "pending").append(item)
-        elif held.durable:
+        elif state.durable:
             cursor.pending, cursor.missed = EMPTY, item.after
         else:
-            self._dispatcher.losses.count_lost(held, item.event, held.options.policy, now)
-        self._owe_later(held, cursor, item, now)
+            self._dispatcher.losses.count_lost(state, item.event, state.options.policy, now)
+        self._owe_later(state, cursor, item, now)
 
-    def _owe_later(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
+    def _owe_later(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         """Bounds of a subscription count what it has not read too."""
-        if held.has_bounds:
+        if state.has_bounds:
             cursor.owe_later(item.after, PendingLiveEvent(now, item.event.source, item.event.id))
-            self._dispatcher.bounds.keep(held, now)
+            self._dispatcher.bounds.keep(state, now)
 
-    def found(self, held: SubscriptionState, log: str, now: float) -> None:
+    def found(self, state: SubscriptionState, log: str, now: float) -> None:
         """A log is known here from now on. After a restart a subscription with bounds has to read again what
         was handed out of it; how much it is owed beyond that is unknown, only that it is no younger."""
-        self.open_one(held, log, is_found=True)
-        cursor = held.others.get(log)
-        if cursor is None or cursor.state is LIVE or not held.has_bounds or cursor.later:
+        self.open_one(state, log, is_found=True)
+        cursor = state.others.get(log)
+        if cursor is None or cursor.state is LIVE or not state.has_bounds or cursor.later:
             return
         if cursor.next < cursor.end:
             for offset in cursor.unread:
                 cursor.owe_later(offset, PendingLiveEvent(now))
-            if cursor.progress.heard < cursor.end:
+            if cursor.progress.received < cursor.end:
                 cursor.owe_later(cursor.end - 1, PendingLiveEvent(now))
 
     # -- reading -------------------------------------------------------------------------------
 
-    def read_on(self, held: SubscriptionState, now: float) -> None:
+    def read_on(self, state: SubscriptionState, now: float) -> None:
         """Read the next page of each log that is not read yet, if there is room and a listener."""
-        if held.members:
-            for cursor in held.cursors:
+        if state.members:
+            for cursor in state.cursors:
                 if cursor.state is REPLAYING and not cursor.reading:
-                    self._read(held, cursor, now)
+                    self._read(state, cursor, now)
 
-    def _read(self, held: SubscriptionState, cursor: Cursor, now: float) -> None:
+    def _read(self, state: SubscriptionState, cursor: Cursor, now: float) -> None:
         source = cursor.source
-        if not source.begin(held, cursor):
-            self._go_live(held, cursor, cursor.end, now)
-            self._dispatcher.pump(held, now)
+        if not source.begin(state, cursor):
+            self._go_live(state, cursor, cursor.end, now)
+            self._dispatcher.pump(state, now)
             return
-        room = held.options.queue - len(held.queue)
-        if held.is_ahead or len(held.queue) > held.options.queue // 2 or room <= 0:
+        room = state.options.queue - len(state.queue)
+        if state.is_ahead or len(state.queue) > state.options.queue // 2 or room <= 0:
             return
         if source.is_gone(cursor.log):
-            self.drop(held, cursor.log, broker_of(cursor.log) != self._ports.name)
+            self.drop(state, cursor.log, broker_of(cursor.log) != self._ports.name)
             return
         limit = min(room, self._settings.chunk)
-        cursor.reading = source.read(held, cursor, limit, partial(self._on_page, held, cursor), now)
+        cursor.reading = source.read(state, cursor, limit, partial(self._on_page, state, cursor), now)
 
-    def _on_page(self, held: SubscriptionState, cursor: Cursor, page: ReadPage, now: float) -> None:
+    def _on_page(self, state: SubscriptionState, cursor: Cursor, page: ReadPage, now: float) -> None:
         cursor.reading = 0
-        if held.has_ended or held.cursor_in(cursor.log) is not cursor:
+        if state.has_ended or state.cursor_in(cursor.log) is not cursor:
             return
         if page.failure is not None:
-            self._on_broken(held, *page.failure, now)
+            self._on_broken(state, *page.failure, now)
             return
         for item in cursor.merged(page.items, page.end):
-            self._read_one(held, cursor, item, now)
+            self._read_one(state, cursor, item, now)
         if page.is_last and cursor.missed < page.end:
-            self._go_live(held, cursor, page.end, now)
+            self._go_live(state, cursor, page.end, now)
         else:
-            self._read_to(held, cursor, page.end, now)
-        if not held.has_ended:
-            if cursor is not held.own:
-                self._dispatcher.touched(held, now)
-            self._dispatcher.pump(held, now)
+            self._read_to(state, cursor, page.end, now)
+        if not state.has_ended:
+            if cursor is not state.own:
+                self._dispatcher.touched(state, now)
+            self._dispatcher.pump(state, now)
 
-    def _read_one(self, held: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
+    def _read_one(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         if item.position is None:  # no log holds it: it waited for this place in the queue
-            own(held, "queue").append(item)
+            own(state, "queue").append(item)
             return
         offset = item.position.offset
         if offset < cursor.next:
             return
-        self._read_to(held, cursor, offset, now)
-        if held.was_delivered(cursor, item.event, offset):
+        self._read_to(state, cursor, offset, now)
+        if state.was_delivered(cursor, item.event, offset):
             return  # the next offset that is read passes over it
-        if not cursor.take(offset) and held.durable:
-            cursor.source.owe(held, offset)
+        if not cursor.take(offset) and state.durable:
+            cursor.source.owe(state, offset)
         item.again = offset < cursor.again_below
-        self._dispatcher.take(held, item, now)
+        self._dispatcher.take(state, item, now)
 
-    def _read_to(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
+    def _read_to(self, state: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
         """Every offset below was read; an offset that was owed there and not found is owed no longer."""
         for offset in cursor.read_to(end):
-            if cursor.source.release(held, offset, now):
-                self._dispatcher.losses.count_gone(held, now)
+            if cursor.source.release(state, offset, now):
+                self._dispatcher.losses.count_gone(state, now)
 
-    def _go_live(self, held: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
-        self._read_to(held, cursor, end, now)
+    def _go_live(self, state: SubscriptionState, cursor: Cursor, end: int, now: float) -> None:
+        self._read_to(state, cursor, end, now)
         pending = cursor.go_live()
-        held.pack_filter()
-        cursor.source.stop(held, cursor)
+        state.pack_filter()
+        cursor.source.stop(state, cursor)
         for item in pending:
-            if held.has_ended:
+            if state.has_ended:
                 return  # it was too slow, and its policy is `disconnect`
             if item.position is None:
-                own(held, "queue").append(item)
+                own(state, "queue").append(item)
             else:
-                self._offer(held, cursor, item, now)
+                self._offer(state, cursor, item, now)
 
-    def skip_older(self, held: SubscriptionState, now: float) -> float | None:
+    def skip_older(self, state: SubscriptionState, now: float) -> float | None:
         """Pass over entries of the own log that are older than a durable subscription wants, so that the log
         need not keep them; when the oldest that is left was accepted, if any may be left."""
-        keep, cursor = held.options.keep_seconds, held.own
+        keep, cursor = state.options.keep_seconds, state.own
         if keep is None or cursor.state is LIVE or cursor.reading:
             return None
         end, oldest = self.own_log.older_than(keep, now)
         if end:
-            self._read_to(held, cursor, end, now)
+            self._read_to(state, cursor, end, now)
         self.own_log.refresh_pins()
         return oldest
 
 
-def settled(log: str, helds: Iterable[SubscriptionState]) -> int | None:
+def settled(log: str, states: Iterable[SubscriptionState]) -> int | None:
     """The last offset up to which durable subscriptions need no entry of this log; None: there are none."""
-    needs = [held.others[log].needs_from() - 1 for held in helds if held.durable and log in held.others]
+    needs = [state.others[log].needs_from() - 1 for state in states if state.durable and log in state.others]
     return min(needs, default=None)
 
 
-def heard_of(log: str, helds: Iterable[SubscriptionState]) -> int:
+def highest_known(log: str, states: Iterable[SubscriptionState]) -> int:
     """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from
     its client's token, which proves no offset."""
-    cursors = [held.others[log] for held in helds if log in held.others and not held.stored.is_guest]
-    return max((max(cursor.next, cursor.progress.heard) - 1 for cursor in cursors), default=0)
+    cursors = [state.others[log] for state in states if log in state.others and not state.stored.is_remote]
+    return max((max(cursor.next, cursor.progress.received) - 1 for cursor in cursors), default=0)

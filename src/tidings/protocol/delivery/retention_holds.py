@@ -86,11 +86,11 @@ class HeldEntries:
 
 
 class RetentionHolds:
-    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: LogIndex, matcher: Matcher) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, index: LogIndex, matcher: Matcher) -> None:
         self._ports = ports
         self._settings = settings
-        self._ledger = ledger
-        ledger.appended, ledger.ended = self.appended, self.forgotten
+        self._index = index
+        index.appended, index.ended = self.appended, self.forgotten
         self.matcher = matcher
         self._handles: dict[str, int] = {}  # by name: of its filter in the matcher ...
         self._by_handle: dict[int, str] = {}  # ... and back
@@ -157,7 +157,7 @@ class RetentionHolds:
         handle = self._handles[row.name] = self.matcher.add(row.filter)
         self._by_handle[handle] = row.name
         self._last_match, self._maintain_at = None, 0.0
-        kept = self._kept[row.name] = HeldEntries(row.upto, self._ledger.next_offset - 1)
+        kept = self._kept[row.name] = HeldEntries(row.upto, self._index.next_offset - 1)
         if not kept.is_known:
             self._unlooked[row.name] = kept
 
@@ -217,8 +217,8 @@ class RetentionHolds:
         kept = self._kept.get(name)
         if kept is None or kept.is_known:
             return
-        begin = max(kept.looked_upto + 1, self._ledger.first_offset)
-        if not self._ledger.may_hold(begin, kept.unknown_upto + 1):
+        begin = max(kept.looked_upto + 1, self._index.first_offset)
+        if not self._index.may_hold(begin, kept.unknown_upto + 1):
             self._know(name, kept.unknown_upto)
             return
         count = self._ports.limits.page_count
@@ -229,11 +229,11 @@ class RetentionHolds:
         if row is None or self._kept.get(name) is not kept:
             return  # it ended meanwhile
         for record in records:
-            wanted = row.upto < record.offset <= kept.unknown_upto and record.offset in self._ledger.entries
+            wanted = row.upto < record.offset <= kept.unknown_upto and record.offset in self._index.entries
             if wanted and accepts(row.filter, record.event):
                 self._keep(name, record)
         self._know(name, records[-1].offset if records else kept.unknown_upto)
-        self._ledger.unpin()
+        self._index.unpin()
         self._look(name)
 
     @property
@@ -249,7 +249,7 @@ class RetentionHolds:
             self._ports.send(session.address, Refused(message.call, *refusal))
             return
         before = self.rows.get(message.name)
-        upto = min(message.upto, self._ledger.end - 1)
+        upto = min(message.upto, self._index.end - 1)
         if before is not None:
             upto = max(upto, before.upto)
         row = RetentionHoldRow(
@@ -262,27 +262,27 @@ class RetentionHolds:
             self._move(row.name, row.upto)
         if before is not None and _is_same(before, row):
             row.ends_at = before.ends_at
-            self._held(session, message, False, now)
+            self._hold_stored(session, message, False, now)
             return
         self._ports.disk.persist(
             [Put(HOLDS, row.name, msgspec.msgpack.encode(row))],
-            partial(self._held, session, message, before is None),
-            partial(self._not_held, session, message),
+            partial(self._hold_stored, session, message, before is None),
+            partial(self._hold_failed, session, message),
             lambda reason: self._ports.send(session.address, Refused(message.call, *unsure(reason))),
         )
 
-    def _held(self, session: Session, message: HoldLog, is_new: bool, now: float) -> None:
+    def _hold_stored(self, session: Session, message: HoldLog, is_new: bool, now: float) -> None:
         self._moved()
         self._look(message.name)
-        ledger = self._ledger
+        index = self._index
         row = self.rows.get(message.name)
-        upto = ledger.end - 1 if row is None else row.upto
+        upto = index.end - 1 if row is None else row.upto
         if message.releases:
-            ledger.let_go(upto)
-        first, last = ledger.first_offset, ledger.end - 1
-        self._ports.send(session.address, LogHeld(message.call, ledger.log, first, last, upto, is_new))
+            index.let_go(upto)
+        first, last = index.first_offset, index.end - 1
+        self._ports.send(session.address, LogHeld(message.call, index.log, first, last, upto, is_new))
 
-    def _not_held(self, session: Session, message: HoldLog, failure: PersistFailed, now: float) -> None:
+    def _hold_failed(self, session: Session, message: HoldLog, failure: PersistFailed, now: float) -> None:
         self._ports.send(session.address, Refused(message.call, "store", f"not held: {failure.reason}"))
 
     def _refusal(self, message: HoldLog) -> tuple[str, str] | None:
@@ -293,15 +293,15 @@ class RetentionHolds:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
         if disk.full is not None:
             return kept_out(disk.full)
-        if message.log and message.log != self._ledger.log:
-            return ("refused", f"this broker's log is {self._ledger.log}, not {message.log}")
+        if message.log and message.log != self._index.log:
+            return ("refused", f"this broker's log is {self._index.log}, not {message.log}")
         if message.name not in self.rows and self._scopes[scope_of(message.name)] >= self._most:
             return ("limit", f"{self._most} readers of yours hold this log already; end one of them")
         return None
 
     def end(self, session: Session, message: EndHold, now: float) -> None:
         records = self._drop(message.name)
-        answer = LogHeld(message.call, self._ledger.log, self._ledger.first_offset, self._ledger.end - 1, 0)
+        answer = LogHeld(message.call, self._index.log, self._index.first_offset, self._index.end - 1, 0)
         if records and self._ports.disk.failed is None:
             self._ports.disk.persist(records, lambda at: self._ports.send(session.address, answer))
         else:
@@ -349,7 +349,7 @@ class RetentionHolds:
         """Places changed: entries that no hold keeps any longer may go."""
         ends = min((row.ends_at for row in self.rows.values()), default=None)
         self._review_at = 0.0 if self._overfull else ends
-        self._ledger.unpin()
+        self._index.unpin()
 
     @property
     def next_at(self) -> float | None:

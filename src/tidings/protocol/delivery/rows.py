@@ -102,7 +102,7 @@ def delete_for(table: str, id: SubscriptionId) -> Delete:
     return Delete(table, key_of(id.subscriber, id.name))
 
 
-def lane_row(cursor: Cursor) -> CursorRow:
+def cursor_row(cursor: Cursor) -> CursorRow:
     """A cursor in the log of another broker.
 
     Rows of lanes hold the last offset of a range, and one filter.
@@ -112,8 +112,8 @@ def lane_row(cursor: Cursor) -> CursorRow:
     return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
 
 
-def read_told(told: bytes) -> DeliveredRanges:
-    return DeliveredRanges.decode(told, lambda text, dialect: parse_filter(text, dialect=dialect))
+def read_delivered(encoded: bytes) -> DeliveredRanges:
+    return DeliveredRanges.decode(encoded, lambda text, dialect: parse_filter(text, dialect=dialect))
 
 
 def decoded(tables: Mapping[str, Mapping[str, bytes]], table: str, type: type[R]) -> Iterator[R]:

@@ -37,38 +37,38 @@ class _LogWalk(NamedTuple):
 
 
 class LogScanner:
-    def __init__(self, ports: Ports, ledger: LogIndex, stays: PublisherStays) -> None:
+    def __init__(self, ports: Ports, index: LogIndex, stays: PublisherStays) -> None:
         self._ports = ports
-        self._ledger = ledger
-        self._stays = stays
+        self._index = index
+        self._publisher_stays = stays
 
     # -- for jobs ------------------------------------------------------------------------------
 
-    def read(self, address: str, asked: ReadLog) -> None:
-        if asked.log and asked.log != self._ledger.log:
+    def read(self, address: str, request: ReadLog) -> None:
+        if request.log and request.log != self._index.log:
             reason = (
-                f"this broker's log is {self._ledger.log}, not {asked.log}: what was read there is not here"
+                f"this broker's log is {self._index.log}, not {request.log}: what was read there is not here"
             )
-            self._ports.send(address, Refused(asked.call, "refused", reason))
+            self._ports.send(address, Refused(request.call, "refused", reason))
             return
 
         def item(record: Append, _now: float) -> LogEntry | None:
-            is_wanted = accepts(asked.filter, record.event)
+            is_wanted = accepts(request.filter, record.event)
             return LogEntry(record.offset, record.event, record.accepted) if is_wanted else None
 
         def answer(found: tuple[LogEntry, ...], upto: int, _is_last: bool, _now: float) -> None:
-            ledger = self._ledger
+            index = self._index
             self._ports.send(
-                address, LogRead(asked.call, ledger.log, found, upto, ledger.first_offset, ledger.end - 1)
+                address, LogRead(request.call, index.log, found, upto, index.first_offset, index.end - 1)
             )
 
         def failed(failure: FetchFailed, _now: float) -> None:
             reason = f"the log cannot be read: {failure.reason}"
-            self._ports.send(address, Refused(asked.call, failure.code, reason))
+            self._ports.send(address, Refused(request.call, failure.code, reason))
 
         limits = self._ports.limits
-        page = PageBuilder[LogEntry](limits, min(asked.limit, limits.log_page_count))
-        self._walk(_LogWalk(None, page, item, answer, failed), max(0, asked.after))
+        page = PageBuilder[LogEntry](limits, min(request.limit, limits.log_page_count))
+        self._walk(_LogWalk(None, page, item, answer, failed), max(0, request.after))
 
     # -- for other brokers -----------------------------------------------------------------------
 
@@ -84,10 +84,10 @@ class LogScanner:
     def _envelope(self, record: Append, now: float) -> Envelope:
         event, offset = record.event, record.offset
         expires = None if record.expires_at is None else record.expires_at - now
-        moved = self._stays.of(event.source, offset)
+        moved = self._publisher_stays.of(event.source, offset)
         headers = {} if moved is None else {HEADER: moved}
         left = remaining(record, now)
-        return Envelope(event, self._ledger.log, offset, record.sequence, left, expires, headers)
+        return Envelope(event, self._index.log, offset, record.sequence, left, expires, headers)
 
     # -- the walk ------------------------------------------------------------------------------
 
@@ -97,13 +97,13 @@ class LogScanner:
         self._ports.disk.fetch(after + 1, count, partial(self._on_records, walk, after), walk.failed)
 
     def _on_records(self, walk: _LogWalk, after: int, records: Sequence[Append], now: float) -> None:
-        end = self._ledger.end - 1
+        end = self._index.end - 1
         upto = end if walk.upto is None else min(walk.upto, end)
         page, read = walk.page, after
         for record in records:
             if record.offset > upto or page.is_full:
                 break
-            item = walk.item(record, now) if self._is_told(record, now) else None
+            item = walk.item(record, now) if self._was_dispatched(record, now) else None
             if item is not None and not page.add(item):
                 break
             read = record.offset
@@ -115,7 +115,7 @@ class LogScanner:
         else:
             self._walk(walk, read)
 
-    def _is_told(self, record: Append, now: float) -> bool:
-        ledger = self._ledger
-        is_there = record.offset in ledger.entries and not ledger.is_superseded(record.offset)
+    def _was_dispatched(self, record: Append, now: float) -> bool:
+        index = self._index
+        is_there = record.offset in index.entries and not index.is_superseded(record.offset)
         return is_there and not expired(record, now)

@@ -21,7 +21,7 @@ class Session:
         "incarnation",
         "members",
         "memory",
-        "places",
+        "positions",
         "published",
         "stay",
     )
@@ -34,14 +34,16 @@ class Session:
         self.memory = UNCOUNTED  # of its principal
         self.published = 0  # events on this link, for people
         self.stay = 0  # how often the client moved
-        self.places: dict[str, dict[str, int]] = {}  # by source and log: its last events
+        self.positions: dict[str, dict[str, int]] = {}  # by source and log: its last events
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
     def moved(self, source: str) -> MigrationHeader | None:
         """Header that names the client's earlier brokers."""
         return (
-            MigrationHeader(self.incarnation, self.stay, self.places.get(source, {})) if self.stay else None
+            MigrationHeader(self.incarnation, self.stay, self.positions.get(source, {}))
+            if self.stay
+            else None
         )
 
 
@@ -62,7 +64,7 @@ def refusal(session: Session, message: Subscribe, settings: DeliverySettings) ->
     if options.policy is Policy.BLOCK and not options.durable and not settings.allow_block:
         return ("refused", "policy `block` is for the embedded broker; choose one that drops, or durable")
     if options.durable and not message.named:
-        return ("refused", "a durable subscription needs a name, or nobody could come back to it")
+        return ("refused", "a durable subscription needs a name, by which a client resumes it")
     if options.dead_letters_of is not None and (options.durable or options.group is not None):
-        return ("refused", "dead letters are kept anyway: hear them with a plain subscription")
+        return ("refused", "dead letters are kept anyway: receive them with a plain subscription")
     return None

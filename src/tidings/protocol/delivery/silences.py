@@ -10,19 +10,19 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.messages import Message, Silence
 
 
-def tell_silences(held: SubscriptionState, send: Callable[[str, Message], None]) -> None:
+def tell_silences(state: SubscriptionState, send: Callable[[str, Message], None]) -> None:
     """The token of a durable subscription advances also over what is not for it."""
-    for position in silences(held):
-        for member in held.members:
+    for position in silences(state):
+        for member in state.members:
             send(member.address, Silence(member.ref, position))
 
 
-def silences(held: SubscriptionState) -> list[Position]:
+def silences(state: SubscriptionState) -> list[Position]:
     """The positions that its members do not know of yet."""
-    if held.unacked or held.queue:
+    if state.unacked or state.queue:
         return []
     silent: list[Position] = []
-    for cursor in held.cursors:
+    for cursor in state.cursors:
         floor = cursor.floor()
         if floor > cursor.silent_below and cursor.start is not None:
             cursor.silent_below = floor

@@ -53,10 +53,10 @@ FILTER_CHANGED = "filter changed"
 class OwnLog:
     """The log of this broker: an index in memory, entries on its disk."""
 
-    def __init__(self, ports: Ports, ledger: LogIndex, stays: PublisherStays, losses: LossReport) -> None:
+    def __init__(self, ports: Ports, index: LogIndex, stays: PublisherStays, losses: LossReport) -> None:
         self._ports = ports
-        self._ledger = ledger
-        self._stays = stays
+        self._index = index
+        self._publisher_stays = stays
         self._losses = losses
         self._replaying: dict[SubscriptionState, None] = {}
         self._all_from: float = inf  # every entry from here on is pinned ...
@@ -71,60 +71,60 @@ class OwnLog:
         """May a replay still have to read this entry? (A yes may be outdated, a no is never wrong.)"""
         return offset >= self._all_from or self._some_from <= offset < self._some_to
 
-    def _pin(self, held: SubscriptionState) -> None:
-        self._replaying[held] = None
-        if held.durable:
-            self._some_from = min(self._some_from, held.own.next)
-            self._some_to = max(self._some_to, held.own.seam)
+    def _pin(self, state: SubscriptionState) -> None:
+        self._replaying[state] = None
+        if state.durable:
+            self._some_from = min(self._some_from, state.own.next)
+            self._some_to = max(self._some_to, state.own.seam)
         else:
-            self._all_from = min(self._all_from, held.own.next)
+            self._all_from = min(self._all_from, state.own.next)
 
     def refresh_pins(self) -> None:
         """Replays have progressed: let go of what they have read."""
         self._all_from, self._some_from, self._some_to = inf, inf, 0
-        for held in self._replaying:
-            self._pin(held)
-        self._ledger.unpin()
+        for state in self._replaying:
+            self._pin(state)
+        self._index.unpin()
 
     def uncounted(self) -> list[SubscriptionState]:
         """Durable subscriptions with a part of the log that they have not read, so that all of it
         is pinned."""
-        return [held for held in self._replaying if held.durable and held.own.next < held.own.seam]
+        return [state for state in self._replaying if state.durable and state.own.next < state.own.seam]
 
     # -- `LogSource` -----------------------------------------------------------------------
 
     def end(self, log: str) -> int:
-        return self._ledger.end
+        return self._index.end
 
-    def make_plan(self, held: SubscriptionState, cursor: Cursor) -> None:
+    def make_plan(self, state: SubscriptionState, cursor: Cursor) -> None:
         """Find the entries from before the subscription that it may have to read."""
         cursor.plan, cursor.planned = None, 0
-        before = cursor.start if held.durable else self._ledger.end
+        before = cursor.start if state.durable else self._index.end
         if before is None or cursor.rights or cursor.unread or cursor.next >= before:
             return
-        patterns = patterns_of(held.filter)
+        patterns = patterns_of(state.filter)
         if patterns is not None:
-            cursor.plan, cursor.planned = self._ledger.topics.find(patterns), before
+            cursor.plan, cursor.planned = self._index.topics.find(patterns), before
 
     def _may_hold(self, cursor: Cursor, start: int) -> bool:
         """Is there perhaps an entry to read from this offset on?"""
-        end = self._ledger.end
+        end = self._index.end
         if cursor.plan is not None and start < cursor.planned:
             if cursor.plan and cursor.plan[-1] >= start:
                 return True
             start = cursor.planned
-        return self._ledger.may_hold(start, end)
+        return self._index.may_hold(start, end)
 
-    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
+    def begin(self, state: SubscriptionState, cursor: Cursor) -> bool:
         if not self._may_hold(cursor, cursor.next):
             return False
-        self._pin(held)
+        self._pin(state)
         return True
 
-    def read(self, held: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+    def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         self._last_read += 1
         number = self._last_read
-        read = partial(self._on_read, held, cursor, number, then)
+        read = partial(self._on_read, state, cursor, number, then)
         start, limit = self._next_part(cursor, limit)
         self._ports.disk.fetch(start, limit, read, partial(self._on_failed, cursor, number, then))
         return number
@@ -135,37 +135,37 @@ class OwnLog:
         plan, start = cursor.plan, cursor.next
         if plan is None or start >= cursor.planned:
             return start, limit
-        place = bisect_left(plan, start)
-        if place == len(plan):
+        position = bisect_left(plan, start)
+        if position == len(plan):
             return cursor.planned, limit
-        start = plan[place]
-        last = bisect_left(plan, start + limit, place) - 1
+        start = plan[position]
+        last = bisect_left(plan, start + limit, position) - 1
         return start, plan[last] - start + 1
 
-    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
+    def stop(self, state: SubscriptionState, cursor: Cursor) -> None:
         cursor.reading = 0
-        if self._replaying.pop(held, 0) is None:
+        if self._replaying.pop(state, 0) is None:
             self.refresh_pins()
 
     def is_gone(self, log: str) -> bool:
         return False
 
-    def owe(self, held: SubscriptionState, offset: int) -> None:
-        self._ledger.owe(offset, held.owner, held.options.superseding)
+    def owe(self, state: SubscriptionState, offset: int) -> None:
+        self._index.owe(offset, state.owner, state.options.superseding)
 
-    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
+    def release(self, state: SubscriptionState, offset: int, now: float) -> bool:
         has_ended = self._has_ended(offset, now)
-        self._ledger.release(offset, held.owner)
+        self._index.release(offset, state.owner)
         return has_ended
 
     def entry(self, cursor: Cursor, offset: int) -> Entry | None:
-        return self._ledger.entries.get(offset)
+        return self._index.entries.get(offset)
 
     # -- pages -----------------------------------------------------------------------------
 
     def _on_read(
         self,
-        held: SubscriptionState,
+        state: SubscriptionState,
         cursor: Cursor,
         number: int,
         then: Then,
@@ -174,9 +174,9 @@ class OwnLog:
     ) -> None:
         if cursor.reading != number:
             return
-        end = self._ledger.end
-        told = [record for record in records if cursor.next <= record.offset < end]
-        items = [self._item(record) for record in told if self.is_for(held, record, now, counts=True)]
+        end = self._index.end
+        appended = [record for record in records if cursor.next <= record.offset < end]
+        items = [self._item(record) for record in appended if self.is_for(state, record, now, counts=True)]
         read = end if read_upto(records, end) >= end else records[-1].offset + 1
         then(ReadPage(items, read, not self._may_hold(cursor, max(read, cursor.next))), now)
 
@@ -190,43 +190,43 @@ class OwnLog:
         item = Item(
             event,
             event_size(event),
-            Position(self._ledger.log, offset),
+            Position(self._index.log, offset),
             record.accepted,
             record.expires_at,
             after=offset,
         )
-        item.moved = self._stays.of(event.source, offset)
+        item.moved = self._publisher_stays.of(event.source, offset)
         return item
 
-    def is_for(self, held: SubscriptionState, record: Append, now: float, *, counts: bool = False) -> bool:
+    def is_for(self, state: SubscriptionState, record: Append, now: float, *, counts: bool = False) -> bool:
         """Does the subscription have a right to this entry, and want it? `counts`: count it as lost when its
         filter cannot accept it, or accepts it no longer."""
-        event, offset, cursor = record.event, record.offset, held.own
+        event, offset, cursor = record.event, record.offset, state.own
         if self._has_ended(offset, now):
             return False
-        if accepts(held.filter, event):
-            if self._ledger.is_superseded(offset):  # a subscription that wants such events was owed it before
-                return not held.options.superseding and cursor.start is not None and offset >= cursor.start
-            return record.ends_at > held.since or cursor.has_right(event, offset, record.ends_at)
-        is_unknown = counts and is_over(held.filter, event)
-        if (is_unknown or (counts and cursor.rights)) and not held.was_delivered(cursor, event, offset):
+        if accepts(state.filter, event):
+            if self._index.is_superseded(offset):  # a subscription that wants such events was owed it before
+                return not state.options.superseding and cursor.start is not None and offset >= cursor.start
+            return record.ends_at > state.since or cursor.has_right(event, offset, record.ends_at)
+        is_unknown = counts and is_over(state.filter, event)
+        if (is_unknown or (counts and cursor.rights)) and not state.was_delivered(cursor, event, offset):
             if is_unknown:
-                self._losses.count_over_budget(held, now)
+                self._losses.count_over_budget(state, now)
             elif any(right.gives(event, offset, record.ends_at) for right in cursor.rights):
-                self._losses.count_lost(held, event, FILTER_CHANGED, now)
+                self._losses.count_lost(state, event, FILTER_CHANGED, now)
         return False
 
     def _has_ended(self, offset: int, now: float) -> bool:
         """Superseded, or expired."""
-        entry = self._ledger.entries.get(offset)
+        entry = self._index.entries.get(offset)
         return entry is None or expired(entry, now)
 
     def older_than(self, seconds: float, now: float) -> tuple[int, float | None]:
         """The end of the entries that were accepted so long ago; and when the oldest of the others was, if
         any."""
         end = 0
-        for offset, entry in self._ledger.entries.items():
-            if entry.accepted + seconds > now or offset >= self._ledger.end:
+        for offset, entry in self._index.entries.items():
+            if entry.accepted + seconds > now or offset >= self._index.end:
                 return end, entry.accepted
             end = offset + 1
         return end, None
@@ -241,14 +241,14 @@ class OtherLogs:
     def end(self, log: str) -> int:
         return self._ports.logs.known(log) + 1
 
-    def begin(self, held: SubscriptionState, cursor: Cursor) -> bool:
+    def begin(self, state: SubscriptionState, cursor: Cursor) -> bool:
         return True  # the origin keeps what was not acknowledged, and its last page says where the log ends
 
-    def read(self, held: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
+    def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
-        wanted = ReadRequest(held.filter, cursor.next - 1, start, held.since, limit)
+        wanted = ReadRequest(state.filter, cursor.next - 1, start, state.since, limit)
         reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
-        if reading and held.durable and (cursor.pending or cursor.missed):
+        if reading and state.durable and (cursor.pending or cursor.missed):
             cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
         return reading
 
@@ -264,7 +264,7 @@ class OtherLogs:
             return envelope.offset is not None
         return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
 
-    def stop(self, held: SubscriptionState, cursor: Cursor) -> None:
+    def stop(self, state: SubscriptionState, cursor: Cursor) -> None:
         if cursor.reading:
             self._ports.logs.give_up(cursor.reading)
             cursor.reading = 0
@@ -272,10 +272,10 @@ class OtherLogs:
     def is_gone(self, log: str) -> bool:
         return is_gone(self._ports, log)
 
-    def owe(self, held: SubscriptionState, offset: int) -> None:
+    def owe(self, state: SubscriptionState, offset: int) -> None:
         """The origin keeps what this broker has not acknowledged."""
 
-    def release(self, held: SubscriptionState, offset: int, now: float) -> bool:
+    def release(self, state: SubscriptionState, offset: int, now: float) -> bool:
         return False
 
     def entry(self, cursor: Cursor, offset: int) -> PendingLiveEvent | None:

@@ -66,9 +66,9 @@ class DoneRow(msgspec.Struct, array_like=True, frozen=True):
 
 
 class Staging:
-    def __init__(self, ports: Ports, settings: DeliverySettings, ledger: LogIndex, publish: Publish) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, index: LogIndex, publish: Publish) -> None:
         self._ports = ports
-        self._ledger = ledger
+        self._index = index
         self._seconds = settings.staging_seconds
         self._most_bytes = settings.staging_bytes
         self._most_in_all = settings.staging_bytes * settings.staging_principals
@@ -164,7 +164,7 @@ class Staging:
         self._ports.send(address, Refused(call, "store", f"not staged: {failure.reason}"))
 
     def _refusal(self, log: str) -> str | None:
-        disk, own = self._ports.disk, self._ledger.log
+        disk, own = self._ports.disk, self._index.log
         if not disk.stable:
             return "staging needs a broker with a store"
         if disk.failed is not None:

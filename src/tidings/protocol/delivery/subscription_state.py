@@ -34,15 +34,25 @@ from tidings.protocol.messages import Unsubscribe
 class Member:
     """Who listens: a subscriber, or one of a group."""
 
-    __slots__ = ("address", "credit", "ends", "held", "is_open", "last_word", "open_bytes", "ref", "withheld")
+    __slots__ = (
+        "address",
+        "credit",
+        "ends",
+        "is_open",
+        "last_word",
+        "open_bytes",
+        "ref",
+        "subscription",
+        "withheld",
+    )
 
-    def __init__(self, address: str, ref: int, credit: int, held: SubscriptionState) -> None:
+    def __init__(self, address: str, ref: int, credit: int, state: SubscriptionState) -> None:
         self.address = address
         self.ref = ref
         self.credit = credit  # notifications that it can take; below 0 after a race
         self.open_bytes = 0  # of events that it was sent and has not acknowledged ...
         self.withheld = 0  # ... and credit that counts again when there are fewer
-        self.held = held
+        self.subscription = state
         self.ends = True  # False: it did not ask for a durable subscription, and so cannot end one
         self.is_open = False  # True: it was answered, and can be sent to
         self.last_word: Unsubscribe | None = None  # it leaves when it has acknowledged what it was sent
@@ -53,7 +63,7 @@ class DurableState(msgspec.Struct):
 
     owner: str = ""  # the principal whose quota counts what is owed; none: it does not count
     home: str = ""  # of a guest: the log of its home
-    is_guest: bool = False  # it was resumed here, and another broker is its home
+    is_remote: bool = False  # it was resumed here, and another broker is its home
     attended: float = 0.0  # when a client last subscribed to it
     is_from_disk: bool = False  # it began before a restart
     is_kept: bool = False  # the disk holds it
@@ -77,7 +87,7 @@ class LossCounts(msgspec.Struct):
     """Events that the subscription lost, and what its members know of them."""
 
     by_reason: dict[str, int] = msgspec.field(default_factory=dict)
-    told_at: float | None = None  # when the members were last told
+    notified_at: float | None = None  # when the members were last told
     has_news: bool = False  # there are losses that the members do not know of
 
 
@@ -93,7 +103,7 @@ class SubscriptionState:
         "options", "others", "own", "queue", "since", "unacked",
     )  # fmt: skip
 
-    told: DeliveredRanges | None = (
+    delivered: DeliveredRanges | None = (
         None  # ranges that it was delivered under earlier filters and in earlier lives
     )
     stored = TRANSIENT
@@ -168,7 +178,7 @@ class SubscriptionState:
         """Is this entry settled, or was it delivered under an earlier filter or in an earlier life?"""
         if cursor.progress.is_settled(offset):
             return True
-        return self.told is not None and self.told.was_told(event, cursor.log, offset, accepts)
+        return self.delivered is not None and self.delivered.was_delivered(event, cursor.log, offset, accepts)
 
     def owes(self) -> int:
         """Number of waiting events of a bounded subscription, as far as it is known without reading."""
@@ -181,11 +191,11 @@ class SubscriptionState:
 
     def remember(self) -> DeliveredRanges:
         """The ranges that it was delivered so far, under this filter and earlier ones."""
-        told, filter = self.told or DeliveredRanges(), self.filter
+        delivered, filter = self.delivered or DeliveredRanges(), self.filter
         for cursor in (*self.others.values(), self.own):
-            cursor.remember(told, filter)
-        self.told = told
-        return told
+            cursor.remember(delivered, filter)
+        self.delivered = delivered
+        return delivered
 
     # -- rare state ------------------------------------------------------------------------
 
@@ -270,14 +280,14 @@ class SubscriptionState:
         assert not self.has_ended, f"{self.id} has ended and is still held"
         assert self.durable or not self.own.later, f"{self.id}: only durable subscriptions are owed"
         read = self.own.next if self.own.state is REPLAYING else 0
-        assert max(read, self.own.progress.heard) <= self.own.end, (
+        assert max(read, self.own.progress.received) <= self.own.end, (
             f"{self.id}: it was dispatched what it read"
         )
         if self.handle is not None:
             waiting = self._waiting()
             for cursor in self.cursors:
                 cursor.check(waiting.get(cursor.log, ()))
-        assert not self.blocked or self.is_full, f"{self.id}: nobody is blocked while there is room"
+        assert not self.blocked or self.is_full, f"{self.id}: no publisher is blocked while there is room"
         idle = self.queue and any(member.credit > 0 for member in self.members)
         assert not idle, f"{self.id}: a member with credit waits beside a queue"
 

@@ -21,31 +21,32 @@ from tidings.protocol.messages import Subscribe
 
 
 class TokensAhead:
-    def __init__(self, ledger: LogIndex, ahead: int, skip_to: Callable[[int], None]) -> None:
-        self._ledger = ledger
+    def __init__(self, index: LogIndex, ahead: int, skip_to: Callable[[int], None]) -> None:
+        self._index = index
         self._ahead = ahead
         self._skip_to = skip_to
         self._most = 0  # the highest offset that a token may name
 
     def load(self) -> None:
         """The log is as the disk holds it."""
-        self._most = self._ledger.end - 1 + self._ahead
+        self._most = self._index.end - 1 + self._ahead
 
     def heed(
-        self, session: Session, message: Subscribe, held: SubscriptionState | None
+        self, session: Session, message: Subscribe, state: SubscriptionState | None
     ) -> tuple[str, str] | None:
-        """Move the log behind a token that is believed; the refusal of one that is not. `held`: the
+        """Move the log behind a token that is believed; the refusal of one that is not. `state`: the
         subscription that goes on, if there is one."""
-        log, told_upto = self._ledger.log, self._ledger.end - 1
+        log, delivered_upto = self._index.log, self._index.end - 1
         upto = message.after.get(log, 0)
-        if upto <= told_upto or not message.options.durable or message.ref in session.homes:
+        if upto <= delivered_upto or not message.options.durable or message.ref in session.homes:
             return None
-        if held is not None and held.stored.is_guest:
+        if state is not None and state.stored.is_remote:
             return None
-        if held is not None and held.stored.is_from_disk and upto <= self._most:
+        if state is not None and state.stored.is_from_disk and upto <= self._most:
             self._skip_to(upto)
             return None
         reason = (
-            f"the token names entry {upto} of the log {log}, which has {told_upto}; subscribe without a token"
+            f"the token names entry {upto} of the log {log}, which has {delivered_upto}; "
+            "subscribe without a token"
         )
         return ("refused", reason)

@@ -92,7 +92,7 @@ class AgreedViews(Membership, Quorum):
         self.current: AgreedView | None = None
         self._vote = Vote(1)
         self._round: VotingRound | None = None
-        self._told: dict[str, PeerHello] = {}
+        self._hellos: dict[str, PeerHello] = {}
         self._where: dict[str, str] = {}  # of others in the group, by name
         self._trusted: set[str] = set()
         self._disk = self.life = ""  # empty: not started
@@ -139,11 +139,13 @@ class AgreedViews(Membership, Quorum):
 
     def counts(self, peer: str) -> bool:
         """Does the word of this peer count now?"""
-        disk = self._disk if peer == self.ports.name else self._told[peer].disk if peer in self._told else ""
+        disk = (
+            self._disk if peer == self.ports.name else self._hellos[peer].disk if peer in self._hellos else ""
+        )
         return self.current is not None and self.current.voters.get(peer) == disk
 
     def _disks(self, peers: set[str]) -> dict[str, str]:
-        disks = {peer: self._told[peer].disk for peer in sorted(peers) if peer in self._told}
+        disks = {peer: self._hellos[peer].disk for peer in sorted(peers) if peer in self._hellos}
         return {**disks, self.ports.name: self._disk}
 
     # -- inputs ----------------------------------------------------------------------------------
@@ -156,7 +158,7 @@ class AgreedViews(Membership, Quorum):
             self._greet(input.peer)
         elif isinstance(input, LinkDown):
             self._detector.link_down(input.peer)
-            self._told.pop(input.peer, None)
+            self._hellos.pop(input.peer, None)
             self._review(now)
 
     def _start(self, rows: dict[str, bytes], now: float) -> None:
@@ -214,7 +216,7 @@ class AgreedViews(Membership, Quorum):
         if not self.life:
             return  # no message is sent before our own id is known
         self._look_at_clock(now)
-        self._detector.heard(sender, now)
+        self._detector.seen(sender, now)
         if isinstance(message, ViewHello):
             self._on_hello(sender, message, now)
         elif isinstance(message, ViewBeat):
@@ -233,7 +235,7 @@ class AgreedViews(Membership, Quorum):
     def _on_hello(self, sender: str, message: ViewHello, now: float) -> None:
         if message.group != self._group:
             return
-        self._told[sender] = PeerHello(message.life, message.disk, message.address)
+        self._hellos[sender] = PeerHello(message.life, message.disk, message.address)
         if message.address:
             self._where[sender] = message.address
         for peer, address in message.peers.items():
@@ -250,7 +252,7 @@ class AgreedViews(Membership, Quorum):
 
     def _on_beat(self, sender: str, message: ViewBeat, now: float) -> None:
         self._detector.beat(sender, message.hears, now)
-        if sender not in self._told:  # its hello was lost
+        if sender not in self._hellos:  # its hello was lost
             self._greet(sender, asks=True)
         if self.current is not None and message.number < self.current.number:
             self.ports.send(sender, ViewInstall(self.current))
@@ -273,10 +275,10 @@ class AgreedViews(Membership, Quorum):
         if not took:
             assert vote.promised is not None
             self.figures_of["refused ballots"] += 1
-            self._say(sender, ViewRefused(number, vote.promised), now)
+            self._send(sender, ViewRefused(number, vote.promised), now)
         elif isinstance(message, ViewAsk):
             answer = ViewAnswer(number, ballot, self._disk, vote.accepted_at, vote.accepted)
-            self._keep([self._row("vote", vote.copy())], lambda at: self._say(sender, answer, at))
+            self._keep([self._row("vote", vote.copy())], lambda at: self._send(sender, answer, at))
         else:
             self._keep([self._row("vote", vote.copy())], partial(self._accepted, sender, message))
 
@@ -293,11 +295,11 @@ class AgreedViews(Membership, Quorum):
             if self.ports.synchrony.flush(number, self._survivors(before, message.view), now):
                 self.flushed(number, now)
         else:
-            self._say(sender, ViewAck(number, ballot, self._disk), now)
+            self._send(sender, ViewAck(number, ballot, self._disk), now)
 
     def _survivors(self, before: AgreedView, view: AgreedView) -> tuple[str, ...]:
         """Members that go on from one view to the next, and have not begun another life since."""
-        alive = {peer: self._told[peer].life for peer in self._trusted} | {self.ports.name: self.life}
+        alive = {peer: self._hellos[peer].life for peer in self._trusted} | {self.ports.name: self.life}
         both = set(zip(before.members, before.lives, strict=True)) & set(
             zip(view.members, view.lives, strict=True)
         )
@@ -307,9 +309,9 @@ class AgreedViews(Membership, Quorum):
         if self._flushing is not None and self._flushing[0] == number:
             _, ballot, sender = self._flushing
             self._flushing = None
-            self._say(sender, ViewAck(number, ballot, self._disk), now)
+            self._send(sender, ViewAck(number, ballot, self._disk), now)
 
-    def _say(self, to: str, message: Message, now: float) -> None:
+    def _send(self, to: str, message: Message, now: float) -> None:
         if to == self.ports.name:
             self.on_message(to, message, now)
         else:
@@ -321,11 +323,11 @@ class AgreedViews(Membership, Quorum):
         """Look at who is there; try to agree on another view where there is a reason to, and it is for us."""
         if not self.life:
             return
-        before, self._trusted = self._trusted, self._detector.review(now) & self._told.keys()
+        before, self._trusted = self._trusted, self._detector.review(now) & self._hellos.keys()
         if self.ports.recording:
             for lost in sorted(before - self._trusted):
                 self.ports.emit(Row(suspect_row(now, self.ports.name, lost)))
-        self._tell_serving(now)
+        self._announce_serving(now)
         if self._round is not None and self._round.view is not None:
             self._conclude(self._round, now)
         if self._round is None and now >= self._waits_until and self._leads():
@@ -333,7 +335,7 @@ class AgreedViews(Membership, Quorum):
             if base is not None and wanted is not None and base.is_majority(self._disks(set(wanted))):
                 self._begin(base, now)
 
-    def _tell_serving(self, now: float) -> None:
+    def _announce_serving(self, now: float) -> None:
         serves, view = self.is_serving, self.current
         if serves is not self._was_serving:
             self._was_serving = serves
@@ -346,7 +348,7 @@ class AgreedViews(Membership, Quorum):
         """The view that we know; for the first of all, the founders when each has said that it knows none."""
         if self.current is not None:
             return self.current
-        disks = self._disks(set(self._told))
+        disks = self._disks(set(self._hellos))
         if self.ports.name not in self._founders or not disks.keys() >= set(self._founders):
             return None
         return AgreedView(0, (), (), {name: disks[name] for name in self._founders})
@@ -359,7 +361,7 @@ class AgreedViews(Membership, Quorum):
         for member, life in zip(view.members, view.lives, strict=True):
             if member == me and life == self.life:
                 return True
-            if member in self._trusted and self._told[member].life == life:
+            if member in self._trusted and self._hellos[member].life == life:
                 return False
         others = [peer for peer in sorted(view.voters) if peer in self._trusted and self.counts(peer)]
         return self.counts(me) and all(me < peer for peer in others)
@@ -367,7 +369,7 @@ class AgreedViews(Membership, Quorum):
     def _wanted(self, now: float) -> dict[str, str] | None:
         """The members that the next view should have, with their lives; None: those that it has."""
         view, me = self.current, self.ports.name
-        alive = {peer: self._told[peer].life for peer in self._trusted} | {me: self.life}
+        alive = {peer: self._hellos[peer].life for peer in self._trusted} | {me: self.life}
         if view is None:
             return (
                 {name: alive[name] for name in self._founders}
@@ -401,7 +403,7 @@ class AgreedViews(Membership, Quorum):
         for peer in sorted(self._trusted):
             if peer in round.base.voters or (round.view is not None and peer in round.view.members):
                 self.ports.send(peer, message)
-        self._say(self.ports.name, message, now)
+        self._send(self.ports.name, message, now)
 
     def _on_answer(self, sender: str, message: ViewAnswer, now: float) -> None:
         round = self._round
@@ -442,7 +444,7 @@ class AgreedViews(Membership, Quorum):
             return
         self._round = None
         for peer in self._detector.links():
-            if peer in view.members or peer in self._told:
+            if peer in view.members or peer in self._hellos:
                 self.ports.send(peer, ViewInstall(view))
         self._install(view, now)
 
@@ -469,7 +471,7 @@ class AgreedViews(Membership, Quorum):
         self.figures_of["views"] += 1
         if self.is_member and self.ports.recording:
             self.ports.emit(Row(view_row(now, self.ports.name, view.number, view.members, topic=self._group)))
-        self._trusted = self._detector.review(now) & self._told.keys()
+        self._trusted = self._detector.review(now) & self._hellos.keys()
         self._was_serving = self.is_serving
         joined = tuple(
             member
@@ -500,7 +502,7 @@ class AgreedViews(Membership, Quorum):
         self._review(now)
 
     def _beat(self, now: float) -> None:
-        beat = ViewBeat(self.epoch, self._detector.hears(now))
+        beat = ViewBeat(self.epoch, self._detector.reachable(now))
         for peer in self._detector.links():
             self.ports.send(peer, beat)
         self._beat_at = now + self._settings.detector.beat_seconds
@@ -514,8 +516,8 @@ class AgreedViews(Membership, Quorum):
         if view is not None:
             assert self._vote.number > view.number, "a vote is for a later view"
             assert view.number == 0 or view.members, "a view has members"
-            held = sum(member in view.voters for member in view.members)
-            assert held >= view.quorum, "a view holds a majority of its voters"
+            stored = sum(member in view.voters for member in view.members)
+            assert stored >= view.quorum, "a view holds a majority of its voters"
         assert self._round is None or self._round.number > self.epoch, "a round is for a later view"
 
     def figures(self) -> dict[str, Any]:

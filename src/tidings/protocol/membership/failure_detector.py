@@ -27,46 +27,46 @@ class FailureDetector:
         self._name = name
         self._settings = settings
         self._up: set[str] = set()
-        self._heard: dict[str, float] = {}
-        self._hears_us: set[str] = set()
+        self._last_seen: dict[str, float] = {}
+        self._reached_by: set[str] = set()
         self._since: dict[str, float] = {}  # by peer: trusted without a break
 
     def link_up(self, peer: str, now: float) -> None:
         self._up.add(peer)
-        self._heard[peer] = now
+        self._last_seen[peer] = now
 
     def link_down(self, peer: str) -> None:
         self._up.discard(peer)
-        self._hears_us.discard(peer)
+        self._reached_by.discard(peer)
         self._since.pop(peer, None)
 
-    def heard(self, peer: str, now: float) -> None:
+    def seen(self, peer: str, now: float) -> None:
         if peer in self._up:
-            self._heard[peer] = now
+            self._last_seen[peer] = now
 
     def beat(self, peer: str, hears: tuple[str, ...], now: float) -> None:
-        self.heard(peer, now)
+        self.seen(peer, now)
         if self._name in hears and peer in self._up:
-            self._hears_us.add(peer)
+            self._reached_by.add(peer)
         else:
-            self._hears_us.discard(peer)
+            self._reached_by.discard(peer)
 
     def set_back(self, now: float) -> None:
         """Our clock shows an earlier time than it did."""
-        self._heard = dict.fromkeys(self._heard, now)
+        self._last_seen = dict.fromkeys(self._last_seen, now)
         self._since.clear()
 
     def links(self) -> list[str]:
         return sorted(self._up)
 
-    def hears(self, now: float) -> tuple[str, ...]:
+    def reachable(self, now: float) -> tuple[str, ...]:
         """Members that we hear: the content of our beats."""
         oldest = now - self._settings.suspect_seconds
-        return tuple(peer for peer in sorted(self._up) if self._heard[peer] > oldest)
+        return tuple(peer for peer in sorted(self._up) if self._last_seen[peer] > oldest)
 
     def review(self, now: float) -> set[str]:
         """Members that we trust now."""
-        trusted = {peer for peer in self.hears(now) if peer in self._hears_us}
+        trusted = {peer for peer in self.reachable(now) if peer in self._reached_by}
         for peer in list(self._since):
             if peer not in trusted:
                 del self._since[peer]

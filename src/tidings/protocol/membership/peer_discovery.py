@@ -49,16 +49,16 @@ class PeerDiscovery:
     def due(self, now: float) -> list[tuple[int, tuple[str, ...]]]:
         """The searches to send now, as (number, topics)."""
         found = []
-        for quest in self.open.values():
-            if quest.at > now:
+        for search in self.open.values():
+            if search.at > now:
                 continue
             self.number += 1
-            found.append((self.number, quest.wanted[: quest.width]))
-            if quest.width < len(quest.wanted):
-                quest.width += 1
+            found.append((self.number, search.wanted[: search.width]))
+            if search.width < len(search.wanted):
+                search.width += 1
             else:
-                quest.pause = min(self.settings.slow, 2 * quest.pause)
-            quest.at = now + quest.pause
+                search.pause = min(self.settings.slow, 2 * search.pause)
+            search.at = now + search.pause
         return found
 
     def is_new(self, seeker: str, number: int) -> bool:
@@ -71,4 +71,4 @@ class PeerDiscovery:
         return True
 
     def next_deadline(self) -> float | None:
-        return min((quest.at for quest in self.open.values()), default=None)
+        return min((search.at for search in self.open.values()), default=None)

@@ -87,7 +87,7 @@ class Prober:
         self._probes: dict[int, _PendingProbe] = {}
         self._number = 0
         self._news: dict[str, _Gossip] = {}  # by name
-        self._ping, self._ask, self._pong, self._helpers, self._lost = ping, ask, pong, helpers, lost
+        self._ping, self._request, self._pong, self._helpers, self._lost = ping, ask, pong, helpers, lost
         self._incarnation_of, self._is_known = incarnation_of, is_known
 
     def _patience(self, now: float, seconds: float) -> float:
@@ -117,8 +117,8 @@ class Prober:
         return [p.target for p in self._probes.values() if (p.asked_by is not None) == for_others]
 
     def answered(self, number: int, by: str, now: float) -> None:
-        asked, at = self._sent.get(number, ("", now))
-        if asked == by:
+        requested, at = self._sent.get(number, ("", now))
+        if requested == by:
             del self._sent[number]
             self.delay += self.settings.lateness * (now - at - self.delay)
             self._observe(number, is_answered=True)
@@ -146,7 +146,7 @@ class Prober:
         for name in self.suspects:
             self.probe(name, now)
 
-    def heard_from(self, name: str) -> None:
+    def seen(self, name: str) -> None:
         """A member that sends is alive."""
         self.suspects.pop(name, None)
         self.graves.pop(name, None)
@@ -155,9 +155,9 @@ class Prober:
         for number, probe in list(self._probes.items()):
             if probe.until <= now:
                 self._missed(number, probe, now)
-        for name, doubt in list(self.suspects.items()):
-            if doubt.until <= now:
-                self.bury(name, doubt.incarnation, now)
+        for name, suspicion in list(self.suspects.items()):
+            if suspicion.until <= now:
+                self.bury(name, suspicion.incarnation, now)
 
     def _missed(self, number: int, probe: _PendingProbe, now: float) -> None:
         if probe.asked_by is not None:
@@ -167,7 +167,7 @@ class Prober:
             self._observe(number, is_answered=False)
             probe.until = self._patience(now, 2 * self.settings.timeout)
             for helper in self._helpers(self.settings.helpers, probe.target):
-                self._ask(helper, number, probe.target)
+                self._request(helper, number, probe.target)
         else:
             del self._probes[number]
             self.health = min(self.settings.most_health, self.health + 1)
@@ -175,11 +175,11 @@ class Prober:
 
     def next_deadline(self) -> float | None:
         times = [probe.until for probe in self._probes.values()]
-        return min([*times, *(doubt.until for doubt in self.suspects.values())], default=None)
+        return min([*times, *(suspicion.until for suspicion in self.suspects.values())], default=None)
 
     # -- news ---------------------------------------------------------------------------------
 
-    def tell(self, what: str, name: str, incarnation: int) -> None:
+    def announce(self, what: str, name: str, incarnation: int) -> None:
         self._news[name] = _Gossip(what, incarnation, self.settings.news_times)
 
     def take_news(self) -> tuple[News, ...]:
@@ -193,25 +193,25 @@ class Prober:
                 del self._news[name]
         return tuple(taken)
 
-    def hear(self, own: str, news: tuple[News, ...], now: float) -> None:
+    def receive(self, own: str, news: tuple[News, ...], now: float) -> None:
         for what, name, incarnation in news:
             if name == own:
                 if what != ALIVE and incarnation >= self.incarnation:
                     self.incarnation = incarnation + 1
                     self.health = min(self.settings.most_health, self.health + 1)
-                    self.tell(ALIVE, own, self.incarnation)
+                    self.announce(ALIVE, own, self.incarnation)
             elif what != ALIVE:
                 is_crowded = len(self._open(for_others=False)) >= self.settings.most_open
                 if incarnation >= self._incarnation_of(name) and self._is_known(name) and not is_crowded:
                     self.probe(name, now)
-            elif self.refuted(name, incarnation, now=now, heard=now - 1e9):
-                self.tell(ALIVE, name, incarnation)
+            elif self.refuted(name, incarnation, now=now, last_seen=now - 1e9):
+                self.announce(ALIVE, name, incarnation)
 
     def suspect(self, name: str, incarnation: int, now: float) -> None:
         if name in self.suspects or name in self.graves or incarnation < self._incarnation_of(name):
             return
         self.suspects[name] = _Suspicion(incarnation, now, self._patience(now, self.settings.suspicion))
-        self.tell(SUSPECT, name, incarnation)
+        self.announce(SUSPECT, name, incarnation)
 
     def bury(self, name: str, incarnation: int, now: float) -> None:
         if name in self.graves or incarnation < self._incarnation_of(name):
@@ -220,15 +220,15 @@ class Prober:
         self.graves[name] = _Suspicion(incarnation, now)
         while len(self.graves) > self.settings.graves:
             del self.graves[next(iter(self.graves))]
-        self.tell(GONE, name, incarnation)
+        self.announce(GONE, name, incarnation)
         self._lost(name)
 
-    def refuted(self, name: str, incarnation: int, *, now: float, heard: float) -> bool:
-        """A peer says that a member lived at `heard`: was it suspected, and is it no more?"""
-        doubt = self.suspects.get(name) or self.graves.get(name)
-        if doubt is None or (incarnation <= doubt.incarnation and heard <= doubt.since):
+    def refuted(self, name: str, incarnation: int, *, now: float, last_seen: float) -> bool:
+        """A peer says that a member lived at `last_seen`: was it suspected, and is it no more?"""
+        suspicion = self.suspects.get(name) or self.graves.get(name)
+        if suspicion is None or (incarnation <= suspicion.incarnation and last_seen <= suspicion.since):
             return False
-        self.heard_from(name)
+        self.seen(name)
         return True
 
     def is_gone(self, name: str) -> bool:

@@ -25,10 +25,10 @@ class Sketch:
     def _drawn(self) -> list[float]:
         return [self._rng.expovariate(1.0) for _ in range(NUMBERS)]
 
-    def told(self) -> tuple[int, tuple[float, ...]]:
+    def summary(self) -> tuple[int, tuple[float, ...]]:
         return self.epoch, tuple(self.least)
 
-    def hear(self, epoch: int, least: tuple[float, ...], now: float) -> None:
+    def merge(self, epoch: int, least: tuple[float, ...], now: float) -> None:
         if len(least) != NUMBERS or epoch < self.epoch:
             return
         if epoch > self.epoch:

@@ -24,7 +24,7 @@ class KnownMember(msgspec.Struct):
 
     topics: tuple[str, ...]
     incarnation: int
-    heard: float  # when it was last known to live
+    last_seen: float  # when it was last known to live
 
 
 class PartialView:
@@ -46,14 +46,14 @@ class PartialView:
 
     def swap(self, came: Iterable[str], sent: Iterable[str]) -> None:
         """Take in what came: into free places, then into those of what was sent."""
-        places = [name for name in sent if name in self.names]
+        positions = [name for name in sent if name in self.names]
         for name in came:
             if name in self.names:
                 continue
             if len(self.names) >= self.limit:
-                if not places:
+                if not positions:
                     return
-                del self.names[places.pop(0)]
+                del self.names[positions.pop(0)]
             self.names[name] = None
 
     def trim(self, rng: Random) -> None:

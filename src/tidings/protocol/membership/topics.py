@@ -137,7 +137,7 @@ class TopicTables(Membership):
             self.supers[over(scope, up)] = SuperTable(self.settings.z, self.graph.above(up))
         for name, known in self.known.items():
             self._file(name, known)
-        self._review_quests(now)
+        self._review_searches(now)
 
     def leave(self, scope: str, now: float) -> None:
         if scope not in self.topics:
@@ -165,7 +165,7 @@ class TopicTables(Membership):
             for name, known in self.known.items():
                 self._file(name, known)
         self._sought[scope] = now + self.settings.sought_seconds
-        self._review_quests(now)
+        self._review_searches(now)
 
     # -- inputs and time -----------------------------------------------------------------------
 
@@ -227,7 +227,7 @@ class TopicTables(Membership):
             del self._sought[scope], self.supers[scope]
             self.peer_discovery.end(scope)
         self._forget()
-        self._review_quests(now)
+        self._review_searches(now)
 
     def _limit(self, size: int) -> int:
         c, success = self.settings.c, self.settings.success
@@ -247,16 +247,16 @@ class TopicTables(Membership):
     def on_message(self, sender: str, message: Message, now: float) -> None:
         if self._is_left:
             return
-        self.prober.heard_from(sender)
+        self.prober.seen(sender)
         if sender in self.known:
-            self.known[sender].heard = now
+            self.known[sender].last_seen = now
         match message:
             case PeerJoin():
                 self._learn([message.me], now)
-                self._send(sender, PeerFound((self._me(), *self._told(self._some(EVERYBODY, 8), now))))
+                self._send(sender, PeerFound((self._me(), *self._entries(self._some(EVERYBODY, 8), now))))
             case PeerFound():
                 self._learn(message.members, now)
-                self._review_quests(now)
+                self._review_searches(now)
             case PeerShuffle():
                 self._on_shuffle(sender, message, now)
             case PeerSearch():
@@ -266,12 +266,12 @@ class TopicTables(Membership):
                     n for n in self.known if n != sender and set(self.known[n].topics) & {*message.topics}
                 ]
                 chosen = self.ports.rng.sample(names, max(0, min(message.count, len(names))))
-                self._send(sender, PeerFound((self._me(), *self._told(chosen, now))))
+                self._send(sender, PeerFound((self._me(), *self._entries(chosen, now))))
             case PeerPing():
-                self.prober.hear(self.ports.name, message.news, now)
+                self.prober.receive(self.ports.name, message.news, now)
                 self._send(sender, PeerPong(message.number, self._me(), self.prober.take_news()))
             case PeerPong():
-                self.prober.hear(self.ports.name, message.news, now)
+                self.prober.receive(self.ports.name, message.news, now)
                 self._learn([message.me], now)
                 self.prober.answered(message.number, sender, now)
             case PeerPingFor():
@@ -299,19 +299,19 @@ class TopicTables(Membership):
         above = (
             [name for up in self.graph.supers(scope) for name in self.view(over(scope, up))] if scope else []
         )
-        epoch, least = self._sketches[scope].told()
-        members = (self._me(), *self._told(names, now))
-        supers = self._told(dict.fromkeys(above), now)
+        epoch, least = self._sketches[scope].summary()
+        members = (self._me(), *self._entries(names, now))
+        supers = self._entries(dict.fromkeys(above), now)
         news = self.prober.take_news()
         self._send(partner, PeerShuffle(scope, members, supers, epoch, least, is_answer, news))
         return names
 
     def _on_shuffle(self, sender: str, message: PeerShuffle, now: float) -> None:
-        self.prober.hear(self.ports.name, message.news, now)
+        self.prober.receive(self.ports.name, message.news, now)
         scope = message.scope
         self._learn(message.members, now, apart=scope)
         if scope in self.views:
-            self._sketches[scope].hear(message.epoch, message.least, now)
+            self._sketches[scope].merge(message.epoch, message.least, now)
             if message.is_answer:
                 partner, sent = self._shuffling.pop(scope, ("", []))
                 sent = [sender, *sent] if partner == sender else []
@@ -329,23 +329,23 @@ class TopicTables(Membership):
         names = list(self.views[scope].names)
         return self.ports.rng.sample(names, min(count, len(names)))
 
-    def _told(self, names: Iterable[str], now: float) -> tuple[Told, ...]:
-        told = []
+    def _entries(self, names: Iterable[str], now: float) -> tuple[Told, ...]:
+        delivered = []
         for name in names:
             known = self.known.get(name)
             if known is not None and name not in self.prober.suspects:
-                told.append((name, known.topics, known.incarnation, round(now - known.heard, 3)))
-        return tuple(told)
+                delivered.append((name, known.topics, known.incarnation, round(now - known.last_seen, 3)))
+        return tuple(delivered)
 
     def _learn(self, members: Iterable[Told], now: float, apart: str | None = None) -> None:
         """Learn members from statements of others; `apart` is a scope whose view is swapped instead."""
         for name, topics, incarnation, age in members:
             if name == self.ports.name:
-                self._hear_of_ourselves(topics, incarnation)
+                self._receive_own_entry(topics, incarnation)
                 continue
             if age > 10 * self.settings.period * self.prober.pace():
                 continue  # no peer has heard from it for long
-            self.prober.refuted(name, incarnation, now=now, heard=now - age)
+            self.prober.refuted(name, incarnation, now=now, last_seen=now - age)
             if self.prober.is_gone(name):
                 continue
             known = self.known.get(name)
@@ -355,10 +355,10 @@ class TopicTables(Membership):
                 if set(topics) != set(known.topics):
                     self._take_out(name)
                 known.topics, known.incarnation = topics, incarnation
-            known.heard = max(known.heard, now - age)
+            known.last_seen = max(known.last_seen, now - age)
             self._file(name, known, apart)
 
-    def _hear_of_ourselves(self, topics: tuple[str, ...], incarnation: int) -> None:
+    def _receive_own_entry(self, topics: tuple[str, ...], incarnation: int) -> None:
         """Correct statements of others about us: they may be of an earlier life, or of other topics."""
         old = set(topics) != self.topics.keys()
         if incarnation > self.prober.incarnation or (incarnation == self.prober.incarnation and old):
@@ -411,7 +411,7 @@ class TopicTables(Membership):
             elif alive and self.ports.rng.random() < settings.swap:
                 self._send(self.ports.rng.choice(alive), PeerSubscribe(table.wanted, 1))
 
-    def _review_quests(self, now: float) -> None:
+    def _review_searches(self, now: float) -> None:
         """Begin searches for what is missing, end those that are over."""
         for topic in self.topics:
             if self.views[topic].names:
@@ -436,7 +436,7 @@ class TopicTables(Membership):
             return
         wanted = {*message.topics}
         names = [n for n in self.known if n != seeker and wanted & {*self.known[n].topics}]
-        found = self._told(self.ports.rng.sample(names, min(self.settings.z, len(names))), now)
+        found = self._entries(self.ports.rng.sample(names, min(self.settings.z, len(names))), now)
         if wanted & self.topics.keys():
             found = (self._me(), *found)
         self._learn([message.seeker], now)
@@ -452,11 +452,11 @@ class TopicTables(Membership):
             assert all(self._belongs(name, scope) for name in view.names), f"{scope}: a stranger in the view"
         for scope, table in self.supers.items():
             assert len(table) <= table.limit, f"{scope}: {len(table)} entries"
-            assert table.names.keys() <= self.known.keys(), f"{scope}: somebody of whom nothing is known"
+            assert table.names.keys() <= self.known.keys(), f"{scope}: a member of which nothing is known"
             wanted = set(table.wanted)
             assert all(wanted & set(self.known[name].topics) for name in table.names), f"{scope}: a stranger"
         for each in (*self.views.values(), *self.supers.values()):
-            assert not self.prober.graves.keys() & each.names.keys(), "somebody who is gone is in a table"
+            assert not self.prober.graves.keys() & each.names.keys(), "a member that is gone is in a table"
 
 
 class StaticTables(Membership):

@@ -63,5 +63,5 @@ class VotingRound:
 
     def found(self) -> AgreedView | None:
         """The view that may have been decided already: it has to be proposed again."""
-        told = [(at, view) for at, view in self.answers.values() if at is not None and view is not None]
-        return max(told, key=lambda each: each[0])[1] if told else None
+        views = [(at, view) for at, view in self.answers.values() if at is not None and view is not None]
+        return max(views, key=lambda each: each[0])[1] if views else None

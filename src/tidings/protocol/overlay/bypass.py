@@ -108,8 +108,8 @@ class BypassLinks:
     def _ask_far(self, peer: str, far: str, _now: float) -> None:
         self._here.ports.send(far, BypassRequest(peer))
 
-    def on_detour(self, sender: str, detour: BypassRequest, now: float) -> None:
-        here, peer = self._here, detour.peer
+    def on_bypass_request(self, sender: str, request: BypassRequest, now: float) -> None:
+        here, peer = self._here, request.peer
         is_first = here.is_asking(peer) and here.ports.name < peer
         if here.has_given_up(peer) and not is_first:
             self._agreed[peer] = None

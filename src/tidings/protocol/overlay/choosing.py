@@ -95,15 +95,15 @@ def worth_asking(
 
 
 def worth_passing(
-    measure: Measure, asked: Z, own: Z, behind: Mapping[str, Z], forwarding: str = PRINTED
+    measure: Measure, requested: Z, own: Z, behind: Mapping[str, Z], forwarding: str = PRINTED
 ) -> list[str]:
     """The links for which the forwarding predicate holds; `behind` leaves out the link that asked."""
     if forwarding == EVERYWHERE:
         return list(behind)
-    here = 0.0 if forwarding == ANY else measure.common(asked, own)
+    here = 0.0 if forwarding == ANY else measure.common(requested, own)
     if forwarding == NOT_LESS:
-        return [link for link, zone in behind.items() if measure.common(asked, zone) >= max(here, 1e-12)]
-    return [link for link, zone in behind.items() if measure.common(asked, zone) > here]
+        return [link for link, zone in behind.items() if measure.common(requested, zone) >= max(here, 1e-12)]
+    return [link for link, zone in behind.items() if measure.common(requested, zone) > here]
 
 
 def best(offers: Iterable[LinkOffer | None]) -> LinkOffer | None:

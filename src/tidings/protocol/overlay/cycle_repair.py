@@ -89,45 +89,45 @@ class CycleRepair:
         self._asked_at = now
         self._last_number += 1
         for link in (one, other):
-            circle = CycleQuery(
+            query = CycleQuery(
                 log, self._ports.name, self._last_number, (self._ports.name,), self._since(link)
             )
-            self._ports.send(link, circle)
+            self._ports.send(link, query)
 
-    def on_circle(self, sender: str, circle: CycleQuery, now: float) -> None:
+    def on_cycle_query(self, sender: str, query: CycleQuery, now: float) -> None:
         name = self._ports.name
-        if name in circle.path or not circle.path or circle.path[-1] != sender:
+        if name in query.path or not query.path or query.path[-1] != sender:
             return  # it went round
-        link = dated(max(circle.since, self._since(sender)), sender, name)
-        youngest = link if circle.youngest is None else max(circle.youngest, link)
-        first = self._kept.get((circle.finder, circle.number))
+        link = dated(max(query.since, self._since(sender)), sender, name)
+        youngest = link if query.youngest is None else max(query.youngest, link)
+        first = self._kept.get((query.finder, query.number))
         if first is not None and first[1] != sender:
-            del self._kept[circle.finder, circle.number]
-            self._decide(first[2], first[3], circle, youngest, now)
+            del self._kept[query.finder, query.number]
+            self._decide(first[2], first[3], query, youngest, now)
             return
-        self._keep(sender, circle, youngest, now)
-        if broker_of(circle.log) == name:
+        self._keep(sender, query, youngest, now)
+        if broker_of(query.log) == name:
             return
-        upstream = self._ports.log_paths.trace(circle.log, sender, self._ports.neighbours.links(), now)
+        upstream = self._ports.log_paths.trace(query.log, sender, self._ports.neighbours.links(), now)
         if upstream is not None and upstream != sender:
-            path = (*circle.path, name)
+            path = (*query.path, name)
             onward = CycleQuery(
-                circle.log, circle.finder, circle.number, path, self._since(upstream), youngest
+                query.log, query.finder, query.number, path, self._since(upstream), youngest
             )  # fmt: skip
             self._ports.send(upstream, onward)
 
-    def _keep(self, sender: str, circle: CycleQuery, youngest: DatedLink, now: float) -> None:
+    def _keep(self, sender: str, query: CycleQuery, youngest: DatedLink, now: float) -> None:
         for old in [key for key, (at, *_) in self._kept.items() if at < now - KEPT_SECONDS]:
             del self._kept[old]
         if len(self._kept) < MOST_KEPT:
-            self._kept[circle.finder, circle.number] = (now, sender, circle, youngest)
+            self._kept[query.finder, query.number] = (now, sender, query, youngest)
 
     def _decide(
         self, one: CycleQuery, youngest: DatedLink, other: CycleQuery, young: DatedLink, now: float
     ) -> None:
         """Both ways have come together here."""
-        link, circle = max((youngest, one), (young, other), key=lambda each: each[0])
-        self.on_cut(CutLink(link, circle.path[::-1]), now)
+        link, query = max((youngest, one), (young, other), key=lambda each: each[0])
+        self.on_cut(CutLink(link, query.path[::-1]), now)
 
     def on_cut(self, cut: CutLink, now: float) -> None:
         name, link = self._ports.name, cut.link

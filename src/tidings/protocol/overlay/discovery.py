@@ -84,7 +84,7 @@ class Discovery:
         self._measures = measures or bound is not None  # how far is the asking broker?
         self._patience = patience
         self._found = found
-        self._asked: dict[str, _PendingDiscovery] = {}
+        self._pending: dict[str, _PendingDiscovery] = {}
         self._probing: dict[str, list[tuple[str, DiscoveryRequest, float]]] = {}  # by measured broker
         self._number = 0
         self.counts: Counter[str] = Counter()
@@ -99,7 +99,7 @@ class Discovery:
         for link in links:
             self._number += 1
             request = f"{here.ports.name}/{here.ports.rng.getrandbits(32):08x}/{self._number}"
-            self._asked[request] = _PendingDiscovery(None, None, {link}, now + self._patience)
+            self._pending[request] = _PendingDiscovery(None, None, {link}, now + self._patience)
             self.counts["requests"] += 1
             hops = (self._hop(None, None, (here.ports.name, link)),)
             patience = self._patience * FURTHER
@@ -122,13 +122,13 @@ class Discovery:
     # -- being asked -----------------------------------------------------------------------------
 
     def on_request(self, sender: str, request: DiscoveryRequest, now: float) -> None:
-        asker = request.hops[0].broker
-        if self._measures and self._here.distance(asker) is None:
-            waiting = self._probing.setdefault(asker, [])
+        requester = request.hops[0].broker
+        if self._measures and self._here.distance(requester) is None:
+            waiting = self._probing.setdefault(requester, [])
             waiting.append((sender, request, now + request.patience))
             if len(waiting) == 1:
                 self.counts["probes"] += 1
-                self._here.ports.emit(ProbePeer(asker, request.address))
+                self._here.ports.emit(ProbePeer(requester, request.address))
             return
         self._consider(sender, request, now)
 
@@ -139,21 +139,21 @@ class Discovery:
 
     def _consider(self, sender: str, request: DiscoveryRequest, now: float) -> None:
         here, measure = self._here, self._here.measure
-        asked, own = measure.unpack(request.zone), here.zone()
+        requested, own = measure.unpack(request.zone), here.zone()
         behind = here.behind(without=sender) if request.ttl > 0 else {}
         onward = [
             link
-            for link in choosing.worth_passing(measure, asked, own, behind)
+            for link in choosing.worth_passing(measure, requested, own, behind)
             if all(hop.broker != link for hop in request.hops)
         ]
         link_weight = weight(measure, measure.unpack(request.nearest), own)
-        offer = self._offer(sender, request, asked, own, link_weight)
+        offer = self._offer(sender, request, requested, own, link_weight)
         self.deepest = max(self.deepest, len(request.hops))
-        if not onward or request.request in self._asked:
+        if not onward or request.request in self._pending:
             here.ports.send(sender, DiscoveryReply(request.request, offer))
             return
         until = now + request.patience
-        self._asked[request.request] = _PendingDiscovery(sender, offer, set(onward), until)
+        self._pending[request.request] = _PendingDiscovery(sender, offer, set(onward), until)
         for link in onward:
             hop = self._hop(sender, link_weight, (sender, link))
             hop = msgspec.structs.replace(hop, away=here.distance(request.hops[0].broker))
@@ -167,17 +167,17 @@ class Discovery:
             )  # fmt: skip
 
     def _offer(
-        self, sender: str, request: DiscoveryRequest, asked: Z, own: Z, link_weight: float
+        self, sender: str, request: DiscoveryRequest, requested: Z, own: Z, link_weight: float
     ) -> LinkOffer | None:
         """Ourselves, unless we are too far away from the one that asks."""
-        here, asker = self._here, request.hops[0].broker
-        away = here.distance(asker)
+        here, requester = self._here, request.hops[0].broker
+        away = here.distance(requester)
         if self._bound is not None and (away is None or away > self._bound):
             return None
         hop = msgspec.structs.replace(self._hop(sender, link_weight, (sender,)), away=away)
         hops = (*request.hops, hop)
         packed = here.measure.pack(own)
-        value = here.measure.common(asked, own)
+        value = here.measure.common(requested, own)
         if self._weigh_hops:
             if len(hops) < 3:
                 return None  # a neighbour is linked already
@@ -188,42 +188,42 @@ class Discovery:
     # -- answers ---------------------------------------------------------------------------------
 
     def on_reply(self, sender: str, reply: DiscoveryReply, now: float) -> None:
-        asked = self._asked.get(reply.request)
-        if asked is None or sender not in asked.waiting:
+        pending = self._pending.get(reply.request)
+        if pending is None or sender not in pending.waiting:
             return
-        asked.waiting.discard(sender)
-        asked.best = choosing.best((asked.best, reply.offer))
-        if not asked.waiting:
+        pending.waiting.discard(sender)
+        pending.best = choosing.best((pending.best, reply.offer))
+        if not pending.waiting:
             self._over(reply.request, now)
 
     def on_partial(self, sender: str, partial: DiscoveryPartial, now: float) -> None:
-        asked = self._asked.get(partial.request)
-        if asked is not None and sender in asked.waiting:
-            self._incomplete(asked, sender, now)
+        pending = self._pending.get(partial.request)
+        if pending is not None and sender in pending.waiting:
+            self._incomplete(pending, sender, now)
 
     def _over(self, request: str, now: float) -> None:
-        asked = self._asked.pop(request)
-        if asked.back is not None:
-            if not asked.is_whole:
-                self._here.ports.send(asked.back, DiscoveryPartial(request))
-            self._here.ports.send(asked.back, DiscoveryReply(request, asked.best))
-        elif asked.best is not None:
-            self.deepest = max(self.deepest, len(asked.best.hops) - 1)
-            self._found(asked.best, now)
+        pending = self._pending.pop(request)
+        if pending.back is not None:
+            if not pending.is_whole:
+                self._here.ports.send(pending.back, DiscoveryPartial(request))
+            self._here.ports.send(pending.back, DiscoveryReply(request, pending.best))
+        elif pending.best is not None:
+            self.deepest = max(self.deepest, len(pending.best.hops) - 1)
+            self._found(pending.best, now)
 
     def next_deadline(self) -> float | None:
-        return min((asked.deadline for asked in self._asked.values()), default=None)
+        return min((pending.deadline for pending in self._pending.values()), default=None)
 
     def on_timer(self, now: float) -> None:
-        for request in [name for name, asked in self._asked.items() if asked.deadline <= now]:
+        for request in [name for name, pending in self._pending.items() if pending.deadline <= now]:
             self.counts["given up"] += 1
-            asked = self._asked[request]
-            for link in sorted(asked.waiting):
-                self._incomplete(asked, link, now)
+            pending = self._pending[request]
+            for link in sorted(pending.waiting):
+                self._incomplete(pending, link, now)
             self._over(request, now)
 
-    def _incomplete(self, asked: _PendingDiscovery, link: str, now: float) -> None:
+    def _incomplete(self, pending: _PendingDiscovery, link: str, now: float) -> None:
         """Tell the asking broker that an unanswered branch may hide a better neighbour."""
-        asked.is_whole = False
-        if asked.back is None:
+        pending.is_whole = False
+        if pending.back is None:
             self._here.missed(link, now)

@@ -55,7 +55,7 @@ LET_GO_SECONDS = (
 )
 STAND_IN_ROUNDS = 5  # times as long as one broker is waited for, until two adjacent ones count as lost
 LEAF_ROUNDS = 10  # and until one that was linked with us alone does: it may be well, and look for a way round
-LOST_ALONE = "it was away for too long, and linked with nobody else"
+LOST_ALONE = "it was away for too long, and has no other link"
 LOST = "it was away for too long; its neighbours are linked with one another instead"
 
 
@@ -85,17 +85,17 @@ class _PendingHeal(msgspec.Struct, frozen=True):
     instead: str = ""  # not empty: we stand in for this one
 
 
-_NOBODY: list[tuple[str, _PendingHeal] | None] = [None] * STAND_IN_ROUNDS
+_NO_ROUNDS: list[tuple[str, _PendingHeal] | None] = [None] * STAND_IN_ROUNDS
 
 
 def places_to_ask(rank: int) -> list[int]:
     """Brokers that number `rank` of a list asks, in order: the branch that it belongs to, then
     all before it."""
     order: list[int] = []
-    place = rank
-    while place > 0:
-        place = (place - 1) // 2
-        order.append(place)
+    position = rank
+    while position > 0:
+        position = (position - 1) // 2
+        order.append(position)
     return order + [other for other in range(rank) if other not in order]
 
 
@@ -111,7 +111,9 @@ class HealingOverlay(JoinedOverlay):
     ) -> None:
         super().__init__(neighbours, parent)
         self.heal_seconds = heal_seconds
-        self.kin: dict[str, dict[str, str]] = {}  # by neighbour: its neighbours, and where they are
+        self.neighbour_links: dict[
+            str, dict[str, str]
+        ] = {}  # by neighbour: its neighbours, and where they are
         self.replaced: dict[str, dict[str, str]] = {}  # by broker that was given up: the same
         self.healed = 0  # links that were made so
         self._away: dict[str, float] = {}  # neighbours that are not linked, and when to act
@@ -122,12 +124,12 @@ class HealingOverlay(JoinedOverlay):
         self._asking: dict[str, _PendingHeal] = {}  # dialled brokers, and the request for each
         self.two_hop = TwoHopTable()
         self.bypass = BypassLinks(self)
-        self._told: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
+        self._announced: tuple[tuple[str, ...], tuple[str, ...]] = ((), ())
 
     # -- inputs --------------------------------------------------------------------------------
 
     def on_input(self, input: Input, now: float) -> None:
-        if isinstance(input, Joined) and self._is_kin(input.peer):
+        if isinstance(input, Joined) and self._is_near(input.peer):
             self._talk(input.peer, now)
             return
         super().on_input(input, now)
@@ -144,10 +146,10 @@ class HealingOverlay(JoinedOverlay):
             self._letting_go.pop(input.peer, None)
             self.bypass.parted(input.peer)
         if isinstance(input, LinkUp | LinkDown | Parted):
-            self._tell_kin()
+            self._announce_neighbour_links()
 
     def _load(self, tables: Mapping[str, Mapping[str, bytes]], now: float) -> None:
-        self.kin = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
+        self.neighbour_links = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
         self.replaced = {peer: _unpacked(row) for peer, row in tables.get(REPLACED, {}).items()}
         self.two_hop.load(tables.get(COUSINS, {}))
         self.bypass.load(tables.get(GIVEN_WAY, {}))
@@ -161,75 +163,77 @@ class HealingOverlay(JoinedOverlay):
 
     def _link_up(self, peer: str, now: float) -> None:
         if peer in self._asking:
-            asking = self._asking[peer]
-            if asking.instead:
-                self.ports.send(peer, StandInRequest(asking.lost, asking.instead))
+            requests = self._asking[peer]
+            if requests.instead:
+                self.ports.send(peer, StandInRequest(requests.lost, requests.instead))
             else:
-                self.ports.send(peer, HealRequest(asking.lost))
+                self.ports.send(peer, HealRequest(requests.lost))
         elif peer in self._up:
             self._away.pop(peer, None)
             self._tries.pop(peer, None)
             self._letting_go.pop(peer, None)
-            self._told = ((), ())
+            self._announced = ((), ())
             self.bypass.linked(peer)
             self.bypass.look_later(now)
-            for other, places in self.kin.items():
+            for other, addresses in self.neighbour_links.items():
                 if other != peer and other in self.neighbours:
-                    self.ports.send(peer, TwoHopNeighbours(other, tuple(places), tuple(places.values())))
+                    self.ports.send(
+                        peer, TwoHopNeighbours(other, tuple(addresses), tuple(addresses.values()))
+                    )
 
-    def _tell_kin(self) -> None:
+    def _announce_neighbour_links(self) -> None:
         """Announce our links, when they have changed."""
-        places = {self.ports.name: self.ports.address}
+        addresses = {self.ports.name: self.ports.address}
         for peer in self.neighbours:
-            places[peer] = self.kin.get(peer, {}).get(peer, "")
-        told = (tuple(places), tuple(places.values()))
-        if told != self._told:
-            self._told = told
+            addresses[peer] = self.neighbour_links.get(peer, {}).get(peer, "")
+        announced = (tuple(addresses), tuple(addresses.values()))
+        if announced != self._announced:
+            self._announced = announced
             for link in self.links():
-                self.ports.send(link, NeighbourList(*told))
+                self.ports.send(link, NeighbourList(*announced))
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
         match message:
             case NeighbourList():
-                self._hear_kin(sender, message)
+                self._receive_neighbour_links(sender, message)
             case TwoHopNeighbours():
                 if sender in self._up and message.of not in (self.ports.name, *self.neighbours):
-                    self.write(self.two_hop.hear(message))
+                    self.write(self.two_hop.receive(message))
             case HealRequest():
                 self._answer(sender, message.lost, "", now)
             case StandInRequest():
                 self._answer(sender, message.lost, message.instead, now)
             case HealReply():
-                self._hear_answer(sender, message, now)
+                self._receive_answer(sender, message, now)
             case BypassRequest() if sender in self._up:
-                self.bypass.on_detour(sender, message, now)
+                self.bypass.on_bypass_request(sender, message, now)
             case CaughtUpNotice() if sender in self._up:
                 self.bypass.on_caught(message, now)
             case BypassReply():
                 if not self.bypass.on_answer(sender, message, now):
-                    self._hear_detour(sender, message, now)
+                    self._receive_bypass(sender, message, now)
             case _:
                 super().on_message(sender, message, now)
 
-    def _hear_kin(self, sender: str, message: NeighbourList) -> None:
+    def _receive_neighbour_links(self, sender: str, message: NeighbourList) -> None:
         if sender not in self.neighbours:
             return
-        places = places_in(message)
-        if places != self.kin.get(sender):
-            self.kin[sender] = places
-            self.write([Put(KIN, sender, msgspec.msgpack.encode(places))])
-            self._tell_kin()
+        addresses = places_in(message)
+        if addresses != self.neighbour_links.get(sender):
+            self.neighbour_links[sender] = addresses
+            self.write([Put(KIN, sender, msgspec.msgpack.encode(addresses))])
+            self._announce_neighbour_links()
             for link in self.links():
                 if link != sender:
                     self.ports.send(link, TwoHopNeighbours(sender, message.names, message.addresses))
 
-    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+    def received_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if any(self.bypass.is_coming_round(link, now) for link in (upstream, other)):
             return
         if upstream in self.neighbours and upstream not in self._up:
             self._letting_go.setdefault(upstream, now + LET_GO_SECONDS)  # it has found another place
         else:
-            super().heard_from_two(log, upstream, other, now)
+            super().received_from_two(log, upstream, other, now)
 
     def write(self, rows: list[Record]) -> None:
         if rows and self.ports.disk.stable and self.ports.disk.failed is None:
@@ -252,18 +256,18 @@ class HealingOverlay(JoinedOverlay):
             self._undo(peer, now)
         for lost in [peer for peer, at in self._away.items() if at <= now]:
             self._away[lost] = now + self.heal_seconds
-            self._look_for_place(lost, now)
+            self._find_stand_in_position(lost, now)
 
     def _places_of(self, broker: str) -> dict[str, str]:
         """Present or last known links of a broker, with addresses."""
-        return self.kin.get(broker) or self.replaced.get(broker) or self.two_hop.of(broker)
+        return self.neighbour_links.get(broker) or self.replaced.get(broker) or self.two_hop.of(broker)
 
     def _order(self, lost: str) -> list[str]:
         """All brokers that were linked with the lost one, us included, in the order that all agree on."""
-        kin = self.kin.get(lost) or self.replaced.get(lost, {})
-        return sorted({*kin, self.ports.name} - {lost})
+        links = self.neighbour_links.get(lost) or self.replaced.get(lost, {})
+        return sorted({*links, self.ports.name} - {lost})
 
-    def _look_for_place(self, lost: str, now: float) -> None:
+    def _find_stand_in_position(self, lost: str, now: float) -> None:
         self.stop_asking(lost)
         if self.bypass.has_agreed(lost):
             return  # it is linked with a neighbour of ours instead
@@ -275,15 +279,15 @@ class HealingOverlay(JoinedOverlay):
         found = rounds[tried % len(rounds)] if rounds else None
         if found is None:
             return  # we lead: the others ask us
-        target, asking = found
+        target, requests = found
         if target in self._up:
             return
-        self._asking[target] = asking
-        self.ports.emit(OpenLink(target, self._places_of(asking.lost).get(target, "")))
+        self._asking[target] = requests
+        self.ports.emit(OpenLink(target, self._places_of(requests.lost).get(target, "")))
 
     def _is_alone(self, lost: str) -> bool:
         """Was it linked with us alone?"""
-        return lost in self.kin and self._order(lost) == [self.ports.name]
+        return lost in self.neighbour_links and self._order(lost) == [self.ports.name]
 
     def _give_up(self, lost: str, now: float) -> None:
         self.write(self._remember(lost))
@@ -292,8 +296,8 @@ class HealingOverlay(JoinedOverlay):
     def _remember(self, lost: str) -> list[Record]:
         """The broker was given up; the records to persist for it, and for the brokers that we
         forget with it."""
-        kin = self.replaced[lost] = self._places_of(lost)
-        rows: list[Record] = [Put(REPLACED, lost, msgspec.msgpack.encode(kin))]
+        links = self.replaced[lost] = self._places_of(lost)
+        rows: list[Record] = [Put(REPLACED, lost, msgspec.msgpack.encode(links))]
         while len(self.replaced) > KEPT_REPLACED:
             oldest = next(iter(self.replaced))
             del self.replaced[oldest]
@@ -301,27 +305,27 @@ class HealingOverlay(JoinedOverlay):
         return rows
 
     def is_asking(self, lost: str) -> bool:
-        return any(asking.about == lost for asking in self._asking.values())
+        return any(requests.about == lost for requests in self._asking.values())
 
     def stop_asking(self, lost: str) -> None:
-        for peer in [peer for peer, asking in self._asking.items() if asking.about == lost]:
+        for peer in [peer for peer, requests in self._asking.items() if requests.about == lost]:
             del self._asking[peer]
             self.ports.emit(CloseLink(peer, "it does not answer"))
 
     def _rounds(self, lost: str) -> list[tuple[str, _PendingHeal] | None]:
         """Brokers to ask, one after the other, when this neighbour is away."""
-        waits_for = next((one for one, kin in self.replaced.items() if lost in kin), "")
-        if lost not in self.kin and waits_for:  # it may have found another place
+        waits_for = next((one for one, links in self.replaced.items() if lost in links), "")
+        if lost not in self.neighbour_links and waits_for:  # it may have found another place
             leads_too = [(lost, _PendingHeal(lost, waits_for))] if lost < self.ports.name else []
-            return [None, *leads_too, *_NOBODY, *self._standing_in(lost, lost, waits_for)]
+            return [None, *leads_too, *_NO_ROUNDS, *self._standing_in(lost, lost, waits_for)]
         order = self._order(lost)
         rank = order.index(self.ports.name)
-        asking = _PendingHeal(lost, lost)
-        before = [(order[place], asking) for place in places_to_ask(rank)]
-        after = [(peer, asking) for peer in order[rank + 1 :]]
+        requests = _PendingHeal(lost, lost)
+        before = [(order[position], requests) for position in places_to_ask(rank)]
+        after = [(peer, requests) for peer in order[rank + 1 :]]
         beyond = [each for peer in order for each in self._standing_in(lost, peer, lost)]
         near: list[tuple[str, _PendingHeal] | None] = [*before, None, *before, *after]
-        return [*near, *_NOBODY[len(near) :], *beyond]
+        return [*near, *_NO_ROUNDS[len(near) :], *beyond]
 
     def _standing_in(self, about: str, lost: str, instead: str) -> list[tuple[str, _PendingHeal] | None]:
         """Brokers to ask in the place of a lost broker, when its neighbour is lost too."""
@@ -329,26 +333,26 @@ class HealingOverlay(JoinedOverlay):
         order = sorted({*known} - {lost, self.ports.name})
         if instead not in order:
             return []
-        first = [order[place] for place in places_to_ask(order.index(instead))]
+        first = [order[position] for position in places_to_ask(order.index(instead))]
         others = [peer for peer in order if peer not in first and peer != instead]
         return [(peer, _PendingHeal(about, lost, instead)) for peer in (*first, *others)]
 
     def _leads(self, lost: str) -> bool:
         """Do the others ask us first, or has no broker before us answered?"""
-        places = places_to_ask(self._order(lost).index(self.ports.name))
-        return self._tries.get(lost, -1) >= len(places)
+        positions = places_to_ask(self._order(lost).index(self.ports.name))
+        return self._tries.get(lost, -1) >= len(positions)
 
     def has_given_up(self, peer: str) -> bool:
         return peer in self._away and self._tries.get(peer, -1) >= 0
 
-    def _is_kin(self, peer: str) -> bool:
+    def _is_near(self, peer: str) -> bool:
         """Do we and this broker, no neighbour of ours, stand at the same lost one, or at the same lost two?
         Or is it linked with a neighbour of ours, and could not join us anyway?"""
         if peer in self.neighbours:
             return False
         if peer in self._asking or self._is_beyond(peer):
             return True
-        is_near = any(peer in self.kin.get(link, {}) for link in self.links())
+        is_near = any(peer in self.neighbour_links.get(link, {}) for link in self.links())
         return is_near and self._hears(peer)
 
     def _is_beyond(self, peer: str) -> bool:
@@ -376,7 +380,7 @@ class HealingOverlay(JoinedOverlay):
             self.ports.send(sender, BypassReply(lost, True))
         elif sender in self.neighbours:
             self.ports.send(sender, HealReply(lost, True))
-        elif lost in self._up and not instead and lost in self.kin:
+        elif lost in self._up and not instead and lost in self.neighbour_links:
             self._answer_for_one_that_is_well(sender, lost, now)
         elif self._agrees(instead or sender, lost) and instead not in self._up:
             agreed = partial(self._agreed, sender, lost)
@@ -387,7 +391,7 @@ class HealingOverlay(JoinedOverlay):
     def _answer_for_one_that_is_well(self, sender: str, lost: str, now: float) -> None:
         """The lost one is a neighbour of ours. Only its link with the sender is lost; or it has given the
         sender up, which was away for too long and comes back: it is let in like any other."""
-        if sender in self.kin[lost]:
+        if sender in self.neighbour_links[lost]:
             self.bypass.ask(sender, lost, now)
         elif self._problem(sender, now) is not None:
             self.ports.send(sender, HealReply(lost, False))
@@ -410,9 +414,9 @@ class HealingOverlay(JoinedOverlay):
 
     # -- answers ---------------------------------------------------------------------------------
 
-    def _hear_answer(self, sender: str, answer: HealReply, now: float) -> None:
-        asking = self._asking.get(sender)
-        if asking is None or asking.lost != answer.lost:
+    def _receive_answer(self, sender: str, answer: HealReply, now: float) -> None:
+        requests = self._asking.get(sender)
+        if requests is None or requests.lost != answer.lost:
             if not answer.agrees and sender in self.neighbours and sender not in self._up:
                 self.ports.events.parted(Parted(sender, NOT_NEEDED, is_elsewhere=True), now)
             return
@@ -424,22 +428,22 @@ class HealingOverlay(JoinedOverlay):
         anew = partial(self._begin_anew, sender, address)
         if sender in self.neighbours:  # we waited for it, or it asked us as well
             anew(now)
-        elif asking.about not in self._away:  # it came back while we asked
+        elif requests.about not in self._away:  # it came back while we asked
             self.ports.send(sender, HealReply(answer.lost, False))
         else:
-            self._replace(asking.about, sender, now, anew, without=asking.lost)
+            self._replace(requests.about, sender, now, anew, without=requests.lost)
 
-    def _hear_detour(self, sender: str, answer: BypassReply, now: float) -> None:
+    def _receive_bypass(self, sender: str, answer: BypassReply, now: float) -> None:
         """The neighbour that we lost is well, and a neighbour of it has an answer for us."""
-        asking = self._asking.get(sender)
-        if asking is None or asking.lost != answer.peer:
+        requests = self._asking.get(sender)
+        if requests is None or requests.lost != answer.peer:
             return
-        address = self._places_of(asking.lost).get(sender, "")
+        address = self._places_of(requests.lost).get(sender, "")
         del self._asking[sender]
         if not answer.agrees:
             self.ports.emit(CloseLink(sender, f"{answer.peer} holds on to its link"))
-        elif asking.about not in self._away:
-            self.ports.send(sender, HealReply(asking.lost, False))
+        elif requests.about not in self._away:
+            self.ports.send(sender, HealReply(requests.lost, False))
         else:
             self.healed += 1
             self._keep_all([sender], [], now, partial(self._go_round, answer.peer, sender, address))
@@ -504,7 +508,7 @@ class HealingOverlay(JoinedOverlay):
 
     def _branches(self, lost: str) -> list[str]:
         """Brokers that are to ask us first."""
-        if lost not in self.kin:
+        if lost not in self.neighbour_links:
             return []  # we only waited for it
         order = self._order(lost)
         rank = order.index(self.ports.name)

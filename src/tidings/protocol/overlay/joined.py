@@ -68,7 +68,7 @@ class JoinedOverlay(StaticOverlay):
         if sender not in self._up:
             return
         if isinstance(message, CycleQuery):
-            self._cycle_repair.on_circle(sender, message, now)
+            self._cycle_repair.on_cycle_query(sender, message, now)
         elif isinstance(message, CutLink):
             self._cycle_repair.on_cut(message, now)
         elif isinstance(message, LinkUndone):
@@ -77,7 +77,7 @@ class JoinedOverlay(StaticOverlay):
     def peers(self) -> tuple[str, ...]:
         return (*self.neighbours, UNKNOWN) if self.ports.log_paths.is_unsure else self.neighbours
 
-    def heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+    def received_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
         if upstream in self._up:
             self._cycle_repair.suspect(log, upstream, other, now)
         elif upstream in self.neighbours:
@@ -112,7 +112,7 @@ class JoinedOverlay(StaticOverlay):
 
     def _hears(self, peer: str) -> bool:
         """Does a log of this broker come here over a link?"""
-        return self.ports.log_paths.hears(peer)
+        return self.ports.log_paths.knows_log_of(peer)
 
     def _problem(self, peer: str, now: float) -> str | None:
         """Reason why a broker cannot be a neighbour."""

@@ -251,7 +251,7 @@ class SelfOrganisingOverlay(Overlay):
             self._up.pop(sender, None)
             self.ports.emit(CloseLink(sender, "the other end says that there is no such link", for_good=True))
         elif isinstance(message, SubtreeSize):
-            self.subtree_sizes.heard(sender, message, now)
+            self.subtree_sizes.receive(sender, message, now)
         else:
             self.swaps.on_message(sender, message, now)
             self._recount(now)
@@ -373,10 +373,10 @@ class SelfOrganisingOverlay(Overlay):
         return {**begun, **{f"swaps {name}": self.swaps.counts[name] for name in ("begun", "done")}}
 
     def check(self) -> None:
-        assert set(self._up) <= set(self.neighbours) | self.former, "a link to somebody unknown"
+        assert set(self._up) <= set(self.neighbours) | self.former, "a link to an unknown broker"
         assert not self.former & set(self.neighbours), "a link that is gone and is not"
         if self.settings.locks:
-            limit = self.settings.fan_out + len(self.swaps.held)
+            limit = self.settings.fan_out + len(self.swaps.swaps)
             assert len(self.neighbours) <= max(limit, 1), f"{len(self.neighbours)} links are too many"
         self.swaps.check()
 

@@ -34,7 +34,7 @@ class SubtreeSizes:
     def __init__(self, here: SizedOverlay) -> None:
         self._here = here
         self._behind: dict[str, int] = {}
-        self._told: dict[str, int] = {}
+        self._announced: dict[str, int] = {}
         self.due: float | None = None
 
     def hanging(self, path: Container[str]) -> int:
@@ -50,10 +50,10 @@ class SubtreeSizes:
     def lost(self, link: str) -> None:
         """The link is down: what its ends told each other is forgotten."""
         self._behind.pop(link, None)
-        self._told.pop(link, None)
+        self._announced.pop(link, None)
 
-    def heard(self, sender: str, crowd: SubtreeSize, now: float) -> None:
-        self._behind[sender] = crowd.brokers
+    def receive(self, sender: str, size: SubtreeSize, now: float) -> None:
+        self._behind[sender] = size.brokers
         self.changed(now)
 
     def on_timer(self, now: float) -> None:
@@ -62,6 +62,6 @@ class SubtreeSizes:
         self.due = None
         for link in self._here.peers():
             brokers = self.hanging((link,))
-            if self._here.firm(link) and self._told.get(link) != brokers:
-                self._told[link] = brokers
+            if self._here.firm(link) and self._announced.get(link) != brokers:
+                self._announced[link] = brokers
                 self._here.ports.send(link, SubtreeSize(brokers))

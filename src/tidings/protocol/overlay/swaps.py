@@ -51,7 +51,7 @@ class SwapRow(msgspec.Struct, frozen=True, array_like=True):
 class SwapState:
     """A swap that this broker takes part in."""
 
-    __slots__ = ("at", "closing", "cut", "deadline", "deciding", "far_closing", "path", "swap", "told")
+    __slots__ = ("announced", "at", "closing", "cut", "deadline", "deciding", "far_closing", "path", "swap")
 
     def __init__(self, swap: str, path: tuple[str, ...], cut: int, at: int, deadline: float) -> None:
         self.swap = swap
@@ -62,7 +62,7 @@ class SwapState:
         self.closing = False  # we no longer use the link that goes
         self.far_closing = False  # nor does its far end
         self.deciding = False  # on its way to the disk
-        self.told = False  # our tables were told over the new link
+        self.announced = False  # our tables were told over the new link
 
     @property
     def is_decider(self) -> bool:
@@ -135,25 +135,25 @@ class Swaps:
         self._overlay = overlay
         self._locks = locks  # False: for the test that shows what they are for
         self._patience = patience  # seconds until it asks what has become of a swap
-        self.held: dict[str, SwapState] = {}
+        self.swaps: dict[str, SwapState] = {}
         self.done: dict[str, None] = {}
         self.counts: Counter[str] = Counter()
         self._number = 0
         self._addresses: dict[str, str] = {}  # by swap: where the other end can be reached
-        self._tell: list[str] = []  # swaps whose new link has just come up
-        self._asked: dict[tuple[str, str], float] = {}  # questions that were passed on, and when
+        self._announce: list[str] = []  # swaps whose new link has just come up
+        self._forwarded: dict[tuple[str, str], float] = {}  # questions that were passed on, and when
 
     # -- what others see ------------------------------------------------------------------------
 
     def is_locked(self, link: str) -> bool:
-        return any(link in held.links for held in self.held.values())
+        return any(link in swap.links for swap in self.swaps.values())
 
     def is_closing(self, link: str) -> bool:
-        return any(held.closing and held.old_link == link for held in self.held.values())
+        return any(swap.closing and swap.old_link == link for swap in self.swaps.values())
 
     def pending(self) -> int:
         """Links that will be ours, beyond those that will go."""
-        return sum(1 for held in self.held.values() if held.is_end and held.old_link is None)
+        return sum(1 for swap in self.swaps.values() if swap.is_end and swap.old_link is None)
 
     # -- beginning --------------------------------------------------------------------------------
 
@@ -176,9 +176,9 @@ class Swaps:
     def _hold(
         self, swap: str, path: tuple[str, ...], cut: int, at: int, now: float, then: Callable[[float], None]
     ) -> None:
-        held = self.held[swap] = SwapState(swap, path, cut, at, now + self._patience)
+        swap_state = self.swaps[swap] = SwapState(swap, path, cut, at, now + self._patience)
         records: list[Record] = [Put(SWAPS, swap, msgspec.msgpack.encode(SwapRow(path, cut)))]
-        if held.at == len(path) - 1:
+        if swap_state.at == len(path) - 1:
             records += self._overlay.add(path[0], swap, "")
         self._keep(records, then)
 
@@ -188,7 +188,7 @@ class Swaps:
             disk.persist(records, then)
 
     def _send_held(self, swap: str, message: Message, to: str, now: float) -> None:
-        if swap in self.held:
+        if swap in self.swaps:
             self._overlay.ports.send(to, message)
 
     # -- messages ---------------------------------------------------------------------------------
@@ -245,74 +245,74 @@ class Swaps:
         return None
 
     def _on_answer(self, sender: str, answer: words.LockReply, now: float) -> None:
-        held = self.held.get(answer.swap)
-        if held is None:
+        swap = self.swaps.get(answer.swap)
+        if swap is None:
             return  # given up meanwhile; a waiting broker will ask
         if not answer.is_locked:
-            self._release(held)
-            if held.at:
-                self._overlay.ports.send(held.path[held.at - 1], answer)
+            self._release(swap)
+            if swap.at:
+                self._overlay.ports.send(swap.path[swap.at - 1], answer)
             else:
                 self.counts["nack"] += 1
-                self._overlay.missed(held.path[1], now)
-        elif held.at:
-            self._overlay.ports.send(held.path[held.at - 1], answer)
+                self._overlay.missed(swap.path[1], now)
+        elif swap.at:
+            self._overlay.ports.send(swap.path[swap.at - 1], answer)
         else:
-            self._link_up_with(held)
+            self._link_up_with(swap)
 
-    def _link_up_with(self, held: SwapState) -> None:
+    def _link_up_with(self, swap: SwapState) -> None:
         """The path is ours: make the new link."""
-        far, address = held.path[-1], self._addresses.get(held.swap, "")
-        rows = self._overlay.add(far, held.swap, address)
+        far, address = swap.path[-1], self._addresses.get(swap.swap, "")
+        rows = self._overlay.add(far, swap.swap, address)
 
         def open_it(_now: float) -> None:
-            if held.swap in self.held:
+            if swap.swap in self.swaps:
                 self._overlay.ports.emit(OpenLink(far, address))
 
         self._keep(rows, open_it)
 
     def linked(self, link: str) -> None:
         """A link came up: is it one that was to be made?"""
-        self._tell += [h.swap for h in self.held.values() if h.new_link == link and not h.told]
+        self._announce += [h.swap for h in self.swaps.values() if h.new_link == link and not h.announced]
 
     def _on_held(self, sender: str, message: Message, now: float) -> None:
-        held = self.held.get(message.swap)  # type: ignore[attr-defined]
-        if held is None:
+        swap = self.swaps.get(message.swap)  # type: ignore[attr-defined]
+        if swap is None:
             if isinstance(message, words.CloseOldLink):
                 self._overlay.ports.send(sender, words.UnlockPath(message.swap, message.swap in self.done))
             return
         match message:
             case words.InterestComplete():
-                self._pass_close(held)
+                self._pass_close(swap)
             case words.CloseOldLink():
-                self._pass_close(held)
+                self._pass_close(swap)
             case words.LinkClosing():
-                held.far_closing = True
-                self._decide(held)
+                swap.far_closing = True
+                self._decide(swap)
             case words.LinkClosed():
-                self._end_old(held, now)
+                self._end_old(swap, now)
             case words.UnlockPath():
-                self._finish(held, message.is_done, now)
+                self._finish(swap, message.is_done, now)
 
-    def _pass_close(self, held: SwapState) -> None:
-        old = held.old_link
+    def _pass_close(self, swap: SwapState) -> None:
+        old = swap.old_link
         if old is None:
-            self._overlay.ports.send(held.onward, words.CloseOldLink(held.swap))
-        elif not held.closing:
-            held.closing = True
-            if held.is_decider:
-                self._decide(held)
+            self._overlay.ports.send(swap.onward, words.CloseOldLink(swap.swap))
+        elif not swap.closing:
+            swap.closing = True
+            if swap.is_decider:
+                self._decide(swap)
             else:
-                self._overlay.ports.send(old, words.LinkClosing(held.swap))
+                self._overlay.ports.send(old, words.LinkClosing(swap.swap))
 
-    def _decide(self, held: SwapState) -> None:
+    def _decide(self, swap: SwapState) -> None:
         """Both ends no longer use the old link: it is gone as soon as that is written down."""
-        if not (held.is_decider and held.closing and held.far_closing) or held.deciding:
+        if not (swap.is_decider and swap.closing and swap.far_closing) or swap.deciding:
             return
-        held.deciding = True
-        far = held.path[held.cut]
-        self.done[held.swap] = None
-        rows: list[Record] = [Put(DONE, held.swap, b""), *self._overlay.drop(far)]
+        swap.deciding = True
+        far = swap.path[swap.cut]
+        self.done[swap.swap] = None
+        rows: list[Record] = [Put(DONE, swap.swap, b""), *self._overlay.drop(far)]
         if len(self.done) > KEPT_DONE:
             oldest = next(iter(self.done))
             del self.done[oldest]
@@ -320,52 +320,52 @@ class Swaps:
 
         def decided(now: float) -> None:
             self.counts["done"] += 1
-            self._overlay.ports.send(far, words.LinkClosed(held.swap))
-            self._finish(held, True, now)
+            self._overlay.ports.send(far, words.LinkClosed(swap.swap))
+            self._finish(swap, True, now)
 
         self._keep(rows, decided)
 
-    def _end_old(self, held: SwapState, now: float) -> None:
+    def _end_old(self, swap: SwapState, now: float) -> None:
         """The far end of the old link hears that it is gone."""
-        near = held.path[held.cut - 1]
-        if held.at != held.cut:
+        near = swap.path[swap.cut - 1]
+        if swap.at != swap.cut:
             return
 
         def ended(now: float) -> None:
             self._overlay.ports.emit(CloseLink(near, "another link took its place", for_good=True))
-            self._finish(held, True, now)
+            self._finish(swap, True, now)
 
         self._keep(self._overlay.drop(near), ended)
 
-    def _finish(self, held: SwapState, is_done: bool, now: float) -> None:
+    def _finish(self, swap: SwapState, is_done: bool, now: float) -> None:
         """The swap is over here; tell the next broker on the way to our end of the new link."""
-        if self.held.get(held.swap) is not held:
+        if self.swaps.get(swap.swap) is not swap:
             return
-        new = held.new_link
+        new = swap.new_link
         if new is not None and is_done:
             self._keep(self._overlay.confirm(new), _nothing)
         elif new is not None:
             self._keep(self._overlay.drop(new), _nothing)
-            if not held.at:
+            if not swap.at:
                 self.counts["given up"] += 1
-                self._overlay.missed(held.path[1], now)
+                self._overlay.missed(swap.path[1], now)
             if self._overlay.is_up(new):
                 self._overlay.ports.send(new, words.LinkUnknown())
         else:
-            self._overlay.ports.send(held.back, words.UnlockPath(held.swap, is_done))
-        if not is_done and held.closing and held.old_link is not None:
-            self._use_again(held.old_link)
-        self._release(held)
+            self._overlay.ports.send(swap.back, words.UnlockPath(swap.swap, is_done))
+        if not is_done and swap.closing and swap.old_link is not None:
+            self._use_again(swap.old_link)
+        self._release(swap)
 
     def _use_again(self, link: str) -> None:
         """A link that was not used for a while: begin anew, so that both ends tell all that they want."""
         self._overlay.ports.emit(CloseLink(link, "it is used again"))
         self._overlay.ports.emit(OpenLink(link))
 
-    def _release(self, held: SwapState) -> None:
-        del self.held[held.swap]
-        self._addresses.pop(held.swap, None)
-        self._keep([Delete(SWAPS, held.swap)], _nothing)
+    def _release(self, swap: SwapState) -> None:
+        del self.swaps[swap.swap]
+        self._addresses.pop(swap.swap, None)
+        self._keep([Delete(SWAPS, swap.swap)], _nothing)
 
     # -- after failures ----------------------------------------------------------------
 
@@ -376,37 +376,43 @@ class Swaps:
         name = self._overlay.ports.name
         for swap, packed in swaps.items():
             row = msgspec.msgpack.decode(packed, type=SwapRow)
-            held = self.held[swap] = SwapState(swap, row.path, row.cut, row.path.index(name), now)
-            if held.is_decider:
-                self._finish(held, swap in self.done, now)
+            swap_state = self.swaps[swap] = SwapState(swap, row.path, row.cut, row.path.index(name), now)
+            if swap_state.is_decider:
+                self._finish(swap_state, swap in self.done, now)
 
     def next_deadline(self) -> float | None:
-        if self._tell:
+        if self._announce:
             return 0.0
-        return min((held.deadline for held in self.held.values()), default=None)
+        return min((swap.deadline for swap in self.swaps.values()), default=None)
 
     def on_timer(self, now: float) -> bool:
         """True: a broker waited too long, so that links may have changed."""
-        telling, self._tell = self._tell, []
-        for swap in telling:
-            held = self.held.get(swap)
-            if held is not None and held.new_link is not None and self._overlay.is_up(held.new_link):
-                held.told = True
-                self._overlay.ports.send(held.new_link, words.InterestComplete(swap))
-        late = [held for held in self.held.values() if held.deadline <= now]
-        for held in late:
-            held.deadline = now + self._patience
+        announcing, self._announce = self._announce, []
+        for swap in announcing:
+            swap_state = self.swaps.get(swap)
+            if (
+                swap_state is not None
+                and swap_state.new_link is not None
+                and self._overlay.is_up(swap_state.new_link)
+            ):
+                swap_state.announced = True
+                self._overlay.ports.send(swap_state.new_link, words.InterestComplete(swap))
+        late = [swap_state for swap_state in self.swaps.values() if swap_state.deadline <= now]
+        for swap_state in late:
+            swap_state.deadline = now + self._patience
             self.counts["asked"] += 1
-            if held.is_decider:
-                if not held.deciding:
-                    self._finish(held, False, now)
+            if swap_state.is_decider:
+                if not swap_state.deciding:
+                    self._finish(swap_state, False, now)
             else:
-                self._ask(
-                    words.SwapVerdictRequest(held.swap, held.path[held.cut - 1], (self._overlay.ports.name,))
+                self._request(
+                    words.SwapVerdictRequest(
+                        swap_state.swap, swap_state.path[swap_state.cut - 1], (self._overlay.ports.name,)
+                    )
                 )
         return bool(late)
 
-    def _ask(self, question: words.SwapVerdictRequest) -> None:
+    def _request(self, question: words.SwapVerdictRequest) -> None:
         for link in self._overlay.peers():  # the link that was to go may be the only one that is left
             if self._overlay.is_up(link) and link not in question.path:
                 self._overlay.ports.send(link, question)
@@ -415,18 +421,18 @@ class Swaps:
         name = self._overlay.ports.name
         if question.decider != name:
             key = (question.swap, question.path[0])
-            is_old = self._asked.get(key, now) + self._patience / 2 <= now
-            if name not in question.path and (is_old or key not in self._asked):
-                if len(self._asked) > KEPT_DONE:
-                    self._asked.clear()
-                self._asked[key] = now
-                self._ask(msgspec.structs.replace(question, path=(*question.path, name)))
+            is_old = self._forwarded.get(key, now) + self._patience / 2 <= now
+            if name not in question.path and (is_old or key not in self._forwarded):
+                if len(self._forwarded) > KEPT_DONE:
+                    self._forwarded.clear()
+                self._forwarded[key] = now
+                self._request(msgspec.structs.replace(question, path=(*question.path, name)))
             return
-        held = self.held.get(question.swap)
-        if held is not None and held.deciding:
+        swap = self.swaps.get(question.swap)
+        if swap is not None and swap.deciding:
             return  # it will be asked again
-        if held is not None:
-            self._finish(held, False, now)
+        if swap is not None:
+            self._finish(swap, False, now)
         self._overlay.ports.send(
             sender, words.SwapVerdict(question.swap, question.swap in self.done, question.path)
         )
@@ -438,19 +444,21 @@ class Swaps:
         if path:
             self._overlay.ports.send(path[-1], msgspec.structs.replace(verdict, path=tuple(path)))
             return
-        held = self.held.get(verdict.swap)
-        if held is None:
+        swap = self.swaps.get(verdict.swap)
+        if swap is None:
             return
-        if verdict.is_done and held.at == held.cut:
-            self._end_old(held, now)
+        if verdict.is_done and swap.at == swap.cut:
+            self._end_old(swap, now)
         else:
-            self._finish(held, verdict.is_done, now)
+            self._finish(swap, verdict.is_done, now)
 
     def check(self) -> None:
-        for swap, held in self.held.items():
-            assert held.path[held.at] == self._overlay.ports.name, f"{swap}: not our place on the path"
+        for swap, swap_state in self.swaps.items():
+            assert swap_state.path[swap_state.at] == self._overlay.ports.name, (
+                f"{swap}: not our place on the path"
+            )
         if self._locks:
-            used = [link for held in self.held.values() for link in held.links]
+            used = [link for swap_state in self.swaps.values() for link in swap_state.links]
             assert len(used) == len(set(used)), f"two swaps use one link: {sorted(used)}"
 
 

@@ -57,24 +57,24 @@ class TwoHopTable:
     """Knowledge of brokers two links away, the newest last."""
 
     def __init__(self) -> None:
-        self._places: dict[str, dict[str, str]] = {}
+        self._addresses: dict[str, dict[str, str]] = {}
 
     def load(self, table: Mapping[str, bytes]) -> None:
-        self._places = {of: msgspec.msgpack.decode(row, type=dict[str, str]) for of, row in table.items()}
+        self._addresses = {of: msgspec.msgpack.decode(row, type=dict[str, str]) for of, row in table.items()}
 
     def of(self, broker: str) -> dict[str, str]:
-        return self._places.get(broker, {})
+        return self._addresses.get(broker, {})
 
-    def hear(self, cousin: TwoHopNeighbours) -> list[Record]:
+    def receive(self, neighbours: TwoHopNeighbours) -> list[Record]:
         """Remember a neighbour's links; the records to persist."""
-        places = places_in(cousin)
-        if self._places.get(cousin.of) == places:
+        addresses = places_in(neighbours)
+        if self._addresses.get(neighbours.of) == addresses:
             return []
-        self._places.pop(cousin.of, None)
-        self._places[cousin.of] = places
-        rows: list[Record] = [Put(COUSINS, cousin.of, msgspec.msgpack.encode(places))]
-        if len(self._places) > KEPT_COUSINS:
-            oldest = next(iter(self._places))
-            del self._places[oldest]
+        self._addresses.pop(neighbours.of, None)
+        self._addresses[neighbours.of] = addresses
+        rows: list[Record] = [Put(COUSINS, neighbours.of, msgspec.msgpack.encode(addresses))]
+        if len(self._addresses) > KEPT_COUSINS:
+            oldest = next(iter(self._addresses))
+            del self._addresses[oldest]
             rows.append(Delete(COUSINS, oldest))
         return rows

@@ -118,7 +118,7 @@ class AcknowledgedRecovery(Recovery):
             self._link_down(input.peer)
             for view in list(self.views.values()):
                 if broker_of(view.name) == input.peer and self.is_up(view.upstream):
-                    self._heard_from_two(view.name, input.peer, str(view.upstream), now)
+                    self._received_from_two(view.name, input.peer, str(view.upstream), now)
         elif isinstance(input, Parted):
             self._part(input, now)
 
@@ -135,14 +135,14 @@ class AcknowledgedRecovery(Recovery):
         and they are heard by another way soon, from where they are known."""
         peer = parted.peer
         self._link_down(peer)
-        heard = [view for view in self.views.values() if view.upstream == peer]
+        views = [view for view in self.views.values() if view.upstream == peer]
         if parted.is_elsewhere:
-            self._orphan(heard, now)
+            self._orphan(views, now)
         for view in list(self.views.values()):
             if view.upstream == peer:
                 self.forget(view.name, now)
             else:
-                view.trails.pop(peer, None)
+                view.progress_by_link.pop(peer, None)
         self.recall.part(peer, now)
         self._needs_less(now)
 
@@ -150,7 +150,7 @@ class AcknowledgedRecovery(Recovery):
         """These logs do not come by this link any more; tell the links that had them from us."""
         links = {view.upstream for view in views}
         for view in views:
-            view.upstream, view.told = ORPHAN, None
+            view.upstream, view.reported = ORPHAN, None
             self.timers.set(("orphan", view.name), now + self.settings.orphan_seconds)
         if views:
             logs = tuple(view.name for view in views)
@@ -158,14 +158,14 @@ class AcknowledgedRecovery(Recovery):
                 if link not in links:
                     self.ports.send(link, LogsUnreachable(logs))
 
-    def trace(self, log: str, asker: str, links: Collection[str], now: float) -> str | None:
+    def trace(self, log: str, requester: str, links: Collection[str], now: float) -> str | None:
         upstream = self.upstream(log)
         if upstream in links:
             return upstream
         if upstream:
             self.elsewhere(upstream, now)
         else:
-            self.ports.send(asker, LogsUnreachable((log,)))
+            self.ports.send(requester, LogsUnreachable((log,)))
         return None
 
     def marks(self, link: str) -> dict[str, int] | None:
@@ -179,11 +179,11 @@ class AcknowledgedRecovery(Recovery):
     def elsewhere(self, peer: str, now: float) -> None:
         self._orphan([view for view in self.views.values() if view.upstream == peer], now)
 
-    def _hear_unheard(self, link: str, message: LogsUnreachable, now: float) -> None:
+    def _receive_unknown_log(self, link: str, message: LogsUnreachable, now: float) -> None:
         self.recall.named(link, message.logs, now)
         views = [self.views[log] for log in message.logs if log in self.views]
         self._orphan([view for view in views if view.upstream == link], now)
-        if any(view.is_told_to(link) and view.trail(link).is_behind for view in views):
+        if any(view.is_sent_to(link) and view.link_progress(link).is_behind for view in views):
             self.timers.set(("tell", link), now)
 
     def own(self) -> LogView:
@@ -200,9 +200,9 @@ class AcknowledgedRecovery(Recovery):
         self.own()
         for view in self.views.values():
             if view.upstream != link:
-                view.trail(link).restart(view.known)
+                view.link_progress(link).restart(view.known)
             else:
-                view.told = None
+                view.reported = None
                 self._look_for_gap(view, now)
         self._pauses[link] = self.settings.doubt_seconds
         self.timers.set(("tell", link), now)
@@ -216,7 +216,7 @@ class AcknowledgedRecovery(Recovery):
     def is_sure(self, now: float) -> None:
         """All neighbours are known: what was kept for one more need not be."""
         for view in self.views.values():
-            view.trails.pop(UNKNOWN, None)
+            view.progress_by_link.pop(UNKNOWN, None)
         self.ports.link_interest.ways_changed(now)
         self._needs_less(now)
 
@@ -231,7 +231,7 @@ class AcknowledgedRecovery(Recovery):
     def is_up(self, link: str | None) -> bool:
         return link in self._up
 
-    def hears(self, broker: str) -> bool:
+    def knows_log_of(self, broker: str) -> bool:
         return any(broker_of(log) == broker for log in self.logs())
 
     def upstream(self, log: str) -> str | None:
@@ -266,11 +266,11 @@ class AcknowledgedRecovery(Recovery):
             return None  # no link wanted it when it was accepted
         if self.far_ends.is_too_large(link, envelope, now):
             return None
-        trail = self.views[envelope.origin].trail(link)
-        trail.due = max(trail.due, envelope.offset)
+        progress = self.views[envelope.origin].link_progress(link)
+        progress.due = max(progress.due, envelope.offset)
         if link not in self._up:
             return None
-        previous, trail.last = trail.last, envelope.offset
+        previous, progress.last = progress.last, envelope.offset
         self._pauses[link] = self.settings.doubt_seconds
         self.timers.set_by(("tell", link), now + self.settings.doubt_seconds)
         leaving = msgspec.structs.replace(envelope, headers={**envelope.headers, PREVIOUS: previous})
@@ -318,22 +318,22 @@ class AcknowledgedRecovery(Recovery):
             return
         if isinstance(message, Knowledge):
             for news in message.news:
-                self._hear_news(sender, news, now)
+                self._receive_knowledge(sender, news, now)
         elif isinstance(message, AckProgress):
-            self._hear_have(sender, message, now)
+            self._receive_progress(sender, message, now)
         elif isinstance(message, LogsUnreachable):
-            self._hear_unheard(sender, message, now)
+            self._receive_unknown_log(sender, message, now)
         else:
             self._relay.on_message(sender, message, now)
 
-    def _hear_news(self, link: str, news: LogKnowledge, now: float) -> None:
+    def _receive_knowledge(self, link: str, news: LogKnowledge, now: float) -> None:
         view = self.views.get(news.log) or self._learn(link, news, now)
         if view is None or not self._is_way(view, link, news, now):
             return
         view.last = max(view.last, news.last)
         if view.known >= news.last:
             view.advance(news.upto)
-        view.told = None  # the announcing neighbour wants an answer
+        view.reported = None  # the announcing neighbour wants an answer
         self._confirm_later(view, now)
         self.pass_waiting(view, now)
 
@@ -341,20 +341,20 @@ class AcknowledgedRecovery(Recovery):
         """Does the log come over this link?"""
         if view.upstream == ORPHAN:
             view.upstream = link
-            view.trails.pop(link, None)
-            self.recall.heard(view.name, link)
+            view.progress_by_link.pop(link, None)
+            self.recall.note_link(view.name, link)
             view.last = max(view.last, news.base)  # what we lack of what came before is asked for
             self.timers.clear(("orphan", view.name))
             self._announce(view, now)
         elif view.upstream is not None and view.upstream != link:
-            self._heard_from_two(news.log, view.upstream, link, now)
+            self._received_from_two(news.log, view.upstream, link, now)
             return view.upstream == link
         if broker_of(news.log) != link and not self.is_up(broker_of(news.log)):
-            self._heard_from_two(news.log, broker_of(news.log), link, now)
+            self._received_from_two(news.log, broker_of(news.log), link, now)
         return view.upstream == link
 
-    def _heard_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
-        self.ports.topology.heard_from_two(log, upstream, other, now)
+    def _received_from_two(self, log: str, upstream: str, other: str, now: float) -> None:
+        self.ports.topology.received_from_two(log, upstream, other, now)
 
     def _learn(self, link: str, news: LogKnowledge, now: float) -> LogView | None:
         """A log that is new here: take it from where the neighbour answers for it."""
@@ -368,7 +368,7 @@ class AcknowledgedRecovery(Recovery):
             return None  # told again, and taken as soon as the other one is known to be gone
         self._gone.pop(news.log, None)
         view = self.views[news.log] = LogView(news.log, link, news.base)
-        self.recall.heard(news.log, link)
+        self.recall.note_link(news.log, link)
         self._announce(view, now)
         self.ports.log_readers.log_found(news.log, now)
         self.recall.found(broker, now)
@@ -378,7 +378,7 @@ class AcknowledgedRecovery(Recovery):
         """A log comes over a new link: tell the other links."""
         for other in self._up:
             if other != view.upstream:
-                view.trail(other)
+                view.link_progress(other)
                 self.timers.set(("tell", other), now)
 
     def _inquire(self, log: str, link: str | None, now: float) -> None:
@@ -414,35 +414,35 @@ class AcknowledgedRecovery(Recovery):
         self._relay.log_gone(log, now)
         self.ports.log_readers.log_gone(log, is_replaced=log in self._gone)
 
-    def _hear_have(self, link: str, message: AckProgress, now: float) -> None:
+    def _receive_progress(self, link: str, message: AckProgress, now: float) -> None:
         for had in message.had:
             view = self.views.get(had.log)
             if view is None or view.upstream == link:
                 continue
-            trail = view.trail(link)
-            trail.have = max(trail.have, had.known)
-            if self.rollback.hear(view, trail, max(had.known, had.heard)):
+            progress = view.link_progress(link)
+            progress.have = max(progress.have, had.known)
+            if self.rollback.note(view, progress, max(had.known, had.heard)):
                 self._confirm_later(view, now)
-            if had.acked > trail.acked or not trail.heard:
-                trail.acked = max(trail.acked, had.acked)
-                trail.heard = True
+            if had.acked > progress.acked or not progress.has_reported:
+                progress.acked = max(progress.acked, had.acked)
+                progress.has_reported = True
                 self._acked_more(view, now)
-        if not any(trail.is_behind for trail in self._trails(link)):
+        if not any(progress.is_behind for progress in self._link_progress(link)):
             self.timers.clear(("tell", link))
             self._pauses[link] = self.settings.doubt_seconds
-            if any(trail.owes for trail in self._trails(link)):
+            if any(progress.owes for progress in self._link_progress(link)):
                 self.timers.set(("tell", link), now + self.settings.poll_seconds)
 
     def is_log_unsure(self, now: float) -> bool:
         return self.rollback.is_unsure(now)
 
-    def _trails(self, link: str) -> list[LinkProgress]:
-        return [view.trail(link) for view in self.views.values() if view.is_told_to(link)]
+    def _link_progress(self, link: str) -> list[LinkProgress]:
+        return [view.link_progress(link) for view in self.views.values() if view.is_sent_to(link)]
 
     def _acked_more(self, view: LogView, now: float) -> None:
         if view.upstream is None:
             self.ports.own_log.unpinned()
-        elif view.told is None or self.acked(view) > view.told[1]:
+        elif view.reported is None or self.acked(view) > view.reported[1]:
             self._confirm_later(view, now)
 
     # -- confirming --------------------------------------------------------------------------
@@ -456,22 +456,22 @@ class AcknowledgedRecovery(Recovery):
         for link in self.peers():
             if link == view.upstream:
                 continue
-            trail = view.trails.get(link)
-            if trail is None or not trail.heard:
+            progress = view.progress_by_link.get(link)
+            if progress is None or not progress.has_reported:
                 return 0
-            if trail.acked < trail.due:
-                upto = min(upto, trail.acked)
+            if progress.acked < progress.due:
+                upto = min(upto, progress.acked)
         return upto
 
     def is_pinned(self, offset: int) -> bool:
-        trails = self.own().trails
-        return any(link not in trails or trails[link].wants(offset) for link in self.peers())
+        progress_of = self.own().progress_by_link
+        return any(link not in progress_of or progress_of[link].wants(offset) for link in self.peers())
 
     def progressed(self, now: float) -> None:
         for view in self.views.values():
-            if view.upstream is None or view.told is None or view.told[1] == view.known:
+            if view.upstream is None or view.reported is None or view.reported[1] == view.known:
                 continue  # ours, not told anyway, or fully acknowledged
-            if self.acked(view) > view.told[1]:
+            if self.acked(view) > view.reported[1]:
                 self._confirm_later(view, now)
 
     def _confirm_later(self, view: LogView, now: float) -> None:
@@ -488,9 +488,9 @@ class AcknowledgedRecovery(Recovery):
             if view is not None and view.upstream != link:
                 self._to_confirm[name] = None
             elif view is not None:
-                state = (view.known, self.acked(view), self.rollback.heard(view))
-                if state != view.told:
-                    view.told = state
+                state = (view.known, self.acked(view), self.rollback.highest(view))
+                if state != view.reported:
+                    view.reported = state
                     had.append(LogAck(name, *state))
         if had:
             self.ports.send(link, AckProgress(tuple(had)))
@@ -502,42 +502,42 @@ class AcknowledgedRecovery(Recovery):
 
     def on_timer(self, now: float) -> None:
         readings: list[int] = []
-        for what, whom in self.timers.due(now):
+        for what, recipient in self.timers.due(now):
             if what == "tell":
-                self._tell(whom, now)
+                self._announce_to(recipient, now)
             elif what == "confirm":
-                self._confirm(whom)
+                self._confirm(recipient)
             elif what in (PARTS, ASKS):
-                self._relay.on_timer(what, whom, now)
+                self._relay.on_timer(what, recipient, now)
             elif what == "ask":
-                self._ask(self.views[whom], now)
+                self._request(self.views[recipient], now)
             elif what == "orphan":
-                self.recall.unheard(broker_of(whom))
-                self.forget(whom, now)
+                self.recall.unheard(broker_of(recipient))
+                self.forget(recipient, now)
             elif what == ASK:
-                self.recall.ask(whom, now)
+                self.recall.ask(recipient, now)
             elif what == NAMED:
-                self.recall.found(whom, now)
+                self.recall.found(recipient, now)
             elif what == ALONE:
                 self.recall.stop_joining(now)
             else:
-                readings.append(int(whom))
+                readings.append(int(recipient))
         self._relay.retry(readings, now)
 
-    def _tell(self, link: str, now: float) -> None:
+    def _announce_to(self, link: str, now: float) -> None:
         """Say what the far end does not have, as far as we know."""
-        views = [view for view in self.views.values() if view.is_told_to(link)]
-        behind = [view for view in views if view.trail(link).is_behind]
-        owing = [view for view in views if view.trail(link).owes]
-        telling = behind or owing
-        if not telling:
+        views = [view for view in self.views.values() if view.is_sent_to(link)]
+        behind = [view for view in views if view.link_progress(link).is_behind]
+        owing = [view for view in views if view.link_progress(link).owes]
+        announcing = behind or owing
+        if not announcing:
             return
-        self.ports.send(link, Knowledge(tuple(view.news(link) for view in telling)))
+        self.ports.send(link, Knowledge(tuple(view.news(link) for view in announcing)))
         pause = self._pauses[link]
         self._pauses[link] = min(2 * pause, self.settings.slow_seconds)
         self.timers.set(("tell", link), now + (pause if behind else self.settings.poll_seconds))
 
-    def _ask(self, view: LogView, now: float) -> None:
+    def _request(self, view: LogView, now: float) -> None:
         upto = view.gap()
         if upto is None:
             return
@@ -586,14 +586,14 @@ class AcknowledgedRecovery(Recovery):
 
     def size(self) -> int:
         """Numbers that this broker keeps for others: it must not grow with remote subscribers."""
-        return sum(1 + len(view.trails) for view in self.views.values())
+        return sum(1 + len(view.progress_by_link) for view in self.views.values())
 
     def check(self) -> None:
         for name, view in self.views.items():
             assert view.name == name
             view.check()
             if view.gap() is not None:
-                assert self.timers.is_set(("ask", name)), f"{name}: a gap that nobody asks to fill"
+                assert self.timers.is_set(("ask", name)), f"{name}: a gap without a request"
         for link in self._up:
-            if any(trail.is_behind for trail in self._trails(link)):
-                assert self.timers.is_set(("tell", link)), f"{link}: behind, and nobody tells it"
+            if any(progress.is_behind for progress in self._link_progress(link)):
+                assert self.timers.is_set(("tell", link)), f"{link}: behind, and no announcement is due"

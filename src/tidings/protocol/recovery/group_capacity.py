@@ -42,9 +42,9 @@ class GroupCapacity:
 
     def clear(self) -> None:
         self._full = {}
-        self.hear("")
+        self.receive("")
 
-    def told(self, member: str, message: Replicated) -> None:
+    def report(self, member: str, message: Replicated) -> None:
         """A member said whether its disk has room."""
         self._full.pop(member, None)
         if message.full:
@@ -61,10 +61,10 @@ class GroupCapacity:
         if full and 2 * len(able) <= len(voters):
             disks = ", ".join(f"{name} ({why})" for name, why in sorted(full.items()))
             reason = f"too few disks of the group have room to keep an event; without room: {disks}"
-        self.hear(reason)
+        self.receive(reason)
         return reason != before
 
-    def hear(self, reason: str) -> None:
+    def receive(self, reason: str) -> None:
         """The coordinator says why the group keeps no event; empty: it keeps them."""
         self._reason = reason
         if reason:

@@ -64,8 +64,8 @@ class StateTransfer:
         def send(copy: LogCopy) -> None:
             self._ports.send(sender, LogCopyPage(message.epoch, message.after, *copy))
 
-        asked = CopyRequest(message.after, self._log.committed, message.rows_after, message.pages)
-        self._ports.group_entries.copy(asked, send)
+        request = CopyRequest(message.after, self._log.committed, message.rows_after, message.pages)
+        self._ports.group_entries.copy(request, send)
 
     # -- the receiver ----------------------------------------------------------------------------
 

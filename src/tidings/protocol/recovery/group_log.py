@@ -150,7 +150,7 @@ class GroupLog(Recovery, GroupCommit):
 
     def _look_at_room(self) -> None:
         if self._room.review(self._acks.voters()):
-            self._tell_all_committed()
+            self._announce_committed()
 
     # -- views -----------------------------------------------------------------------------------
 
@@ -183,12 +183,12 @@ class GroupLog(Recovery, GroupCommit):
             self.log_epoch = FIRST
             self._keep((), (), None)
         if number and self._leads:
-            self._ask(now)
+            self._request(now)
         self._again_at = now + self._settings.again_seconds
 
     # -- a new coordinator -------------------------------------------------------------------------
 
-    def _ask(self, now: float) -> None:
+    def _request(self, now: float) -> None:
         self._states[self.ports.name] = self._state(LogStateRequest(self.epoch), now)
         for member in self._members:
             self.ports.send(member, LogStateRequest(self.epoch, True, self._acks.proved(member)))
@@ -312,10 +312,10 @@ class GroupLog(Recovery, GroupCommit):
         age = max(0.0, now - self._accepted.get(placed.offset, now))
         return PlacedEvent(placed.offset, msgspec.structs.replace(placed.proposal, age=age))
 
-    def _state(self, asked: LogStateRequest, now: float) -> LogState:
+    def _state(self, request: LogStateRequest, now: float) -> LogState:
         aged = (self._aged(placed, now) for placed in self._tail.values())
-        tail = self._page(aged).items if asked.pages else list(aged)
-        last = self._last if asked.pages else -1
+        tail = self._page(aged).items if request.pages else list(aged)
+        last = self._last if request.pages else -1
         needs = self._retention.needs()
         return LogState(self.epoch, self.log_epoch, self.committed, tuple(tail), needs, last)
 
@@ -343,7 +343,7 @@ class GroupLog(Recovery, GroupCommit):
 
     def _on_replicate(self, sender: str, message: Replicate, now: float) -> None:
         self._known_committed = max(self._known_committed, message.committed)
-        self._room.hear(message.full)
+        self._room.receive(message.full)
         if not self._is_active:
             return  # the tail of this epoch did not come yet; it is sent again
         if message.after > self._last:
@@ -386,7 +386,7 @@ class GroupLog(Recovery, GroupCommit):
         new = message.proposals[due - message.first :]
         if new:
             self._next_of[sender] = message.first + len(message.proposals)
-            self._place(new)
+            self._append_proposals(new)
         # Those of the old ones were proposed again because the first answer was lost with its link.
         if (settled := self._settled(message.proposals)) is not None:
             self.ports.send(sender, settled)
@@ -401,7 +401,7 @@ class GroupLog(Recovery, GroupCommit):
         passed = tuple(each.identity for each in absent if each.identity not in known)
         return ProposalsSettled(self.epoch, known, passed) if absent else None
 
-    def _place(self, proposals: Sequence[Proposal]) -> None:
+    def _append_proposals(self, proposals: Sequence[Proposal]) -> None:
         """Give places to those that were not committed before, and send them on."""
         before = self._last
         for proposal in proposals:
@@ -430,7 +430,7 @@ class GroupLog(Recovery, GroupCommit):
 
     def _on_stored(self, sender: str, message: Replicated, now: float) -> None:
         self._retention.said(sender, message.needs, now)
-        self._room.told(sender, message)
+        self._room.report(sender, message)
         if not message.lacks:  # else it says what it holds, which is not what is on its disk
             self._acks.add(sender, message.upto)
         window = self._windows.get(sender)
@@ -455,11 +455,11 @@ class GroupLog(Recovery, GroupCommit):
         """Commit the entries that a majority of the voters has."""
         if self._is_active and (upto := self._acks.majority()) > self.committed:
             self._commit(min(upto, self._last), now)
-            self._tell_all_committed()
+            self._announce_committed()
         self._acks.prove(self.committed)
         self._look_at_room()
 
-    def _tell_all_committed(self) -> None:
+    def _announce_committed(self) -> None:
         self._untold = TELLINGS
         for member, window in self._windows.items():
             self._replicate(member, window)
@@ -502,7 +502,7 @@ class GroupLog(Recovery, GroupCommit):
         if not self._leads:
             self.ports.send(self._coordinator, message)
             return
-        self._place(message.proposals)
+        self._append_proposals(message.proposals)
         if (settled := self._settled(message.proposals)) is not None:
             self._settle(settled, now)
 

@@ -54,9 +54,9 @@ class Retention:
         for name in voters:
             if name == self._ports.name:
                 continue
-            said, at = self._needs.get(name, (0, self._begun_at))
+            stated, at = self._needs.get(name, (0, self._begun_at))
             if name in members or now - at < self._settings.orphan_seconds:
-                needs.append(said)
+                needs.append(stated)
         oldest = now - self._settings.keep_seconds
         while len(self._kept_from) > 1 and self._kept_from[1][0] <= oldest:
             self._kept_from.pop(0)

@@ -15,26 +15,28 @@ from __future__ import annotations
 from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.messages import LogKnowledge
 
-UNHEARD = -1
+UNREPORTED = -1
 ORPHAN = ""  # upstream of a log whose link was undone, until it comes by another; no link has this name
 
 
 class LinkProgress:
     """Progress of one link in one log: what it was sent, and what it acknowledged."""
 
-    __slots__ = ("acked", "base", "due", "have", "heard", "heard_upto", "last")
+    __slots__ = ("acked", "base", "due", "has_reported", "have", "last", "received_upto")
 
     def __init__(self, known: int) -> None:
         self.base = self.last = self.due = known
-        self.have = UNHEARD  # what the far end knows, as it said since the link is up
+        self.have = UNREPORTED  # what the far end knows, as it said since the link is up
         self.acked = 0
-        self.heard = False  # it has spoken in this life of ours
-        self.heard_upto = 0  # the highest offset that the far end, or a subscription behind it, has heard of
+        self.has_reported = False  # it has spoken in this life of ours
+        self.received_upto = (
+            0  # the highest offset that the far end, or a subscription behind it, has heard of
+        )
 
     def restart(self, known: int) -> None:
         """The link is up again."""
         self.base = self.last = known
-        self.have = UNHEARD
+        self.have = UNREPORTED
 
     @property
     def is_behind(self) -> bool:
@@ -43,11 +45,11 @@ class LinkProgress:
 
     @property
     def owes(self) -> bool:
-        return not self.heard or self.acked < self.due
+        return not self.has_reported or self.acked < self.due
 
     def wants(self, offset: int) -> bool:
         """May the far end still ask for this?"""
-        return not self.heard or self.acked < offset <= self.due
+        return not self.has_reported or self.acked < offset <= self.due
 
 
 class LogView:
@@ -60,24 +62,24 @@ class LogView:
         self.admitted = known  # the last event that was let through; the step that did so makes it known
         self.last = known  # the last event that is said to exist for us
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
-        self.trails: dict[str, LinkProgress] = {}
-        self.told: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
+        self.progress_by_link: dict[str, LinkProgress] = {}
+        self.reported: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
         self.hurried_at = float("-inf")  # when it was last asked for because a reader waits for it
         self.pause = 0.0  # until the next try to fill a gap
 
-    def is_told_to(self, link: str) -> bool:
+    def is_sent_to(self, link: str) -> bool:
         """Away from where it comes from; while that is not known, nowhere."""
         return self.upstream not in (link, ORPHAN)
 
-    def trail(self, link: str) -> LinkProgress:
-        found = self.trails.get(link)
+    def link_progress(self, link: str) -> LinkProgress:
+        found = self.progress_by_link.get(link)
         if found is None:
-            found = self.trails[link] = LinkProgress(self.known)
+            found = self.progress_by_link[link] = LinkProgress(self.known)
         return found
 
     def news(self, link: str) -> LogKnowledge:
-        trail = self.trail(link)
-        return LogKnowledge(self.name, trail.base, trail.last, max(self.known, trail.last))
+        progress = self.link_progress(link)
+        return LogKnowledge(self.name, progress.base, progress.last, max(self.known, progress.last))
 
     def advance(self, offset: int) -> None:
         self.known = max(self.known, offset)
@@ -112,6 +114,8 @@ class LogView:
     def check(self) -> None:
         assert self.last >= self.known == self.admitted, "every event that was let through has passed"
         assert all(offset > self.known for offset in self.waiting), "what waits is not known"
-        for link, trail in self.trails.items():
-            assert link != self.upstream, f"{self.name} is told to where it comes from"
-            assert trail.base <= trail.last <= self.known, f"{self.name}: only what is known is told"
+        for link, progress in self.progress_by_link.items():
+            assert link != self.upstream, f"{self.name} is announced to its upstream"
+            assert progress.base <= progress.last <= self.known, (
+                f"{self.name}: announced beyond what is known"
+            )

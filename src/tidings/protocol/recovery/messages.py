@@ -83,8 +83,8 @@ class RangeReply(Message, frozen=True, tag="Fill"):
     def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
         """Each part begins where the one before it ends."""
         after, parts = self.after, list(slices)
-        for place, envelopes in enumerate(parts):
-            upto = self.upto if place == len(parts) - 1 else envelopes[-1].offset or after
+        for position, envelopes in enumerate(parts):
+            upto = self.upto if position == len(parts) - 1 else envelopes[-1].offset or after
             yield RangeReply(self.log, after, upto, envelopes, self.path, self.is_gone)
             after = upto
 

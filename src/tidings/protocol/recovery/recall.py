@@ -47,7 +47,7 @@ class Recall:
         self._is_joining = is_joining  # it was told to join a broker, and none that may know us has answered
         self._knowing: set[str] = set()  # neighbours that we dialled, or that knew an earlier life of ours
         self._is_new = False  # no row says that the neighbours are known
-        self._asked: dict[str, float] = {}  # by neighbour: until when its answer is waited for
+        self._requested: dict[str, float] = {}  # by neighbour: until when its answer is waited for
         self._named: dict[str, None] = {}  # brokers of which no log is announced yet
         self._behind: dict[
             str, tuple[str, str]
@@ -55,14 +55,14 @@ class Recall:
 
     @property
     def is_unsure(self) -> bool:
-        return self._is_new and bool(self._is_joining or self._asked or self._named)
+        return self._is_new and bool(self._is_joining or self._requested or self._named)
 
     def load(self, state: Loaded, *, recalls: bool) -> None:
         self._is_new = recalls and DONE not in state.tables.get(TABLE, {})
         for broker, row in state.tables.get(BEHIND, {}).items():
             self._behind[broker] = msgspec.msgpack.decode(row, type=tuple[str, str])
 
-    def heard(self, log: str, link: str) -> None:
+    def note_link(self, log: str, link: str) -> None:
         """Remember over restarts behind which neighbour a broker is: its disk may be lost while
         we restart."""
         broker = broker_of(log)
@@ -75,7 +75,7 @@ class Recall:
 
     def link_up(self, link: str, now: float) -> None:
         if self._is_new:
-            self._asked.setdefault(link, now + self._recovery.settings.recall_seconds)
+            self._requested.setdefault(link, now + self._recovery.settings.recall_seconds)
             self.ask(link, now)
 
     def dialled(self, link: str) -> None:
@@ -83,7 +83,7 @@ class Recall:
 
     def ask(self, link: str, now: float) -> None:
         """Ask a neighbour, again and again until it has answered."""
-        until = self._asked.get(link)
+        until = self._requested.get(link)
         if until is None:
             return
         if until <= now:
@@ -106,11 +106,11 @@ class Recall:
                 self._recovery.timers.set((NAMED, broker), now + self._recovery.settings.recall_seconds)
 
     def filled(self, fill: RangeReply, link: str, now: float) -> None:
-        if fill.log == self._recovery.own().name and link in self._asked:
+        if fill.log == self._recovery.own().name and link in self._requested:
             self._answered(link, now)
 
     def _answered(self, link: str, now: float) -> None:
-        self._asked.pop(link, None)
+        self._requested.pop(link, None)
         self._recovery.timers.clear((ASK, link))
         if link in self._knowing:
             self.stop_joining(now)
@@ -133,7 +133,7 @@ class Recall:
             self._review(now)
 
     def part(self, peer: str, now: float) -> None:
-        if peer in self._asked:
+        if peer in self._requested:
             self._answered(peer, now)
         self.found(peer, now)
         for broker in [each for each, (_, link) in self._behind.items() if link == peer]:

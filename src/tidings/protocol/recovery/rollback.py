@@ -37,18 +37,20 @@ class Rollback:
         """May a neighbour that has not spoken know more of our log than we do?"""
         if now >= self._first_word_until:
             return False
-        trails = self._recovery.own().trails
-        return any(link not in trails or not trails[link].heard for link in self._recovery.peers())
+        progress_of = self._recovery.own().progress_by_link
+        return any(
+            link not in progress_of or not progress_of[link].has_reported for link in self._recovery.peers()
+        )
 
-    def heard(self, view: LogView) -> int:
+    def highest(self, view: LogView) -> int:
         """The highest offset of a log that is known of here or behind us."""
-        behind = max((trail.heard_upto for trail in view.trails.values()), default=0)
-        return max(view.known, behind, self._ports.log_readers.heard_of(view.name))
+        behind = max((progress.received_upto for progress in view.progress_by_link.values()), default=0)
+        return max(view.known, behind, self._ports.log_readers.highest_known(view.name))
 
-    def hear(self, view: LogView, trail: LinkProgress, upto: int) -> bool:
+    def note(self, view: LogView, progress: LinkProgress, upto: int) -> bool:
         """A neighbour has heard of this offset; True: the broker of that log does not know so yet."""
-        trail.heard_upto = max(trail.heard_upto, upto)
+        progress.received_upto = max(progress.received_upto, upto)
         if view.upstream is None and upto > view.known:
             self._ports.own_log.skip_to(upto)
             view.advance(upto)
-        return view.told is not None and upto > view.told[2]
+        return view.reported is not None and upto > view.reported[2]

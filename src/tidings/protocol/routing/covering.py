@@ -197,7 +197,7 @@ class SubscriptionRouting(Routing, PatternInterest):
         elif sender not in self._links():
             return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
-            self._hear(sender, message)
+            self._receive(sender, message)
             self._flush(now)
         else:
             assert isinstance(message, InterestAck)
@@ -219,15 +219,15 @@ class SubscriptionRouting(Routing, PatternInterest):
         if new:
             self.ports.events.received(new, sender, now)
 
-    def _hear(self, link: str, message: Interest) -> None:
+    def _receive(self, link: str, message: Interest) -> None:
         was_unknown = self._ads.is_unknown(link)
-        self._diffusion(message.what).hear(link, message, self.ports.send)
+        self._diffusion(message.what).receive(link, message, self.ports.send)
         if was_unknown and not self._ads.is_unknown(link):
             self._gates_to_review[link] = None
 
     def _seen_by(self, link: str, message: InterestAck, now: float) -> None:
         if message.what == ANSWERED:
-            self._settled.hear(link, message.session, message.number)
+            self._settled.receive(link, message.session, message.number)
         else:
             self._diffusion(message.what).seen(link, message)
         if self._settles:

@@ -48,8 +48,8 @@ class Interest(Message, frozen=True, tag="Interest"):
 
     def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
         cut = list(slices)
-        for place, add in enumerate(cut):
-            yield msgspec.structs.replace(self, add=add, part=place, of=len(cut))
+        for position, add in enumerate(cut):
+            yield msgspec.structs.replace(self, add=add, part=position, of=len(cut))
 
 
 class InterestAck(Message, frozen=True, tag="InterestSeen"):
@@ -65,10 +65,10 @@ class _LinkExchange:
         self.session = ""
         self.number = 0  # the last one sent
         self.seen = 0  # the last one that the far end has
-        self.heard_session = ""
-        self.heard_number = 0
+        self.received_session = ""
+        self.received_number = 0
         self.whole = False  # the far end was told, in this session, all that there is
-        self.told_at: dict[str, int] = {}  # digest -> the number under which it was told in this session
+        self.sent_at: dict[str, int] = {}  # digest -> the number under which it was told in this session
         self.parts: dict[int, Interest] = {}  # of one message that is not complete
 
     def joined(self, part: Interest) -> Interest | None:
@@ -79,7 +79,7 @@ class _LinkExchange:
         self.parts[part.part] = part
         if len(self.parts) < part.of:
             return None
-        add = tuple(f for place in sorted(self.parts) for f in self.parts[place].add)
+        add = tuple(f for position in sorted(self.parts) for f in self.parts[position].add)
         self.parts.clear()
         return msgspec.structs.replace(part, add=add, part=0, of=1)
 
@@ -101,7 +101,7 @@ class Diffusion:
         self.remembers = remembers
         self.dated = dated  # True: note under which number each filter was told
         self.peers: Callable[[], tuple[str, ...]] = tuple  # every link that there should be
-        self._heard_whole: set[str] = set()  # links that said all that they want, in this life
+        self._complete_links: set[str] = set()  # links that said all that they want, in this life
         self.repeat_seconds = repeat_seconds
         self._filters: dict[str, bytes | Filter] = {}  # packed: most are looked at when a link comes or goes
         self.sources: dict[str, tuple[str, ...]] = {}  # digest -> where it is wanted, in order
@@ -203,7 +203,7 @@ class Diffusion:
         self.version += 1
         talk = self._talks.setdefault(link, _LinkExchange())
         talk.session, talk.number, talk.seen, talk.whole = session, 0, -1, False
-        talk.told_at.clear()
+        talk.sent_at.clear()
         if link not in self.outlets:
             self.outlets[link] = self._make_outlet()
             self.review_link(link)
@@ -234,7 +234,7 @@ class Diffusion:
             talk = self._talks[link]
             whole = self.is_whole(link)
             if whole and not talk.whole and talk.number and self.remembers:
-                self.tell_all(send, link, now)
+                self.announce_all(send, link, now)
                 continue
             changes = outlet.changes()
             first = talk.seen < 0 and talk.number == 0
@@ -250,37 +250,37 @@ class Diffusion:
 
     def _date(self, talk: _LinkExchange, outlet: FilterOutlet) -> None:
         if self.dated:
-            talk.told_at = {digest: talk.told_at.get(digest, talk.number) for digest in outlet.told}
+            talk.sent_at = {digest: talk.sent_at.get(digest, talk.number) for digest in outlet.announced}
 
-    def told_by(self, link: str, session: str, number: int) -> tuple[Filter, ...]:
+    def announced_by(self, link: str, session: str, number: int) -> tuple[Filter, ...]:
         """Filters that the far end knows, in this session, when it has seen this number and no later one."""
         talk, outlet = self._talks.get(link), self.outlets.get(link)
         if talk is None or outlet is None or talk.session != session:
             return ()
-        told = outlet.told
-        return tuple(told[d] for d, at in talk.told_at.items() if at <= number and d in told)
+        announced = outlet.announced
+        return tuple(announced[d] for d, at in talk.sent_at.items() if at <= number and d in announced)
 
-    def last_heard(self, link: str) -> tuple[str, int]:
+    def last_received(self, link: str) -> tuple[str, int]:
         """The session and the number of what was last heard over a link."""
         talk = self._talks.get(link)
-        return ("", 0) if talk is None else (talk.heard_session, talk.heard_number)
+        return ("", 0) if talk is None else (talk.received_session, talk.received_number)
 
     def is_whole(self, link: str) -> bool:
         """Do we know all that is to be told there?"""
         return not self.remembers or all(
-            other in self._heard_whole for other in self.peers() if other != link
+            other in self._complete_links for other in self.peers() if other != link
         )
 
     def is_unknown(self, link: str) -> bool:
         """Is the interest behind this link unknown? Then it counts as everything."""
-        return self.remembers and link not in self._heard_whole
+        return self.remembers and link not in self._complete_links
 
     def agreed(self, link: str) -> bool:
         """Has the far end seen all that it was told?"""
         talk = self._talks.get(link)
         return talk is not None and 0 < talk.number <= talk.seen
 
-    def hear(self, link: str, message: Interest, send: Sender) -> None:
+    def receive(self, link: str, message: Interest, send: Sender) -> None:
         """Take in what the far end of a link told."""
         if message.of > 1:
             joined = self._talks.setdefault(link, _LinkExchange()).joined(message)
@@ -290,15 +290,15 @@ class Diffusion:
         if self.acknowledged:
             talk = self._talks.setdefault(link, _LinkExchange())
             if not self._is_next(talk, message):
-                send(link, InterestAck(self.what, message.session, self._heard(talk, message)))
+                send(link, InterestAck(self.what, message.session, self._received_number(talk, message)))
                 return
-            talk.heard_session, talk.heard_number = message.session, message.number
+            talk.received_session, talk.received_number = message.session, message.number
             send(link, InterestAck(self.what, message.session, message.number))
         for filter in message.add:
             self._source_added(filter, link)
         if not message.whole:
             return
-        self._heard_whole.add(link)
+        self._complete_links.add(link)
         for digest in message.remove:
             self._source_removed(digest, link)
         if message.reset:
@@ -307,14 +307,14 @@ class Diffusion:
                 self._source_removed(digest, link)
 
     def _is_next(self, talk: _LinkExchange, message: Interest) -> bool:
-        if message.session != talk.heard_session:
+        if message.session != talk.received_session:
             return message.reset
-        return message.number > talk.heard_number and (
-            message.reset or message.number == talk.heard_number + 1
+        return message.number > talk.received_number and (
+            message.reset or message.number == talk.received_number + 1
         )
 
-    def _heard(self, talk: _LinkExchange, message: Interest) -> int:
-        return talk.heard_number if message.session == talk.heard_session else 0
+    def _received_number(self, talk: _LinkExchange, message: Interest) -> int:
+        return talk.received_number if message.session == talk.received_session else 0
 
     def seen(self, link: str, message: InterestAck) -> None:
         talk = self._talks.get(link)
@@ -330,9 +330,9 @@ class Diffusion:
         """Say again, whole, what the far end has not seen."""
         for link in links:
             if self._repeat_at.get(link, now + 1.0) <= now:
-                self.tell_all(send, link, now)
+                self.announce_all(send, link, now)
 
-    def tell_all(self, send: Sender, link: str, now: float) -> None:
+    def announce_all(self, send: Sender, link: str, now: float) -> None:
         """Say everything, under a new number."""
         talk, outlet = self._talks[link], self.outlets[link]
         outlet.changes()
@@ -340,14 +340,14 @@ class Diffusion:
         talk.whole = self.is_whole(link)
         self._date(talk, outlet)
         self._repeat_at[link] = now + self.repeat_seconds
-        told = tuple(outlet.told.values())
-        send(link, Interest(self.what, told, (), True, talk.session, talk.number, talk.whole))
+        announced = tuple(outlet.announced.values())
+        send(link, Interest(self.what, announced, (), True, talk.session, talk.number, talk.whole))
 
     def check(self) -> None:
         for digest, sources in self.sources.items():
-            assert sources, "a filter that nobody wants"
+            assert sources, "a filter without a subscription"
             assert digest in self._filters
         for link, outlet in self.outlets.items():
-            for digest in outlet.told:
+            for digest in outlet.announced:
                 merged = digest not in outlet  # a union may be equal to what the far end itself wants
-                assert merged or set(self.sources[digest]) - {link}, f"{link} was told what only it wants"
+                assert merged or set(self.sources[digest]) - {link}, f"{link} was announced its own interest"

@@ -78,7 +78,7 @@ class Changes(NamedTuple):
 class FilterOutlet(Protocol):
     """One link's side of a diffusion."""
 
-    told: dict[str, Filter]  # by digest: what the far end knows, or will after `changes()`
+    announced: dict[str, Filter]  # by digest: what the far end knows, or will after `changes()`
 
     def __contains__(self, digest: str) -> bool:
         """Does this filter concern the link, told or not?"""
@@ -97,23 +97,23 @@ class IdenticalOutlet:
     """Every filter is told, each once."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Filter] = {}
+        self.announced: dict[str, Filter] = {}
         self._known: dict[str, Filter] = {}  # what the far end has
 
     def __contains__(self, digest: str) -> bool:
-        return digest in self.told
+        return digest in self.announced
 
     def add(self, filter: Filter) -> None:
-        self.told[filter.digest] = filter
+        self.announced[filter.digest] = filter
 
     def remove(self, digest: str) -> None:
-        del self.told[digest]
+        del self.announced[digest]
 
     def changes(self) -> Changes:
-        add = tuple(f for digest, f in self.told.items() if digest not in self._known)
-        remove = tuple(digest for digest in self._known if digest not in self.told)
+        add = tuple(f for digest, f in self.announced.items() if digest not in self._known)
+        remove = tuple(digest for digest in self._known if digest not in self.announced)
         if add or remove:
-            self._known = dict(self.told)
+            self._known = dict(self.announced)
         return Changes(add, remove)
 
     def forget(self) -> None:
@@ -124,25 +124,25 @@ class CoveringOutlet:
     """Only filters that no other told one covers."""
 
     def __init__(self) -> None:
-        self.told: dict[str, Filter] = {}
+        self.announced: dict[str, Filter] = {}
         self._hidden: dict[str, tuple[Filter, str]] = {}  # digest -> filter, digest of its cover
         self._added: dict[str, Filter] = {}
         self._removed: dict[str, None] = {}
 
     def __contains__(self, digest: str) -> bool:
-        return digest in self.told or digest in self._hidden
+        return digest in self.announced or digest in self._hidden
 
     def add(self, filter: Filter) -> None:
         digest = filter.digest
-        for other, cover in self.told.items():
+        for other, cover in self.announced.items():
             if _covers(cover, filter):
                 self._hidden[digest] = (filter, other)
                 return
-        for other in [d for d, f in self.told.items() if _covers(filter, f)]:
+        for other in [d for d, f in self.announced.items() if _covers(filter, f)]:
             self._hidden[other] = (self._untell(other), digest)
-        self._tell(filter)
+        self._announce(filter)
         for hidden, (covered, cover_digest) in self._hidden.items():
-            if cover_digest not in self.told:  # its cover was hidden just now
+            if cover_digest not in self.announced:  # its cover was hidden just now
                 self._hidden[hidden] = (covered, digest)
 
     def remove(self, digest: str) -> None:
@@ -156,15 +156,15 @@ class CoveringOutlet:
         for orphan in orphans:
             self.add(orphan)
 
-    def _tell(self, filter: Filter) -> None:
-        self.told[filter.digest] = filter
+    def _announce(self, filter: Filter) -> None:
+        self.announced[filter.digest] = filter
         if filter.digest in self._removed:
             del self._removed[filter.digest]
         else:
             self._added[filter.digest] = filter
 
     def _untell(self, digest: str) -> Filter:
-        filter = self.told.pop(digest)
+        filter = self.announced.pop(digest)
         if digest in self._added:
             del self._added[digest]
         else:
@@ -177,7 +177,7 @@ class CoveringOutlet:
         return changes
 
     def forget(self) -> None:
-        self._added, self._removed = dict(self.told), {}
+        self._added, self._removed = dict(self.announced), {}
 
 
 class MergingOutlet(IdenticalOutlet):
@@ -205,7 +205,7 @@ class MergingOutlet(IdenticalOutlet):
             cover = CoveringOutlet()
             for filter in self._members.values():
                 cover.add(filter)
-            self.told = {filter.digest: filter for filter in _merged(list(cover.told.values()))}
+            self.announced = {filter.digest: filter for filter in _merged(list(cover.announced.values()))}
         return super().changes()
 
 
@@ -236,16 +236,16 @@ class UnionOutlet(IdenticalOutlet):
         self._hidden: dict[str, tuple[Filter, frozenset[str]]] = {}
 
     def __contains__(self, digest: str) -> bool:
-        return digest in self.told or digest in self._hidden
+        return digest in self.announced or digest in self._hidden
 
     def add(self, filter: Filter) -> None:
         if self._hide(filter):
             return
         super().add(filter)
-        for other in [f for f in self.told.values() if f is not filter and _overlaps(f, filter)]:
-            del self.told[other.digest]
+        for other in [f for f in self.announced.values() if f is not filter and _overlaps(f, filter)]:
+            del self.announced[other.digest]
             if not self._hide(other):
-                self.told[other.digest] = other
+                self.announced[other.digest] = other
             else:
                 self._look_again(other.digest)
 
@@ -255,8 +255,10 @@ class UnionOutlet(IdenticalOutlet):
             self._look_again(digest)
 
     def _hide(self, filter: Filter) -> bool:
-        near = {digest: told for digest, told in self.told.items() if _overlaps(told, filter)}
-        alone = next((digest for digest, told in near.items() if _covers(told, filter)), None)
+        near = {
+            digest: announced for digest, announced in self.announced.items() if _overlaps(announced, filter)
+        }
+        alone = next((digest for digest, announced in near.items() if _covers(announced, filter)), None)
         if alone is not None:
             self._hidden[filter.digest] = (filter, frozenset((alone,)))
         elif len(near) > 1 and _covers_together(near, filter):

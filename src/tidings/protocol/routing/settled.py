@@ -74,13 +74,13 @@ class SettledInterest:
         """Is all that the link was told, or is to be told?"""
         outlet = self._ads.outlets.get(link)
         settled = self._filters.get(link, {})
-        return outlet is not None and all(digest in settled for digest in outlet.told)
+        return outlet is not None and all(digest in settled for digest in outlet.announced)
 
-    def hear(self, link: str, session: str, number: int) -> None:
+    def receive(self, link: str, session: str, number: int) -> None:
         """The far end has answered our advertisements up to a number."""
         settled = self._filters.setdefault(link, {})
         filters = self._sets.setdefault(link, FilterSet())
-        for filter in self._ads.told_by(link, session, number):
+        for filter in self._ads.announced_by(link, session, number):
             settled[filter.digest] = filter
             filters.add(filter)
         if self.is_settled(link):
@@ -90,7 +90,7 @@ class SettledInterest:
         """Advertisements were told, or withdrawn."""
         for link, outlet in self._ads.outlets.items():
             settled = self._filters.get(link, {})
-            for digest in [digest for digest in settled if digest not in outlet.told]:
+            for digest in [digest for digest in settled if digest not in outlet.announced]:
                 self._sets[link].discard(settled.pop(digest))
         for link in links:
             if not self.is_settled(link):
@@ -99,10 +99,10 @@ class SettledInterest:
     def answer(self, send: Sender, links: tuple[str, ...]) -> None:
         """Answer the links that advertised to us once they know all interest here."""
         for link in links:
-            heard = self._ads.last_heard(link)
-            if heard[1] and heard != self._answered.get(link) and self._is_whole(link):
-                self._answered[link] = heard
-                send(link, InterestAck(ANSWERED, *heard))
+            received = self._ads.last_received(link)
+            if received[1] and received != self._answered.get(link) and self._is_whole(link):
+                self._answered[link] = received
+                send(link, InterestAck(ANSWERED, *received))
 
     def _is_whole(self, link: str) -> bool:
         if not (self._subs.is_whole(link) and self._subs.agreed(link)):
@@ -134,9 +134,11 @@ class SettledInterest:
                 continue
             pause = min(2 * pause, self._slow)
             self._asking[link] = (now + pause, pause)
-            self._ads.tell_all(send, link, now)
+            self._ads.announce_all(send, link, now)
 
     def check(self) -> None:
         for link, settled in self._filters.items():
             assert len(self._sets[link]) == len(settled)
-            assert settled.keys() <= self._ads.outlets[link].told.keys(), f"{link}: settled, and not told"
+            assert settled.keys() <= self._ads.outlets[link].announced.keys(), (
+                f"{link}: settled, and not announced"
+            )

@@ -120,7 +120,7 @@ class _MissingEvent(msgspec.Struct):
     """An event that we were told of and do not have."""
 
     tellers: list[str]
-    asked: int
+    requests: int
     at: float
     below: set[str]  # those of the tellers that are links of a group below
 
@@ -153,7 +153,7 @@ class TopicGossip(Routing):
         self._missing: dict[Identity, _MissingEvent] = {}
         self._turns: list[_Turn] = []
         self._linked: dict[tuple[Identity, str], None] = {}  # namings that we were in
-        self._told: dict[tuple[Identity, str], None] = {}  # members that we handed events to in our turns
+        self._sent_to: dict[tuple[Identity, str], None] = {}  # members that we handed events to in our turns
         self._waiting: list[tuple[float, str, Envelope]] = []  # for a receiver to be found: until when
         self._retry_at: float | None = None
         self._now_entry: tuple[str, GossipEvents] | None = None
@@ -233,13 +233,13 @@ class TopicGossip(Routing):
 
     def _count_stray(self, sender: str, event: Event) -> None:
         """Not for us. No clock says until when that may be: clocks jump."""
-        told = self._corrected.pop(sender, 0)
+        delivered = self._corrected.pop(sender, 0)
         can_tell = self.ports.topics.correct(sender, self.graph.above(event.topic or ROOT))
-        if can_tell and told < self.settings.corrections:
+        if can_tell and delivered < self.settings.corrections:
             self.late += 1
         else:
             self.parasites += 1
-        self._corrected[sender] = told + 1
+        self._corrected[sender] = delivered + 1
         _shorten(self._corrected, self.settings.remembered)
 
     def forward(
@@ -363,16 +363,16 @@ class TopicGossip(Routing):
     def _take_turn(self, turn: _Turn, scope: str) -> bool:
         """Did we know a receiver?"""
         event, table = turn.envelope.event, self.members(scope)
-        others = [name for name in table if (event.identity, name) not in self._told]
+        others = [name for name in table if (event.identity, name) not in self._sent_to]
         count = min(len(others), max(1, round(self.settings.a)))
         for name in self.ports.rng.sample(others, count):
-            self._told[(event.identity, name)] = None
+            self._sent_to[(event.identity, name)] = None
             if self.settings.lazy and turn.number:
                 have = GossipOffer(event.source, event.id, FROM_BELOW)
                 self.ports.send(name, have, Channel.DATAGRAM)
             else:
                 self._hand_up(name, turn.envelope)
-        _shorten(self._told, self.settings.remembered)
+        _shorten(self._sent_to, self.settings.remembered)
         return bool(table)
 
     def _strange(self, topic: str) -> tuple[str, ...]:
@@ -400,17 +400,17 @@ class TopicGossip(Routing):
         missing.tellers.append(sender)
         if message.step == FROM_BELOW:
             missing.below.add(sender)
-        if not missing.asked:
-            self._ask(identity, missing, now)
+        if not missing.requests:
+            self._request(identity, missing, now)
 
-    def _ask(self, identity: Identity, missing: _MissingEvent, now: float) -> None:
-        if missing.asked >= self.settings.tries:
+    def _request(self, identity: Identity, missing: _MissingEvent, now: float) -> None:
+        if missing.requests >= self.settings.tries:
             del self._missing[identity]
             return
-        teller = missing.tellers[missing.asked % len(missing.tellers)]
-        missing.asked += 1
+        reporter = missing.tellers[missing.requests % len(missing.tellers)]
+        missing.requests += 1
         missing.at = now + self.settings.patience
-        self.ports.send(teller, GossipRequest(*identity), Channel.DATAGRAM)
+        self.ports.send(reporter, GossipRequest(*identity), Channel.DATAGRAM)
 
     # -- time --------------------------------------------------------------------------------------
 
@@ -425,7 +425,7 @@ class TopicGossip(Routing):
         self._act_as_links(now)
         for identity, missing in list(self._missing.items()):
             if missing.at <= now:
-                self._ask(identity, missing, now)
+                self._request(identity, missing, now)
         if self._retry_at is not None and self._retry_at <= now:
             self._retry_at = None
             waiting, self._waiting = self._waiting, []

@@ -70,12 +70,12 @@ def _largest() -> int:
 
 
 class _GuardedSession:
-    __slots__ = ("gate", "out", "outlet", "principal")
+    __slots__ = ("ingress", "out", "outlet", "principal")
 
     def __init__(self, principal: Principal) -> None:
         self.principal = principal
         self.out: list[Message] = []
-        self.gate: SessionGuard
+        self.ingress: SessionGuard
         self.outlet: Callable[[Message], None]
 
 
@@ -123,21 +123,21 @@ class GuardedNode:
         if principal is None:
             return False
         session = _GuardedSession(principal)
-        session.gate = self._rules.build(
+        session.ingress = self._rules.build(
             client, principal, self._guard,
             say=session.out.append,
             hand_in=lambda message: self._own.append(ins.Received(client, message)),
             beside=lambda message: self._beside(client, message),
             held=self.node.subscription,
         )  # fmt: skip
-        session.outlet = session.gate.outlet(lambda: None)
+        session.outlet = session.ingress.outlet(lambda: None)
         self._sessions[client] = session
         return True
 
     def _leave(self, client: str) -> None:
         session = self._sessions.pop(client, None)
         if session is not None:
-            session.gate.close()
+            session.ingress.close()
 
     # -- messages ----------------------------------------------------------------------------------
 
@@ -162,7 +162,7 @@ class GuardedNode:
 
     def _let_in(self, session: _GuardedSession, input: ins.Received, now: float) -> list[Any]:
         try:
-            allowed = session.gate.inward([input.message])
+            allowed = session.ingress.inward([input.message])
         except WireError as error:
             return [fx.CloseLink(input.sender, str(error))]
         effects = self._said(input.sender, session)

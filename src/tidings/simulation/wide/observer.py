@@ -153,7 +153,7 @@ class Observer:
 
     def stepped(self, name: str, _item: Any, _now: float) -> None:
         """A broker has handled an input: did it commit anything, and is its memory within bounds?"""
-        node = self._world.simulation.places[name].machine
+        node = self._world.simulation.hosts[name].machine
         slots = getattr(node, "slots", None)
         if slots is None:
             return
@@ -198,8 +198,8 @@ class Observer:
     def _is_in_tails(self, identity: Identity) -> bool:
         """Committed entries of a group wait in its tails until they fit a full disk's log."""
         rows = [row for tail in self._tails.values() for row in tail.values()]
-        held = [msgspec.msgpack.decode(row, type=PlacedEvent).proposal.identity for row in rows]
-        return held.count(identity) >= self._majority
+        stored = [msgspec.msgpack.decode(row, type=PlacedEvent).proposal.identity for row in rows]
+        return stored.count(identity) >= self._majority
 
     def oversized(self, sender: str, to: str, error: WireError) -> None:
         if sender not in self._hostile:

@@ -73,18 +73,18 @@ class WideOutcome(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-def run_seed(seed: int, gate: Callable[..., SessionGuard], *, system: str | None = None) -> WideOutcome:
-    """Run a seed of the wide world. `gate` is that of the runtime: drivers do not import one another."""
-    return WideRun(draw(seed, system=system), gate).run()
+def run_seed(seed: int, ingress: Callable[..., SessionGuard], *, system: str | None = None) -> WideOutcome:
+    """Run a seed of the wide world. `ingress` is that of the runtime: drivers do not import one another."""
+    return WideRun(draw(seed, system=system), ingress).run()
 
 
 class WideRun:
     """One run."""
 
-    def __init__(self, drawn: DrawnRun, gate: Callable[..., SessionGuard]) -> None:
+    def __init__(self, drawn: DrawnRun, ingress: Callable[..., SessionGuard]) -> None:
         self.drawn = drawn
         settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds)
-        self.rules = GuardRules(users_of(drawn), drawn.overlay.brokers, gate)
+        self.rules = GuardRules(users_of(drawn), drawn.overlay.brokers, ingress)
         self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
             drawn.system, drawn.overlay, seed=drawn.seed, settings=settings, limits=drawn.limits,
@@ -211,7 +211,7 @@ class WideRun:
             self._subscribe(each)
 
     def _publish(self, each: DrawnPublish) -> None:
-        machine: Any = self.simulation.places[each.client].machine
+        machine: Any = self.simulation.hosts[each.client].machine
         self._sequences[each.client] += 1
         id = f"{machine.incarnation}-{self._sequences[each.client]}"
         event = sized_event(each, id)
@@ -284,10 +284,10 @@ class WideRun:
         self.simulation.call_at(incident.until + 0.1, partial(self._replace, left[1:]))
 
     def _has_caught_up(self, name: str) -> bool:
-        place = self.simulation.places[name]
-        node: Any = place.machine
+        host = self.simulation.hosts[name]
+        node: Any = host.machine
         recovery = node.slots["recovery"]
-        return place.up and not place.stopped and bool(recovery.has_caught_up)
+        return host.up and not host.stopped and bool(recovery.has_caught_up)
 
     # -- what clients see ------------------------------------------------------------------------------
 
@@ -371,8 +371,8 @@ class WideRun:
     def _read_on(self, reader: str, after: int) -> None:
         call = self.world.next_call()
         self._calls[call] = reader
-        asked = msg.ReadLog(call, parse_filter("TRUE"), after, limit=1000)
-        self.simulation.input(reader, ins.ClientAsk(call, asked))
+        request = msg.ReadLog(call, parse_filter("TRUE"), after, limit=1000)
+        self.simulation.input(reader, ins.ClientAsk(call, request))
 
     def _log_read(self, reader: str, page: msg.LogRead) -> None:
         del self._calls[page.call]

@@ -9,12 +9,12 @@ from tidings.history.schema import dead_row, recv_row, view_row
 from tidings.model.event import make_event
 
 
-def stream(*told: str) -> Play:
+def stream(*delivered: str) -> Play:
     """a, b, c are published at 1, 2, 3; told in the given order from 5 on, a second apart."""
     play = Play().sub(0, "p", "x = 1")
     for time, id in enumerate("abc", 1):
         play.pub(time, id)
-    for time, id in enumerate(told, 5):
+    for time, id in enumerate(delivered, 5):
         play.told(time, "p", id)
     return play
 
@@ -112,8 +112,8 @@ def test_lp3_lets_one_end_where_the_next_begins() -> None:
 
 
 def test_lp1_and_lp2_take_an_unknown_answer_for_what_it_is() -> None:
-    asked = Play().sub(1, "p", "x = 1").usub(3, "p", outcome="unknown")
-    assert asked.check(contract="Intermediary").broken == []
+    requested = Play().sub(1, "p", "x = 1").usub(3, "p", outcome="unknown")
+    assert requested.check(contract="Intermediary").broken == []
     assert Play().usub(3, "p", outcome="unknown").check(contract="Intermediary").broken == []
 
 

@@ -21,7 +21,7 @@ from tidings.protocol.delivery.cursor import (
 )
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.replay import LogReplay
-from tidings.protocol.delivery.rows import lane_row
+from tidings.protocol.delivery.rows import cursor_row
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.lazy_queues import own
@@ -99,7 +99,7 @@ def test_offsets_that_are_owed_and_not_found_are_named_when_the_cursor_passes_th
 
 def test_after_a_restart_the_cursor_reads_again_what_was_handed_out_and_not_settled() -> None:
     cursor = cursor_at()
-    cursor.resume(LogProgress(heard=8, owed=[3, 6]))
+    cursor.resume(LogProgress(received=8, owed=[3, 6]))
     assert (cursor.next, list(cursor.unread), cursor.handed_out()) == (3, [3, 6], [])
     assert not cursor.take(3)
     assert cursor.handed_out() == [3]
@@ -136,9 +136,9 @@ def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -
     cursor.progress.hand_out(3)
     cursor.read_to(10)
     cursor.go_live()
-    assert [span.start for span in lane_row(cursor).rights] == [2]
+    assert [span.start for span in cursor_row(cursor).rights] == [2]
     cursor.progress.settle(3)
-    assert lane_row(cursor).rights == []
+    assert cursor_row(cursor).rights == []
 
 
 def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_its_replay() -> None:
@@ -149,13 +149,13 @@ def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_it
     replay = LogReplay(nothing, DeliverySettings(), nothing, nothing, nothing, nothing)
     options = DeliveryOptions(durable=True)
     subscription = Subscription(SubscriptionId("s", "n"), EVERYTHING, options)
-    held = SubscriptionState(
+    state = SubscriptionState(
         subscription, Cursor("b1#1", log, 1, start=1, state=LIVE), named=True, number=1, since=0.0
     )
     cursor = cursor_at(1, start=5)
     cursor.reading = 1
-    held.others = {"b0#1": cursor}
+    state.others = {"b0#1": cursor}
     for offset in (3, 4, 5, 6):
-        replay.offer(held, Envelope(Event(source="p", id=str(offset)), "b0#1", offset), 0.0)
+        replay.offer(state, Envelope(Event(source="p", id=str(offset)), "b0#1", offset), 0.0)
     assert [each.after for each in cursor.pending] == [5, 6]
     assert not cursor.missed

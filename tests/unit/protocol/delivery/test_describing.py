@@ -20,10 +20,10 @@ def holds(count: int, waiting: int = 0) -> dict[Any, SubscriptionState]:
         id = SubscriptionId("s", str(number))
         cursor = Cursor("b0", None, 1, start=1, state=LIVE)  # type: ignore[arg-type]  # no log is read
         subscription = Subscription(id, filter, DeliveryOptions())
-        held = SubscriptionState(subscription, cursor, named=True, number=0, since=0.0)
+        state = SubscriptionState(subscription, cursor, named=True, number=0, since=0.0)
         for _ in range(waiting):
-            own(held, "queue").append(None)
-        made[id] = held
+            own(state, "queue").append(None)
+        made[id] = state
     return made
 
 
@@ -33,28 +33,28 @@ def test_few_are_summed_up_at_once() -> None:
 
 def test_many_are_summed_up_over_several_questions(monkeypatch: Any) -> None:
     monkeypatch.setattr(describing, "AT_ONCE", 10)
-    helds = holds(25, waiting=1)
+    states = holds(25, waiting=1)
     sweep = Sweep()
-    assert [sweep.look(helds)[0] for _ in range(3)] == [10, 20, 25]
-    for held in helds.values():
-        own(held, "queue").append(None)
-    assert [sweep.look(helds)[0] for _ in range(3)] == [25, 25, 50], "until it is done, the last one counts"
+    assert [sweep.look(states)[0] for _ in range(3)] == [10, 20, 25]
+    for state in states.values():
+        own(state, "queue").append(None)
+    assert [sweep.look(states)[0] for _ in range(3)] == [25, 25, 50], "until it is done, the last one counts"
 
 
 def test_one_question_looks_at_no_more_than_its_share(monkeypatch: Any) -> None:
-    helds, looked = holds(3 * AT_ONCE), []
+    states, looked = holds(3 * AT_ONCE), []
     in_hand = SubscriptionState.in_hand
-    monkeypatch.setattr(SubscriptionState, "in_hand", lambda held: looked.append(1) or in_hand(held))
-    Sweep().look(helds)
+    monkeypatch.setattr(SubscriptionState, "in_hand", lambda stored: looked.append(1) or in_hand(stored))
+    Sweep().look(states)
     assert len(looked) == AT_ONCE
     looked.clear()
-    busiest(helds, 10)
+    busiest(states, 10)
     assert len(looked) == AT_ONCE
 
 
 def test_those_for_which_most_waits_are_described() -> None:
-    helds = holds(50)
-    slow = list(helds.values())[7]
+    states = holds(50)
+    slow = list(states.values())[7]
     own(slow, "queue").append(None)
-    assert busiest(helds, 3)[0] is slow
-    assert len(busiest(helds, 3)) == 3
+    assert busiest(states, 3)[0] is slow
+    assert len(busiest(states, 3)) == 3

@@ -49,7 +49,7 @@ def test_nothing_is_told_before_the_commit_and_all_of_it_after() -> None:
     call = stage.ask(msg.CommitStaged, "q", 0, 2)
     assert stage.answers[call] == msg.Committed(call, "q", 0, is_new=True)
     stage.drain("s", ref)
-    assert [note.event["n"] for note in stage.heard["s", ref]] == [1, 2, 3]
+    assert [note.event["n"] for note in stage.received["s", ref]] == [1, 2, 3]
     assert stage.disk.tables["staged"] == {}
 
 

@@ -88,8 +88,8 @@ def killed(size: int, trigger: str, victim: str, sends: int, *, takes_along: boo
 @pytest.mark.parametrize("size", [3, 4, 5])
 @pytest.mark.parametrize("trigger", ["crash of the last", "crash of the coordinator", "join"])
 def test_uar_7_a_process_dies_at_each_message_of_a_view_change(size: int, trigger: str) -> None:
-    said = undisturbed(size, trigger)
-    for victim, most in said.items():
+    stated = undisturbed(size, trigger)
+    for victim, most in stated.items():
         for sends in range(most + 1):
             killed(size, trigger, victim, sends)
 
@@ -100,18 +100,18 @@ def test_e_u3_a_view_that_one_member_was_told_of_is_found_by_whoever_takes_over(
     change(group, "crash of the last")
     group.run(4)
     last = max(
-        place for place, (who, _, what) in enumerate(group.log) if what == "ViewInstall" and who == "d1"
+        position for position, (who, _, what) in enumerate(group.log) if what == "ViewInstall" and who == "d1"
     )
     first = next(
-        place for place, (who, _, what) in enumerate(group.log) if what == "ViewInstall" and who == "d1"
+        position for position, (who, _, what) in enumerate(group.log) if what == "ViewInstall" and who == "d1"
     )
     assert last > first
     before = sum(who == "d1" for who, _, _ in group.log[:first])
     again = killed(
         5, "crash of the last", "d1", before + 1
     )  # one member knows the view, its coordinator is gone
-    told = [row for row in again.rows if row.op == VIEW and row.view == 2]
-    assert {row.members for row in told} == {("d1", "d2", "d3", "d4")}
+    delivered = [row for row in again.rows if row.op == VIEW and row.view == 2]
+    assert {row.members for row in delivered} == {("d1", "d2", "d3", "d4")}
     assert again.membership("d2").figures()["takeovers"] >= 1
 
 
@@ -130,6 +130,6 @@ def test_e_u3_without_what_the_interrogation_finds_the_order_breaks(monkeypatch:
     """The third phase is needed: leave out what it is for, and some crash point gives two views of one
     number."""
     monkeypatch.setattr(VotingRound, "found", lambda self: None)
-    said = undisturbed(5, "join")
+    fields = undisturbed(5, "join")
     with pytest.raises(AssertionError, match="view"):
-        each_send(5, "join", "d1", said["d1"])
+        each_send(5, "join", "d1", fields["d1"])

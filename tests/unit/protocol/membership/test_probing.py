@@ -86,7 +86,7 @@ def test_probes_for_others_say_nothing_of_loss() -> None:
 
 def test_open_probes_are_bounded_whatever_the_news() -> None:
     seen = Seen(most_open=4)
-    seen.prober.hear("us", tuple((SUSPECT, f"p{n}", 0) for n in range(50)), 0.0)
+    seen.prober.receive("us", tuple((SUSPECT, f"p{n}", 0) for n in range(50)), 0.0)
     assert len(seen.pings) == 4
     for n in range(50):
         seen.prober.probe(f"p{n}", 0.0, ("asker", n))

@@ -8,10 +8,10 @@ from tidings.protocol.overlay.two_hop import COUSINS, KEPT_COUSINS, TwoHopNeighb
 
 def test_what_was_told_is_written_down_once() -> None:
     two_hop = TwoHopTable()
-    told = TwoHopNeighbours("b2", ("b2", "b3"), ("at b2", "at b3"))
-    (row,) = two_hop.hear(told)
+    delivered = TwoHopNeighbours("b2", ("b2", "b3"), ("at b2", "at b3"))
+    (row,) = two_hop.receive(delivered)
     assert isinstance(row, Put)
-    assert two_hop.hear(told) == []
+    assert two_hop.receive(delivered) == []
     assert two_hop.of("b2") == {"b2": "at b2", "b3": "at b3"}
     again = TwoHopTable()
     again.load({row.key: row.value})
@@ -23,7 +23,7 @@ def test_the_oldest_is_forgotten_on_the_disk_too() -> None:
     rows = [
         row
         for n in range(KEPT_COUSINS + 1)
-        for row in two_hop.hear(TwoHopNeighbours(f"b{n}", ("x",), ("y",)))
+        for row in two_hop.receive(TwoHopNeighbours(f"b{n}", ("x",), ("y",)))
     ]
     assert rows[-1] == Delete(COUSINS, "b0")
     assert two_hop.of("b0") == {}
@@ -31,5 +31,5 @@ def test_the_oldest_is_forgotten_on_the_disk_too() -> None:
 
 def test_names_without_places_are_left_out() -> None:
     two_hop = TwoHopTable()
-    two_hop.hear(TwoHopNeighbours("b2", ("b2", "b3"), ("at b2",)))
+    two_hop.receive(TwoHopNeighbours("b2", ("b2", "b3"), ("at b2",)))
     assert two_hop.of("b2") == {"b2": "at b2"}

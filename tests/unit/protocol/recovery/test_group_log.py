@@ -90,8 +90,8 @@ class Entered(Delivery, GroupEntries):
         super().bind(ports)
         self.ledger = LogIndex(ports.name, 1, lambda _: False, ports)  # none of the entries reached the disk
 
-    def copy(self, asked: CopyRequest, then: Callable[[LogCopy], None]) -> None:
-        LogCopies(self.ports, self.ledger, tuple).copy(asked, then)
+    def copy(self, request: CopyRequest, then: Callable[[LogCopy], None]) -> None:
+        LogCopies(self.ports, self.ledger, tuple).copy(request, then)
 
     def adopt_identities(self, rows: tuple[Put, ...]) -> None:
         pass
@@ -397,9 +397,9 @@ def test_a_member_says_at_once_that_its_disk_is_full_and_repeats_that_there_is_r
     one.disk.sync()
     for tick in range(8):
         one.log.on_timer(1.0 + tick / 2)
-    said = [message.full for message in one.take(Replicated)]
-    assert set(said) == {""}
-    assert 1 < len(said) < 8
+    stated = [message.full for message in one.take(Replicated)]
+    assert set(stated) == {""}
+    assert 1 < len(stated) < 8
 
 
 def test_a_member_that_hears_of_full_disks_answers_those_that_wait() -> None:
@@ -436,8 +436,8 @@ def test_a_log_that_ends_before_what_its_member_acknowledged_is_an_older_copy() 
     assert one.log.committed == 1
     one.sent.clear()
     one.view(2)
-    asked = {to: message.stored for to, message in one.sent if isinstance(message, LogStateRequest)}
-    assert asked == {"b1": 1, "b2": 0}, "b2 acknowledged nothing that is committed"
+    requested = {to: message.stored for to, message in one.sent if isinstance(message, LogStateRequest)}
+    assert requested == {"b1": 1, "b2": 0}, "b2 acknowledged nothing that is committed"
     other = One("b1", "b0")
     other.view(1)
     other.view(2)

@@ -42,22 +42,22 @@ def test_an_event_that_is_said_to_exist_and_did_not_come_is_a_gap() -> None:
 
 def test_a_link_that_comes_back_is_answered_for_from_now_on() -> None:
     view = LogView("b0#1", None, known=3)
-    trail = view.trail("b1")
-    trail.last = trail.due = 3
-    trail.have, trail.acked, trail.heard = 3, 2, True
+    progress = view.link_progress("b1")
+    progress.last = progress.due = 3
+    progress.have, progress.acked, progress.has_reported = 3, 2, True
     view.advance(8)
-    trail.restart(view.known)
+    progress.restart(view.known)
     assert view.news("b1") == LogKnowledge("b0#1", 8, 8, 8)
-    assert trail.is_behind, "it must say again what it knows"
-    assert trail.wants(3)
-    assert not trail.wants(2), "acknowledged"
-    assert not trail.wants(5), "nothing of that was for this link"
+    assert progress.is_behind, "it must say again what it knows"
+    assert progress.wants(3)
+    assert not progress.wants(2), "acknowledged"
+    assert not progress.wants(5), "nothing of that was for this link"
 
 
 def test_a_link_that_was_never_heard_may_want_anything() -> None:
-    trail = LogView("b0#1", None, known=3).trail("b1")
-    assert trail.wants(1)
-    assert trail.wants(100)
+    progress = LogView("b0#1", None, known=3).link_progress("b1")
+    assert progress.wants(1)
+    assert progress.wants(100)
 
 
 def test_a_timer_has_one_time_under_each_name() -> None:

@@ -109,6 +109,6 @@ def test_over_lossy_links_neighbours_answer_and_everything_arrives() -> None:
         world.publish("press", {"x": number})
         world.run(world.simulation.now + rng.uniform(0.0, 0.04))
     world.run(world.simulation.now + 30.0)
-    assert [n.event.attributes["x"] for n in world.applications["reader"].heard] == list(range(1, 301))
+    assert [n.event.attributes["x"] for n in world.applications["reader"].received] == list(range(1, 301))
     # Seven links that lose a tenth each: about 230 holes, each asked for over one link, some more than once.
     assert 100 < world.simulation.sent["Ask"] < 500

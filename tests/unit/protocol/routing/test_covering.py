@@ -35,7 +35,7 @@ def test_a_subscription_goes_to_all_links_and_one_from_a_link_to_the_others() ->
     alone.subscribe(WIDE)
     assert told(alone) == {link: ([WIDE], []) for link in "abc"}
     alone = AloneStrategy(SubscriptionRouting())
-    alone.hear("b", interest(WIDE))
+    alone.receive("b", interest(WIDE))
     assert told(alone) == {link: ([WIDE], []) for link in "ac"}
     alone.subscribe(WIDE)
     assert told(alone) == {"b": ([WIDE], [])}, "the other direction only"
@@ -56,8 +56,8 @@ def test_covered_filters_stay_and_come_out_when_their_cover_goes() -> None:
 
 def test_events_go_where_they_are_wanted_and_never_back() -> None:
     alone = AloneStrategy(SubscriptionRouting())
-    alone.hear("a", interest(WIDE))
-    alone.hear("b", interest(NARROW))
+    alone.receive("a", interest(WIDE))
+    alone.receive("b", interest(NARROW))
     alone.take()
     alone.publish(x=1)
     assert alone.to() == ["a"]
@@ -65,9 +65,9 @@ def test_events_go_where_they_are_wanted_and_never_back() -> None:
     assert alone.to() == ["a", "b"]
     far = envelope(x=9)
     far.headers[NUMBER] = ("far", 1)
-    alone.hear("a", Forward(far))
+    alone.receive("a", Forward(far))
     assert alone.to() == ["b"]
-    alone.hear("c", Forward(far))
+    alone.receive("c", Forward(far))
     assert alone.to() == [], "it was here before"
     assert alone.routing.wanted_elsewhere(far.event)
     assert not alone.routing.wanted_elsewhere(envelope(x=0).event)
@@ -75,7 +75,7 @@ def test_events_go_where_they_are_wanted_and_never_back() -> None:
 
 def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
     alone = AloneStrategy(SubscriptionRouting())
-    alone.hear("a", interest(WIDE))
+    alone.receive("a", interest(WIDE))
     told(alone)
     alone.down("a")
     assert told(alone) == {"b": ([], [WIDE]), "c": ([], [WIDE])}
@@ -85,7 +85,7 @@ def test_a_link_that_goes_takes_what_was_wanted_behind_it() -> None:
 
 def test_what_is_remembered_of_a_broken_link_is_kept() -> None:
     alone = AloneStrategy(SubscriptionRouting(remember_links=True))
-    alone.hear("a", interest(WIDE))
+    alone.receive("a", interest(WIDE))
     alone.down("a")
     assert [f.text for f in alone.routing.interest("a")] == [WIDE]
 
@@ -94,12 +94,12 @@ def test_advertisements_open_the_way_for_subscriptions() -> None:
     alone = AloneStrategy(SubscriptionRouting(advertisements=True))
     alone.subscribe(NARROW)
     assert told(alone) == {}
-    alone.hear("a", interest("x BETWEEN 6 AND 7", what=ADVERTISEMENTS))
+    alone.receive("a", interest("x BETWEEN 6 AND 7", what=ADVERTISEMENTS))
     sent = alone.take()
     assert [(link, m.what) for link, m in sent if isinstance(m, Interest)] == [
         ("b", ADVERTISEMENTS), ("c", ADVERTISEMENTS), ("a", SUBSCRIPTIONS),
     ]  # fmt: skip
-    alone.hear("a", interest(remove=("x BETWEEN 6 AND 7",), what=ADVERTISEMENTS))
+    alone.receive("a", interest(remove=("x BETWEEN 6 AND 7",), what=ADVERTISEMENTS))
     assert ("a", SUBSCRIPTIONS) in [(link, m.what) for link, m in alone.take() if isinstance(m, Interest)]
     alone.routing.advertisement_added(advertisement(WIDE), 0.0)
     assert {m.what for _, m in alone.take() if isinstance(m, Interest)} == {ADVERTISEMENTS}
@@ -111,7 +111,7 @@ def test_in_a_hierarchy_filters_and_events_climb() -> None:
     alone = AloneStrategy(SubscriptionRouting(hierarchical=True, parent="a"))
     alone.subscribe(WIDE)
     assert told(alone) == {"a": ([WIDE], [])}
-    alone.hear("b", interest(NARROW))
+    alone.receive("b", interest(NARROW))
     told(alone)
     alone.publish(x=1)
     assert alone.to() == ["a"]
@@ -150,9 +150,9 @@ class Pair:
     def step(self) -> None:
         self.collect()
         if self.flying:
-            place = self.rng.randrange(len(self.flying)) if self.loss else 0
-            sender, to, message = self.flying.pop(place)
-            self.ends[to].hear(sender, message)
+            position = self.rng.randrange(len(self.flying)) if self.loss else 0
+            sender, to, message = self.flying.pop(position)
+            self.ends[to].receive(sender, message)
             return
         self.now += 1.1
         for end in self.ends.values():
@@ -192,12 +192,12 @@ def test_a_change_out_of_turn_waits_for_the_whole() -> None:
     alone = AloneStrategy(SubscriptionRouting(acknowledged=True))
     whole = Interest(SUBSCRIPTIONS, (filter_of(WIDE),), (), True, "s1", 1)
     early = Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), False, "s1", 3)
-    alone.hear("a", whole)
-    alone.hear("a", early)
+    alone.receive("a", whole)
+    alone.receive("a", early)
     seen = [m.number for _, m in alone.take() if isinstance(m, InterestAck)]
     assert seen == [1, 1], "the second says how far we are"
     assert [f.text for f in alone.routing.interest("a")] == [WIDE]
-    alone.hear("a", Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), True, "s1", 4))
+    alone.receive("a", Interest(SUBSCRIPTIONS, (filter_of(NARROW),), (), True, "s1", 4))
     assert [f.text for f in alone.routing.interest("a")] == [NARROW]
-    alone.hear("a", whole)
+    alone.receive("a", whole)
     assert [f.text for f in alone.routing.interest("a")] == [NARROW], "an old one changes nothing"

@@ -36,28 +36,28 @@ def test_it_is_whole_only_when_every_other_link_was_heard_whole() -> None:
     diffusion, link = middle("left", "right"), Link()
     diffusion.flush(link, ("left", "right"), 0.0)
     assert [m.whole for m in link.interests("left")] == [False]
-    diffusion.hear("right", Interest("subscriptions", (FILTER,), (), True, "r", 1, True), link)
+    diffusion.receive("right", Interest("subscriptions", (FILTER,), (), True, "r", 1, True), link)
     diffusion.flush(link, ("left", "right"), 0.0)
-    told = link.interests("left")[-1]
-    assert (told.whole, told.reset, told.add) == (True, True, (FILTER,))
+    delivered = link.interests("left")[-1]
+    assert (delivered.whole, delivered.reset, delivered.add) == (True, True, (FILTER,))
 
 
 def test_what_is_not_whole_only_adds() -> None:
     diffusion, link = middle("left", "right"), Link()
-    diffusion.hear("right", Interest("subscriptions", (FILTER,), (), True, "r", 1, True), link)
+    diffusion.receive("right", Interest("subscriptions", (FILTER,), (), True, "r", 1, True), link)
     diffusion.quiet("right")
     diffusion.link_up("right", "life 2")
-    diffusion.hear("right", Interest("subscriptions", (OTHER,), (), True, "r2", 1, False), link)
-    diffusion.hear("right", Interest("subscriptions", (), (FILTER.digest,), False, "r2", 2, False), link)
+    diffusion.receive("right", Interest("subscriptions", (OTHER,), (), True, "r2", 1, False), link)
+    diffusion.receive("right", Interest("subscriptions", (), (FILTER.digest,), False, "r2", 2, False), link)
     assert set(diffusion.behind("right")) == {FILTER, OTHER}
-    diffusion.hear("right", Interest("subscriptions", (OTHER,), (), True, "r2", 3, True), link)
+    diffusion.receive("right", Interest("subscriptions", (OTHER,), (), True, "r2", 3, True), link)
     assert diffusion.behind("right") == (OTHER,)
 
 
 def test_a_link_that_was_never_heard_whole_wants_everything() -> None:
     diffusion, link = middle("left", "right"), Link()
     assert diffusion.is_unknown("left")
-    diffusion.hear("left", Interest("subscriptions", (), (), True, "l", 1, False), link)
+    diffusion.receive("left", Interest("subscriptions", (), (), True, "l", 1, False), link)
     assert diffusion.is_unknown("left")
-    diffusion.hear("left", Interest("subscriptions", (), (), True, "l", 2, True), link)
+    diffusion.receive("left", Interest("subscriptions", (), (), True, "l", 2, True), link)
     assert not diffusion.is_unknown("left")

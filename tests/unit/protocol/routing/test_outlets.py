@@ -66,8 +66,8 @@ def test_covering_tells_no_filter_that_another_told_one_covers(steps: list[int])
             outlet.remove(filter.digest)
         else:
             outlet.add(filter)
-        told = list(outlet.told.values())
-        assert not any(covers(a, b) for a in told for b in told if a is not b)
+        delivered = list(outlet.told.values())
+        assert not any(covers(a, b) for a in delivered for b in delivered if a is not b)
 
 
 @pytest.mark.parametrize("reduce", sorted(OUTLETS))

@@ -29,7 +29,7 @@ def peer(membership: Membership, **settings: int) -> AloneStrategy:
 
 def test_a_peer_that_takes_us_for_another_is_told() -> None:
     alone = peer(TopicTables())
-    alone.hear("x", rumour("b/c"))
+    alone.receive("x", rumour("b/c"))
     assert alone.take() == [("x", PeerLeave(0, ("b/c", "b", "/")))]
     assert (alone.routing.late, alone.routing.parasites) == (1, 0)
     assert not alone.passed
@@ -38,24 +38,24 @@ def test_a_peer_that_takes_us_for_another_is_told() -> None:
 def test_one_that_does_not_believe_it_breaks_the_promise() -> None:
     alone = peer(TopicTables(), corrections=2)
     for number in range(2):
-        alone.hear("x", rumour("b", number))
+        alone.receive("x", rumour("b", number))
     with pytest.raises(AssertionError, match="do not include"):
-        alone.hear("x", rumour("b", 3))
+        alone.receive("x", rumour("b", 3))
 
 
 def test_after_we_left_a_group_all_may_have_to_be_told_once_more() -> None:
     alone = peer(TopicTables(), corrections=1)
-    alone.hear("x", rumour("b"))
+    alone.receive("x", rumour("b"))
     alone.subscribe("topic = 'b'")
     alone.unsubscribe("topic = 'b'")
-    alone.hear("x", rumour("b", 2))
+    alone.receive("x", rumour("b", 2))
     assert (alone.routing.late, alone.routing.parasites) == (2, 0)
 
 
 def test_with_given_tables_there_is_nothing_to_correct() -> None:
     alone = peer(StaticTables({}, {}))
     with pytest.raises(AssertionError, match="do not include"):
-        alone.hear("x", rumour("b"))
+        alone.receive("x", rumour("b"))
 
 
 def test_who_is_told_forgets_whatever_life_it_knew_us_by() -> None:

@@ -208,12 +208,12 @@ class Epidemic(Recovery):
 
     # -- giving and taking -------------------------------------------------------------------
 
-    def give(self, peer: str, held: CachedEvent, now: float) -> bool:
+    def give(self, peer: str, cached: CachedEvent, now: float) -> bool:
         """Send an event to the broker that asked for it; False: that one was given it often enough."""
-        if not self.standing.give(peer, held.mark.id, now):
+        if not self.standing.give(peer, cached.mark.id, now):
             return False
         self.count["given"] += 1
-        self.ports.send(peer, Recovered(held.envelope, max(0.0, now - held.since)), Channel.DATAGRAM)
+        self.ports.send(peer, Recovered(cached.envelope, max(0.0, now - cached.since)), Channel.DATAGRAM)
         return True
 
     def give_wanted(self, sender: str, want: PushWant, now: float) -> bool:
@@ -222,8 +222,8 @@ class Epidemic(Recovery):
         if len(ids) > self.settings.most_entries or not any(id in self.received for id in ids):
             self.standing.strike(sender, REQUEST, now)  # no broker offered that
             return False
-        held = [each for id in ids if (each := self.cache.get(id)) is not None]
-        given = [self.give(sender, each, now) for each in held]
+        cached = [each for id in ids if (each := self.cache.get(id)) is not None]
+        given = [self.give(sender, each, now) for each in cached]
         if given and not any(given):
             self.standing.strike(sender, REQUEST, now)
         return True

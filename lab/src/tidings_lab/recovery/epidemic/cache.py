@@ -38,7 +38,7 @@ class EventCache:
         self._size = size
         self._evicts = evicts
         self._rng = rng
-        self._held: dict[Id, CachedEvent] = {}  # in order of arrival
+        self._cached: dict[Id, CachedEvent] = {}  # in order of arrival
         self._order: deque[Id] = deque()  # the same; a dict finds its first entry slowly once others are gone
         self._foreign: deque[Id] = deque()  # those of them, for the policy that needs to know
         self._drawn: list[Id] = []  # the same, to draw from
@@ -63,7 +63,7 @@ class EventCache:
 
     def __len__(self) -> int:
         self._sort_in()
-        return len(self._held)
+        return len(self._cached)
 
     def add(
         self, envelope: Envelope, mark: Mark, patterns: Iterable[int], since: float, *, is_foreign: bool
@@ -75,13 +75,13 @@ class EventCache:
         self, envelope: Envelope, mark: Mark, patterns: tuple[int, ...], since: float, *, is_foreign: bool
     ) -> None:
         id = mark.id
-        if id in self._held:
+        if id in self._cached:
             return
-        if len(self._held) >= self._size:
+        if len(self._cached) >= self._size:
             self._evict()
-        held = self._held[id] = CachedEvent(envelope, mark, patterns, since)
+        cached = self._cached[id] = CachedEvent(envelope, mark, patterns, since)
         if self._evicts == ANY:
-            held.place = len(self._drawn)
+            cached.place = len(self._drawn)
             self._drawn.append(id)
         elif is_foreign and self._evicts == FOREIGN:
             self._foreign.append(id)
@@ -98,7 +98,7 @@ class EventCache:
             return
         while True:
             id = (self._foreign or self._order).popleft()
-            if id in self._held:  # it may have been removed out of turn
+            if id in self._cached:  # it may have been removed out of turn
                 self._remove(id)
                 return
 
@@ -107,16 +107,16 @@ class EventCache:
         self._remove(id)
 
     def _remove(self, id: Id) -> None:
-        held = self._held.pop(id)
-        if held.place >= 0:
+        cached = self._cached.pop(id)
+        if cached.place >= 0:
             last = self._drawn.pop()
             if last != id:
-                self._drawn[held.place] = last
-                self._held[last].place = held.place
-        source, by_loss = held.mark.source, self._by_loss
-        for tag in held.mark.tags:
+                self._drawn[cached.place] = last
+                self._cached[last].place = cached.place
+        source, by_loss = cached.mark.source, self._by_loss
+        for tag in cached.mark.tags:
             by_loss.pop((source, tag[0], tag[1]), None)
-        for pattern in held.patterns:
+        for pattern in cached.patterns:
             ids = self._by_pattern[pattern]
             del ids[id]
             if not ids:
@@ -124,13 +124,13 @@ class EventCache:
 
     def get(self, id: Id) -> CachedEvent | None:
         self._sort_in()
-        return self._held.get(id)
+        return self._cached.get(id)
 
     def find(self, loss: Loss) -> CachedEvent | None:
         """The event that a peer knows by this triple; the pattern may be none of ours."""
         self._sort_in()
         id = self._by_loss.get(loss)
-        return None if id is None else self._held[id]
+        return None if id is None else self._cached[id]
 
     def patterns(self) -> list[int]:
         self._sort_in()
@@ -139,17 +139,17 @@ class EventCache:
     def matching(self, pattern: int) -> list[CachedEvent]:
         """The events of a pattern, in order of arrival."""
         self._sort_in()
-        return [self._held[id] for id in self._by_pattern.get(pattern, ())]
+        return [self._cached[id] for id in self._by_pattern.get(pattern, ())]
 
     def all(self) -> Iterator[CachedEvent]:
         self._sort_in()
-        return iter(self._held.values())
+        return iter(self._cached.values())
 
     def check(self) -> None:
-        assert len(self._held) <= self._size, "the cache is over its bound"
+        assert len(self._cached) <= self._size, "the cache is over its bound"
         assert len(self._fresh) <= self._size
-        assert len(self._held) <= len(self._order) + len(self._foreign) + len(self._drawn)
+        assert len(self._cached) <= len(self._order) + len(self._foreign) + len(self._drawn)
         for loss, id in self._by_loss.items():
-            assert loss in self._held[id].mark.losses(), "an index of the cache is stale"
+            assert loss in self._cached[id].mark.losses(), "an index of the cache is stale"
         if self._evicts == ANY:
-            assert sorted(self._drawn) == sorted(self._held), "what can be drawn is what is held"
+            assert sorted(self._drawn) == sorted(self._cached), "what can be drawn is what is held"

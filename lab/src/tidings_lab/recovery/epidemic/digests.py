@@ -36,8 +36,8 @@ def bloom_of(entries: Iterable[Entry]) -> Bloom:
     size = max(LEAST, 8 * ceil(len(entries) * BITS / 8))
     bits = bytearray(size // 8)
     for entry in entries:
-        for place in _places(entry, size):
-            bits[place // 8] |= 1 << (place % 8)
+        for position in _places(entry, size):
+            bits[position // 8] |= 1 << (position % 8)
     return Bloom(bytes(bits), HASHES, len(entries))
 
 
@@ -46,7 +46,7 @@ def is_in(bloom: Bloom, entry: Entry) -> bool:
     size = 8 * len(bloom.bits)
     if not size or bloom.hashes != HASHES or entry in bloom.given:
         return False
-    return all(bloom.bits[place // 8] >> (place % 8) & 1 for place in _places(entry, size))
+    return all(bloom.bits[position // 8] >> (position % 8) & 1 for position in _places(entry, size))
 
 
 def smaller(lost: dict[Key, tuple[int, ...]]) -> Bloom | None:
@@ -66,7 +66,7 @@ def without(lost: dict[Key, tuple[int, ...]], given: set[Entry]) -> dict[Key, tu
 
 def with_given(bloom: Bloom, given: set[Entry]) -> Bloom | None:
     """The filter with these answered; None when none is left."""
-    told = (*bloom.given, *sorted(given, key=repr))
-    if len(told) >= bloom.count:
+    delivered = (*bloom.given, *sorted(given, key=repr))
+    if len(delivered) >= bloom.count:
         return None
-    return Bloom(bloom.bits, bloom.hashes, bloom.count, told)
+    return Bloom(bloom.bits, bloom.hashes, bloom.count, delivered)

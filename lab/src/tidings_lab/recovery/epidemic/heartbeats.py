@@ -31,7 +31,9 @@ class Heartbeats:
         self._counters = counters
         self._seconds = seconds  # 0: never
         self._route = (ports.name,) if routes else ()
-        self._told: dict[int, tuple[float, int]] = {}  # by pattern: its last event, how often it was told
+        self._announced: dict[
+            int, tuple[float, int]
+        ] = {}  # by pattern: its last event, how often it was told
         self._heap: list[tuple[float, int]] = []
 
     @property
@@ -42,24 +44,24 @@ class Heartbeats:
         if not self._seconds:
             return
         for pattern, _ in tags:
-            if pattern not in self._told:
+            if pattern not in self._announced:
                 heappush(self._heap, (now + self._seconds, pattern))
-            self._told[pattern] = (now, 0)
+            self._announced[pattern] = (now, 0)
 
     def on_timer(self, now: float, channel: Channel) -> None:
         silent: dict[int, int] = {}
         while self._heap and self._heap[0][0] <= now:
             _, pattern = heappop(self._heap)
-            last, told = self._told[pattern]
+            last, delivered = self._announced[pattern]
             if now - last < self._seconds * (1 - 1e-9):
                 heappush(self._heap, (last + self._seconds, pattern))  # it was not silent
                 continue
             silent[pattern] = self._counters.last(pattern)
-            if told + 1 < TIMES:
-                self._told[pattern] = (last, told + 1)
-                heappush(self._heap, (now + self._seconds * 2 ** (told + 1), pattern))
+            if delivered + 1 < TIMES:
+                self._announced[pattern] = (last, delivered + 1)
+                heappush(self._heap, (now + self._seconds * 2 ** (delivered + 1), pattern))
             else:
-                del self._told[pattern]
+                del self._announced[pattern]
         if silent:
             self.pass_on(CounterBeat(self._counters.source, silent, self._route), None, channel)
 

@@ -32,17 +32,17 @@ class LazyPush(Epidemic):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self.requests = Requests(self.patience, self.received, self.standing)
-        self._to_tell: dict[str, dict[Id, int]] = {}  # by link: how often each is still to be announced
+        self._to_announce: dict[str, dict[Id, int]] = {}  # by link: how often each is still to be announced
         self._tries: dict[Id, int] = {}  # what was announced and is not here: how often it was asked for
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, LinkDown):
-            self._to_tell.pop(input.peer, None)
+            self._to_announce.pop(input.peer, None)
 
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         id = id_of(envelope.headers)
         if id is not None and self.settings.announcements:
-            self._to_tell.setdefault(link, {})[id] = self.settings.announcements
+            self._to_announce.setdefault(link, {})[id] = self.settings.announcements
             self.pace.begin(now)
         return envelope
 
@@ -55,16 +55,16 @@ class LazyPush(Epidemic):
         super().on_timer(now)
 
     def round(self, now: float) -> None:
-        for link in list(self._to_tell):
-            waiting = self._to_tell.pop(link)
+        for link in list(self._to_announce):
+            waiting = self._to_announce.pop(link)
             left = {id: times - 1 for id, times in waiting.items() if times > 1}
             if left:
-                self._to_tell[link] = left
-            held = [each for id in waiting if (each := self.cache.get(id)) is not None]
-            if held and link in self.links():
+                self._to_announce[link] = left
+            cached = [each for id in waiting if (each := self.cache.get(id)) is not None]
+            if cached and link in self.links():
                 self.count["gossip"] += 1
-                self.ports.send(link, LazyAnnounce(by_source(held, now)), self.channel)
-        if self._to_tell:
+                self.ports.send(link, LazyAnnounce(by_source(cached, now)), self.channel)
+        if self._to_announce:
             self.pace.next(now)
         else:
             self.pace.rest()
@@ -89,16 +89,16 @@ class LazyPush(Epidemic):
             for number, _ in numbers
             if (source, number) not in self.received and (source, number) not in self.requests
         ]
-        self._ask(sender, missing[: max(0, room)], now)
+        self._request(sender, missing[: max(0, room)], now)
 
     def _ask_again(self, now: float) -> None:
         """Requested events that did not come. A peer that is ignored is not asked until it is heard again."""
         for peer, ids in self.requests.review(now):
-            self._ask(peer, ids, now)
+            self._request(peer, ids, now)
         if len(self._tries) > 2 * len(self.requests):  # the rest has come
             self._tries = {id: tries for id, tries in self._tries.items() if id in self.requests}
 
-    def _ask(self, peer: str, ids: Sequence[Id], now: float) -> None:
+    def _request(self, peer: str, ids: Sequence[Id], now: float) -> None:
         """Some of these at once: each is answered by a datagram, and more than a receiver can hold are lost.
         An unsent request is no try: an honest peer may be ignored for longer than all tries take."""
         wanted: list[Id] = []

@@ -114,7 +114,7 @@ class LostBuffer:
         table[pattern] = counter + 1
         return 0 if expected is None else self._note((source, pattern), expected, counter)
 
-    def hear(self, source: str, counters: Iterable[tuple[int, int]]) -> int:
+    def receive(self, source: str, counters: Iterable[tuple[int, int]]) -> int:
         """A source says how far it has counted: what it counted last may be lost too."""
         found = 0
         table = self.expected_of(source)
@@ -186,7 +186,7 @@ class LostBuffer:
     ) -> dict[tuple[str, int], tuple[int, ...]]:
         """Losses to ask for now of a source, or of a pattern: the newest first. A loss that was asked for
         often enough is given up."""
-        asked: dict[tuple[str, int], tuple[int, ...]] = {}
+        requested: dict[tuple[str, int], tuple[int, ...]] = {}
         for key in [k for k in self._lost if (source is None or k[0] == source) and pattern in (None, k[1])]:
             due = [(c, lost) for c, lost in self._lost[key].items() if now - lost.asked_at >= patience]
             wanted = []
@@ -199,8 +199,8 @@ class LostBuffer:
                 lost.asked_at = now
                 wanted.append(counter)
             if wanted:
-                asked[key] = tuple(sorted(wanted))
-        return asked
+                requested[key] = tuple(sorted(wanted))
+        return requested
 
     def check(self) -> None:
         assert self.count == sum(len(lost) for lost in self._lost.values()), "losses are miscounted"

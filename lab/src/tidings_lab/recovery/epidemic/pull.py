@@ -99,8 +99,8 @@ class _Pull(Epidemic):
             pattern = latest[1]
         else:
             pattern = self.ports.rng.choice(among or self.losses.patterns())
-        asked = self.losses.ask(now, self.patience.seconds, settings.most_entries, pattern=pattern)
-        lost = {source: counters for (source, _), counters in asked.items()}
+        requested = self.losses.ask(now, self.patience.seconds, settings.most_entries, pattern=pattern)
+        lost = {source: counters for (source, _), counters in requested.items()}
         if lost:
             bloom = smaller(lost) if settings.bloom else None
             message = PatternPull(self.ports.name, pattern, {} if bloom else lost, bloom)
@@ -110,8 +110,8 @@ class _Pull(Epidemic):
         settings = self.settings
         latest = self.losses.take_latest() if settings.at_once else None
         source = latest[0] if latest else self.ports.rng.choice(self.losses.sources())
-        asked = self.losses.ask(now, self.patience.seconds, settings.most_entries, source=source)
-        lost = {pattern: counters for (_, pattern), counters in asked.items()}
+        requested = self.losses.ask(now, self.patience.seconds, settings.most_entries, source=source)
+        lost = {pattern: counters for (_, pattern), counters in requested.items()}
         route = self.way_back(source)
         if lost and route:
             bloom = smaller(lost) if settings.bloom else None
@@ -141,9 +141,9 @@ class _Pull(Epidemic):
             return
         if pull.bloom is not None:
             found = [
-                (held, (held.mark.source, counter))
-                for held in self.cache.matching(pattern)
-                for tag, counter in held.mark.tags
+                (cached, (cached.mark.source, counter))
+                for cached in self.cache.matching(pattern)
+                for tag, counter in cached.mark.tags
                 if tag == pattern
             ]
             given = self._give_perhaps(pull.initiator, pull.bloom, found, now)
@@ -167,10 +167,10 @@ class _Pull(Epidemic):
         lost, bloom = pull.lost, pull.bloom
         if bloom is not None:
             found = [
-                (held, (tag[0], tag[1]))
-                for held in self.cache.all()
-                if held.mark.source == source
-                for tag in held.mark.tags
+                (cached, (tag[0], tag[1]))
+                for cached in self.cache.all()
+                if cached.mark.source == source
+                for tag in cached.mark.tags
             ]
             bloom = with_given(bloom, self._give_perhaps(pull.initiator, bloom, found, now))
         else:
@@ -181,26 +181,26 @@ class _Pull(Epidemic):
             onward = SourcePull(pull.initiator, source, lost, pull.route[1:], bloom)
             self.ports.send(pull.route[0], onward, Channel.DATAGRAM)
 
-    def _give_all(self, peer: str, asked: list[tuple[Loss, Entry]], now: float) -> set[Entry]:
+    def _give_all(self, peer: str, requested: list[tuple[Loss, Entry]], now: float) -> set[Entry]:
         """Send what is here of it; the entries that were answered. One event may answer several."""
         given: set[Entry] = set()
         sent: dict[Id, bool] = {}
-        for loss, entry in asked:
-            held = self.cache.find(loss)
-            if held is None:
+        for loss, entry in requested:
+            cached = self.cache.find(loss)
+            if cached is None:
                 continue
-            if held.mark.id not in sent:
-                sent[held.mark.id] = self.give(peer, held, now)
-            if sent[held.mark.id]:
+            if cached.mark.id not in sent:
+                sent[cached.mark.id] = self.give(peer, cached, now)
+            if sent[cached.mark.id]:
                 given.add(entry)
         if sent and not given:
             self.standing.strike(peer, REQUEST, now)
         return given
 
     def _give_perhaps(
-        self, peer: str, bloom: Bloom, held: list[tuple[CachedEvent, Entry]], now: float
+        self, peer: str, bloom: Bloom, cached: list[tuple[CachedEvent, Entry]], now: float
     ) -> set[Entry]:
-        return {entry for each, entry in held if is_in(bloom, entry) and self.give(peer, each, now)}
+        return {entry for each, entry in cached if is_in(bloom, entry) and self.give(peer, each, now)}
 
     def _may_pull(self, initiator: str, losses: list[Loss], now: float) -> bool:
         if not self.may_ask(initiator, now):
@@ -229,7 +229,7 @@ class _Pull(Epidemic):
         route = (*beat.route, self.ports.name)
         if self.uses_routes:
             self.received.source(beat.source).mark = (beat.source, 0, 0, *route)
-        if self.losses.hear(beat.source, beat.counters.items()):
+        if self.losses.receive(beat.source, beat.counters.items()):
             self.noticed_loss(now)
         self.beats.pass_on(CounterBeat(beat.source, beat.counters, route), sender, self.channel)
 

@@ -45,9 +45,9 @@ class Push(Epidemic):
             self.pace.rest()
             return
         pattern = self.ports.rng.choice(patterns)
-        held = self.cache.matching(pattern)[-self.settings.most_entries :]
+        cached = self.cache.matching(pattern)[-self.settings.most_entries :]
         self.count["rounds"] += 1
-        self.gossip(self.links_wanting(pattern), PushOffer(self.ports.name, pattern, by_source(held, now)))
+        self.gossip(self.links_wanting(pattern), PushOffer(self.ports.name, pattern, by_source(cached, now)))
         self.pace.next(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -65,23 +65,23 @@ class Push(Epidemic):
             return
         since = self.wanted_here(offer.pattern)
         if since is not None:
-            self._ask(offer.initiator, self.missing(offer.held, now - since), now)
+            self._request(offer.initiator, self.missing(offer.held, now - since), now)
         if self.ports.rng.random() < self.settings.forward:
             self.gossip(self.links_wanting(offer.pattern), offer, sender)
 
-    def missing(self, held: dict[str, tuple[tuple[int, int], ...]], youth: float) -> list[Id]:
+    def missing(self, stored: dict[str, tuple[tuple[int, int], ...]], youth: float) -> list[Id]:
         """Events of an offer that were not here, are younger than the interest in them, and were not asked
         for."""
         most = 1000 * youth
         found = [
             (source, number)
-            for source, numbers in held.items()
+            for source, numbers in stored.items()
             for number, age in numbers
             if age <= most and (source, number) not in self.received
         ]
         return [id for id in found if id not in self.requests]
 
-    def _ask(self, initiator: str, ids: list[Id], now: float) -> None:
+    def _request(self, initiator: str, ids: list[Id], now: float) -> None:
         if not ids:
             return
         self.count["asked"] += len(ids)
@@ -96,10 +96,10 @@ class Push(Epidemic):
         return self.requests.take(mark.id)
 
 
-def by_source(held: Iterable[CachedEvent], now: float) -> dict[str, tuple[tuple[int, int], ...]]:
+def by_source(cached: Iterable[CachedEvent], now: float) -> dict[str, tuple[tuple[int, int], ...]]:
     """A digest of these events, with their ages in milliseconds."""
     found: dict[str, list[tuple[int, int]]] = {}
-    for each in held:
+    for each in cached:
         age = max(0, int(1000 * (now - each.since)))
         found.setdefault(each.mark.source, []).append((each.mark.number, age))
     return {source: tuple(numbers) for source, numbers in found.items()}

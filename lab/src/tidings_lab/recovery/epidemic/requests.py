@@ -18,17 +18,17 @@ class Requests:
         self._patience = patience
         self._received = received
         self._standing = standing
-        self._asked: dict[Id, int] = {}  # in how many open requests
+        self._requested: dict[Id, int] = {}  # in how many open requests
         self._overdue: OrderedDict[Id, None] = OrderedDict()  # no longer waited for, and they may come
         # until when, the peer, the events, and was it sent
         self._open: deque[tuple[float, str, tuple[Id, ...], bool]] = deque()
 
     def __contains__(self, id: Id) -> bool:
-        return id in self._asked
+        return id in self._requested
 
     def take(self, id: Id) -> bool:
         """An event came: was it asked for?"""
-        if id in self._asked:
+        if id in self._requested:
             self._patience.answered()
             return True
         if id not in self._overdue:
@@ -41,7 +41,7 @@ class Requests:
         """Note a request. An unsent one waits all the same, and no peer is blamed for it."""
         wanted = tuple(ids)
         for id in wanted:
-            self._asked[id] = self._asked.get(id, 0) + 1
+            self._requested[id] = self._requested.get(id, 0) + 1
         self._open.append((now + self._patience.seconds, peer, wanted, is_sent))
 
     @property
@@ -56,9 +56,9 @@ class Requests:
         while self._open and self._open[0][0] <= now:
             _, peer, ids, is_sent = self._open.popleft()
             for id in ids:
-                self._asked[id] -= 1
-                if not self._asked[id]:
-                    del self._asked[id]
+                self._requested[id] -= 1
+                if not self._requested[id]:
+                    del self._requested[id]
             left = tuple(id for id in ids if id not in self._received)
             if is_sent and len(left) == len(ids):
                 self._standing.strike(peer, OFFER, now)
@@ -70,4 +70,4 @@ class Requests:
         return lacking
 
     def __len__(self) -> int:
-        return len(self._asked)
+        return len(self._requested)
