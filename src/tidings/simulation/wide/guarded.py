@@ -128,7 +128,7 @@ class GuardedNode:
             say=session.out.append,
             hand_in=lambda message: self._own.append(ins.Received(client, message)),
             beside=lambda message: self._beside(client, message),
-            held=self.node.subscription,
+            registered=self.node.subscription,
         )  # fmt: skip
         session.outlet = session.ingress.outlet(lambda: None)
         self._sessions[client] = session
