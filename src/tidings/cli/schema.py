@@ -56,12 +56,16 @@ def show(file: File = DEFAULT_FILE, type: Type = None, topic: Topic = None, as_j
         raise typer.Exit(Exit.NO)
 
 
-def of(source: Annotated[str, typer.Argument(help="MODULE:CLASS, or a file of JSON Schema.")]) -> None:
+def of(
+    source: Annotated[str, typer.Argument(help="MODULE:CLASS, or a file of JSON Schema.")],
+    as_json: Json = False,
+) -> None:
     """Print the JSON Schema of a class."""
     from tidings.model.schemas import schema_of
 
     read = _read(source)
-    print(_pretty(read if isinstance(read, dict) else schema_of(read)))
+    schema = read if isinstance(read, dict) else schema_of(read)
+    sys.stdout.write(json_line(schema) if as_json else _pretty(schema) + "\n")
 
 
 def attach(
@@ -72,6 +76,7 @@ def attach(
     force: Annotated[
         bool, typer.Option("--force", help="Attach it although it breaks the last one.")
     ] = False,
+    as_json: Json = False,
 ) -> None:
     """Put a schema in force for a type (the class's own by default) or a topic.
 
@@ -79,15 +84,20 @@ def attach(
     """
     from tidings.model.schemas import SchemaRegistry
 
-    stored = SchemaRegistry(file).attach(_read(source), type=type, topic=topic, force=force)
-    say(f"version {stored.version} is in force in {file}")
+    attached = SchemaRegistry(file).attach(_read(source), type=type, topic=topic, force=force)
+    if as_json:
+        sys.stdout.write(json_line({"file": file, "version": attached.version}))
+    say(f"version {attached.version} is in force in {file}")
 
 
-def detach(file: File = DEFAULT_FILE, type: Type = None, topic: Topic = None) -> None:
+def detach(file: File = DEFAULT_FILE, type: Type = None, topic: Topic = None, as_json: Json = False) -> None:
     """Take the schema of a type or topic out of force."""
     from tidings.model.schemas import SchemaRegistry
 
-    if not SchemaRegistry(file).detach(type=type, topic=topic):
+    is_detached = SchemaRegistry(file).detach(type=type, topic=topic)
+    if as_json:
+        sys.stdout.write(json_line({"file": file, "detached": is_detached}))
+    if not is_detached:
         say(f"{file} holds no such schema")
         raise typer.Exit(Exit.NO)
 
@@ -95,6 +105,7 @@ def detach(file: File = DEFAULT_FILE, type: Type = None, topic: Topic = None) ->
 def check(
     events: Annotated[str, typer.Option("--events", "-e", help="JSON lines; - is standard input.")],
     file: File = DEFAULT_FILE,
+    as_json: Json = False,
 ) -> None:
     """Check events, one a line, by the schemas in force; each that does not fit is named."""
     from tidings.cli.events import lines, to_publish
@@ -108,6 +119,8 @@ def check(
                 registry.check(to_publish(text, f"line {number + 1}")[1])
             except SchemaError as error:
                 wrong += 1
+                if as_json:
+                    sys.stdout.write(json_line({"line": number + 1, "problem": error.message}))
                 say(f"line {number + 1}: {error.message}")
     if wrong:
         raise typer.Exit(Exit.NO)
