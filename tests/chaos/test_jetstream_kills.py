@@ -224,7 +224,7 @@ async def run(folder: Path, *, faults: int, acknowledged: int, seed: int, at_onc
 
 def test_leader_killed_and_store_taken_over_with_large_events(tmp_path: Path) -> None:
     rig = asyncio.run(run(tmp_path, faults=2, acknowledged=100, seed=1, at_once=8))
-    assert set(rig.fired) == {"kill_leader", "take_over"}
+    assert {"kill_leader", "take_over"} <= set(rig.fired)  # more of them until enough is acknowledged
     assert 7 in rig.acked, "the event of 4 MB"
 
 

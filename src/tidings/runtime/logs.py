@@ -29,6 +29,7 @@ def set_up(settings: LogSettings, broker: str) -> None:
     the file again: another program may have renamed it. Raises `SettingsError`."""
     logger = logging.getLogger(ROOT)
     handler = _Handler(_stream(settings.file))
+    handler.is_file = bool(settings.file)
     for old in list(logger.handlers):
         if isinstance(old, _Handler):
             logger.removeHandler(old)
@@ -58,9 +59,11 @@ def _stream(file: str) -> TextIO:
 class _Handler(logging.StreamHandler[TextIO]):
     """Ours, so that it can be told from what an embedding application added."""
 
+    is_file = False  # opened by us, and so closed by us
+
     def close(self) -> None:
         super().close()
-        if self.stream is not sys.stderr and self.stream.name != "<stderr>":
+        if self.is_file:
             self.stream.close()
 
 
