@@ -70,7 +70,8 @@ PARTS = (
     Part("properties", "the other properties, many more examples", ("tests/properties",), 30),
     Part("processes",
         "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a "
-        "browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests"), 45,
+        "browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests",
+            "tests/gateway/test_mqtt_sessions.py"), 45,
         (("TIDINGS_UDP_EVENTS", 100_000),)),
     Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests",
         ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),

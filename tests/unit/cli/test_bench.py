@@ -65,9 +65,8 @@ def test_the_list(tidings: Run) -> None:
     assert "filters" in tidings("bench", "--list").out
     names = [bench["bench"] for bench in tidings("bench", "--list", "--json").rows[0]["benches"]]
     assert names == [
-        "broker", "checks", "cost", "filters", "gateway", "matching", "meeting", "pipeline", "quality",
-        "recovery",
-        "simulator", "store",
+        "broker", "checks", "client", "cost", "filters", "gateway", "matching", "meeting", "pipeline",
+        "quality", "recovery", "simulator", "store",
     ]  # fmt: skip
 
 

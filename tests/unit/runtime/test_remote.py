@@ -150,7 +150,7 @@ def test_a_publish_whose_answer_was_lost_is_unknown_at_another_broker(tmp_path: 
                 await until(lambda: one.figures()["published"])
                 for client in list(one._clients.values()):
                     client.connection.end("gone")
-                for listener in one._listeners:
+                for listener in one.listeners:
                     listener.close()
                 with pytest.raises(UnknownOutcomeError, match="never twice"):
                     await publishing
