@@ -373,7 +373,7 @@ FUNCTION_TEXTS = [
     "IS_BOOL(s)", "IS_BOOL(at)", "FLOAT(s) > 1", "FLOAT(i) > x", "FLOOR(x) = 1", "CEIL(x) = 2",
     "ROUND(x) = 3", "MOD(i, j) = 0", "MOD(x, y) > 0",
     "TIMESTAMP(s) > TIMESTAMP '2026-01-01T00:00:00Z'", "TIMESTAMP(at) = at", "LEAST(i, j) < 0",
-    "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7",
+    "GREATEST(x, y) > 0", "GREATEST(s, u) = 'b'", "COALESCE(i, j, 7) = 7", "DECIMAL(i) > 1",
 ]  # fmt: skip
 
 

@@ -160,9 +160,7 @@ events = st.builds(
     Event,
     source=st.sampled_from(["", "s", "t"]),
     id=st.sampled_from(["", "1", "2", "3"]),
-    attributes=st.dictionaries(
-        st.sampled_from(["n", "m", "id", "a.b"]), st.sampled_from([0, 2, "x", None, [1]])
-    ),
+    body=st.dictionaries(st.sampled_from(["n", "m", "id", "a.b"]), st.sampled_from([0, 2, "x", None, [1]])),
     topic=st.sampled_from([None, "a/b", "a/#", "/"]),
     lifetime=st.sampled_from([0.0, 5.0, float("inf"), -1.0, float("nan")]),
     key=st.sampled_from([None, "k"]),

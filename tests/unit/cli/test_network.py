@@ -312,7 +312,7 @@ def test_development_brokers_make_a_network_and_say_what_they_are(tidings: Run) 
     one = ("broker", "--dev", "--json", "--name", "b1", "--listen", "127.0.0.1:0")
     with started(*one) as first:
         at = first.row()["address"]
-        first.until_said("anybody on this machine may use this broker; loopback only, no TLS")
+        first.until_said("every process on this machine may use this broker; loopback only, no TLS")
         two = ("broker", "--dev", "--json", "--name", "b2", "--listen", "127.0.0.1:0", "--join", at)
         with started(*two) as second:
             there = second.row()["address"]

@@ -98,7 +98,8 @@ class OwnLog:
 
     def make_plan(self, state: SubscriptionState, cursor: Cursor) -> None:
         """Find the entries from before the subscription that it may have to read."""
-        cursor.plan, cursor.planned = None, 0
+        if cursor.plan is not None:
+            cursor.plan, cursor.planned = None, 0
         before = cursor.start if state.durable else self._index.end
         if before is None or cursor.rights or cursor.unread or cursor.next >= before:
             return

@@ -181,7 +181,7 @@ def test_acknowledged_tables_agree_after_losses(seed: int) -> None:
         for _ in range(rng.randrange(4)):
             pair.step()
     pair.settle()
-    told_there = pair.ends["l"].routing._subs.outlets["r"].told
+    told_there = pair.ends["l"].routing._subs.outlets["r"].announced
     heard_here = {f.digest for f in pair.ends["r"].routing.interest("l")}
     assert heard_here == told_there.keys()
     assert bool(wanted) == bool(heard_here)

@@ -51,7 +51,7 @@ def test_the_far_end_wants_what_we_want_through_any_changes(
             for added in changes.add:
                 assert added.digest not in far, "told twice"
                 far[added.digest] = added
-            assert far.keys() == outlet.told.keys()
+            assert far.keys() == outlet.announced.keys()
             assert wanted(list(far.values())) == wanted(list(ours.values()))
     assert not outlet.changes()
 
@@ -66,7 +66,7 @@ def test_covering_tells_no_filter_that_another_told_one_covers(steps: list[int])
             outlet.remove(filter.digest)
         else:
             outlet.add(filter)
-        delivered = list(outlet.told.values())
+        delivered = list(outlet.announced.values())
         assert not any(covers(a, b) for a in delivered for b in delivered if a is not b)
 
 
