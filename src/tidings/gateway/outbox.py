@@ -52,6 +52,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidings.outbox")
 TABLE = "tidings_outbox"
 POLL_SECONDS = 0.2  # between two looks at an empty table; less finds events sooner and asks the database more
+PUBLISH_SECONDS = 2.0  # at most for the publish of a batch, which holds locks; SQLite's writers wait for 5
 RETRY_SECONDS = 1.0  # after a database or a broker could not be reached
 
 _encode = msgspec.msgpack.Encoder().encode
@@ -159,6 +160,8 @@ class OutboxRelay:
     def relay(self) -> int:
         """Publish one batch and delete its rows; how many were published."""
         table = self._outbox.table
+        if self._bus.state == "down":  # no lock is taken: the application's transactions go on
+            raise UnreachableError(f"no broker is connected: {self._bus.state.reason}")
         with self._engine.begin() as connection:
             if connection.dialect.name == "sqlite":  # it has no row locks: the whole batch is one writer
                 connection.execute(table.update().where(table.c.number < 0).values(refused=None))
@@ -177,7 +180,7 @@ class OutboxRelay:
     def _publish(self, rows: list[tuple[int, Event]]) -> dict[int, str]:
         """Publish events; those that the broker refuses for good, with the reasons."""
         try:
-            self._bus.publish_many([event for _, event in rows], mode=self._mode)
+            self._bus.publish_many([event for _, event in rows], mode=self._mode, timeout=PUBLISH_SECONDS)
         except (EventError, RefusedError) as error:
             if len(rows) == 1:
                 log.error("the broker refused event %s of the outbox: %s", rows[0][1].id, error)

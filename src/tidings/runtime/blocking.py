@@ -194,7 +194,8 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
         **options: Unpack[EventOptions],
     ) -> list[Receipt]:
         """As `Bus.publish_many`; returns when all are acknowledged."""
-        return self._loop.run(lambda: self._bus.publish_many(what, mode=mode, timeout=timeout, **options))
+        events = list(what)  # here: a generator may be slow, or call the bus
+        return self._loop.run(lambda: self._bus.publish_many(events, mode=mode, timeout=timeout, **options))
 
     def publish_nowait(
         self,

@@ -6,6 +6,7 @@ bus's own event loop.
 
 from __future__ import annotations
 
+import asyncio
 import signal
 import threading
 from abc import ABC, abstractmethod
@@ -16,7 +17,7 @@ from typing import TYPE_CHECKING, Any, TypeVar, Unpack, overload
 from tidings.model.event import Event
 from tidings.runtime.blocking_calling import BlockingCalling
 from tidings.runtime.broker import Timeout
-from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling
+from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
 from tidings.runtime.handler_calls import SIGNALS, HandlerDecorator, HandlerOptions
 from tidings.runtime.handlers import EventHandler
 from tidings.runtime.loop_thread import LoopThread
@@ -97,10 +98,14 @@ class BlockingHandlerCalls(ABC):
         """As `Bus.serving`: the handlers are called while the block runs."""
         block = self._bus.serving(timeout=timeout)
         self._loop.call(block.__aenter__)
+        error: asyncio.CancelledError | None = None
         try:
             yield
+        except BaseException as raised:
+            error = asyncio.CancelledError() if is_cut_off(raised) else None  # it cancels the calls that run
+            raise
         finally:
-            self._loop.call(lambda: block.__aexit__(None, None, None))
+            self._loop.call(lambda: block.__aexit__(type(error) if error else None, error, None))
 
     def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
@@ -108,7 +113,7 @@ class BlockingHandlerCalls(ABC):
         """As `Bus.run`: call the handlers until a signal comes or `stop` is called, and close the bus.
         Outside the main thread it ends by `stop` alone."""
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
-        before = {number: signal.signal(number, lambda *_: self._end.set()) for number in caught}
+        before = {number: signal.signal(number, self._ask_to_end) for number in caught}
         try:
             with self.serving(timeout=timeout):
                 self._end.wait()
@@ -117,6 +122,12 @@ class BlockingHandlerCalls(ABC):
                 signal.signal(number, handler)
             self._end.clear()
             self.close()
+
+    def _ask_to_end(self, *_: object) -> None:
+        """End `run` after a signal; a second one cancels the calls that run."""
+        if self._end.is_set():
+            self._loop.call_soon(self._bus._cancel_calls)
+        self._end.set()
 
     def stop(self) -> None:
         """End `run` from a thread or a handler, as a signal would."""

@@ -145,6 +145,7 @@ class Bus(LogCalls, HandlerCalls):
                 with suppress(TimedOutError):  # the end of the connection ends it at the broker too
                     await listener.close(commit=commit)
         self._state = "closed"
+        self.stop()  # ends `run`
         self._pending.report()
         self._deadlines.close()
         await self._broker.part(self._address)
@@ -542,12 +543,13 @@ class Bus(LogCalls, HandlerCalls):
             return
         if call == self._asking:
             self._given = value
-        elif call in self._waiting:
+            return
+        if call in self._waiting:
             future = self._waiting[call]
             if not future.done():
                 future.set_result(value)
                 self._family.has_woken = True
-        elif call in self._pending.calls:
+        if call in self._pending.calls:  # a flush that waits for it too may be cancelled
             self._pending.answer(call, value)
 
     def _count_lost(self, ref: int, lost: Mapping[str, int]) -> None:

@@ -30,6 +30,13 @@ def is_cut_off(error: BaseException | None) -> bool:
     return error is not None and not isinstance(error, Exception)
 
 
+def is_being_cancelled() -> bool:
+    """Whether the running task was asked to end; else a `CancelledError` comes from another task that it
+    awaits."""
+    task = asyncio.current_task()
+    return task is None or task.cancelling() > 0
+
+
 class Calling(Generic[T]):
     """What `bus.on` gives: enter it (or await it) to begin; leave it, or `stop`, to end."""
 
@@ -101,9 +108,11 @@ class Calling(Generic[T]):
             if inspect.isawaitable(result):
                 await result
             await self.listener.ack()
-        except asyncio.CancelledError:
+        except asyncio.CancelledError as error:
             await self.listener.nack()
-            raise
+            if is_being_cancelled():
+                raise
+            self._report(error)
         except Exception as error:
             await self.listener.nack()
             self._report(error)

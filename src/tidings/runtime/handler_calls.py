@@ -147,10 +147,21 @@ class HandlerCalls:
             handler = EventHandler(bus, function, make, settings)
             self.handlers.append(handler)
             if self._serving is not None:
-                self._serving.add(asyncio.get_running_loop().create_task(handler.start()))
+                self._start_late(handler)
             return function
 
         return decorate
+
+    def _start_late(self, handler: EventHandler) -> None:
+        """Start a handler that is registered while the others are called. Another thread than the loop's
+        waits until it has started."""
+        loop = _bus(self)._loop
+        assert loop is not None
+        assert self._serving is not None
+        if asyncio._get_running_loop() is loop:
+            self._serving.add(loop.create_task(handler.start()))
+        else:
+            asyncio.run_coroutine_threadsafe(handler.start(), loop).result()
 
     def use(self, *middleware: Middleware) -> None:
         """Add middleware around the calls of all handlers that start from now on; the first is the
@@ -186,6 +197,8 @@ class HandlerCalls:
     async def started(self) -> None:
         """Wait until `run` or `serving` has opened the subscriptions of all handlers."""
         await self._started.wait()
+        if self._serving:
+            await asyncio.gather(*map(asyncio.shield, self._serving))
 
     async def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
@@ -206,9 +219,7 @@ class HandlerCalls:
 
         def ask_to_end() -> None:
             if end.is_set():
-                for handler in self.handlers:
-                    for worker in handler._workers:
-                        worker.cancel()
+                self._cancel_calls()
             end.set()
 
         for number in caught:
@@ -221,6 +232,11 @@ class HandlerCalls:
             for number in caught:
                 loop.remove_signal_handler(number)
             await bus.close()
+
+    def _cancel_calls(self) -> None:
+        for handler in self.handlers:
+            for worker in handler._workers:
+                worker.cancel()
 
     async def _until_end(self, end: asyncio.Event) -> None:
         ending = asyncio.create_task(end.wait(), name="tidings end")

@@ -29,7 +29,7 @@ import msgspec
 
 from tidings.errors import ClosedError, Reject, SettingsError, TidingsError
 from tidings.model.event import Event, make_event
-from tidings.runtime.callbacks import CANCEL_SECONDS, STOP_SECONDS
+from tidings.runtime.callbacks import CANCEL_SECONDS, STOP_SECONDS, is_being_cancelled
 from tidings.runtime.listener import Listener
 from tidings.runtime.middleware import CallNext, HandlerCall, Middleware
 from tidings.runtime.readers import calling_thread
@@ -225,12 +225,24 @@ class EventHandler:
         retry = self.settings.retry
         for attempt in range(1, retry.attempts + 1):
             try:
-                return await self._call(HandlerCall(self.name, events, value, attempt))
+                return await self._call_once(HandlerCall(self.name, events, value, attempt))
             except Exception as error:
                 if attempt == retry.attempts or isinstance(error, Reject):
                     raise
                 await self._pause(retry.pause(attempt, self._rng))
         raise AssertionError
+
+    async def _call_once(self, call: HandlerCall) -> Any:
+        """Call the function. The cancellation of another task, which the handler awaits, is a failure of the
+        call."""
+        try:
+            return await self._call(call)
+        except asyncio.CancelledError as error:
+            if is_being_cancelled():
+                raise
+            raise RuntimeError(
+                f"handler {self.name} raised CancelledError but was not cancelled: a task that it awaits was"
+            ) from error
 
     async def _pause(self, seconds: float) -> None:
         if seconds > 0:
@@ -244,7 +256,7 @@ class EventHandler:
 
     async def _invoke(self, call: HandlerCall) -> Any:
         if not self._is_async:
-            result = await asyncio.to_thread(self.function, call.value)
+            result = await asyncio.to_thread(_in_thread, self.function, call.value)
         else:
             result = self.function(call.value)
         return await result if inspect.isawaitable(result) else result
@@ -267,12 +279,14 @@ class EventHandler:
         return True
 
     def _is_own_letter(self, event: Event) -> bool:
-        """Whether the filter of this handler accepts a dead letter of its own: that must not fail again."""
+        """Whether the filter of this handler accepts a dead letter of its own: that must not fail again. A
+        handler without a dead-letter topic has none: it may repair those of another one of its name."""
         letter = event.attributes.get("dead_letter")
-        return isinstance(letter, dict) and letter.get("handler") == self.name
+        is_named = isinstance(letter, dict) and letter.get("handler") == self.name
+        return is_named and isinstance(self.settings.dead_letter, str)
 
     def _dead(self, event: Event, error: Exception, topic: str) -> Event:
-        """The dead letter of an event. Its id is that of the event, so that a repetition is the same
+        """The dead letter of an event in a topic. Its id follows from both, so that a repetition is the same
         letter."""
         why = {
             "reason": f"{type(error).__name__}: {error}", "handler": self.name, "source": event.source,
@@ -280,7 +294,7 @@ class EventHandler:
         }  # fmt: skip
         return make_event(
             {**event.attributes, "dead_letter": {name: why[name] for name in why if why[name] is not None}},
-            source=self._bus.name, id=f"dead {self.name} {event.source} {event.id}", topic=topic,
+            source=self._bus.name, id=f"dead {topic} {self.name} {event.source} {event.id}", topic=topic,
             type=event.type, time=event.time, payload=event.payload, content_type=event.content_type,
             lifetime=DEAD_LETTER_SECONDS,
         )  # fmt: skip
@@ -303,6 +317,14 @@ def _is_async(function: Callable[..., Any]) -> bool:
         function = function.func
     call = type(function).__call__ if not inspect.isroutine(function) else function
     return inspect.iscoroutinefunction(function) or inspect.iscoroutinefunction(call)
+
+
+def _in_thread(function: Callable[[Any], Any], value: Any) -> Any:
+    """Call a plain handler. No future carries `StopIteration`, and `SystemExit` would end the event loop."""
+    try:
+        return function(value)
+    except (StopIteration, SystemExit, KeyboardInterrupt) as error:
+        raise RuntimeError(f"the handler raised {error!r}; raise an Exception instead") from error
 
 
 async def _through(layer: Middleware, call_next: CallNext, call: HandlerCall) -> Any:

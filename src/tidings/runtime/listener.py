@@ -25,6 +25,7 @@ from tidings.model.subscription import Notification, Position, SubscriptionId
 from tidings.protocol.effects import Notify, SubscriptionOpened
 from tidings.protocol.inputs import (
     ClientAck,
+    ClientCancel,
     ClientLeave,
     ClientNack,
     ClientSubscribe,
@@ -51,7 +52,7 @@ class Listener(Generic[T]):
     __slots__ = (
         "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_push",
         "_read",
-        "_reader", "_ref", "_tags", "_taken", "_wanted",
+        "_reader", "_ref", "_tags", "_taken", "_taking", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +69,7 @@ class Listener(Generic[T]):
         self._batch: Sequence[Notification] = ()  # taken last ...
         self._tags: Sequence[int] = ()  # ... under these tags; none when no broker delivered them
         self._taken = 0
+        self._taking = 0  # the call that took last
         self._losses = SubscriptionLosses()
         self._reader: Reader | None = None  # the task or thread that touched it last
         self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
@@ -166,7 +168,7 @@ class Listener(Generic[T]):
         if type(notify) is not Notify:
             raise error_of(notify.code, notify.reason, notify.id)
         batch = notify.notifications
-        self._batch, self._tags = batch, notify.tags
+        self._batch, self._tags, self._taking = batch, notify.tags, call
         self._taken += 1 if most == 1 else len(batch)
         return batch
 
@@ -198,15 +200,22 @@ class Listener(Generic[T]):
     async def _batched(self, most: int, linger: float) -> list[T]:
         events = await self.get_many(most)
         if linger > 0 and len(events) < most:
+            calls = [self._taking]
             try:
                 async with asyncio.timeout(linger):
                     while len(events) < most:
                         batch, tags = self._batch, self._tags
                         more = await self._take(most - len(events), None, commits=False)
                         self._batch, self._tags = (*batch, *more), (*tags, *self._tags)
+                        calls.append(self._taking)
                         events += [self._as_read(each) for each in more]
             except TimeoutError:
                 return events
+            except asyncio.CancelledError:  # the caller received none of them: the next call returns them
+                for call in reversed(calls) if self._ref is not None else ():
+                    self._bus._input(ClientCancel(call, self._ref))
+                self._batch, self._tags = (), ()
+                raise
         return events
 
     def _as_read(self, notification: Notification) -> Any:

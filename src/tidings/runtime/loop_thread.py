@@ -169,6 +169,10 @@ class LoopThread:
             future.cancel()
             raise
 
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        """Have a function called in the loop's thread, without waiting for it."""
+        self._loop.call_soon_threadsafe(callback)
+
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
             raise DeadlockError(

@@ -44,6 +44,7 @@ class PendingPublishes:
         self._unanswered = 0  # events of the batches that were sent
         self._error: TidingsError | None = None  # of the first one that was refused since the last flush
         self._refused = 0
+        self._flushing = asyncio.Lock()  # one flush waits for the answers, others wait for that flush
 
     def add(self, event: Event, is_numbered: bool, mode: AckMode) -> None:
         """Add an event to the batch of this turn."""
@@ -98,7 +99,7 @@ class PendingPublishes:
         bus, seconds = self._bus, self._bus._seconds(timeout)
         self.send()
         try:
-            async with asyncio.timeout(seconds):
+            async with asyncio.timeout(seconds), self._flushing:
                 while self.calls:
                     await self._wait_for_first(bus)
         except TimeoutError as error:
