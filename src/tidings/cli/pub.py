@@ -80,8 +80,8 @@ def pub(
 
     Without attributes and files, events are read from standard input: JSON lines, plain objects or
     CloudEvents. Ends when every event is acknowledged; prints the id of a single one, with --json one
-    receipt for each. The exit code is 2 when a line was no event, had a list or NaN among its attributes,
-    or was refused; the others are still published.
+    receipt for each. The exit code is 2 when a line was no event or was refused; the others are still
+    published.
     """
     if id is not None and not attributes:
         raise SettingsError("--id names one event, and events are read", hint='give each line its own "id"')

@@ -90,7 +90,7 @@ class FilterIndex:
         found = set(self._others)
         for attribute, numbers in self._by_value.items():
             value = event.view.get(attribute)
-            if value is not None:
+            if kind_of(value) is not None:  # a list equals no constant
                 found.update(numbers.get(_key(value), ()))
         return [number for number in sorted(found) if accepts(self._filters[number], event)]
 

@@ -87,10 +87,13 @@ class _Packing:
                 result[name] = self.mapping(value, path + ".", depth + 1)
                 continue
             if path in self.seen:
-                raise EventError(f"attribute {path!r} is given twice: nested, and with a dot in its name")
+                raise _given_twice(path)
             self.seen.add(path)
             check_number(len(self.seen))
             result[name] = self.value(path, value, depth)
+        if len(result) < len(mapping):  # keys that are the same text
+            names = [_name(key) for key in mapping]
+            raise _given_twice(prefix + next(name for name in names if names.count(name) > 1))
         return result
 
     def value(self, path: str, value: Any, depth: int) -> Any:
@@ -130,6 +133,13 @@ def packed_body(mapping: Mapping[Any, Any]) -> tuple[dict[str, Any], bool]:
     packing = _Packing()
     body = packing.mapping(mapping, "", 1)
     return body, packing.rich or any(name.partition(".")[0] in RESERVED for name in body)
+
+
+def _given_twice(path: str) -> EventError:
+    return EventError(
+        f"attribute {path!r} is given twice: nested and with a dot in its name, or by two keys of one text",
+        hint="rename one of the two",
+    )
 
 
 def is_list_of_values(value: Any) -> bool:
@@ -237,6 +247,11 @@ def _from_other(path: str, value: Any) -> Any:
         simple = getattr(value, "item" if shape == () else "tolist", None)
         if callable(simple):
             return simple()
+    if callable(getattr(value, "get_secret_value", None)):  # Pydantic: its text is a row of asterisks
+        raise EventError(
+            f"attribute {path!r} is a {type(value).__name__}, which hides its value",
+            hint="publish its get_secret_value() if the event may carry the secret, or leave the field out",
+        )
     text = as_text(value)
     if text is not None:
         return text
@@ -308,17 +323,26 @@ _READERS: dict[int, Callable[[bytes], Any]] = {
 def seen_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
     """Flat names to the values that filters see, NULLs left out: of a rich body, unpacked."""
     view: dict[str, Any] = {}
-    for name, value in sorted(attributes.items(), key=_is_own):
-        path = f"{DATA}.{name}" if name.partition(".")[0] in RESERVED else name
-        view.update(_flat(path, value))
+    inner: set[str] = set()  # paths of the body's own object `data`, NULLs too: they keep their meaning
+    for name, value in attributes.items():
+        if name.partition(".")[0] not in RESERVED:
+            view.update(_flat(name, value))
+        if name.partition(".")[0] == DATA:
+            inner.update(_paths(name, value))
+    for name, value in attributes.items():
+        if name.partition(".")[0] in RESERVED:
+            own = _flat(f"{DATA}.{name}", value)
+            view.update((path, shown) for path, shown in own if path not in inner)
     if any(type(value) is tuple for value in view.values()):
         view[HAS_LIST] = True
     return view
 
 
-def _is_own(item: tuple[str, Any]) -> bool:
-    """Fields with a name of the envelope come first: an object `data` of the body keeps its meaning."""
-    return item[0].partition(".")[0] not in RESERVED
+def _paths(path: str, value: Any) -> Iterator[str]:
+    yield path
+    if type(value) is dict:
+        for name, item in value.items():
+            yield from _paths(f"{path}.{name}", item)
 
 
 def _flat(path: str, value: Any) -> Iterator[tuple[str, Any]]:

@@ -8,7 +8,22 @@ from __future__ import annotations
 
 import dataclasses
 from collections.abc import Callable, Mapping
-from typing import Annotated, Any, NotRequired, Required, get_args, get_origin, get_type_hints, is_typeddict
+from functools import lru_cache
+from inspect import signature
+from types import UnionType
+from typing import (
+    Annotated,
+    Any,
+    Literal,
+    NewType,
+    NotRequired,
+    Required,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+    is_typeddict,
+)
 
 import msgspec
 
@@ -28,23 +43,33 @@ def is_typed_mapping(cls: object) -> bool:
 
 
 def required_values(cls: Any) -> list[str]:
-    """The required keys of a TypedDict whose values are no mappings, as filters name them."""
+    """The required keys of a TypedDict that exist for a filter (no mappings, never None), as filters
+    name them."""
     hints = get_type_hints(
         cls, include_extras=True
     )  # NotRequired behind a deferred annotation shows here alone
     names = sorted(
         name
         for name, hint in hints.items()
-        if name in cls.__required_keys__ and get_origin(hint) is not NotRequired and not _is_mapping(hint)
+        if name in cls.__required_keys__ and get_origin(hint) is not NotRequired and not _may_be_absent(hint)
     )
     return [f"{DATA}.{name}" if name in RESERVED else name for name in names]
 
 
-def _is_mapping(hint: Any) -> bool:
+def _may_be_absent(hint: Any) -> bool:
+    """Does the hint admit None, which is NULL, or a mapping, of which filters see the fields alone?"""
     plain = get_origin(hint) or hint
     if plain in (Annotated, Required):
-        return _is_mapping(get_args(hint)[0])
-    return isinstance(plain, type) and (issubclass(plain, Mapping) or is_typeddict(plain))
+        return _may_be_absent(get_args(hint)[0])
+    if plain in (Union, UnionType):
+        return any(map(_may_be_absent, get_args(hint)))
+    if plain is Literal:
+        return None in get_args(hint)
+    if isinstance(plain, NewType):
+        return _may_be_absent(plain.__supertype__)
+    if not isinstance(plain, type) or plain in (Any, object, type(None)):
+        return True  # a type variable and so on, too
+    return issubclass(plain, Mapping) or is_typeddict(plain) or field_names(plain) is not None
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:
@@ -65,8 +90,24 @@ def as_mapping(value: Any) -> dict[str, Any] | None:
     names = field_names(cls)
     if names is None:
         return None
-    keys = cls.__struct_encode_fields__ if issubclass(cls, msgspec.Struct) else names
-    return {key: getattr(value, name) for key, name in zip(keys, names, strict=True)}
+    if not issubclass(cls, msgspec.Struct):
+        return own_fields(value, names)
+    named = zip(cls.__struct_encode_fields__, names, strict=True)
+    fields = {key: getattr(value, name) for key, name in named}
+    config = cls.__struct_config__
+    return fields if config.tag is None else {str(config.tag_field): config.tag, **fields}
+
+
+def own_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
+    """The fields of an object by their names in the class, with the extra ones of a Pydantic model."""
+    fields = {name: getattr(value, name) for name in names}
+    extra = getattr(value, "__pydantic_extra__", None) if is_model(type(value)) else None
+    return {**fields, **extra} if extra else fields
+
+
+def takes_extra(cls: type) -> bool:
+    """Is this a Pydantic model with `extra="allow"`, which holds fields that it does not name?"""
+    return is_model(cls) and cls.model_config.get("extra") == "allow"  # type: ignore[attr-defined]
 
 
 def as_text(value: Any) -> str | None:
@@ -78,11 +119,25 @@ def read_as(cls: type, fields: dict[str, Any]) -> Any:
     """An object of a class from its fields. Raises ValueError, TypeError or msgspec.ValidationError."""
     if is_model(cls):
         validate: Callable[[Any], Any] = cls.model_validate  # type: ignore[attr-defined]
-        return validate(fields)
+        return validate(fields, **_by_both_names(cls))
     if issubclass(cls, msgspec.Struct):
         keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
         fields = {keys.get(name, name): value for name, value in fields.items()}
     return msgspec.convert(fields, cls, str_keys=True, dec_hook=_read_text)
+
+
+@lru_cache(maxsize=1024)
+def _by_both_names(cls: type) -> dict[str, bool]:
+    """How a model is told to take its fields by name, as they travel, and by alias; Pydantic has it from
+    2.11."""
+    known = signature(cls.model_validate).parameters  # type: ignore[attr-defined]
+    return {"by_name": True, "by_alias": True} if "by_name" in known else {}
+
+
+def check_readable(cls: type) -> None:
+    """Refuse a class that no event can be read as. Raises TypeError, which names the field's type."""
+    if not is_model(cls):
+        msgspec.msgpack.Decoder(cls, dec_hook=_read_text)
 
 
 def _read_text(cls: type, value: Any) -> Any:

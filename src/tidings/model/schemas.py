@@ -16,7 +16,9 @@ from __future__ import annotations
 
 import operator
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from datetime import datetime
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -44,14 +46,35 @@ _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("m
 def schema_of(cls: Any) -> dict[str, Any]:
     """The JSON Schema of a class."""
     if isinstance(cls, type) and is_model(cls):
-        made: dict[str, Any] = cls.model_json_schema()  # type: ignore[attr-defined]
-        return made
+        return _made(cls, partial(cls.model_json_schema, by_alias=False))  # type: ignore[attr-defined]
     if not isinstance(cls, type) or (field_names(cls) is None and not is_typed_mapping(cls)):
         raise SchemaError(
             f"{cls!r} has no schema",
             hint="give a dataclass, a Struct, a model, an attrs class or a TypedDict",
         )
-    return msgspec.json.schema(cls)
+    return _made(cls, partial(msgspec.json.schema, cls))
+
+
+def _made(cls: type, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
+    try:
+        return make()
+    except (TypeError, ValueError, RuntimeError, NameError) as error:
+        raise SchemaError(
+            f"{cls.__name__} has no schema: {error}",
+            hint="change the type of that field, or attach a JSON Schema: attach({...}, type=...)",
+        ) from error
+
+
+def _as_checked(value: Any) -> Any:
+    """A value as schemas of classes describe it: moments are text, and an integer has any width."""
+    cls = type(value)
+    if cls is dict:
+        return {name: _as_checked(item) for name, item in value.items()}
+    if cls is list or cls is tuple:
+        return [_as_checked(item) for item in value]
+    if cls is datetime:
+        return value.isoformat()
+    return value if cls is int else json_ready(value)
 
 
 # Checking
@@ -285,7 +308,7 @@ class SchemaRegistry:
                 (p, stored) for p, stored in self._held.topics.items() if topic_matches(p, event.topic)
             ]
         for name, stored in wanted:
-            found = next(problems(json_ready(event.attributes), stored.schema), None)
+            found = next(problems(_as_checked(event.attributes), stored.schema), None)
             if found is not None:
                 raise SchemaError(
                     f"the event does not fit the schema of {name!r}, version {stored.version}: {found}",

@@ -19,7 +19,7 @@ import msgspec
 
 from tidings.errors import EventError
 from tidings.model.event import Event
-from tidings.model.fields import field_names, is_typed_mapping, read_as
+from tidings.model.fields import field_names, is_typed_mapping, own_fields, read_as, takes_extra
 
 T = TypeVar("T")
 
@@ -62,7 +62,7 @@ def event_fields(instance: object) -> tuple[tuple[str, ...], dict[str, Any]]:
             f"a {type(instance).__name__} cannot be published",
             hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an attrs object",
         )
-    attributes = {name: getattr(instance, name) for name in names}
+    attributes = own_fields(instance, names)
     for name in _derived_names(type(instance)):
         try:
             attributes[name] = getattr(instance, name)
@@ -97,6 +97,8 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
     names = _field_names(cls)
     if names is None:
         raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct, Pydantic model or attrs class")
+    if takes_extra(cls):
+        names = tuple(event.attributes.keys() - set(_derived_names(cls)))
     fields = {name: event.attributes[name] for name in names if name in event.attributes}
     return _made(cls, fields, event)
 

@@ -14,7 +14,7 @@ from tidings.language.build import Condition, as_filter, attr, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
 from tidings.model.event import Event, checked_event, make_event
-from tidings.model.fields import is_typed_mapping, required_values
+from tidings.model.fields import check_readable, is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.schemas import SCHEMAS
 from tidings.model.serialisers import SERIALISERS
@@ -118,6 +118,13 @@ def _conditions_of(wanted: type) -> list[Condition]:
             f"{wanted.__name__} is no event type",
             hint="use a dataclass, a msgspec Struct, a Pydantic model, an attrs class or a TypedDict",
         )
+    try:
+        check_readable(wanted)
+    except TypeError as error:
+        raise FilterError(
+            f"no event can be read as a {wanted.__name__}: {error}",
+            hint="change that type, or subscribe with a filter and read event.attributes",
+        ) from error
     if is_typed_mapping(wanted):
         return [attr(name).exists() for name in required_values(wanted)]
     return [is_a(lineage_of(wanted)[0])]

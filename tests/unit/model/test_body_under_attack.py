@@ -1,0 +1,286 @@
+"""Promises about bodies that an attacker broke: each case here was lost, refused or read as another."""
+
+from __future__ import annotations
+
+import dataclasses
+from datetime import UTC, date, datetime
+from decimal import Decimal
+from enum import Enum
+from typing import Annotated, Any, Literal, NewType, TypedDict
+from uuid import UUID
+
+import msgspec
+import pydantic
+import pytest
+
+from tidings.errors import EventError, FilterError, SchemaError
+from tidings.history.acceptance import FilterIndex
+from tidings.language import parse_filter
+from tidings.language.evaluate import accepts
+from tidings.model.event import Event, make_event
+from tidings.model.fields import required_values
+from tidings.model.schemas import SchemaRegistry
+from tidings.model.typed import build_instance, event_fields
+from tidings.runtime.coercion import filter_from
+
+MOMENT = datetime(2026, 1, 1, 12, tzinfo=UTC)
+
+
+def an_event(body: Any) -> Event:
+    return make_event(body, source="s", id="1")
+
+
+def typed_event(instance: object) -> Event:
+    lineage, attributes = event_fields(instance)
+    return make_event(attributes, source="s", id="1", type=lineage)
+
+
+def there_and_back(instance: Any) -> Any:
+    return build_instance(type(instance), typed_event(instance))
+
+
+# Schemas
+
+
+@dataclasses.dataclass
+class Reading:
+    at: datetime
+    count: int
+    others: list[datetime]
+    ended: datetime | None = None
+
+
+class ReadingModel(pydantic.BaseModel):
+    at: datetime
+    count: int
+    others: list[datetime]
+    own: int = pydantic.Field(alias="x")
+
+
+@pytest.mark.parametrize(
+    "instance",
+    [
+        Reading(MOMENT, 2**70, [MOMENT], MOMENT),
+        Reading(datetime(2026, 1, 1), -(2**63) - 1, []),
+        ReadingModel(at=MOMENT, count=2**63, others=[MOMENT], x=1),
+    ],
+)
+def test_a_schema_accepts_the_objects_of_its_own_class(instance: object) -> None:
+    registry = SchemaRegistry()
+    registry.attach(type(instance))
+    registry.check(typed_event(instance))
+
+
+def test_a_schema_still_refuses_other_kinds() -> None:
+    registry = SchemaRegistry()
+    registry.attach(Reading)
+    wrong = make_event({"at": 5, "count": "1", "others": []}, source="s", id="1", type=("Reading",))
+    with pytest.raises(SchemaError, match="at is integer"):
+        registry.check(wrong)
+
+
+@dataclasses.dataclass
+class WithComplex:
+    number: complex
+
+
+def test_a_class_without_a_schema_is_refused_with_what_to_do() -> None:
+    with pytest.raises(SchemaError, match="WithComplex has no schema") as caught:
+        SchemaRegistry().attach(WithComplex)
+    assert "attach a JSON Schema" in str(caught.value.hint)
+
+
+# Pydantic
+
+
+class Login(pydantic.BaseModel):
+    user: str
+    password: pydantic.SecretStr
+
+
+class Keyed(pydantic.BaseModel):
+    key: pydantic.SecretBytes
+
+
+@dataclasses.dataclass
+class Holder:
+    inner: Any
+
+
+@pytest.mark.parametrize(
+    ("instance", "field"),
+    [
+        (Login(user="a", password=pydantic.SecretStr("p")), "password"),
+        (Keyed(key=pydantic.SecretBytes(b"k")), "key"),
+        (Holder([Keyed(key=pydantic.SecretBytes(b"k"))]), "inner.key"),
+    ],
+)
+def test_a_secret_is_refused_by_name(instance: object, field: str) -> None:
+    with pytest.raises(EventError, match=f"'{field}' is a Secret") as caught:
+        typed_event(instance)
+    assert "get_secret_value()" in str(caught.value.hint)
+
+
+class Open(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(extra="allow")
+    a: int
+
+
+class OpenHolder(pydantic.BaseModel):
+    inner: Open
+    listed: list[Open]
+
+
+def test_extra_fields_of_a_model_arrive() -> None:
+    one = Open(a=1, z=[1, {"b": None}], day=date(2026, 1, 1))  # type: ignore[call-arg]
+    assert typed_event(one).attributes["z"] == [1, {"b": None}]
+    assert there_and_back(one) == one
+    held = OpenHolder(inner=one, listed=[one])
+    assert there_and_back(held) == held
+
+
+class Aliased(pydantic.BaseModel):
+    some: int = pydantic.Field(alias="x")
+    other: int = pydantic.Field(validation_alias="y", default=0)
+
+
+class AliasedOpen(Open):
+    some: int = pydantic.Field(alias="x")
+
+
+class AliasedHolder(pydantic.BaseModel):
+    inner: Aliased
+
+
+def test_fields_with_aliases_are_read_by_name_and_by_alias() -> None:
+    one = Aliased(x=1, y=2)
+    assert there_and_back(one) == one
+    assert there_and_back(AliasedHolder(inner=one)) == AliasedHolder(inner=one)
+    given = make_event({"inner": {"x": 1, "y": 2}}, source="s", id="1", type=("AliasedHolder",))
+    assert build_instance(AliasedHolder, given) == AliasedHolder(inner=one)
+    both = AliasedOpen(a=1, x=2, more=3)  # type: ignore[call-arg]
+    assert there_and_back(both) == both
+
+
+# TypedDicts
+
+
+class Sure(TypedDict):
+    id: int
+    name: str
+    tags: list[str]
+    kind: Literal["a", "b"]
+
+
+Named = NewType("Named", str)
+MaybeNamed = NewType("MaybeNamed", object)
+
+
+class Unsure(TypedDict):
+    sure: Named
+    a: int | None
+    b: int | None
+    c: Any
+    d: None
+    e: Annotated[str | None, "note"]
+    f: Literal["x", None]
+    g: dict[str, int] | int
+    h: Holder
+    i: MaybeNamed
+
+
+def test_a_typed_dict_selects_events_with_none_where_it_admits_none() -> None:
+    assert required_values(Sure) == ["data.id", "kind", "name", "tags"]
+    assert required_values(Unsure) == ["sure"]
+    filter, read = filter_from((Unsure,))
+    body = dict.fromkeys("abcdef") | {"sure": "s", "g": {"x": 1}, "h": {"inner": 1}, "i": None}
+    assert read is not None
+    assert accepts(filter, an_event(body))
+
+
+# Names
+
+
+@pytest.mark.parametrize(
+    ("body", "seen"),
+    [
+        ({"id": 7, "data": {"id": None}}, {}),
+        ({"id": 7, "data": {"id": {"x": 1}}}, {"data.id.x": 1}),
+        ({"id": {"x": 7}, "data": {"id": 5}}, {"data.id": 5, "data.id.x": 7}),
+        ({"data": {"id": 5}, "id": 7}, {"data.id": 5}),
+        ({"id": 7, "data.id": None}, {}),
+        ({"id": 7, "data": {}}, {"data.id": 7}),
+        ({"id": 7, "data": 5}, {"data.id": 7, "data": 5}),
+        ({"id": 7, "type": 8, "data": {"id": 1}}, {"data.id": 1, "data.type": 8}),
+    ],
+)
+def test_an_inner_object_keeps_the_meaning_of_data(body: dict[str, Any], seen: dict[str, Any]) -> None:
+    event = an_event(body)
+    assert {name: value for name, value in event.view.items() if name.startswith("data")} == seen
+    assert accepts(parse_filter("data.id IS NULL"), event) == ("data.id" not in seen)
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        {"m": {1: {"a": 1}, "1": {"b": 2}}},
+        {"m": {"1": 5, 1: {"b": 2}}},
+        {"m": [{UUID(int=1): 1, str(UUID(int=1)): 2}]},
+        {1: {}, "1": {}},
+    ],
+)
+def test_keys_that_are_the_same_text_are_refused(body: dict[Any, Any]) -> None:
+    with pytest.raises(EventError, match="given twice"):
+        an_event(body)
+
+
+# Histories
+
+
+def test_a_list_of_objects_equals_no_constant_of_a_filter() -> None:
+    index = FilterIndex([("v = 1", "tidings"), ("v IN ('a', 'b')", "tidings"), ("EXISTS v", "tidings")])
+    assert index.accepting(an_event({"v": [{"a": 1}]})) == [2]
+    assert index.accepting(an_event({"v": 1})) == [0, 2]
+    assert index.accepting(an_event({"v": Decimal("1.0")})) == [0, 2]
+
+
+# Unions and enumerations
+
+
+class Cat(msgspec.Struct, tag_field="kind", tag=True):
+    a: int
+
+
+class Dog(msgspec.Struct, tag_field="kind", tag=True, rename="upper"):
+    a: int
+
+
+@dataclasses.dataclass
+class Pets:
+    first: Cat | Dog
+    others: list[Cat | Dog]
+
+
+def test_tagged_structs_of_a_union_come_back() -> None:
+    pets = Pets(Dog(1), [Cat(2), Dog(3)])
+    assert there_and_back(pets) == pets
+    assert there_and_back(Cat(1)) == Cat(1)
+    assert accepts(parse_filter("first.kind = 'Dog'"), typed_event(pets))
+
+
+class Rate(Enum):
+    LOW = 0.5
+    HIGH = 1.5
+
+
+@dataclasses.dataclass
+class Rated:
+    rate: Rate | None = None
+
+
+def test_a_class_that_cannot_be_read_is_refused_at_subscribe() -> None:
+    with pytest.raises(FilterError, match="no event can be read as a Rated: Enums must contain") as caught:
+        filter_from((Rated,))
+    assert "event.attributes" in str(caught.value.hint)
+    filter_from((Pets,))
+    filter_from((WithComplex,))  # its constructor reads the value
