@@ -11,7 +11,6 @@ already. Callbacks are called in that thread.
 
 from __future__ import annotations
 
-import threading
 from collections.abc import Iterable, Iterator, Mapping
 from types import TracebackType
 from typing import Any, Generic, TypeVar, Unpack, overload
@@ -132,7 +131,7 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
     def __init__(self, bus: Bus, loop: LoopThread | None = None) -> None:
         self._bus = bus
         self._owns_loop = loop is None
-        self._end = threading.Event()  # of `run`
+        self._is_serving = False
         self._loop = loop or LoopThread()
         try:
             self._loop.call(bus.open)
@@ -158,7 +157,8 @@ class BlockingBus(BlockingLogCalls, BlockingHandlerCalls):
             try:
                 self._loop.call(lambda: self._bus.close(commit=commit))
             finally:
-                self._stop()
+                if not self._is_serving:  # else `serving` stops the loop when the handlers have ended
+                    self._stop()
 
     def _stop(self) -> None:
         if self._owns_loop:

@@ -35,11 +35,15 @@ class BlockingHandlerCalls(ABC):
 
     _bus: Bus
     _loop: LoopThread
-    _end: threading.Event
+    _is_serving: bool
 
     @abstractmethod
     def close(self, *, commit: bool = True) -> None:
         """Leave every subscription, and end."""
+
+    @abstractmethod
+    def _stop(self) -> None:
+        """End the thread of the loop."""
 
     @overload
     def on(
@@ -98,6 +102,7 @@ class BlockingHandlerCalls(ABC):
         """As `Bus.serving`: the handlers are called while the block runs."""
         block = self._bus.serving(timeout=timeout)
         self._loop.call(block.__aenter__)
+        self._is_serving = True  # the loop runs until the handlers have ended, also when the bus is closed
         error: asyncio.CancelledError | None = None
         try:
             yield
@@ -105,33 +110,35 @@ class BlockingHandlerCalls(ABC):
             error = asyncio.CancelledError() if is_cut_off(raised) else None  # it cancels the calls that run
             raise
         finally:
-            self._loop.call(lambda: block.__aexit__(type(error) if error else None, error, None))
+            try:
+                self._loop.call(lambda: block.__aexit__(type(error) if error else None, error, None))
+            finally:
+                self._is_serving = False
+                if self._bus.is_closed:
+                    self._stop()
 
     def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS
     ) -> None:
-        """As `Bus.run`: call the handlers until a signal comes or `stop` is called, and close the bus.
-        Outside the main thread it ends by `stop` alone."""
+        """As `Bus.run`: call the handlers until a signal comes, `stop` or `close` is called, or the broker
+        ends a subscription; then close the bus. Signals are caught in the main thread alone."""
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
         before = {number: signal.signal(number, self._ask_to_end) for number in caught}
         try:
             with self.serving(timeout=timeout):
-                self._end.wait()
+                self._loop.call(self._bus._until_end)
         finally:
             for number, handler in before.items():
                 signal.signal(number, handler)
-            self._end.clear()
             self.close()
 
     def _ask_to_end(self, *_: object) -> None:
-        """End `run` after a signal; a second one cancels the calls that run."""
-        if self._end.is_set():
-            self._loop.call_soon(self._bus._cancel_calls)
-        self._end.set()
+        self._loop.call_soon(self._bus._ask_to_end)
 
     def stop(self) -> None:
-        """End `run` from a thread or a handler, as a signal would."""
-        self._end.set()
+        """End `run` from a thread or a handler, as a signal would; a `run` that has not begun yet ends as it
+        begins."""
+        self._loop.call_soon(self._bus.stop)
 
     @overload
     def request(

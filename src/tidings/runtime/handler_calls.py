@@ -69,7 +69,7 @@ class HandlerCalls:
         self._requests: PendingRequests | None = None
         self._serving: set[asyncio.Task[None]] | None = None  # starts of handlers that came later
         self._started = asyncio.Event()  # the handlers are being called
-        self._end: asyncio.Event | None = None  # of `run`
+        self._end = asyncio.Event()  # of `run`
 
     @overload
     def on(
@@ -212,34 +212,32 @@ class HandlerCalls:
         bus = _bus(self)
         if bus._state == "new":
             await bus.open()
-        end = self._end = asyncio.Event()
-        loop, task = asyncio.get_running_loop(), asyncio.current_task()
-        assert task is not None
+        loop = asyncio.get_running_loop()
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
-
-        def ask_to_end() -> None:
-            if end.is_set():
-                self._cancel_calls()
-            end.set()
-
         for number in caught:
-            loop.add_signal_handler(number, ask_to_end)
+            loop.add_signal_handler(number, self._ask_to_end)
         try:
             async with self.serving(timeout=timeout):
-                await self._until_end(end)
+                await self._until_end()
         finally:
-            self._end = None
+            self._end.clear()
             for number in caught:
                 loop.remove_signal_handler(number)
             await bus.close()
+
+    def _ask_to_end(self) -> None:
+        """End `run` after a signal; a second one cancels the calls that run."""
+        if self._end.is_set():
+            self._cancel_calls()
+        self._end.set()
 
     def _cancel_calls(self) -> None:
         for handler in self.handlers:
             for worker in handler._workers:
                 worker.cancel()
 
-    async def _until_end(self, end: asyncio.Event) -> None:
-        ending = asyncio.create_task(end.wait(), name="tidings end")
+    async def _until_end(self) -> None:
+        ending = asyncio.create_task(self._end.wait(), name="tidings end")
         failures = [asyncio.create_task(each.failure(), name="tidings watch") for each in self.handlers]
         try:
             done, _ = await asyncio.wait([ending, *failures], return_when=asyncio.FIRST_COMPLETED)
@@ -251,9 +249,9 @@ class HandlerCalls:
                 raise cast("asyncio.Task[Exception]", task).result()
 
     def stop(self) -> None:
-        """End `run` from a task or a handler, as a signal would."""
-        if self._end is not None:
-            self._end.set()
+        """End `run` from a task or a handler, as a signal would; a `run` that has not begun yet ends as it
+        begins."""
+        self._end.set()
 
     @overload
     async def request(

@@ -15,6 +15,7 @@ import asyncio
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
+from contextlib import suppress
 from typing import Any, TypeVar
 
 from tidings.errors import ClosedError, DeadlockError
@@ -170,8 +171,9 @@ class LoopThread:
             raise
 
     def call_soon(self, callback: Callable[[], None]) -> None:
-        """Have a function called in the loop's thread, without waiting for it."""
-        self._loop.call_soon_threadsafe(callback)
+        """Have a function called in the loop's thread, without waiting for it; not after its end."""
+        with suppress(RuntimeError):  # the loop is closed
+            self._loop.call_soon_threadsafe(callback)
 
     def _refuse_own_thread(self) -> None:
         if threading.current_thread() is self._thread:
@@ -182,6 +184,5 @@ class LoopThread:
             )
 
     def stop(self) -> None:
-        if not self._loop.is_closed():
-            self._loop.call_soon_threadsafe(self._loop.stop)
-            self._thread.join()
+        self.call_soon(self._loop.stop)
+        self._thread.join()

@@ -265,3 +265,59 @@ async def test_closing_the_bus_ends_run() -> None:
     await bus.close()
     async with asyncio.timeout(PATIENCE):
         await running
+
+
+@played
+async def test_stop_before_run_has_begun_ends_it() -> None:
+    bus = tidings.connect()
+
+    @bus.on("n >= 0")
+    async def handle(event: Event) -> None: ...
+
+    running = asyncio.create_task(bus.run())
+    bus.stop()
+    async with asyncio.timeout(PATIENCE):
+        await running
+
+
+@pytest.mark.parametrize("caller", ["thread", "handler"])
+def test_closing_the_blocking_bus_ends_run(caller: str) -> None:
+    bus = tidings.open()
+    called = threading.Event()
+
+    @bus.on("n >= 0")
+    def handle(event: Event) -> None:
+        if caller == "handler":
+            bus.close()
+        called.set()
+
+    def play() -> bool:
+        bus.run()
+        return True
+
+    def publish() -> None:
+        bus._loop.call(bus._bus.started)
+        bus.publish({"n": 1})
+        assert called.wait(PATIENCE)
+        if caller == "thread":
+            bus.close()
+
+    other = threading.Thread(target=publish, daemon=True)
+    other.start()
+    assert in_time(play)
+    other.join(PATIENCE)
+    assert bus.is_closed
+    assert not bus._loop._thread.is_alive()
+
+
+def test_stop_before_run_has_begun_ends_it_on_the_blocking_bus() -> None:
+    bus = tidings.open()
+
+    def play() -> bool:
+        bus.stop()
+        bus.run()
+        return True
+
+    assert in_time(play)
+    assert bus.is_closed
+    bus.stop()  # after the end it has no effect
