@@ -21,6 +21,17 @@ LEGEND = (
     "without events; entries: of routing tables, and most at one broker; max/mean: of messages "
     "that brokers handled"
 )
+SEEDED = (
+    ("event_messages", "msgs/ev", 1.0), ("hops", "hops/ev", 1.0), ("control_messages", "other", 1.0),
+    ("bytes", "kB", 1e-3), ("entries", "entries", 1.0), ("imbalance", "max/mean", 1.0),
+    ("latency_p50", "p50 ms", 1e3),
+    ("latency_p99", "p99 ms", 1e3), ("d", "d", 1.0),
+)  # fmt: skip
+SIGNIFICANT = (
+    "*: differs from the first system by more than chance (paired sign flips, p < 0.05 after Holm; six "
+    "seeds at "
+    "least can show it)"
+)
 SPEED = ("system", "p50 ms", "p99 ms", "T_sub ms", "T_diff ms", "d")
 
 
@@ -38,7 +49,8 @@ def compare(
         str, typer.Option(help="`all`, or names with commas; `tidings systems` lists them.")
     ] = "all",
     workload: Annotated[
-        str, typer.Option(help="markets, subjects, stocks, rectangles or patterns.")
+        str,
+        typer.Option(help="markets, subjects, stocks, rectangles or patterns; or a trace, FILE.jsonl."),
     ] = "markets",
     brokers: Annotated[int, typer.Option(min=1, help="Brokers, the same for every system.")] = 20,
     events: Annotated[int, typer.Option(min=1, help="Events that are published.")] = 300,
@@ -46,6 +58,9 @@ def compare(
     churn: Annotated[float, typer.Option(min=0.0, max=1.0, help="Subscription changes per event.")] = 0.0,
     rate: Annotated[float, typer.Option(min=0.001, help="Events a second.")] = 50.0,
     seed: Annotated[int, typer.Option(help="The same seed is the same comparison.")] = 1,
+    seeds: Annotated[
+        int, typer.Option(min=1, help="So many seeds, with intervals; differences from the first system.")
+    ] = 1,
     overlay: Annotated[
         str, typer.Option(help="tree, line, star or hierarchy; others for some systems.")
     ] = "tree",
@@ -71,7 +86,11 @@ def compare(
     comparison = Comparison(
         workload=workload, seed=seed, brokers=brokers, overlay=overlay, fan_out=fan_out, plan=plan, t_on=t_on
     )
-    rows = _run(chosen_systems(systems), comparison)
+    chosen = chosen_systems(systems)
+    if seeds > 1:
+        _over_seeds(chosen, comparison, seeds, as_json)
+        return
+    rows = _run(chosen, comparison)
     drawn: list[Path] = []
     if plots is not None:
         from tidings_lab.studies._comparing import draw_comparison
@@ -90,13 +109,59 @@ def compare(
 def _run(systems: list[System], comparison: Comparison) -> list[Measures]:
     from tidings.simulation.workloads import content_named
     from tidings_lab.simulation.comparing import compare as run
+    from tidings_lab.simulation.traces import is_trace, read_trace
 
-    content_named(comparison.workload)  # a wrong name is told before anything runs
-    comparison.build_overlay()
+    overlay = comparison.build_overlay()
+    if is_trace(comparison.workload):  # a wrong name is told before anything runs
+        read_trace(Path(comparison.workload), overlay.brokers)
+    else:
+        content_named(comparison.workload)
     if not errors().is_terminal:
         return run(systems, comparison)
     with errors().status("comparing ...") as status:
         return run(systems, comparison, lambda name: status.update(f"comparing: {name} ..."))
+
+
+def _over_seeds(systems: list[System], comparison: Comparison, seeds: int, as_json: bool) -> None:
+    """The same for several seeds: means, intervals, and differences from the first system."""
+    import msgspec
+
+    from tidings_lab.simulation.significance import over_seeds
+
+    runs = [
+        _run(systems, msgspec.structs.replace(comparison, seed=comparison.seed + number))
+        for number in range(seeds)
+    ]
+    lines = over_seeds(runs)
+    if as_json:
+        said = {"workload": comparison.workload, "seed": comparison.seed, "seeds": seeds}
+        print_json(
+            {**said, "brokers": comparison.brokers, "systems": msgspec.to_builtins(lines), "plots": []}
+        )
+    else:
+        title = (
+            f"{comparison.workload}, {comparison.brokers} brokers, {seeds} seeds: mean ± half of the 95% "
+            f"interval"
+        )
+        rows = [
+            (
+                line.system,
+                f"{line.exact} of {line.seeds}" if line.refused is None else "not run",
+                *(_mean(line.measures.get(name), factor) for name, _, factor in SEEDED),
+            )
+            for line in lines
+        ]
+        _print_table(title, ("system", "exact", *(words for _, words, _ in SEEDED)), rows)
+        console().print(SIGNIFICANT)
+    if any(line.refused is None and line.exact < line.seeds for line in lines):
+        raise typer.Exit(Exit.NO)
+
+
+def _mean(found: Any, factor: float) -> str:
+    if found is None:
+        return "-"
+    mark = "*" if found.significant else ""
+    return f"{found.mean * factor:.4g} ± {(found.high - found.low) / 2 * factor:.2g}{mark}"
 
 
 def _print_json(comparison: Comparison, rows: list[Measures], drawn: list[Path]) -> None:

@@ -13,7 +13,7 @@ from tidings.cli.usage import JSON_HELP, examples
 
 if TYPE_CHECKING:
     from tidings_lab.studies._report import StudyRecord
-    from tidings_lab.studies.study import Study, StudyOutcome
+    from tidings_lab.studies.study import Study, StudyOutcome, StudyTable
 
 app_help = "Run the papers' experiments again and compare."
 SEEDS_HELP = "Seeds for each figure; without it as many as the verdicts need."
@@ -34,6 +34,11 @@ def register(app: typer.Typer) -> None:
         "tidings study report --only policies,locality --again",
     )
     group.command("report", epilog=shown)(report)
+    shown = examples(
+        "tidings study sweep self-organisation --set width=0.2,1 --set trigger=printed,overlap --seeds 20",
+        "tidings study sweep recovery --set loss=0.05,0.1,0.2 --set style=push,'combined pull' --processes 4",
+    )
+    group.command("sweep", epilog=shown)(sweep)
     group.command("list", epilog=examples("tidings study list", "tidings study list --json"))(list_)
     app.add_typer(group, name="study", help=app_help)
 
@@ -44,7 +49,16 @@ def list_(as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = Fal
 
     found = studies().values()
     if as_json:
-        print_json({"studies": [{"study": s.name, "title": s.title, "answers": s.answers} for s in found]})
+        rows = [
+            {
+                "study": s.name,
+                "title": s.title,
+                "answers": s.answers,
+                "knobs": s.sweep.knobs if s.sweep else {},
+            }
+            for s in found
+        ]
+        print_json({"studies": rows})
         return
     for study in found:
         console().print(f"[bold]{study.name:<20}[/] {study.title} ({study.answers})")
@@ -156,6 +170,60 @@ def report(
         raise typer.Exit(Exit.NO)
 
 
+def sweep(
+    name: Annotated[str, typer.Argument(help="A study with knobs; `tidings study list --json` has them.")],
+    set_: Annotated[
+        list[str], typer.Option("--set", metavar="KNOB=A,B,C", help="Values of a knob; may be repeated.")
+    ],
+    seeds: Annotated[int, typer.Option(min=1, help="Seeds for each combination.")] = 5,
+    seed: Annotated[int, typer.Option(help="The first of them.")] = 1,
+    figure: Annotated[
+        list[str] | None, typer.Option("--figure", help="Draw this figure; may be repeated. Without it: all.")
+    ] = None,
+    to: Annotated[Path, typer.Option(help="The folder for the table and the pictures.")] = Path(
+        "artefacts/study-sweeps"
+    ),
+    no_plots: Annotated[bool, typer.Option("--no-plots", help="Draw nothing.")] = False,
+    spark: Annotated[bool, typer.Option("--spark", help=SPARK_HELP)] = False,
+    processes: Annotated[int | None, typer.Option(min=1, help=PROCESSES_HELP)] = None,
+    as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
+) -> None:
+    """Run one point of a study for every combination of knobs and every seed.
+
+    The table is Parquet, a row for each point; means have 95% intervals, drawn as error bars. Finished points
+    are kept in the folder: the same command goes on where it was stopped.
+    """
+    from tidings_lab.studies._sweeps import (
+        SweepPlan,
+        checked,
+        pictures_of,
+        read_values,
+        run_sweep,
+        table_of,
+        write_parquet,
+    )
+    from tidings_lab.studies.draw import draw
+
+    plan = checked(SweepPlan(study=name, values=read_values(set_), seeds=seeds, seed=seed))
+    folder = to / name
+    run_here = runner_for(folder / "points", spark, processes if processes is not None or spark else 1)
+    assert run_here is not None
+    result = run_sweep(plan, run_here)
+    kept = write_parquet(result, folder / "sweep.parquet")
+    drawn = [] if no_plots else draw(pictures_of(result, figure or ()), folder)
+    table = table_of(result)
+    if as_json:
+        rows = [dict(zip(table.columns, row, strict=True)) for row in table.rows]
+        print_json({"study": name, "seeds": seeds, "table": str(kept), "rows": rows,
+                    "plots": [str(path) for path in drawn]})  # fmt: skip
+        return
+    _print_tables([table])
+    console().print(f"table: {kept}")
+    for path in drawn:
+        if path.suffix == ".svg":
+            console().print(f"picture: {path}")
+
+
 def _kept(folder: Path, name: str) -> StudyRecord | None:
     import msgspec
 
@@ -221,13 +289,7 @@ def _print(study: Study, outcome: StudyOutcome, drawn: list[Path], as_json: bool
     from rich.table import Table
 
     console().print(f"[bold]{study.title}[/] ({study.answers})")
-    for data in outcome.tables:
-        table = Table(title=data.title, title_justify="left", box=None, pad_edge=False)
-        for column in data.columns:
-            table.add_column(column)
-        for row in data.rows:
-            table.add_row(*(_cell(value) for value in row))
-        console().print(table)
+    _print_tables(outcome.tables)
     table = Table(title="claims", title_justify="left", box=None, pad_edge=False)
     for column in ("id", "claim", "kind", "paper", "our reference", "ours", "rule", "verdict"):
         table.add_column(column, overflow="fold")
@@ -243,6 +305,18 @@ def _print(study: Study, outcome: StudyOutcome, drawn: list[Path], as_json: bool
     for path in drawn:
         if path.suffix == ".png":
             console().print(f"picture: {path}")
+
+
+def _print_tables(tables: list[StudyTable]) -> None:
+    from rich.table import Table
+
+    for data in tables:
+        table = Table(title=data.title, title_justify="left", box=None, pad_edge=False)
+        for column in data.columns:
+            table.add_column(column)
+        for row in data.rows:
+            table.add_row(*(_cell(value) for value in row))
+        console().print(table)
 
 
 def _cell(value: Any) -> str:

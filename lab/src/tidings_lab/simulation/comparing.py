@@ -15,6 +15,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
 from itertools import combinations
+from pathlib import Path
 from random import Random
 from typing import Any
 
@@ -27,11 +28,12 @@ from tidings.protocol.messages import tag_of
 from tidings.simulation.experiment import latencies_of
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import OVERLAYS, OverlayGraph, hops_from, local_networks
-from tidings.simulation.workloads import Plan, Step, Workload, content_named, mixed
+from tidings.simulation.workloads import Plan, PublishStep, Step, Workload, content_named, mixed
 from tidings.simulation.world import World
 from tidings.systems import MESH, NO_LINKS, PEERS, System, find_system, system_names
 from tidings_lab.simulation.metering import CostMeter, entries_of
 from tidings_lab.simulation.oracle import Judgement, judge
+from tidings_lab.simulation.traces import is_trace, read_trace
 
 WARM = 10.0  # seconds before the first subscription, in which overlays and tables come to be
 CALM = 10.0  # after the last event
@@ -132,7 +134,7 @@ class _SystemRun:
         table = self.network.neighbours()
         self.between = {name: hops_from(table, name) for name in self.network.brokers}
         self.overlay = _suited(system, self.network)
-        self.content = content_named(comparison.workload)
+        self.content = None if is_trace(comparison.workload) else content_named(comparison.workload)
         settings = SimulationSettings(check=comparison.check)
         self.world = World(
             system.name, self.overlay, seed=comparison.seed, settings=settings, options=self._options()
@@ -180,7 +182,11 @@ class _SystemRun:
     def _workload(self) -> Workload:
         comparison = self.comparison
         rng = Random(f"{comparison.seed}/workload")
-        drawn = mixed(self.content, self.network.brokers, rng, comparison.plan)
+        if self.content is None:
+            drawn = read_trace(Path(comparison.workload), self.network.brokers)
+        else:
+            drawn = mixed(self.content, self.network.brokers, rng, comparison.plan)
+        self.events = sum(isinstance(step, PublishStep) for step in drawn.steps)
         known = set(self.overlay.brokers)
         clients = {
             client: broker if broker in known else self.overlay.brokers[0]
@@ -192,7 +198,7 @@ class _SystemRun:
         self, judgement: Judgement, rows: Sequence[Row], entries: dict[str, int] | None, delays: _PairDelays
     ) -> Measures:
         meter, comparison = self.meter, self.comparison
-        events = comparison.plan.events
+        events = self.events
         latency = latencies_of(rows)
         return Measures(
             system=self.system.name,

@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import itertools
 from random import Random
+from typing import Any
 
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
@@ -21,7 +22,16 @@ from tidings.simulation.topology import OverlayGraph, hops_from, minimal_subtree
 from tidings.simulation.workloads import box_filter, zipf_weights
 from tidings.simulation.world import World
 from tidings_lab.studies._claims import ANY_MORE, PaperClaim, estimate, everywhere, exact, measured
-from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
+from tidings_lab.studies.study import (
+    Curve,
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    SweepTarget,
+    curve_of,
+)
 
 BROKERS = 100
 ZONES = ((0.25, 0.25), (0.75, 0.25), (0.25, 0.75), (0.75, 0.75))  # centres
@@ -168,9 +178,17 @@ def _picture(found: list[list[float]]) -> Picture:
     )
 
 
+def swept(knobs: dict[str, Any], seed: int) -> dict[str, float]:
+    return {"hops": hops_of(knobs["locality"], int(knobs["per_broker"]), int(knobs["events"]), seed)}
+
+
+SWEEP = SweepTarget(point=swept, knobs={"locality": 0.5, "per_broker": 12, "events": 200})
+
+
 STUDY = Study(
     name="locality",
     title="Neighbours with like interests",
     answers="Virgillito 2003, Figure 4.2",
     run=run,
+    sweep=SWEEP,
 )

@@ -38,6 +38,7 @@ from tidings_lab.studies._proximity_runs import (
     WAYS,
     NearCase,
     ProximityRuns,
+    run_of,
 )
 from tidings_lab.studies.study import (
     Curve,
@@ -46,6 +47,7 @@ from tidings_lab.studies.study import (
     StudyOutcome,
     StudySetting,
     StudyTable,
+    SweepTarget,
     curve_of,
 )
 
@@ -282,9 +284,27 @@ def _tables(runs: ProximityRuns) -> list[StudyTable]:
     return [StudyTable("Figures 4.17 to 4.20 under each trigger, against CBR", columns, rows)]
 
 
+def swept(knobs: dict[str, Any], seed: int) -> dict[str, float]:
+    case = NearCase(knobs["variant"], knobs["trigger"], knobs["forwarding"], knobs["known"])
+    return run_of(*case, int(knobs["subscriptions"]), seed)
+
+
+SWEEP = SweepTarget(
+    point=swept,
+    knobs={
+        "variant": NEAR_100,
+        "trigger": "printed",
+        "forwarding": "printed",
+        "known": BLIND,
+        "subscriptions": 200,
+    },
+)
+
+
 STUDY = Study(
     name="proximity",
     title="Rearranging links without losing sight of the network",
     answers="Virgillito 2003, Figures 4.17 to 4.20",
     run=run,
+    sweep=SWEEP,
 )

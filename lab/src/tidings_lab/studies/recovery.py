@@ -26,7 +26,15 @@ from tidings_lab.studies._claims import ANY_MORE, PaperClaim, estimate, everywhe
 from tidings_lab.studies._recovery import matching_calls, pair_hops, pairs_floor
 from tidings_lab.studies._recovery import measured as simulated
 from tidings_lab.studies._topic_gossip import hpcast
-from tidings_lab.studies.study import Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
+from tidings_lab.studies.study import (
+    Picture,
+    Study,
+    StudyOutcome,
+    StudySetting,
+    StudyTable,
+    SweepTarget,
+    curve_of,
+)
 
 PLACE = "Costa et al. 2003"
 Seeds = list[dict[str, float]]  # the figures of each seed
@@ -489,9 +497,33 @@ def _pictures(bench: RecoveryBench, setting: StudySetting) -> list[Picture]:
     ]  # fmt: skip
 
 
+def swept(knobs: dict[str, Any], seed: int) -> dict[str, float]:
+    """A run with these knobs; those of gossip are written `gossip_x`."""
+    chosen = STYLES[knobs["style"]]
+    gossip = {**chosen.get("gossip", {})}
+    gossip |= {
+        name[7:]: value for name, value in knobs.items() if name.startswith("gossip_") and value is not None
+    }
+    rest = {k: v for k, v in knobs.items() if k != "style" and not k.startswith("gossip_") and v is not None}
+    found = simulated({**chosen, **rest, "gossip": gossip, "seed": seed})
+    return {name: float(found.get(name, 0.0)) for name in COLUMNS}
+
+
+SWEEP = SweepTarget(
+    point=swept,
+    knobs={
+        "style": "combined pull", "brokers": 50, "degree": 4, "patterns": 35, "wanted": 2, "per_event": 3,
+        "publishers": 3, "events": 1000, "rate": 50.0, "loss": 0.1, "gossip_interval_seconds": None,
+        "gossip_cache": None, "gossip_fan_out": None, "gossip_forward": None, "gossip_by_source": None,
+        "gossip_evicts": None,
+    },
+)  # fmt: skip
+
+
 STUDY = Study(
     name="recovery",
     title="What links lose comes back by gossip",
     answers="Costa et al. 2003, the claims of sections 4 and 5",
     run=run,
+    sweep=SWEEP,
 )

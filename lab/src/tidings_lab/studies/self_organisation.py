@@ -33,6 +33,7 @@ from tidings_lab.studies._organisation_figures import pictures, tables
 from tidings_lab.studies._organisation_fit import ALL, fit_of
 from tidings_lab.studies._organisation_runs import (
     CBR,
+    COUNTINGS,
     FEWER,
     FORWARDINGS,
     GROWTH,
@@ -43,8 +44,9 @@ from tidings_lab.studies._organisation_runs import (
     Case,
     OrganisationRuns,
     SeedRun,
+    run_of,
 )
-from tidings_lab.studies.study import Study, StudyOutcome, StudySetting
+from tidings_lab.studies.study import Study, StudyOutcome, StudySetting, SweepTarget
 
 WIDTHS = (1.0, 0.5, 0.2)
 WIDER = (1.5, 2.0)  # beyond the range: what is outside falls away
@@ -350,9 +352,32 @@ def _adaptive(runs: OrganisationRuns) -> PaperClaim:
     )  # fmt: skip
 
 
+def swept(knobs: dict[str, Any], seed: int) -> dict[str, float]:
+    """Figures of a run, at its end."""
+    end = int(knobs["subscriptions"])
+    case = Case(knobs["variant"], knobs["trigger"], knobs["forwarding"], knobs["width"], knobs["fan_out"])
+    run, plain = (SeedRun(run_of(*each, end, seed)) for each in (case, case.plain()))
+    return {
+        "hops": run.at(end, "hops"), "hops against CBR": run.at(end, "hops") / plain.at(end, "hops") - 1,
+        "forwarders against CBR": run.forwarders(end) / plain.forwarders(end) - 1,
+        "messages per subscription": run.rate(end, COUNTINGS[ALL]), "associativity": run.just(end, "as"),
+        "swaps": run.just(end, "swaps"),
+    }  # fmt: skip
+
+
+SWEEP = SweepTarget(
+    point=swept,
+    knobs={
+        "variant": SOCBR, "trigger": PRINTED, "forwarding": PRINTED, "width": 1.0, "fan_out": 10,
+        "subscriptions": 200,
+    },
+)  # fmt: skip
+
+
 STUDY = Study(
     name="self-organisation",
     title="Brokers that rearrange their links by interest",
     answers="Virgillito 2003, Figures 4.12 to 4.16",
     run=run,
+    sweep=SWEEP,
 )

@@ -114,11 +114,19 @@ class StudySetting(msgspec.Struct, frozen=True, kw_only=True):
         return found
 
 
+class SweepTarget(msgspec.Struct, frozen=True, kw_only=True):
+    """One point of a study for `tidings study sweep`: figures of some knobs and a seed."""
+
+    point: Callable[[dict[str, Any], int], dict[str, float]]
+    knobs: dict[str, Any]  # by name: the default
+
+
 class Study(msgspec.Struct, frozen=True, kw_only=True):
     name: str
     title: str
     answers: str  # which tables and figures
     run: Callable[[StudySetting], StudyOutcome]
+    sweep: SweepTarget | None = None
 
 
 GROUP = "tidings.studies"

@@ -6,6 +6,7 @@ from typing import Any
 
 from tidings.algebra.cells import GridCells
 from tidings.protocol.assignment.policies import AllBrokers, FilterDriven
+from tidings.protocol.overlay.joined import JoinedOverlay
 from tidings.protocol.routing.covering import CoveringRouting, SubscriptionForwarding
 from tidings.systems.brokers import broker_slots
 from tidings.systems.system import ANY_GRAPH, TREE, Site, System
@@ -19,9 +20,8 @@ def _network_of_servers(site: Site) -> dict[str, Any]:
 
 def _siena(site: Site) -> dict[str, Any]:
     advertisements = site.options.get("advertisements", False)
-    return broker_slots(
-        site, CoveringRouting(advertisements=advertisements, reduce=site.options.get("reduce", "covering"))
-    )
+    routing = CoveringRouting(advertisements=advertisements, reduce=site.options.get("reduce", "covering"))
+    return {**broker_slots(site, routing), "overlay": JoinedOverlay(site.neighbours, site.parent())}
 
 
 def _siena_hierarchical(site: Site) -> dict[str, Any]:
@@ -59,6 +59,7 @@ SYSTEMS: tuple[System, ...] = (
         graph=TREE,
         strategies=_siena,
         options=("advertisements", "reduce"),
+        networked=True,
     ),
     System(
         name="siena-hierarchical",

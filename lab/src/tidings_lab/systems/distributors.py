@@ -16,6 +16,7 @@ from tidings.matching.engine import MatchingEngine
 from tidings.protocol.assignment.policies import AccessDriven
 from tidings.protocol.delivery.serving import serving
 from tidings.protocol.membership.agreed import AgreedViews
+from tidings.protocol.overlay.mesh import MeshOverlay
 from tidings.protocol.overlay.static import StaticOverlay
 from tidings.protocol.slots import Membership
 from tidings.systems.distributors import GROUP, group_settings, one_of
@@ -28,7 +29,9 @@ from tidings_lab.routing.multicast import DistributorMulticast
 def _uarc(site: Site) -> dict[str, Any]:
     levels: dict[str, Any] = site.options.get("above", {})
     above = tuple(levels.get(site.name, ()))
-    founders = tuple(name for name in site.brokers if name not in levels)
+    founders = tuple(site.options.get("members", ())) or tuple(
+        name for name in site.brokers if name not in levels
+    )
     mode = one_of(site, "mode", GAP, NO_GAP)
     stability = msgspec.convert({**site.options.get("stability", {}), "mode": mode}, StabilitySettings)
     membership = Membership() if above else AgreedViews(founders, GROUP, group_settings(site))
@@ -36,7 +39,9 @@ def _uarc(site: Site) -> dict[str, Any]:
         "delivery": serving(MatchingEngine(), GROUP),
         "assignment": AccessDriven(),
         "routing": DistributorMulticast(above),
-        "overlay": StaticOverlay(site.neighbours),
+        "overlay": StaticOverlay(site.neighbours)
+        if above or len(site.brokers) > 1
+        else MeshOverlay(site.neighbours),
         "recovery": Stability(stability, above=above),
         "membership": membership,
     }
@@ -50,7 +55,8 @@ SYSTEMS: tuple[System, ...] = (
         promise="once, FIFO, with or without gaps; an agreed group, clients that fail over",
         graph=MESH,
         strategies=_uarc,
-        options=("mode", "synchrony", "above", "detector", "stability", "roaming"),
+        options=("members", "mode", "synchrony", "above", "detector", "stability", "roaming"),
+        networked=True,
         roams=True,
         tells_heard=lambda options: StreamProgress if options.get("mode") == NO_GAP else None,
     ),

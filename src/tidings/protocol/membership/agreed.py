@@ -236,8 +236,11 @@ class AgreedViews(Membership, Quorum):
         if message.group != self._group:
             return
         self._hellos[sender] = PeerHello(message.life, message.disk, message.address)
-        if message.address:
+        if message.address and self._where.get(sender) != message.address:
             self._where[sender] = message.address
+            for peer in self._detector.links():  # those greeted before we knew it would never dial it
+                if peer != sender:
+                    self._greet(peer)
         for peer, address in message.peers.items():
             if peer != self.ports.name and peer not in self._where:
                 self._where[peer] = address

@@ -9,8 +9,9 @@ import pytest
 from tests.unit.protocol.membership._group import Group
 from tests.unit.protocol.membership.test_crash_points import founded, judge
 
+from tidings.protocol.effects import Send
 from tidings.protocol.inputs import Received
-from tidings.protocol.membership.views import ViewPropose, went_back
+from tidings.protocol.membership.views import ViewHello, ViewPropose, went_back
 from tidings.store.memory import MemoryStore
 
 
@@ -22,6 +23,22 @@ def test_the_founders_agree_on_the_first_view_and_the_first_name_coordinates() -
     group = founded(3)
     assert group.membership("d3").coordinator == "d1"
     assert [row.members for row in group.rows if row.op == "view"] == [("d1", "d2", "d3")] * 3
+
+
+def test_an_address_that_comes_after_the_greeting_is_passed_on() -> None:
+    """Members whose links came up at once are greeted before the other's address is known."""
+    group = founded(3)
+    node = group.nodes["d1"]
+    life = group.membership("d2").life
+    hello = ViewHello("group", life, "disk", None, "127.0.0.1:7")
+    told = [
+        effect.message.peers
+        for effect in node.handle(Received("d2", hello), group.now)
+        if isinstance(effect, Send) and effect.to == "d3" and isinstance(effect.message, ViewHello)
+    ]
+    assert told == [{"d2": "127.0.0.1:7"}]
+    again = node.handle(Received("d2", hello), group.now)
+    assert not any(isinstance(e, Send) and isinstance(e.message, ViewHello) for e in again)
 
 
 def test_the_first_view_needs_everybody_who_was_named() -> None:
