@@ -101,6 +101,48 @@ def test_filters_ask_for_members_of_any_name() -> None:
     run(test)
 
 
+@pytest.mark.parametrize(
+    "answer_to", ["_inbox/peer", "$SYS/x", "/".join("x" * 40)], ids=["ok", "reserved", "too deep"]
+)
+def test_clients_of_mqtt_ask_and_answer_as_others_do(answer_to: str) -> None:
+    async def test() -> None:
+        asyncio.get_running_loop().set_exception_handler(lambda *_: None)
+        async with (
+            broker(mqtt="127.0.0.1:0") as service,
+            tidings.connect(service.server.address, name="s") as bus,
+        ):
+
+            @bus.reply(topic="sum")
+            async def add(event: tidings.Event) -> dict[str, int]:
+                return {"sum": event["left"] + event["right"]}
+
+            async with bus.serving():
+                peer = Peer(port_of(service))
+                await peer.connect("p")
+                await peer.subscribe("_inbox/peer", 1)
+                request = b'{"left": 1, "right": 2}'
+                await peer.publish("sum", request, 1, response_topic=answer_to, correlation_data=b"\x00\xff")
+                if answer_to.startswith("_inbox"):
+                    reply = await peer.message()
+                    assert reply.payload == b'{"sum":3}'
+                    assert reply.properties["correlation_data"] == b"\x00\xff"
+                # an address that no reply can reach hurts its requester alone
+                assert (await bus.request({"left": 2, "right": 2}, topic="sum", timeout=60))["sum"] == 4
+
+            await peer.subscribe("double", 1)
+            wanted = asyncio.create_task(bus.request({"n": 2}, topic="double", timeout=60))
+            found = await peer.message()
+            await peer.publish(
+                found.properties["response_topic"],
+                b'{"n": 4}',
+                1,
+                correlation_data=found.properties["correlation_data"],
+            )
+            assert (await wanted)["n"] == 4
+
+    run(test)
+
+
 # -- retained messages -------------------------------------------------------------------------------
 
 

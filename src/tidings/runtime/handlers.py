@@ -217,7 +217,7 @@ class EventHandler:
                 await self._bus._publish_event(reply_event(events[0], result, self._bus.name), True)
             except TidingsError as error:  # what was returned is no event, or the broker refuses it
                 self._tell(error)
-                await self._bus._publish_event(failed_reply(events[0], error, self._bus.name), True)
+                await self._reply_failure(events[0], error)
         self.handled += len(events)
         return True
 
@@ -261,11 +261,18 @@ class EventHandler:
             result = self.function(call.value)
         return await result if inspect.isawaitable(result) else result
 
+    async def _reply_failure(self, request: Event, error: Exception) -> None:
+        """Tell the requester. Its address may be one that no event can go to: that concerns it alone."""
+        try:
+            await self._bus._publish_event(failed_reply(request, error, self._bus.name), True)
+        except TidingsError as refusal:
+            self._tell(refusal)
+
     async def _give_up(self, events: list[Event], error: Exception) -> bool:
         """Events whose last attempt failed: answer the requester, or hand them to the dead letters."""
         dead_letter = self.settings.dead_letter
         if self.settings.replies and is_request(events[0]):
-            await self._bus._publish_event(failed_reply(events[0], error, self._bus.name), True)
+            await self._reply_failure(events[0], error)
             return True
         if dead_letter is None:
             return False

@@ -1,8 +1,8 @@
 """PendingRequests and replies over publish/subscribe.
 
 Rules
-- A request is an event that carries the address of its requester (`response_topic`) and a number
-  (`correlation`), under the names that the MQTT gateway gives these properties: a client of MQTT 5 can ask
+- A request is an event with a header of its own (`model/reply_header.py`): the topic of the reply and a
+  number. Its content is the user's alone. The MQTT gateway translates the header: a client of MQTT 5 can ask
   and answer.
 - A bus has one inbox, a topic that no other client can guess. Its subscription is opened by the first
   request.
@@ -17,14 +17,12 @@ from __future__ import annotations
 
 import asyncio
 import secrets
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
-
-import msgspec
 
 from tidings.errors import EventError, ReplyError, TimedOutError
 from tidings.language.build import topic
 from tidings.model.event import Event
+from tidings.model.reply_header import ReplyHeader, reply_header_of, with_header
 from tidings.model.subscription import Notification
 from tidings.protocol.effects import CallFailed
 from tidings.protocol.inputs import ClientCancel, ClientPublish
@@ -39,48 +37,35 @@ from tidings.runtime.middleware import instance_of
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
-ADDRESS = "response_topic"
-NUMBER = "correlation"
-FAILURE = "reply_error"  # in place of an answer: the words of the replier's error
 INBOX = "_inbox"
 REQUEST_SECONDS = 30.0  # that a request waits when neither it nor the connection names a timeout
 
 
 def is_request(event: Event) -> bool:
     """Whether the publisher of an event waits for a reply."""
-    return isinstance(event.body.get(ADDRESS), str) and NUMBER in event.body
+    header = reply_header_of(event)
+    return header is not None and header.topic is not None
 
 
-def reply_event(request: Event, answer: Any, source: str) -> Event:
+def reply_event(request: Event, answer: Any, source: str, error: str | None = None) -> Event:
     """The event that carries an answer (a mapping, a typed instance, an Event or None) back to the
     requester."""
     if isinstance(answer, Event):  # also the request itself, as an echo
-        answer = {name: value for name, value in answer.attributes.items() if name not in (ADDRESS, NUMBER)}
+        answer = answer.attributes
     elif answer is not None and isinstance(answer, str | int | float | bool):
         raise EventError(
             f"a handler replied with a {type(answer).__name__}",
             hint="reply with a mapping, a dataclass, a msgspec Struct, a Pydantic model, an Event or None",
         )
-    event, _ = event_from(answer, {"topic": request.body[ADDRESS]}, source)
-    return _marked(event, {NUMBER: request.body[NUMBER]})
+    header = reply_header_of(request)
+    assert header is not None
+    event, _ = event_from(answer, {"topic": header.topic}, source)
+    return with_header(event, ReplyHeader(correlation=header.correlation, error=error))
 
 
 def failed_reply(request: Event, error: BaseException, source: str) -> Event:
     """The event that tells the requester that the replier failed."""
-    return reply_event(request, {FAILURE: f"{type(error).__name__}: {error}"}, source)
-
-
-def body_of(reply: Event) -> Event:
-    """The reply without its correlation."""
-    body = {name: value for name, value in reply.body.items() if name != NUMBER}
-    return msgspec.structs.replace(reply, body=body)
-
-
-def _marked(event: Event, marks: Mapping[str, Any]) -> Event:
-    for name in marks:
-        if name in event.body:
-            raise EventError(f"{name!r} is a name that requests use", hint="give the attribute another name")
-    return msgspec.structs.replace(event, body={**event.body, **marks})
+    return reply_event(request, None, source, f"{type(error).__name__}: {error}")
 
 
 class RequestAck:
@@ -111,7 +96,7 @@ class PendingRequests:
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
         self._address = f"{INBOX}/{secrets.token_hex(12)}"
-        self._waiting: dict[str, asyncio.Future[Event]] = {}  # by correlation
+        self._waiting: dict[bytes, asyncio.Future[Event]] = {}  # by correlation
         self._last = 0
         self._opening: asyncio.Task[None] | None = None
 
@@ -124,9 +109,9 @@ class PendingRequests:
         if seconds is not None:
             options.setdefault("expires", seconds)
         self._last += 1
-        number = f"{self._last:08x}"
+        number = self._last.to_bytes(8)
         event, is_numbered = event_from(what, options, bus.name)
-        event = _marked(event, {ADDRESS: self._address, NUMBER: number})
+        event = with_header(event, ReplyHeader(self._address, number))
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:
             async with asyncio.timeout(seconds):
@@ -141,9 +126,9 @@ class PendingRequests:
             ) from None
         finally:
             del self._waiting[number]
-        if FAILURE in reply.body:
-            raise ReplyError(f"the replier failed: {reply.body[FAILURE]}")
-        reply = body_of(reply)
+        header = reply_header_of(reply)
+        if header is not None and header.error is not None:
+            raise ReplyError(f"the replier failed: {header.error}")
         return reply if wants is None else instance_of(wants, reply)
 
     async def _exchange(self, event: Event, is_numbered: bool, future: asyncio.Future[Event]) -> Event:
@@ -175,7 +160,8 @@ class PendingRequests:
         listener.allow(DEFAULT_LIMITS.notifications_ahead)
 
     def _receive(self, notification: Notification) -> None:
-        future = self._waiting.get(str(notification.event.body.get(NUMBER)))
+        header = reply_header_of(notification.event)
+        future = None if header is None else self._waiting.get(header.correlation or b"")
         if future is not None and not future.done():
             future.set_result(notification.event)
             self._bus._family.has_woken = True

@@ -202,6 +202,7 @@ async def test_an_error_of_the_replier_is_raised_at_the_requester() -> None:
 
         async with bus.serving():
             body = {"price": Decimal("1.10"), "tags": ["a", "b"], "size": {"width": 3}, "id": 7}
+            body |= {"response_topic": "t", "correlation": "c", "reply_error": "e"}  # content like any other
             assert (await bus.request(body, topic="echo", timeout=PATIENCE)).attributes == body
             reply = await bus.request({"left": 1, "right": 2}, topic="divide", timeout=PATIENCE)
             assert reply.attributes == {"quotient": 0.5}

@@ -40,6 +40,7 @@ from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE, is_crowded
 from tidings.model.event import FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
+from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
 from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN
@@ -65,8 +66,8 @@ class MessageHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     qos: int = 2
     retain: bool = False
-    response_topic: str | None = None
-    correlation: bytes | None = None
+    response_topic: str | None = None  # of stores of 0.1; newer ones have a `ReplyHeader`
+    correlation: bytes | None = None  # as above
     payload_format: int | None = None
     user: tuple[tuple[str, str], ...] = ()
 
@@ -184,8 +185,15 @@ def options_of(publish: PublishPacket) -> dict[str, Any]:
     if "message_expiry" in properties:
         options["expires"] = float(properties["message_expiry"])
     if properties or publish.retain:
-        options["headers"] = {PROTOCOL: msgspec.msgpack.encode(_header(publish))}
+        options["headers"] = {PROTOCOL: msgspec.msgpack.encode(_header(publish))} | _reply(properties)
     return options
+
+
+def _reply(properties: Properties) -> dict[str, bytes]:
+    response, correlation = properties.get("response_topic"), properties.get("correlation_data")
+    if response is None and correlation is None:
+        return {}
+    return encoded(ReplyHeader(None if response is None else our_topic(response), correlation))
 
 
 def _header(publish: PublishPacket) -> MessageHeader:
@@ -193,10 +201,8 @@ def _header(publish: PublishPacket) -> MessageHeader:
     return MessageHeader(
         publish.qos,
         publish.retain,
-        properties.get("response_topic"),
-        properties.get("correlation_data"),
-        properties.get("payload_format"),
-        tuple(properties.get("user", ())),
+        payload_format=properties.get("payload_format"),
+        user=tuple(properties.get("user", ())),
     )
 
 
@@ -316,15 +322,18 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
         waited = 0.0 if event.time is None else (datetime.now(UTC) - event.time).total_seconds()
         properties["message_expiry"] = min(max(math.ceil(event.expires - waited), 0), 2**32 - 1)
     user: Iterable[tuple[str, str]]
+    reply = reply_header_of(event)
+    response, correlation = (None, None) if reply is None else (reply.topic, reply.correlation)
     if header is None:
         user = _user(event.attributes, members_of(payload, event.content_type))
     else:
-        response, correlation, user = header.response_topic, header.correlation, header.user
-        if _fits(response) and response and not is_pattern(response):
-            properties["response_topic"] = response
+        user = header.user
+        response, correlation = response or header.response_topic, correlation or header.correlation
         if header.payload_format in (0, 1):
             properties["payload_format"] = header.payload_format
-        if correlation is not None and len(correlation) <= LONGEST_TEXT:
-            properties["correlation_data"] = correlation
+    if response and _fits(response) and not is_pattern(response):
+        properties["response_topic"] = their_topic(response)
+    if correlation is not None and len(correlation) <= LONGEST_TEXT:
+        properties["correlation_data"] = correlation
     user = [(name, value) for name, value in user if _fits(name) and _fits(value)]
     return properties | ({"user": user} if user else {})
