@@ -427,5 +427,4 @@ def test_a_frame_can_be_filtered_by_its_own_schema(spark: Any) -> None:
     assert [row["Price"] for row in frame.where(sql).collect()] == [2.5]
     assert frame.where(to_spark_sql(parse("price > 1"), frame.schema)).count() == 0  # names have case
     assert frame.where(to_spark_sql(parse("Price > 1"), frame.schema)).count() == 1  # NaN is NULL
-    with pytest.raises(FilterError, match="'day' is of Spark's type date"):
-        to_spark_sql(parse("day = 1"), frame.schema)
+    assert frame.where(to_spark_sql(parse("day = 1"), frame.schema)).count() == 0  # a date is no number

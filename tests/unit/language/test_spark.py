@@ -15,7 +15,7 @@ from tidings.language.spark import to_spark_sql
 from tidings.language.spark.functions import _WRITERS
 from tidings.language.spark.regexp import java_regexp
 from tidings.language.spark.text import literal, quoted
-from tidings.model.expression import Attribute, Between, Call, Expression, Literal
+from tidings.model.expression import AnyOf, Attribute, Between, Call, Compare, Expression, Literal
 from tidings.model.filter import EVERYTHING, NOTHING
 
 SCHEMA = {
@@ -27,6 +27,8 @@ SCHEMA = {
     "n.x": "bigint",
     "topic": "string",
 }
+RICH = {"d": "decimal(10,2)", "wide": "decimal(38,0)", "tags": "array<string>", "day": "date",
+        "lines": "array<struct<`odd name`: int, price: decimal(4,2)>>"}  # fmt: skip
 UNKNOWN = "CAST(NULL AS BOOLEAN)"
 X = "nanvl(`x`, CAST(NULL AS DOUBLE))"
 
@@ -58,6 +60,35 @@ X = "nanvl(`x`, CAST(NULL AS DOUBLE))"
 )  # fmt: skip
 def test_the_sql_of_a_filter(text: str, sql: str) -> None:
     assert to_spark_sql(parse_filter(text), SCHEMA) == sql
+
+
+@pytest.mark.parametrize(
+    ("text", "sql"),
+    [
+        ("d < 12.1", "(`d` <= CAST('12.09' AS DECIMAL(10,2)))"), ("d = 12.1", "(`d` IS NULL AND NULL)"),
+        ("d = DECIMAL('12.10')", "(`d` = CAST('12.10' AS DECIMAL(10,2)))"),
+        ("d < 1e9", "(`d` IS NOT NULL OR NULL)"), ("d > 99999999.995", "(`d` IS NULL AND NULL)"),
+        ("i > DECIMAL('1.05')", "(`i` >= 2L)"), ("x > DECIMAL('0.1')", f"({X} >= 0.1D)"),
+        ("d > i", "(CAST(`d` AS DECIMAL(21,2)) > CAST(`i` AS DECIMAL(21,2)))"),
+        ("day > at", "(timestamp_micros(unix_date(`day`) * 86400000000L) > `at`)"),
+    ],
+)  # fmt: skip
+def test_the_sql_of_decimals_and_dates(text: str, sql: str) -> None:
+    assert to_spark_sql(parse(text), SCHEMA | RICH) == sql
+
+
+def test_the_condition_on_elements_is_written_once() -> None:
+    condition = AnyOf(Compare(">", Attribute("lines.odd name"), Literal(7)))
+    sql = to_spark_sql(condition, SCHEMA | RICH)
+    within = "(NOT forall(coalesce(`lines`, array(NULL)), v1 -> (NOT (CAST(v1.`odd name` AS BIGINT) > 7L))))"
+    assert within in sql
+    assert "aggregate" in sql  # the work budget counts elements
+
+
+@pytest.mark.parametrize("declared", ["array<", "array<int", "struct<a>", "array<int>>"])
+def test_a_type_that_is_none_is_refused(declared: str) -> None:
+    with pytest.raises(FilterError, match="is no type of Spark"):
+        to_spark_sql(parse("i = 1"), {"i": declared})
 
 
 def test_always_and_never() -> None:
@@ -121,12 +152,20 @@ def test_the_lineage_column_can_be_named() -> None:
         ("s REGEXP '(?i)é'", "beyond ASCII"), ("STRING(x) = '1'", "STRING of a double"),
         ("COALESCE(i, x) = 1", "bigint and a double"),
         ("COALESCE(i, s) = 1", "two kinds"), ("GREATEST(i, x) = 1", "bigint and a double"),
-        ("d > 1", "Spark's type decimal"),
+        ("m > 1", "Spark's type map"), ("d < x", "decimal\\(10,2\\) with a double"),
+        ("COALESCE(d, i) = 1", "bigint and a decimal"), ("STRING(d) = '1'", "STRING of a decimal"),
+        ("DECIMAL(s) > 1", "DECIMAL of a string"), ("d < wide", "decimal\\(10,2\\) with a decimal"),
+        ("ANY(tags.x = 1)", "'tags' is a list, and 'tags.x' is another"),
     ],
 )  # fmt: skip
 def test_what_spark_cannot_say_exactly_is_refused_by_name(text: str, problem: str) -> None:
     with pytest.raises(FilterError, match=problem):
-        to_spark_sql(parse_filter(text), SCHEMA | {"d": "decimal(10,2)"})
+        to_spark_sql(parse_filter(text), SCHEMA | RICH | {"m": "map<string,int>", "tags.x": "bigint"})
+
+
+def test_a_decimal_constant_is_written_beside_an_operand_alone() -> None:
+    with pytest.raises(FilterError, match="comparisons and arithmetic alone"):
+        to_spark_sql(parse("INT(DECIMAL('1.05')) = i"), SCHEMA)
 
 
 def test_what_is_not_asked_about_may_be_of_any_type() -> None:

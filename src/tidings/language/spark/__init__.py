@@ -1,10 +1,13 @@
 """Filters as Spark SQL: TRUE exactly for the rows that the filter accepts.
 
 Rules
-- A schema says what each attribute is: boolean, bigint, double, string, timestamp, or a nested
-  mapping of these (a dotted name goes down too); or it is a StructType. An attribute that it does
-  not name is always absent.
+- A schema says what each attribute is: boolean, bigint, double, decimal, string, timestamp, date,
+  timestamp_ntz, binary, an array of these or of structs, or a nested mapping of these (a dotted name goes
+  down too); or it is a StructType. An attribute that it does not name is always absent.
 - Kinds are strict here too: what can only be unknown is written as NULL, before Spark could cast.
+- ANY and ALL are `forall` over the array, level by level; an absent array is an array of one NULL.
+- A decimal compares exactly: with a constant in its own type, with a column in a type that holds both. A
+  decimal column beside a double column has no exact form, and is refused.
 - NaN is NULL. Integers and doubles compare exactly. Overflow, division by zero and infinite results
   are NULL, in ANSI mode and without. The order of strings is by code point, as Spark's own.
 - Names are quoted level by level. Text is quoted so that neither escapes nor `${...}` are read in it.

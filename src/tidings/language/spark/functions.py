@@ -7,8 +7,8 @@ from datetime import UTC, datetime
 from typing import TypeAlias
 
 from tidings.errors import FilterError
-from tidings.language.functions import NEWER_LETTERS, TIME_TEXT, WHITESPACE
-from tidings.language.spark.numbers import INTEGER_END, NUMBERS, arithmetic, double
+from tidings.language.functions import FUNCTIONS, NEWER_LETTERS, TIME_TEXT, WHITESPACE, Failure
+from tidings.language.spark.numbers import INTEGER_END, NUMBERS, arithmetic, double, is_number
 from tidings.language.spark.text import (
     ABSENT,
     BIGINT,
@@ -20,6 +20,7 @@ from tidings.language.spark.text import (
     Binder,
     Sql,
     condition,
+    decimal_of,
     finite,
     known_false,
     known_true,
@@ -43,6 +44,8 @@ def call(name: str, arguments: Arguments, binder: Binder) -> Sql:
         raise FilterError(f"there is no function {name} on Spark")
     if name != "COALESCE" and any(argument.type == NULL for argument in arguments):
         return ABSENT
+    if name not in _TAKE_DECIMALS:  # every other function takes a decimal as its nearest double
+        arguments = [Sql(double(one), DOUBLE) if decimal_of(one.type) else one for one in arguments]
     return writer(arguments, binder)
 
 
@@ -176,12 +179,24 @@ def _int(arguments: Arguments, binder: Binder) -> Sql:
         return Sql(_within_integers(value, binder, "CAST({} AS BIGINT)"), BIGINT)
     if value.type == STRING:
         return Sql(f"try_cast(regexp_substr({value.text}, {quoted(_WHOLE)}) AS BIGINT)", BIGINT)
+    if decimal_of(value.type):
+        return Sql(f"try_cast({_written(value)} AS BIGINT)", BIGINT)
     return ABSENT
+
+
+def _written(value: Sql) -> str:
+    """A decimal as text; a constant is written only where a comparison gives it a type."""
+    if value.literal:
+        raise FilterError(
+            "DECIMAL of a constant has a form on Spark in comparisons and arithmetic alone",
+            hint="compare the attribute with it",
+        )
+    return value.text
 
 
 def _float(arguments: Arguments, _: Binder) -> Sql:
     (value,) = arguments
-    if value.type in NUMBERS:
+    if is_number(value):
         return Sql(finite(double(value)), DOUBLE)
     if value.type == BOOLEAN:
         return Sql(f"CAST(CAST({value.text} AS BIGINT) AS DOUBLE)", DOUBLE)
@@ -193,8 +208,15 @@ def _float(arguments: Arguments, _: Binder) -> Sql:
 
 def _decimal(arguments: Arguments, _: Binder) -> Sql:
     (value,) = arguments
-    if value.type == BIGINT:
+    if value.type == BIGINT or decimal_of(value.type):
         return value  # the same number
+    if value.type == DOUBLE:
+        return Sql(finite(value.text), DOUBLE)
+    if value.type in (BOOLEAN, TIMESTAMP):
+        return ABSENT
+    if value.literal:
+        number = FUNCTIONS["DECIMAL"].run(value.value)
+        return ABSENT if isinstance(number, Failure) else literal(number)
     raise FilterError(
         f"DECIMAL of a {value.type} has no exact form on Spark",
         hint="match on executors (tidings.pipeline), which evaluates it, or compare with a plain number",
@@ -205,6 +227,8 @@ def _bool(arguments: Arguments, _: Binder) -> Sql:
     (value,) = arguments
     if value.type == BOOLEAN:
         return value
+    if decimal_of(value.type):
+        return condition(f"({_written(value)} <> 0)")
     if value.type in NUMBERS:
         return condition(f"({value.text} <> {'0L' if value.type == BIGINT else '0.0D'})")
     if value.type == STRING:
@@ -214,7 +238,7 @@ def _bool(arguments: Arguments, _: Binder) -> Sql:
 
 def _string(arguments: Arguments, _: Binder) -> Sql:
     (value,) = arguments
-    if value.type in (DOUBLE, TIMESTAMP):
+    if value.type in (DOUBLE, TIMESTAMP) or decimal_of(value.type):
         raise FilterError(
             f"STRING of a {value.type} has no exact form on Spark", hint="compare the value itself instead"
         )
@@ -228,7 +252,7 @@ def _is(
 
     def write(arguments: Arguments, binder: Binder) -> Sql:
         (value,) = arguments
-        if value.type in always:
+        if value.type in always or (DOUBLE in always and decimal_of(value.type)):
             return condition(known_true(value.text))
         if value.type == TIMESTAMP:
             return condition(known_false(value.text))
@@ -267,11 +291,14 @@ def _mod(arguments: Arguments, binder: Binder) -> Sql:
 def _one_type(name: str, arguments: Arguments) -> str | None:
     """The type that all share; None for two kinds. Integers beside doubles have no one type."""
     types = {argument.type for argument in arguments}
-    if types == {BIGINT, DOUBLE}:
+    if len(types) > 1 and all(map(is_number, arguments)):
         raise FilterError(
-            f"{name} of a bigint and a double has no exact form on Spark",
+            f"{name} of a {' and a '.join(sorted(types))} has no exact form on Spark",
             hint="write 0.0 for 0, or FLOAT(...) around the integer",
         )
+    for argument in arguments:
+        if decimal_of(argument.type):
+            _written(argument)
     return types.pop() if len(types) == 1 else None
 
 
@@ -303,6 +330,9 @@ def _coalesce(arguments: Arguments, _: Binder) -> Sql:
     return Sql(f"coalesce({', '.join(argument.text for argument in present)})", shared)
 
 
+_TAKE_DECIMALS = frozenset(
+    {"INT", "BOOL", "STRING", "FLOAT", "IS_INT", "IS_BOOL", "LEAST", "GREATEST", "COALESCE", "DECIMAL", "MOD"}
+)
 _WRITERS: dict[str, Callable[[Arguments, Binder], Sql]] = {
     "LENGTH": _text_function("length", BIGINT), "CONCAT": _text_function("concat"), "CONCAT_WS": _concat_ws,
     "LOWER": _cased("lower"), "UPPER": _cased("upper"), "TIMESTAMP": _timestamp, "TRIM": _trim,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Callable, Collection
 from datetime import UTC, datetime, timedelta
+from decimal import Decimal
 from typing import Any
 
 import msgspec
@@ -15,6 +17,10 @@ from tidings.model.value import Kind
 BOOLEAN, BIGINT, DOUBLE, STRING, TIMESTAMP = "boolean", "bigint", "double", "string", "timestamp"
 NULL = "null"  # the type of what is always absent
 LINEAGE_TYPE = "array<string>"
+ARRAY = "array"  # the type of a list, which compares with nothing
+OPAQUE = "binary"  # the type of a value that exists and compares with nothing
+DECIMAL = "decimal"  # the type of a constant that is a decimal; a column's is decimal(p,s)
+_DECIMAL = re.compile(r"decimal(?:\s*\(\s*(\d+)\s*(?:,\s*(\d+)\s*)?\))?")
 
 KINDS = {
     BOOLEAN: Kind.BOOL,
@@ -23,6 +29,18 @@ KINDS = {
     STRING: Kind.STRING,
     TIMESTAMP: Kind.TIME,
 }
+
+
+def kind_of_type(type: str) -> Kind | None:
+    """The kind of the values of a type; None for what compares with nothing."""
+    return Kind.NUMBER if decimal_of(type) else KINDS.get(type)
+
+
+def decimal_of(type: str) -> tuple[int, int] | None:
+    """Digits and digits after the point of a type of decimals; None for another type."""
+    found = _DECIMAL.fullmatch(type)
+    return (int(found[1] or 10), int(found[2] or 0)) if found else None
+
 
 UNKNOWN = "CAST(NULL AS BOOLEAN)"
 _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
@@ -69,6 +87,8 @@ def literal(value: Any) -> Sql:
         return Sql(f"({value}L)" if value < 0 else f"{value}L", BIGINT, True, value)
     if isinstance(value, float):
         return Sql(_double(value), DOUBLE, True, value)
+    if isinstance(value, Decimal):
+        return Sql("NULL", DECIMAL, True, value)  # written by comparisons alone, in the type of the other
     if isinstance(value, datetime):
         return Sql(f"timestamp_micros({(value - _EPOCH) // _MICROSECOND}L)", TIMESTAMP, True, value)
     return Sql(quoted(value), STRING, True, value)
@@ -119,7 +139,7 @@ class Binder:
 
     def bind(self, operands: list[Sql], body: Callable[[list[Sql]], str]) -> str:
         """`body` of the operands, each written once."""
-        name = self._name()
+        name = self.name()
         if len(operands) == 1:
             value, bound = operands[0].text, [Sql(name, operands[0].type)]
         else:
@@ -128,7 +148,8 @@ class Binder:
             bound = [Sql(f"{name}.f{position}", operand.type) for position, operand in enumerate(operands)]
         return f"element_at(transform(array({value}), {name} -> {body(bound)}), 1)"
 
-    def _name(self) -> str:
+    def name(self) -> str:
+        """A new name for a lambda's variable."""
         while True:
             self._count += 1
             name = f"v{self._count}"

@@ -6,18 +6,21 @@ from collections.abc import Callable
 from typing import Any
 
 from tidings.errors import FilterError
-from tidings.language.printer import print_expression
-from tidings.language.spark.columns import Column
+from tidings.language.lists import names_in, prefixes
+from tidings.language.spark.columns import Column, leaf, members
 from tidings.language.spark.functions import call
 from tidings.language.spark.numbers import arithmetic, compare, negated
 from tidings.language.spark.regexp import java_regexp, literal_regexp
+from tidings.language.spark.shapes import ArrayShape, Shape
 from tidings.language.spark.text import (
     ABSENT,
+    ARRAY,
     BIGINT,
     BOOLEAN,
     DOUBLE,
     LINEAGE_TYPE,
     NULL,
+    OPAQUE,
     STRING,
     UNKNOWN,
     Binder,
@@ -57,13 +60,47 @@ class SqlWriter:
         most = BUDGET + 1  # enough to be over, and no product of two such overflows
         costs = [
             # least passes over NULL
-            f"{min(weight, most)}L * least(coalesce(length({operand.text}), 0), {most})"
+            f"{min(weight, most)}L * least(coalesce({length}, 0), {most})"
             for name, weight in work
-            if (operand := self.attribute(e.Attribute(name))).type == STRING
+            if (length := self.extent(name))
         ]
         if not costs:
             return text
         return f"IF({' + '.join(costs)} > {BUDGET}L, {UNKNOWN}, {text})"
+
+    def extent(self, name: str) -> str | None:
+        """Characters of a text, or elements and characters of the list that a name leads to."""
+        for position in prefixes(name):
+            column = self.columns.get(position)
+            if column is not None and column.type == ARRAY:
+                return self.value_extent(column)
+        operand = self.attribute(e.Attribute(name))
+        return f"length({operand.text})" if operand.type == STRING else None
+
+    def list_extent(self, text: str, element: Shape) -> str:
+        one = self.binder.name()
+        if isinstance(element, ArrayShape):
+            parts = [self.list_extent(one, element.element)]
+        elif isinstance(element, dict):
+            columns = [column for _, column in members(one, element, "")]
+            parts = [f"IF({self.value_of(column)} IS NULL, 0L, 1L)" for column in columns]
+            parts += [part for column in columns if (part := self.value_extent(column))]
+        else:
+            part = self.value_extent(leaf(one, element))
+            parts = [part] if part else []
+        if not parts:
+            return f"CAST(array_size({text}) AS BIGINT)"
+        sum, item = self.binder.name(), self.binder.name()
+        inside = " + ".join(f"coalesce({part}, 0L)" for part in parts)
+        return (
+            f"(array_size({text}) + aggregate(transform({text}, {one} -> {inside}), 0L, "
+            f"({sum}, {item}) -> {sum} + {item}))"
+        )
+
+    def value_extent(self, column: Column) -> str | None:
+        if column.type == ARRAY:
+            return self.list_extent(column.text, column.items)
+        return f"CAST(length({column.text}) AS BIGINT)" if column.type == STRING else None
 
     def conjunction(self, part: Conjunction) -> str:
         conditions = [self.constraint(constraint) for constraint in part.constraints]
@@ -100,12 +137,19 @@ class SqlWriter:
             lineage = self.columns.get(LINEAGE) if node.name == "type" else None
             return Sql(f"get({lineage.text}, 0)", STRING) if lineage else ABSENT
         column = column.checked(node.name)
-        if column.type == LINEAGE_TYPE:
+        if column.type in (LINEAGE_TYPE, ARRAY, OPAQUE):
             return ABSENT
-        text = f"nanvl({column.text}, CAST(NULL AS DOUBLE))" if column.type == DOUBLE else column.text
-        return Sql(text, column.type)
+        return Sql(self.value_of(column), column.type)
+
+    def value_of(self, column: Column) -> str:
+        """The column's value; NaN is NULL."""
+        return f"nanvl({column.text}, CAST(NULL AS DOUBLE))" if column.type == DOUBLE else column.text
 
     def call(self, node: e.Call) -> Sql:
+        if node.function == "LENGTH" and isinstance(node.arguments[0], e.Attribute):
+            column = self.columns.get(node.arguments[0].name)
+            if column is not None and column.type == ARRAY:
+                return Sql(f"CAST(array_size({column.text}) AS BIGINT)", BIGINT)
         return call(node.function, [self.sql(argument) for argument in node.arguments], self.binder)
 
     def negate(self, node: e.Negate) -> Sql:
@@ -195,6 +239,8 @@ class SqlWriter:
         column = self.columns.get(name)
         if column is not None and column.type == LINEAGE_TYPE:
             return f"coalesce(size({column.text}) > 0, FALSE)"
+        if column is not None and column.type in (ARRAY, OPAQUE):
+            return f"({column.text} IS NOT NULL)"
         attribute = self.attribute(e.Attribute(name))
         return "FALSE" if attribute.type == NULL else f"({attribute.text} IS NOT NULL)"
 
@@ -212,10 +258,39 @@ class SqlWriter:
         return _denied(found, node.negated)
 
     def ranging(self, node: e.AnyOf | e.AllOf) -> Sql:
-        raise FilterError(
-            f"{print_expression(node)} has no form in Spark SQL",
-            hint="match on executors (tidings.pipeline), which evaluates conditions on lists",
-        )
+        """ANY(c) is NOT ALL(NOT c): `forall` has three values in every setting, `exists` in one."""
+        first = next(names_in(node.condition))
+        if isinstance(node, e.AllOf):
+            return condition(self.every(first, lambda: self.truth(node.condition)))
+        return condition(f"(NOT {self.every(first, lambda: f'(NOT {self.truth(node.condition)})')})")
+
+    def every(self, first: str, body: Callable[[], str]) -> str:
+        """`body` true for each element of the list that the name leads to; `body` itself without a list."""
+        for position in prefixes(first):
+            column = self.columns.get(position)
+            if column is not None and column.type == ARRAY:
+                below = [name for name in self.columns if name.startswith(f"{position}.")]
+                if below:
+                    raise FilterError(
+                        f"the column {position!r} is a list, and {below[0]!r} is another column",
+                        hint="rename one of the two",
+                    )
+                return self.elements(column.text, column.items, position, lambda: self.every(first, body))
+        return body()
+
+    def elements(self, text: str, element: Shape, position: str, body: Callable[[], str]) -> str:
+        """`body` for each element in the place of its list. An absent list is a list of one NULL: to the
+        condition it is the same, and so the condition is written once."""
+        one = self.binder.name()
+        if isinstance(element, ArrayShape):
+            inside = self.elements(one, element.element, position, body)
+        else:
+            outside = self.columns
+            kept = {name: column for name, column in outside.items() if name != position}
+            self.columns = kept | dict(members(one, element, position))
+            inside = body()
+            self.columns = outside
+        return f"forall(coalesce({text}, array(NULL)), {one} -> {inside})"
 
 
 _NODES: dict[type, Callable[[SqlWriter, Any], Sql]] = {
