@@ -82,7 +82,7 @@ def leaf(text: str, shape: Shape) -> Column:
     if isinstance(shape, ArrayShape):
         return Column(text, ARRAY, shape.element)
     digits = decimal_of(shape)
-    type = _TYPES.get(shape, shape) if digits is None else "decimal({},{})".format(*digits)
+    type: str = _TYPES.get(shape) or shape if digits is None else "decimal({},{})".format(*digits)
     return Column(_FORMS.get(shape, "{}").replace("{}", text), type)
 
 
