@@ -11,7 +11,7 @@ from tidings_quality.generate import (
     Dirt,
     check_letter,
     fiscal_code,
-    held_by,
+    generated_rows,
     mistyped,
     number_of,
     population,
@@ -34,13 +34,17 @@ def test_fiscal_codes_are_those_of_the_thesis() -> None:
 def test_a_seed_gives_the_same_data_and_another_seed_other() -> None:
     people = population(50, 1)
     assert people == population(50, 1) != population(50, 2)
-    assert held_by("INPS", people, 1) == held_by("INPS", people, 1) != held_by("INPS", people, 2)
+    assert (
+        generated_rows("INPS", people, 1)
+        == generated_rows("INPS", people, 1)
+        != generated_rows("INPS", people, 2)
+    )
 
 
 def test_every_kind_of_error_is_made_about_as_often_as_was_said() -> None:
     people = population(3000, 4)
     for organisation, dirt in DIRT.items():
-        rows = held_by(organisation, people, 4)
+        rows = generated_rows(organisation, people, 4)
         name, address, code = LOCAL[organisation]
         assert abs(len(rows) / len(people) - dirt.holds) < 0.05
         assert abs(sum(row[code] is None for row in rows) / len(rows) - dirt.missing) < 0.03
@@ -55,7 +59,7 @@ def test_every_kind_of_error_is_made_about_as_often_as_was_said() -> None:
 def test_clean_data_is_the_truth() -> None:
     people = population(20, 2)
     clean = Dirt(holds=1, typo=0, initial=0, missing=0, stale=0, wrong_town=0)
-    for row, person in zip(held_by("CoC", people, 2, clean), people, strict=True):
+    for row, person in zip(generated_rows("CoC", people, 2, clean), people, strict=True):
         assert (row["Name"], row["Address"], row["FiscalCode"]) == (person.name, person.street, person.code)
 
 

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from tidings.errors import InputError
 from tidings_quality.broker import ObjectCopy
-from tidings_quality.generate import LOCAL, held_by, mistyped, population
+from tidings_quality.generate import LOCAL, generated_rows, mistyped, population
 from tidings_quality.rating import Observation, RatingReport, Ratings, observe
 
 shares = st.floats(0, 1)
@@ -79,7 +79,7 @@ def test_reports_are_kept_and_counted_once(tmp_path: Path) -> None:
 
 def test_all_organisations_can_be_observed() -> None:
     people = population(30, 1)
-    rows = {name: {row["id"][-7:]: row for row in held_by(name, people, 1)} for name in LOCAL}
+    rows = {name: {row["id"][-7:]: row for row in generated_rows(name, people, 1)} for name in LOCAL}
     number = next(key for key in rows["INPS"] if all(key in stored for stored in rows.values()))
     copies = [
         ObjectCopy(name, number, {"Name": rows[name][number][LOCAL[name][0]]}, {"Name.accuracy": 0.9})

@@ -52,7 +52,7 @@ async def publish(service: Any, *payloads: bytes) -> None:
 
 
 def groups(service: Any) -> list[tuple[str, bool]]:
-    stored = service.server.node.slots["delivery"]._registry.helds.values()
+    stored = service.server.node.slots["delivery"]._registry.states.values()
     return [(each.id.name, each.durable) for each in stored]
 
 

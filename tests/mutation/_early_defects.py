@@ -54,7 +54,7 @@ EARLY = (
     Defect("store/keyed.py", "        room = self._engine.room() if self._reserve_bytes else None\n",
         "        room = None\n"),
     Defect("store/keyed.py", "        self._engine.recover()\n        kept = read_account(self._engine)\n",
-        "        kept = self._ledger.account\n"),
+        "        kept = self._index.account\n"),
     Defect("store/guard.py",
         "    if crc32c(payload, crc32c(key)) != int.from_bytes(value[:CRC_BYTES], \"little\") or "
         "len(value) < CRC_BYTES:", "    if len(value) < CRC_BYTES:"),

@@ -427,8 +427,8 @@ GATEWAYS = (
         "guard is not None and guard.receives_nothing(self._principal)", "False",
         by=("tests/unit/runtime/test_client_ingress.py",)),
     # an owner takes the loop for as long as it likes
-    Defect("runtime/fairness.py", "            share.is_held = True\n", "            share.is_held = False\n",
-        by=FAIRNESS),
+    Defect("runtime/fairness.py", "            share.is_paused = True\n",
+        "            share.is_paused = False\n", by=FAIRNESS),
     # scans of the log at once
     Defect("runtime/fairness.py", "            waiting.append(perform)\n", "            perform()\n",
         by=FAIRNESS),

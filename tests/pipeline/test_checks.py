@@ -56,12 +56,12 @@ def test_all_mutations_as_runs_of_one_history(spark: Any, tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("hearer", "times", "sieving"),
+    ("receiver", "times", "sieving"),
     [("process", {}, True), ("subscription", {"t_sub": 1.0, "t_diff": 2.0}, False)],
     ids=["sieved", "not sieved"],
 )
 def test_random_histories_as_runs_of_one(
-    spark: Any, tmp_path: Path, hearer: str, times: dict[str, float], sieving: bool
+    spark: Any, tmp_path: Path, receiver: str, times: dict[str, float], sieving: bool
 ) -> None:
     """Three hundred good and bad ones: doubtful outcomes, crashes, keys, ends, losses, repetitions."""
     rows: list[Row] = []
@@ -72,7 +72,7 @@ def test_random_histories_as_runs_of_one(
         rows.extend(msgspec.structs.replace(row, run=f"{len(rows):06}") for row in drawn)
 
     collect()
-    path, contract = tmp_path / "run.parquet", Contract("all", frozenset(PROPERTIES), hearer)
+    path, contract = tmp_path / "run.parquet", Contract("all", frozenset(PROPERTIES), receiver)
     write_history(path, rows)
     stated: list[str] = []
     report = check_on_spark(

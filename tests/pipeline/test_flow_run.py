@@ -41,7 +41,7 @@ def example(name: str) -> ModuleType:
 def run_once(spark: Any, name: str, data: Path) -> list[BatchMetrics]:
     received: list[BatchMetrics] = []
     flow = read_flow(EXAMPLES / name / "flow.toml", {"data": str(data)})
-    RunningFlow(flow, spark, hears=[received.append]).start(once=True).wait()
+    RunningFlow(flow, spark, observers=[received.append]).start(once=True).wait()
     return received
 
 
@@ -129,7 +129,7 @@ def subscribe(folder: Path, filters: list[str]) -> None:
 
 def go(spark: Any, path: Path) -> list[BatchMetrics]:
     received: list[BatchMetrics] = []
-    RunningFlow(read_flow(path), spark, hears=[received.append]).start(once=True).wait()
+    RunningFlow(read_flow(path), spark, observers=[received.append]).start(once=True).wait()
     return received
 
 

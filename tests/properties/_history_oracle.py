@@ -60,7 +60,7 @@ def matches(filter: str, pub: Row) -> bool:
 class Oracle:
     def __init__(self, rows: list[Row], subscriber: str) -> None:
         self.rows = rows
-        self.hearer = subscriber
+        self.receiver = subscriber
         self.spans = list(spans(rows))
         self.told = [r for r in rows if r.op == "ntfy"]
         self.pubs = {r.event: r for r in rows if r.op == "pub"}  # one row for each event here
@@ -90,7 +90,7 @@ class Oracle:
         return all(self.is_valid(ntfy) for ntfy in self.told)
 
     def key(self, row: Any) -> Any:
-        return getattr(row, self.hearer)
+        return getattr(row, self.receiver)
 
     def minimality(self) -> bool:
         keys = [(self.key(r), r.event) for r in self.told if r.reason != "redelivery"]

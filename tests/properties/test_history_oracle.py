@@ -98,8 +98,10 @@ cases = (histories(), st.sampled_from(["subscription", "process"]), delays, dela
 
 @settings(max_examples=250)
 @given(*cases)
-def test_the_checker_and_the_oracle_agree(rows: list[Row], hearer: str, t_sub: float, t_diff: float) -> None:
-    agree(rows, hearer, t_sub, t_diff)
+def test_the_checker_and_the_oracle_agree(
+    rows: list[Row], receiver: str, t_sub: float, t_diff: float
+) -> None:
+    agree(rows, receiver, t_sub, t_diff)
 
 
 @pytest.mark.soak
@@ -107,9 +109,9 @@ def test_the_checker_and_the_oracle_agree(rows: list[Row], hearer: str, t_sub: f
 @settings(max_examples=50_000)
 @given(*cases)
 def test_the_checker_and_the_oracle_agree_for_long(
-    rows: list[Row], hearer: str, t_sub: float, t_diff: float
+    rows: list[Row], receiver: str, t_sub: float, t_diff: float
 ) -> None:
-    agree(rows, hearer, t_sub, t_diff)
+    agree(rows, receiver, t_sub, t_diff)
 
 
 def agree(rows: list[Row], subscriber: str, t_sub: float, t_diff: float) -> None:

@@ -31,7 +31,7 @@ from tidings.history.properties import delivery
 from tidings.history.schema import REDELIVERY, Row
 from tidings.history.tables import PROCESS
 from tidings.pipeline import history_sieve, history_sieving
-from tidings.pipeline.history_lanes import Claims, is_due, is_owed
+from tidings.pipeline.history_intervals import Claims, is_due, is_owed
 from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import KINDS, OPEN, PACKED
 from tidings.pipeline.history_sieving import Findings, SieveRequest
@@ -40,7 +40,7 @@ TIMES = {"t_sub": 0.5, "t_diff": 0.5}
 SIEVED = (PublishAttempt, Notice, LossFact)
 
 
-class Held:
+class Broadcast:
     def __init__(self, value: list[bytes]) -> None:
         self.value = value
 
@@ -82,14 +82,14 @@ def asked_for(rows: list[Row], contract: Contract, t_sub: Any, t_diff: Any, unti
     promised = contract.properties
     return SieveRequest(
         check=str(id(rows)) + str(len(rows)) + str(hash(tuple(intervals))),
-        hearer=contract.hearer,
+        receiver=contract.receiver,
         t_sub=t_sub,
         t_diff=t_diff,
         until=math.inf if until is None else until,
         late=bool(promised & {"liveness", "completeness"}),
         order="fifo" in promised,
         gaps="gap_freedom" in promised,
-        held=Held([msgspec.msgpack.encode(each) for each in intervals]),
+        intervals=Broadcast([msgspec.msgpack.encode(each) for each in intervals]),
     )
 
 
@@ -102,7 +102,9 @@ def sieved(rows: list[Row], request: SieveRequest) -> history_sieve.Sieved:
     ]
     if request.streams and first:
         whole = pa.Table.from_batches(first)
-        keys = list(zip(whole.column("hearer").to_pylist(), whole.column("source").to_pylist(), strict=True))
+        keys = list(
+            zip(whole.column("receiver").to_pylist(), whole.column("source").to_pylist(), strict=True)
+        )
         first = [batch for bucket in in_two(whole, keys) for batch in streamed(request, bucket)]
     found = [
         msgspec.msgpack.decode(data, type=Findings)

@@ -221,9 +221,9 @@ def unsubscription_stays_at_home(patch: Patch) -> None:
 def delivered_twice(patch: Patch) -> None:
     right = Dispatcher.dispatch
 
-    def dispatch(self: Any, helds: Any, batch: Any, now: float) -> None:
-        right(self, helds, batch, now)
-        right(self, helds, batch, now)
+    def dispatch(self: Any, states: Any, batch: Any, now: float) -> None:
+        right(self, states, batch, now)
+        right(self, states, batch, now)
 
     patch.setattr(Dispatcher, "dispatch", dispatch)
 

@@ -132,7 +132,7 @@ def test_a_broker_that_crashes_soon_after_it_was_subscribed_at_is_kept_everythin
 def test_a_guest_ends_a_while_after_its_listener_left_and_its_home_goes_on() -> None:
     world = World(
         "tidings", line(4), seed=1, settings=SimulationSettings(check=True),
-        options={"delivery": {"guest_seconds": 10.0}},
+        options={"delivery": {"remote_subscription_seconds": 10.0}},
     )  # fmt: skip
     for client, broker in {"p": "b0", "s": "b3"}.items():
         world.add_client(client, broker)
@@ -276,7 +276,7 @@ def test_a_token_that_names_a_lost_log_does_not_stop_the_subscription(forgets: b
     world.run(40.0)
     assert heard(world, "s") == [("p", n) for n in range(1, 6)]
     machine = world.simulation.hosts["b1"].machine
-    stored = next(iter(machine.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
+    stored = next(iter(machine.slots["delivery"]._registry.states.values()))  # type: ignore[attr-defined]
     waiting = {log for log, cursor in stored.others.items() if cursor.state is not LIVE}
     assert {log[:3] for log in waiting} == {"b3#"}, (
         "a cursor waits for the broker that is down, for no lost log"

@@ -19,7 +19,7 @@ from tests.pipeline.test_flow_run import EXAMPLES, example
 from tidings.pipeline.flow_metrics import JsonLinesMetrics, PrometheusMetrics
 from tidings.pipeline.flow_run import RunningFlow
 from tidings.pipeline.flows import read_flow
-from tidings_quality.cli.data import _hearer, _summary
+from tidings_quality.cli.data import _step_handler, _summary
 from tidings_quality.spark.factory import Factory
 
 __all__ = ["browser", "stage", "watched"]
@@ -46,7 +46,7 @@ def streaming(spark: Any, stage: Stage, tmp_path: Path) -> Iterator[tuple[Networ
     flow = read_flow(EXAMPLES / "price_alerts" / "flow.toml", {"data": str(tmp_path)})
     metrics = PrometheusMetrics(0)
     positions = [str(tmp_path / "progress.jsonl"), f"http://127.0.0.1:{metrics.port}/metrics"]
-    running = RunningFlow(flow, spark, hears=[JsonLinesMetrics(tmp_path / "progress.jsonl"), metrics])
+    running = RunningFlow(flow, spark, observers=[JsonLinesMetrics(tmp_path / "progress.jsonl"), metrics])
     running.start(once=False)
     try:
         with Network(stage, 1, first={"console.flows": positions[:1]}) as network:
@@ -89,7 +89,8 @@ def test_quality_that_spark_measured_is_shown(
     with ExitStack() as stack:
         factory = Factory(spark, plan)
         factory.snapshot(
-            quality.frame(spark, quality.rows_of(people)), _hearer(plan, None, as_json=True, stack=stack)
+            quality.frame(spark, quality.rows_of(people)),
+            _step_handler(plan, None, as_json=True, stack=stack),
         )
         _summary(factory, as_json=True)
     (tmp_path / "inps.jsonl").write_text(capsys.readouterr().out)

@@ -57,9 +57,9 @@ class BrokerLine:
     async def _is_reached(self) -> bool:
         """Do the filters of the far end stand at the first broker?"""
         found = await self._press.inquire("figures")
-        return not found["links untold"] and bool(await self._heard_by_all())
+        return not found["links untold"] and bool(await self._received_by_all())
 
-    async def _heard_by_all(self) -> bool:
+    async def _received_by_all(self) -> bool:
         for kind in range(KINDS):
             await self._press.publish({"kind": kind, "trial": True})
         try:

@@ -49,7 +49,7 @@ async def publish(address: str, rate: float, seconds: float) -> dict[str, float]
         return {"sent": sent, "seconds": time.perf_counter() - began}
 
 
-async def hear(address: str, kind: str, patience: str | float = PATIENCE) -> None:
+async def measure(address: str, kind: str, patience: str | float = PATIENCE) -> None:
     """Until standard input ends."""
     import tidings
 
@@ -108,7 +108,7 @@ class End:
 
 def main(end: str, address: str, *more: str) -> None:
     if end == "ear":
-        asyncio.run(hear(address, *more))
+        asyncio.run(measure(address, *more))
     else:
         rate, seconds = map(float, more)
         print(json.dumps(asyncio.run(publish(address, rate, seconds))), flush=True)

@@ -60,7 +60,7 @@ class LanBroker(PeerBroker):
         self._router, self._routers = router, tuple(routers)
         placeholder = Lan(f"{host}:{port}", "", ())
         super().__init__(system="tib-rv", options={"lan": placeholder, "cache": cache}, **others)
-        self._heard: asyncio.DatagramTransport | None = None
+        self._receiving: asyncio.DatagramTransport | None = None
 
     def _build(self, contacts: tuple[str, ...]) -> Node:
         self._recorder = recorder_of(self._record)
@@ -91,13 +91,13 @@ class LanBroker(PeerBroker):
         datagrams, name = self.datagrams, self.name
         datagrams.speak_on(self._interface)
         loop = asyncio.get_running_loop()
-        self._heard, _ = await loop.create_datagram_endpoint(
+        self._receiving, _ = await loop.create_datagram_endpoint(
             lambda: _LanListener(datagrams, name), sock=subscription
         )
 
     def _stop(self, driver: Any) -> None:
-        if self._heard is not None:
-            self._heard.close()
+        if self._receiving is not None:
+            self._receiving.close()
         super()._stop(driver)
 
     def figures(self) -> dict[str, Any]:

@@ -94,9 +94,9 @@ class ValueProposal(msgspec.Struct, frozen=True):
     property: str
     value: str
     source: str  # the organisation that holds the value
-    held: str | None
+    current: str | None
     score: float
-    held_score: float
+    current_score: float
 
 
 class PartialOffer(msgspec.Struct, frozen=True):

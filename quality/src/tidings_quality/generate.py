@@ -159,7 +159,7 @@ def row_of(organisation: str, person: GeneratedPerson, rng: Random, dirt: Dirt) 
     }
 
 
-def held_by(
+def generated_rows(
     organisation: str, people: Sequence[GeneratedPerson], seed: int, dirt: Dirt | None = None
 ) -> list[dict[str, Any]]:
     """All rows of an organisation."""
@@ -236,7 +236,7 @@ def write_organisation(folder: Path, organisation: str, people: Sequence[Generat
 
     path = folder / organisation
     (path / "holders").mkdir(parents=True, exist_ok=True)
-    rows = held_by(organisation, people, seed)
+    rows = generated_rows(organisation, people, seed)
     pq.write_table(arrow_of(organisation, rows), path / "holders" / "0000.parquet")
     pq.write_table(pa.Table.from_pylist(truth_for(organisation, people)), path / "reference.parquet")
     (path / "factory.toml").write_text(plan_text(organisation))

@@ -205,7 +205,7 @@ class OrganisationService:
     def to_tell(self, producer: str, *, confirm: bool = False, known: int | None = None) -> ChangeSub | None:
         """Change to send to a producer; None: it knows. `confirm`: ask even so. `known`: the number that it
         has instead."""
-        number, delivered = self.state.told(producer)
+        number, delivered = self.state.confirmed(producer)
         wanted = self._merger.merge_subscription(producer)
         if known is not None:
             return ChangeSub(max(number, known) + 1, known, tuple(sorted(wanted)), whole=True)
@@ -215,12 +215,14 @@ class OrganisationService:
             number + 1, number, tuple(sorted(wanted - delivered)), tuple(sorted(delivered - wanted))
         )
 
-    def was_told(self, producer: str, change: ChangeSub, refused: Mapping[str, str] | None = None) -> None:
+    def on_confirmed(
+        self, producer: str, change: ChangeSub, refused: Mapping[str, str] | None = None
+    ) -> None:
         """The producer has confirmed it, and says which of our subscriptions it refuses."""
         self._refused[producer] = dict(refused or {})
-        delivered = self.state.told(producer)[1]
+        delivered = self.state.confirmed(producer)[1]
         texts = set(change.add) if change.whole else (delivered | set(change.add)) - set(change.remove)
-        self.state.set_told(producer, change.number, texts)
+        self.state.set_confirmed(producer, change.number, texts)
 
     def producers(self, id: str) -> tuple[str, ...]:
         """The other organisations that a subscription concerns."""

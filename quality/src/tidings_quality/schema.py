@@ -93,9 +93,9 @@ class Schema(msgspec.Struct, frozen=True, dict=True, forbid_unknown_fields=True)
 
     def holding(self, organisation: str, data_class: str) -> ClassHolding:
         """Holding of a class at an organisation."""
-        for held in self.organisation(organisation).holds:
-            if held.data_class == data_class:
-                return held
+        for holding in self.organisation(organisation).holds:
+            if holding.data_class == data_class:
+                return holding
         raise InputError(f"{organisation} does not hold {data_class}")
 
     def local_names(self, organisation: str, data_class: str) -> dict[str, str]:

@@ -40,7 +40,7 @@ NEVER = frozenset(
     {HTTPStatus.BAD_REQUEST, HTTPStatus.REQUEST_ENTITY_TOO_LARGE, HTTPStatus.UNPROCESSABLE_ENTITY}
 )
 WHO = "Tidings-Organisation"
-TOLD = "told"  # rings when a producer has confirmed a change
+CONFIRMED = "confirmed"  # rings when a producer has confirmed a change
 BACK = "back"  # rings when another organisation speaks to us: it can be reached again
 
 
@@ -171,8 +171,8 @@ class OutgoingWorkers:
     def _confirmed(self, producer: str, change: ChangeSub, refused: dict[str, str]) -> None:
         for text, why in refused.items():
             log.warning("%s refuses %s: %s", producer, text, why)
-        self._organisation.was_told(producer, change, refused)
-        self._notifier.ring(TOLD, producer)
+        self._organisation.on_confirmed(producer, change, refused)
+        self._notifier.ring(CONFIRMED, producer)
 
     # -- our users ------------------------------------------------------------------------------
 

@@ -35,7 +35,7 @@ from tidings_quality.notifier import Notifier
 from tidings_quality.organisation import DISPATCH, ChangeSub, OrganisationService, QualityNotification
 from tidings_quality.routing.trees import Branch
 from tidings_quality.schema import write_schema
-from tidings_quality.sending import BACK, TOLD, WHO, OutgoingWorkers
+from tidings_quality.sending import BACK, CONFIRMED, WHO, OutgoingWorkers
 from tidings_quality.settings import OrganisationSettings
 from tidings_quality.state import OrganisationState, unpacked
 
@@ -137,9 +137,9 @@ class OrganisationServer:
         """Wait until the producers know of a subscription; those that do not by then."""
         end = asyncio.get_running_loop().time() + seconds
         while pending := self.organisation.unconfirmed(id):
-            self._notifier.hush(TOLD, pending[0])
+            self._notifier.hush(CONFIRMED, pending[0])
             left = end - asyncio.get_running_loop().time()
-            if left <= 0 or not await self._notifier.wait(TOLD, pending[0], left):
+            if left <= 0 or not await self._notifier.wait(CONFIRMED, pending[0], left):
                 break
         return pending
 

@@ -196,11 +196,11 @@ class OrganisationState:
 
     # -- merge subscriptions ------------------------------------------------------------------
 
-    def told(self, producer: str) -> tuple[int, set[str]]:
+    def confirmed(self, producer: str) -> tuple[int, set[str]]:
         """Merge subscription that a producer has confirmed: its number, and the subscriptions."""
         return self._merge("told", "producer", producer)
 
-    def set_told(self, producer: str, number: int, texts: set[str]) -> None:
+    def set_confirmed(self, producer: str, number: int, texts: set[str]) -> None:
         self._set_merge("told", "producer", producer, number, texts)
 
     def external(self, consumer: str) -> tuple[int, set[str]]:

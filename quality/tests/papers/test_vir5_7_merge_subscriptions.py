@@ -51,7 +51,7 @@ class Cooperation:
             change = consumer.to_tell(producer)
             if change is not None:
                 assert self.organisations[producer].sub_changed(name, change) == SubChanged()
-                consumer.was_told(producer, change)
+                consumer.on_confirmed(producer, change)
                 self.carried["changeSub", name, producer] += 1
 
     def publish(self, event: Event) -> None:

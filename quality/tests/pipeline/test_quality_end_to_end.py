@@ -30,7 +30,15 @@ from pyspark.errors import StreamingQueryException
 from tidings_quality.change_reporting import teller
 from tidings_quality.cli.act import answers, free_ports, service_text, start
 from tidings_quality.client import OrganisationClient
-from tidings_quality.generate import Dirt, append_rows, arrow_of, held_by, plan_text, population, truth_for
+from tidings_quality.generate import (
+    Dirt,
+    append_rows,
+    arrow_of,
+    generated_rows,
+    plan_text,
+    population,
+    truth_for,
+)
 from tidings_quality.running_example import running_example
 from tidings_quality.schema import write_schema
 from tidings_quality.spark.factory import Factory, FactoryStep, files_of
@@ -96,7 +104,7 @@ def put_data(folder: Path, people: int) -> tuple[FactoryPlan, list[dict[str, Any
     import pyarrow.parquet as pq
 
     truth = population(people, 3)
-    rows = held_by("CoC", truth, 3, Dirt(holds=1, typo=0, initial=0, missing=0, stale=0, wrong_town=0))
+    rows = generated_rows("CoC", truth, 3, Dirt(holds=1, typo=0, initial=0, missing=0, stale=0, wrong_town=0))
     position = folder / "CoC"
     (position / "holders").mkdir()
     pq.write_table(arrow_of("CoC", rows), position / "holders" / "0000.parquet")

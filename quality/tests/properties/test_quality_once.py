@@ -77,7 +77,7 @@ class Play:
                 delivered = consumer.to_tell(producer)
                 if delivered is not None:
                     assert self.organisations[producer].sub_changed(name, delivered) == SubChanged()
-                    consumer.was_told(producer, delivered)
+                    consumer.on_confirmed(producer, delivered)
 
     def restart(self, name: str) -> None:
         self.organisations[name] = self._opened(name, self.organisations[name].state)

@@ -170,9 +170,9 @@ def _string_cell(piece: Domain, bits: int, larges: list[Domain]) -> Iterator[Gap
     known = empty is False
     for i, large in enumerate(larges):
         if bits >> i & 1 and large.patterns:
-            held = dm.decide_within(piece, large)
-            known = known and held is not None
-            if held is not True:
+            within = dm.decide_within(piece, large)
+            known = known and within is not None
+            if within is not True:
                 full &= ~(1 << i)
             if dm.decide_disjoint(piece, large):
                 touch &= ~(1 << i)

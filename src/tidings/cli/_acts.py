@@ -59,7 +59,7 @@ def shown(quote: Any) -> str:
     return f"{quote['StockName']} {quote['change']:+g}"
 
 
-async def who_hears_what(stage: Stage, folder: Path) -> None:
+async def who_receives_what(stage: Stage, folder: Path) -> None:
     """Acts one and two, recorded as one history."""
     async with tidings.connect(record=folder / HISTORY, name="market") as bus:
         await content(stage, bus)
@@ -241,4 +241,4 @@ async def judged(stage: Stage, folder: Path) -> None:
 
 
 Act = Callable[[Stage, Path], Awaitable[None]]
-ACTS: tuple[Act, ...] = (who_hears_what, why_not, killed_and_resumed, judged, network, console, spark_acts)
+ACTS: tuple[Act, ...] = (who_receives_what, why_not, killed_and_resumed, judged, network, console, spark_acts)

@@ -63,21 +63,21 @@ def run(
     if once and continuous:
         raise SettingsError("--once and --continuous exclude one another", hint="give one of them")
     flow = _read(file, set_)
-    hears: list[Callable[[BatchMetrics], None]] = [_printer(as_json)]
+    observers: list[Callable[[BatchMetrics], None]] = [_printer(as_json)]
     if metrics is not None:
         from tidings.pipeline.flow_metrics import JsonLinesMetrics
 
-        hears.append(JsonLinesMetrics(metrics))
+        observers.append(JsonLinesMetrics(metrics))
     with _prometheus(metrics_port) as serving:
-        _run(flow, [*hears, *serving], once=once or not (continuous or flow.schedules))
+        _run(flow, [*observers, *serving], once=once or not (continuous or flow.schedules))
 
 
-def _run(flow: Flow, hears: list[Callable[[BatchMetrics], None]], *, once: bool) -> None:
+def _run(flow: Flow, observers: list[Callable[[BatchMetrics], None]], *, once: bool) -> None:
     require("pyspark", "a flow that runs")
     from tidings.pipeline.flow_run import RunningFlow
     from tidings.pipeline.session import session
 
-    running = RunningFlow(flow, session(quick=once), hears=hears)
+    running = RunningFlow(flow, session(quick=once), observers=observers)
     with _stopped_by(running.stop):
         say(f"The flow {flow.name} runs{' once' if once else '; stop it with Ctrl-C'}.")
         running.start(once=once).wait()

@@ -135,7 +135,7 @@ class ConsoleApp:
         viewer = Viewer()
         session = self._service.server.sessions.open(visitor.principal, lambda reason: viewer.end())
 
-        async def told() -> AsyncIterator[bytes]:
+        async def frames() -> AsyncIterator[bytes]:
             try:
                 async for part in watch.stream(viewer):
                     yield part
@@ -143,7 +143,7 @@ class ConsoleApp:
                 session.close()
 
         return StreamingResponse(
-            told(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
+            frames(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
         )
 
     def end_streams(self) -> None:

@@ -61,7 +61,7 @@ def check_tables(
 ) -> CheckReport:
     """The same on the tables of an engine."""
     promised = contract_of(contract)
-    settings = CheckSettings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.hearer, until)
+    settings = CheckSettings(_seconds("t_sub", t_sub), _seconds("t_diff", t_diff), promised.receiver, until)
     tables = Tables(engine, settings, matcher)
     reasons = {name: _not_judged(each, tables, promised) for name, each in known_properties().items()}
     planned = _planned([each for name, each in known_properties().items() if reasons[name] is None], tables)

@@ -26,7 +26,7 @@ COMPLETE: Final = (*ONCE, "liveness", "completeness")
 class Contract(msgspec.Struct, frozen=True):
     system: str
     properties: frozenset[str]
-    hearer: str = "subscription"  # receiver of each event once: each subscription, or each process
+    receiver: str = "subscription"  # receiver of each event once: each subscription, or each process
 
 
 def make_contract(system: str, *properties: str, subscriber: str = "subscription") -> Contract:

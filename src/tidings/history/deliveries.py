@@ -78,15 +78,15 @@ class JudgedNotification(msgspec.Struct, frozen=True, gc=False, array_like=True)
 
 def placed(notices: Sequence[Notice], intervals: Sequence[Interval]) -> Iterator[PlacedNotification]:
     """The notifications of one process beside its intervals."""
-    groups: dict[str, _IntervalLane] = {}
+    groups: dict[str, _SubscriptionIntervals] = {}
     for interval in sorted(intervals, key=lambda each: (each.start, each.end)):
-        groups.setdefault(interval.subscription, _IntervalLane()).add(interval)
+        groups.setdefault(interval.subscription, _SubscriptionIntervals()).add(interval)
     for notice in notices:
-        lane = groups.get(notice.subscription)
-        yield _placed(notice, None, ()) if lane is None else _placed(notice, *lane.at(notice.time))
+        group = groups.get(notice.subscription)
+        yield _placed(notice, None, ()) if group is None else _placed(notice, *group.at(notice.time))
 
 
-class _IntervalLane:
+class _SubscriptionIntervals:
     """The intervals of one subscription in one process: one after the other, at most touching."""
 
     def __init__(self) -> None:
@@ -101,11 +101,11 @@ class _IntervalLane:
         """The interval that holds this time, or else the nearest; and the filters in force."""
         last = bisect_right(self.starts, time) - 1
         interval, filters = self.intervals[max(0, last)]
-        held = interval.start <= time <= interval.end
+        inside = interval.start <= time <= interval.end
         if last < 1 or self.intervals[last - 1][0].end < time:
-            return interval, filters if held else ()
+            return interval, filters if inside else ()
         before, earlier = self.intervals[last - 1]  # they touch at this very instant
-        return (interval, earlier + filters) if held else (before, earlier)
+        return (interval, earlier + filters) if inside else (before, earlier)
 
 
 def _placed(notice: Notice, interval: Interval | None, filters: Filters) -> PlacedNotification:

@@ -112,7 +112,7 @@ def arrived(claims: Sequence[OwedDelivery], arrivals: Sequence[ArrivalFact]) -> 
 
 
 class Unsettled(msgspec.Struct, frozen=True, gc=False, array_like=True):
-    """All claims of one hearer on one event, none of them settled within an interval."""
+    """All claims of one receiver on one event, none of them settled within an interval."""
 
     run: str
     process: str
@@ -120,7 +120,7 @@ class Unsettled(msgspec.Struct, frozen=True, gc=False, array_like=True):
     source: str
     event: str
     claims: tuple[OwedDelivery, ...]  # by their start
-    told_anyway: bool  # there is a notification, but outside the intervals or before its time
+    delivered_anyway: bool  # there is a notification, but outside the intervals or before its time
 
 
 def not_lost(claims: Sequence[OwedDelivery], losses: Sequence[LossFact]) -> Iterator[OwedDelivery]:
@@ -132,7 +132,7 @@ def not_lost(claims: Sequence[OwedDelivery], losses: Sequence[LossFact]) -> Iter
 def unsettled(
     claims: Sequence[OwedDelivery], notifications: Sequence[JudgedNotification]
 ) -> Iterator[Unsettled]:
-    """The claims of one hearer on one event, unless they are settled."""
+    """The claims of one receiver on one event, unless they are settled."""
     if any(each.counts for each in notifications):
         return
     in_time = sorted(claims, key=attrgetter("start", "process", "subscription"))

@@ -34,7 +34,7 @@ class CheckSettings(msgspec.Struct, frozen=True):
 
     t_sub: float | None = None  # seconds until a subscription is known everywhere
     t_diff: float | None = None  # seconds until an event has reached all subscribers
-    hearer: str = "subscription"  # receiver of each event, once: each subscription, or each process
+    receiver: str = "subscription"  # receiver of each event, once: each subscription, or each process
     until: float | None = None  # the recording ends here: what was due later is not judged
 
 
@@ -65,9 +65,9 @@ class Tables:
         self.matcher = matcher
 
     @property
-    def hearer(self) -> Columns:
+    def receiver(self) -> Columns:
         """The columns that identify a delivery."""
-        return ("run", self.settings.hearer, "source", "event")
+        return ("run", self.settings.receiver, "source", "event")
 
     @cached_property
     def operations(self) -> Table:
@@ -140,8 +140,8 @@ class Tables:
             claims = self.engine.group(
                 owed.not_lost, (claims, key), (self.losses, key), output=owed.OwedDelivery
             )
-        by_hearer = (claims, self.hearer), (self.judged, self.hearer)
-        return self.engine.group(owed.unsettled, *by_hearer, output=owed.Unsettled)
+        by_receiver = (claims, self.receiver), (self.judged, self.receiver)
+        return self.engine.group(owed.unsettled, *by_receiver, output=owed.Unsettled)
 
     @cached_property
     def reached(self) -> Table:

@@ -177,8 +177,8 @@ class SmallMatcher:
         """Fewer neighbours are better; the name decides between equals, so that runs are alike."""
         constraint, positions = choice
         index = self._attributes.get(constraint.attribute)
-        crowd = sum(index.size(location) for location in positions) if index else 0
-        return _RANK[positions[0][0]], crowd, constraint.attribute
+        candidates = sum(index.size(location) for location in positions) if index else 0
+        return _RANK[positions[0][0]], candidates, constraint.attribute
 
     def remove(self, handle: int) -> None:
         for attribute, location, key in self._filed.pop(handle):

@@ -11,6 +11,7 @@ sorted by `sort_key`; `Range` has at least one bound; `Like` is no plain literal
 
 from __future__ import annotations
 
+import warnings
 from typing import Any, TypeAlias
 
 import msgspec
@@ -151,7 +152,14 @@ Constraint: TypeAlias = (
 Kinds: TypeAlias = tuple[Kind | None, ...]
 
 
-def told_apart(constraint: Constraint) -> tuple[Constraint, Kinds]:
+def __getattr__(name: str) -> Any:
+    if name == "told_apart":
+        warnings.warn(f"{__name__}.told_apart is exact_key now", DeprecationWarning, stacklevel=2)
+        return exact_key
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+
+
+def exact_key(constraint: Constraint) -> tuple[Constraint, Kinds]:
     """A constraint as a dictionary's key: in Python `a = 1` equals `a = TRUE`, here kinds differ."""
     if isinstance(constraint, Equals):
         return constraint, (kind_of(constraint.value),)
@@ -162,5 +170,5 @@ def told_apart(constraint: Constraint) -> tuple[Constraint, Kinds]:
 
 __all__ = [
     "Constraint", "Equals", "Exists", "IsA", "Kinds", "Like", "Missing", "NotOneOf", "OneOf", "Prefix",
-    "Range", "Regexp", "TopicIs", "Value", "told_apart",
+    "Range", "Regexp", "TopicIs", "Value", "exact_key",
 ]  # fmt: skip

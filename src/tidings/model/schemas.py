@@ -234,10 +234,10 @@ class SchemaRegistry:
 
     def __init__(self, path: str | Path | None = None) -> None:
         self.path = None if path is None else Path(path)
-        self._held = _SchemaFile()
+        self._contents = _SchemaFile()
         if self.path is not None and self.path.exists():
             try:
-                self._held = msgspec.json.decode(self.path.read_bytes(), type=_SchemaFile)
+                self._contents = msgspec.json.decode(self.path.read_bytes(), type=_SchemaFile)
             except UNREADABLE as error:
                 raise InputError(f"{self.path} is no file of schemas: {error}") from None
         self.active = False  # is any schema in force? Asked at every publish, without a call
@@ -245,11 +245,11 @@ class SchemaRegistry:
 
     def load(self, path: str | Path) -> None:
         """Take the schemas of a file in place of those in force; the file is not written by this registry."""
-        self._held = SchemaRegistry(path)._held
+        self._contents = SchemaRegistry(path)._contents
         self._changed()
 
     def _changed(self) -> None:
-        self.active = bool(self._held.types or self._held.topics)
+        self.active = bool(self._contents.types or self._contents.topics)
 
     def attach(
         self,
@@ -267,9 +267,9 @@ class SchemaRegistry:
         if type is not None and topic is not None:
             raise SchemaError("a schema is for a type or for a topic", hint="attach it twice for both")
         if topic is not None:
-            stored, key = self._held.topics, check_pattern(topic)
+            stored, key = self._contents.topics, check_pattern(topic)
         elif type is not None or not isinstance(schema, Mapping):
-            stored, key = self._held.types, type or lineage_of(schema)[0]
+            stored, key = self._contents.types, type or lineage_of(schema)[0]
         else:
             raise SchemaError("the schema has no type", hint="give type= or topic=")
         known = stored.get(key)
@@ -287,7 +287,7 @@ class SchemaRegistry:
 
     def detach(self, *, type: str | None = None, topic: str | None = None) -> bool:
         """Take a schema out of force; was it there?"""
-        stored, key = (self._held.types, type) if type is not None else (self._held.topics, topic)
+        stored, key = (self._contents.types, type) if type is not None else (self._contents.topics, topic)
         found = stored.pop(str(key), None) is not None
         self._save()
         return found
@@ -296,16 +296,16 @@ class SchemaRegistry:
         """Every schema in force, with what it is attached to."""
         return [
             {"for": word, "name": name, "version": stored.version, "schema": stored.schema}
-            for word, table in (("type", self._held.types), ("topic", self._held.topics))
+            for word, table in (("type", self._contents.types), ("topic", self._contents.topics))
             for name, stored in sorted(table.items())
         ]
 
     def check(self, event: Event) -> None:
         """Refuse an event that does not fit. Raises `SchemaError`."""
-        wanted = [(name, self._held.types[name]) for name in event.type if name in self._held.types]
-        if event.topic is not None and self._held.topics:
+        wanted = [(name, self._contents.types[name]) for name in event.type if name in self._contents.types]
+        if event.topic is not None and self._contents.topics:
             wanted += [
-                (p, stored) for p, stored in self._held.topics.items() if topic_matches(p, event.topic)
+                (p, stored) for p, stored in self._contents.topics.items() if topic_matches(p, event.topic)
             ]
         for name, stored in wanted:
             found = next(problems(_as_checked(event.attributes), stored.schema), None)
@@ -318,7 +318,7 @@ class SchemaRegistry:
     def _save(self) -> None:
         self._changed()
         if self.path is not None:
-            written = msgspec.json.format(msgspec.json.encode(self._held), indent=2)
+            written = msgspec.json.format(msgspec.json.encode(self._contents), indent=2)
             fresh = self.path.with_suffix(self.path.suffix + ".new")
             fresh.write_bytes(written + b"\n")
             fresh.replace(self.path)

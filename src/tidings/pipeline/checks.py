@@ -76,7 +76,7 @@ def check_on_spark(
     history = History(spark, paths)
     if say is not None:
         say(f"{history.rows:,} rows in {len(history.files):,} files")
-    settings = CheckSettings(t_sub, t_diff, promised.hearer, until)
+    settings = CheckSettings(t_sub, t_diff, promised.receiver, until)
     engine = SparkEngine(history, promised, settings, bucket_rows=bucket_rows, sieving=sieving, say=say)
     try:
         return check_tables(
@@ -107,7 +107,7 @@ class SparkEngine:
         self._spark = history.spark
         self._bucket_rows = bucket_rows
         self._say = say or (lambda words: None)
-        self._places = PlanPlaces((EVENT, ("run", contract.hearer, "source"), PROCESS))
+        self._places = PlanPlaces((EVENT, ("run", contract.receiver, "source"), PROCESS))
         self._nodes = 0
         self._facts: dict[type[Any], PlanNode] = {}
         self._probes: list[PlanNode] = []
@@ -192,7 +192,7 @@ class SparkEngine:
         wanted, self._wanted = self._wanted, PlanRequest()
         small = [node for node in wanted.answers if is_small(node)]
         stages = stages_for(wanted, self._places)
-        missing = {n for stage in stages for n in stage.held() if n.id not in self._materialised}
+        missing = {n for stage in stages for n in stage.broadcast() if n.id not in self._materialised}
         if missing:
             self._hold(sorted(missing, key=lambda node: node.id), small)
             wanted.answers = [node for node in wanted.answers if node not in small]
@@ -225,14 +225,14 @@ class SparkEngine:
         intervals = next(node for node in self._intervals if node.id in self._materialised)
         return SieveRequest(
             check=self._check,
-            hearer=times.hearer,
+            receiver=times.receiver,
             t_sub=times.t_sub,
             t_diff=times.t_diff,
             until=math.inf if times.until is None else times.until,
             late=bool(promised & {"liveness", "completeness"}),
             order="fifo" in promised,
             gaps="gap_freedom" in promised,
-            held=self._spark.sparkContext.broadcast(self._materialised[intervals.id]),
+            intervals=self._spark.sparkContext.broadcast(self._materialised[intervals.id]),
         )
 
     def _hold(self, nodes: list[PlanNode], answers: list[PlanNode]) -> None:
@@ -294,7 +294,7 @@ class SparkEngine:
         return max(cores, ceil(rows / self._bucket_rows))
 
     def _broadcast(self, stage: PlanStage) -> Any:
-        stored = {node.id: self._materialised[node.id] for node in stage.held()}
+        stored = {node.id: self._materialised[node.id] for node in stage.broadcast()}
         return self._spark.sparkContext.broadcast(stored) if stored else None
 
     def _results(self, frames: list[Any], *, keeping: list[PlanNode]) -> dict[int, dict[str, float]]:

@@ -31,7 +31,7 @@ class BatchMetrics(msgspec.Struct, kw_only=True):
         return self.events / self.seconds if self.seconds > 0 else 0.0
 
 
-Hears = Callable[[BatchMetrics], None]
+BatchObserver = Callable[[BatchMetrics], None]
 
 
 class JsonLinesMetrics:

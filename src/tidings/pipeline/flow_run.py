@@ -18,7 +18,7 @@ from typing import Any
 
 from tidings.errors import InputError, TidingsError
 from tidings.pipeline.flow_kinds import CORRUPT, KINDS, first_line
-from tidings.pipeline.flow_metrics import BatchMetrics, Hears
+from tidings.pipeline.flow_metrics import BatchMetrics, BatchObserver
 from tidings.pipeline.flows import Flow, MatchStep
 from tidings.pipeline.matching import PROBLEM, Options
 from tidings.pipeline.streaming import match_batch_of_stream
@@ -30,9 +30,9 @@ COMMIT_SECONDS = 10.0  # for Spark to write down that a batch is done, before it
 class RunningFlow:
     """A flow that runs. `wait` returns when all its queries have ended; `stop` ends them."""
 
-    def __init__(self, flow: Flow, spark: Any, *, hears: Sequence[Hears] = ()) -> None:
+    def __init__(self, flow: Flow, spark: Any, *, observers: Sequence[BatchObserver] = ()) -> None:
         self.flow, self.spark = flow, spark
-        self.matches = {name: _MatchQuery(flow, name, spark, hears) for name in flow.matches}
+        self.matches = {name: _MatchQuery(flow, name, spark, observers) for name in flow.matches}
         self._queries: list[Any] = []
         self._stopping = threading.Event()
 
@@ -66,9 +66,9 @@ class RunningFlow:
 class _MatchQuery:
     """One match of a flow as a streaming query."""
 
-    def __init__(self, flow: Flow, name: str, spark: Any, hears: Sequence[Hears]) -> None:
+    def __init__(self, flow: Flow, name: str, spark: Any, observers: Sequence[BatchObserver]) -> None:
         match = flow.matches[name]
-        self.name, self._flow, self._hears = name, flow.name, hears
+        self.name, self._flow, self._observers = name, flow.name, observers
         self.checkpoint = f"{flow.checkpoint.rstrip('/')}/{name}"
         source, table = flow.sources[match.events], flow.subscriptions[match.subscriptions]
         self.events = KINDS["sources"][source.kind].open(spark, source.settings)
@@ -108,8 +108,8 @@ class _MatchQuery:
             except TidingsError as error:
                 self.failed = error  # Spark keeps only its text
                 raise
-        for hear in self._hears:
-            hear(metrics)
+        for observe in self._observers:
+            observe(metrics)
 
     def _published(self, frame: Any, number: int) -> BatchMetrics:
         from pyspark import StorageLevel

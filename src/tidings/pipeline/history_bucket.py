@@ -43,7 +43,7 @@ class Orders:
     kept: list[PlanNode]
     largest: list[tuple[PlanNode, Callable[[Any], float | None]]]
     arriving: dict[int, PlanNode]  # tag -> origin of the records
-    held: Any = None  # a broadcast of {node id: encoded records}
+    broadcast: Any = None  # a broadcast of {node id: encoded records}
 
     @classmethod
     def of(cls, stage: PlanStage, check: str, stored: Any) -> Orders:
@@ -76,7 +76,7 @@ class _CheckState:
         return self.things[what]
 
 
-_HELD = _CheckState()
+_PREPARED = _CheckState()
 
 
 def judged(orders: Orders, batches: Iterable[Any]) -> Iterator[Any]:
@@ -155,9 +155,9 @@ class _Making:
 
     def _grouped(self, node: PlanNode, groups: dict[Any, list[Any]]) -> list[Any]:
         assert node.make is not None
-        nodes = node.held
+        nodes = node.broadcast
         others = [
-            self._held_groups(each, columns) if each in nodes else grouped(self.table(each), columns, groups)
+            self._sent_groups(each, columns) if each in nodes else grouped(self.table(each), columns, groups)
             for each, columns in node.inputs[1:]
         ]
         made: list[Any] = []
@@ -169,24 +169,24 @@ class _Making:
         nodes, _ = node.inputs[1]
         assert node.prepare is not None
         prepare = node.prepare
-        return self._hold(("index", node.id), lambda: prepare(self._held_records(nodes)))
+        return self._hold(("index", node.id), lambda: prepare(self._sent_records(nodes)))
 
-    def _held_groups(self, node: PlanNode, columns: Columns) -> dict[Any, list[Any]]:
+    def _sent_groups(self, node: PlanNode, columns: Columns) -> dict[Any, list[Any]]:
         found: dict[Any, list[Any]] = self._hold(
-            ("groups", node.id, columns), lambda: grouped(self._held_records(node), columns)
+            ("groups", node.id, columns), lambda: grouped(self._sent_records(node), columns)
         )
         return found
 
-    def _held_records(self, node: PlanNode) -> list[Any]:
+    def _sent_records(self, node: PlanNode) -> list[Any]:
         def decoded() -> list[Any]:
             decode = msgspec.msgpack.Decoder(node.output).decode
-            return [decode(each) for each in self._orders.held.value[node.id]]
+            return [decode(each) for each in self._orders.broadcast.value[node.id]]
 
         found: list[Any] = self._hold(("records", node.id), decoded)
         return found
 
     def _hold(self, what: tuple[Any, ...], make: Callable[[], Any]) -> Any:
-        return _HELD.get(self._orders.check, what, make)
+        return _PREPARED.get(self._orders.check, what, make)
 
 
 def _read(orders: Orders, batches: Iterable[Any]) -> RecordBucket:

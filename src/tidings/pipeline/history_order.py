@@ -1,7 +1,7 @@
-"""The second pass of the sieve: all that one hearer was told of one source, in order.
+"""The second pass of the sieve: all that one receiver got from one source, in order.
 
-Suspicious is who was told an event after a later one of its source, and who has an unsettled claim
-between two events that it was told while its subscription stood. The rules of suspicion are those of
+A receiver is suspicious that got an event after a later one of its source, or has an unsettled claim
+between two events that it got while its subscription stood. The rules of suspicion are those of
 `history_sieving.py`; what that pass has found travels through.
 """
 
@@ -12,13 +12,13 @@ from typing import Any
 
 import numpy as np
 
-from tidings.pipeline.history_lanes import Flags, Lanes
+from tidings.pipeline.history_intervals import Flags, IntervalIndex
 from tidings.pipeline.history_sieving import (
+    DELIVERED,
     MOST,
     NAMES,
     OPEN,
     SAID,
-    TOLD,
     Findings,
     SieveRequest,
     Suspect,
@@ -49,20 +49,20 @@ def _stream_suspects(request: SieveRequest, rows: Any) -> Iterator[Suspect]:
         return
     coded = one(rows.column("source")).dictionary_encode()
     words, source = coded.dictionary.to_pylist(), coded.indices.to_numpy(zero_copy_only=False)
-    held = {name: one(rows.column(name)).to_numpy(zero_copy_only=False) for name in NAMES[3:7] + NAMES[:2]}
+    batch = {name: one(rows.column(name)).to_numpy(zero_copy_only=False) for name in NAMES[3:7] + NAMES[:2]}
     rules: list[tuple[bool, Callable[..., Any]]] = [(request.order, _overtaken), (request.gaps, _left_out)]
     groups = groups_for(request)
     for wanted, rule in rules:
         if wanted:
-            for at in np.flatnonzero(rule(groups, source, held)).tolist():
-                yield (*groups.names[int(held["interval"][at])], words[int(source[at])])
+            for at in np.flatnonzero(rule(groups, source, batch)).tolist():
+                yield (*groups.names[int(batch["interval"][at])], words[int(source[at])])
 
 
-def _overtaken(groups: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # noqa: ARG001
+def _overtaken(groups: IntervalIndex, source: Any, batch: dict[str, Any]) -> Flags:  # noqa: ARG001
     """Rows delivered after an event of their source that was published later."""
-    rows = np.flatnonzero(held["kind"] == TOLD)
-    columns = [held[name][rows] for name in ("sequence", "published", "time")] + [
-        source[rows], held["interval"][rows]
+    rows = np.flatnonzero(batch["kind"] == DELIVERED)
+    columns = [batch[name][rows] for name in ("sequence", "published", "time")] + [
+        source[rows], batch["interval"][rows]
     ]  # fmt: skip
     order = np.lexsort(columns)
     sequence, published, _, stream, interval = (column[order] for column in columns)
@@ -74,26 +74,26 @@ def _overtaken(groups: Lanes, source: Any, held: dict[str, Any]) -> Flags:  # no
     return found
 
 
-def _left_out(groups: Lanes, source: Any, held: dict[str, Any]) -> Flags:
+def _left_out(groups: IntervalIndex, source: Any, batch: dict[str, Any]) -> Flags:
     """Unsettled claims with a delivery before and after them, while the subscription stood."""
-    since = groups.since[held["interval"]]
+    since = groups.since[batch["interval"]]
     found = np.zeros(len(source), bool)
-    if not (held["kind"] == OPEN).any():
+    if not (batch["kind"] == OPEN).any():
         return found
-    part = (held["kind"] == OPEN) | (held["published"] > since)
+    part = (batch["kind"] == OPEN) | (batch["published"] > since)
     rows = np.flatnonzero(part)
     columns = [
-        held["sequence"][rows],
-        held["published"][rows],
+        batch["sequence"][rows],
+        batch["published"][rows],
         since[rows],
         source[rows],
-        held["hearer"][rows],
+        batch["receiver"][rows],
     ]
     order = np.lexsort(columns)
     keys = [column[order] for column in columns[2:]]
     begins = np.r_[True, np.any([key[1:] != key[:-1] for key in keys], axis=0)]
     group = np.cumsum(begins) - 1
-    received = held["kind"][rows][order] != OPEN
+    received = batch["kind"][rows][order] != OPEN
     before = np.cumsum(received) - received
     first, size = np.flatnonzero(begins), np.bincount(group, received).astype(np.int64)
     delivered_before = before - before[first][group]

@@ -4,7 +4,7 @@ Records meet in *buckets*: all records with equal values in the columns of a *ho
 bucket. A table has a home when its groups can be made there; facts, and what is made of them
 record by record, float: they can be read into any home. A table that another home asks for
 travels there, which is a shuffle. So a check of everything is three passes: operations by
-process, everything about an event by event, and each publisher's notifications by hearer.
+process, everything about an event by event, and each publisher's notifications by receiver.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ class PlanNode:
     stored: bool = False  # made by an earlier pass
 
     @property
-    def held(self) -> tuple[PlanNode, ...]:
+    def broadcast(self) -> tuple[PlanNode, ...]:
         """The inputs that are everywhere: of a probe its table, of a group apart its rights."""
         rights = tuple(node for node, _ in self.inputs[1:])
         if self.how == "probe":
@@ -45,7 +45,7 @@ class PlanNode:
     @property
     def moving(self) -> tuple[PlanNode, ...]:
         """The inputs with records that must be in the same bucket as this node's."""
-        stored = set(self.held)
+        stored = set(self.broadcast)
         return tuple(node for node, _ in self.inputs if node not in stored)
 
 
@@ -72,7 +72,7 @@ class PlanPlaces:
     def home(self, node: PlanNode) -> Home:
         if node.stored or node.how == "facts":
             return NOWHERE
-        if node.how == "group" and not node.held:
+        if node.how == "group" and not node.broadcast:
             return self.home_of(node.inputs[0][1])
         return self.home(node.inputs[0][0])
 
@@ -132,9 +132,9 @@ class PlanStage:
         here = [node for node in self.made_here() if node.how == "facts" and not node.stored]
         return sorted({node.output for node in here}, key=lambda kind: kind.__name__)
 
-    def held(self) -> list[PlanNode]:
+    def broadcast(self) -> list[PlanNode]:
         made = [node for node in self.made_here() if node not in self.came() and not node.stored]
-        found = {each for node in made for each in node.held}
+        found = {each for node in made for each in node.broadcast}
         return sorted(found, key=lambda node: node.id)
 
 

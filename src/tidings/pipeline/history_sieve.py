@@ -24,7 +24,7 @@ from tidings.history.facts import LossFact, Notice, PublishAttempt
 from tidings.history.properties import PROPERTIES
 from tidings.history.tables import EVENT
 from tidings.pipeline import history_sieving as sieving
-from tidings.pipeline.history_lanes import Claims, Lane, Lanes
+from tidings.pipeline.history_intervals import Claims, IntervalIndex, IntervalKey
 from tidings.pipeline.history_order import streamed
 from tidings.pipeline.history_rows import History, spark_errors
 from tidings.pipeline.history_sieving import Doubt, Findings, SieveRequest, Suspect
@@ -44,7 +44,7 @@ class Sieved(NamedTuple):
 
 
 def sieve(history: History, request: SieveRequest, bucket_rows: int = BUCKET_ROWS) -> Sieved:
-    """Look through the history in two passes; `asked.held` holds the intervals."""
+    """Look through the history in two passes; `request.intervals` has the intervals."""
     spark = history.spark
     kinds = [PublishAttempt, Notice] + ([LossFact] if history.count([LossFact]) else [])
     cores: int = spark.sparkContext.defaultParallelism
@@ -52,7 +52,7 @@ def sieve(history: History, request: SieveRequest, bucket_rows: int = BUCKET_ROW
     rows = history.narrow(kinds, EVENT).repartition(buckets, "place")
     frame = rows.mapInArrow(lambda batches: sieving.sieved(request, batches), sieving.OUTPUT)
     if request.streams:
-        frame = frame.repartition(buckets, "hearer", "source").mapInArrow(
+        frame = frame.repartition(buckets, "receiver", "source").mapInArrow(
             lambda batches: streamed(request, batches), sieving.OUTPUT
         )
     stated = spark_errors(lambda: frame.where(f"kind = {sieving.SAID}").select("data").collect())
@@ -60,7 +60,7 @@ def sieve(history: History, request: SieveRequest, bucket_rows: int = BUCKET_ROW
     return _together(found, sieving.groups_for(request), request)
 
 
-def _together(found: list[Findings], groups: Lanes, request: SieveRequest) -> Sieved:
+def _together(found: list[Findings], groups: IntervalIndex, request: SieveRequest) -> Sieved:
     gave_up = sorted(each.gave_up for each in found if each.gave_up)
     if gave_up:
         return Sieved(None, {}, f"everything is judged row by row: {gave_up[0]}")
@@ -77,7 +77,7 @@ def _together(found: list[Findings], groups: Lanes, request: SieveRequest) -> Si
 
 
 def _debtors(
-    doubts: list[Doubt], seen: dict[str, float], groups: Lanes, request: SieveRequest
+    doubts: list[Doubt], seen: dict[str, float], groups: IntervalIndex, request: SieveRequest
 ) -> set[Suspect]:
     """Claims in doubt that are debts, were the largest delays those seen so far."""
     suspects: set[Suspect] = set()
@@ -91,7 +91,7 @@ def _debtors(
     return suspects
 
 
-def _claims(doubts: list[Doubt], groups: Lanes) -> Claims:
+def _claims(doubts: list[Doubt], groups: IntervalIndex) -> Claims:
     interval = np.array([doubt[0] for doubt in doubts], np.int64)
     published, lifetime, ends, available = (
         np.array([doubt[n] for doubt in doubts], np.float64) for n in range(2, 6)
@@ -102,8 +102,8 @@ def _claims(doubts: list[Doubt], groups: Lanes) -> Claims:
     )  # fmt: skip
 
 
-def spread_out(suspects: Iterable[Suspect], groups: Iterable[Lane]) -> set[Suspect]:
-    """The suspects, and with each every lane that shares a process or a subscription with it."""
+def spread_out(suspects: Iterable[Suspect], groups: Iterable[IntervalKey]) -> set[Suspect]:
+    """The suspects, and with each every group that shares a process or a subscription with it."""
     wanted = set(suspects)
     names = {*groups, *((run, process, own) for run, process, own, _ in wanted)}
     root: dict[tuple[str, ...], tuple[str, ...]] = {}

@@ -5,7 +5,7 @@ Rules
   is suspected here. Legal rows may be suspected too; the properties judge them later.
 - This pass is by event: every notification is placed in its interval, its event's content is put to
   the compiled matcher once, and unsettled claims are judged by the rules of delivery. The
-  second one (`history_order.py`) is by hearer and source.
+  second one (`history_order.py`) is by receiver and source.
 - Input that cannot be handled as arrays (a hash that two events share, attributes that are no JSON) makes the
   bucket give up with the reason; then everything is judged by the properties themselves.
 """
@@ -25,11 +25,11 @@ from tidings.history.attributes import from_json_values
 from tidings.history.intervals import Interval
 from tidings.history.jsonlines import attributes_from_text
 from tidings.history.schema import OK, REDELIVERY, REFUSED
-from tidings.pipeline.history_lanes import Claims, Flags, Lanes, Numbers, Times, is_due, is_owed
+from tidings.pipeline.history_intervals import Claims, Flags, IntervalIndex, Numbers, Times, is_due, is_owed
 
-TOLD, AGAIN, OPEN, SAID = 0, 1, 2, 3  # a notification, a redelivery, an unsettled claim, findings
+DELIVERED, AGAIN, OPEN, SAID = 0, 1, 2, 3  # a notification, a redelivery, an unsettled claim, findings
 OUTPUT: Final = (
-    "kind tinyint, hearer bigint, source string, interval int, time double, published double, "
+    "kind tinyint, receiver bigint, source string, interval int, time double, published double, "
     "sequence bigint, data binary"
 )
 NAMES: Final = tuple(part.split()[0] for part in OUTPUT.split(", "))
@@ -45,14 +45,14 @@ class SieveRequest:
     """Targets of the sieve."""
 
     check: str
-    hearer: str
+    receiver: str
     t_sub: float | None
     t_diff: float | None
     until: float
     late: bool  # liveness or completeness is promised
     order: bool  # FIFO is
     gaps: bool  # gap freedom is
-    held: Any  # a broadcast of the intervals, encoded
+    intervals: Any  # a broadcast of the intervals, encoded
 
     @property
     def streams(self) -> bool:
@@ -69,17 +69,17 @@ class Findings(msgspec.Struct, array_like=True):
 
 
 class _SieveState:
-    """The lanes of the check that this process works on."""
+    """The intervals of the check that this process works on."""
 
     check = ""
-    groups: Lanes | None = None
+    groups: IntervalIndex | None = None
 
 
-def groups_for(request: SieveRequest) -> Lanes:
+def groups_for(request: SieveRequest) -> IntervalIndex:
     if _SieveState.groups is None or _SieveState.check != request.check:
         decode = msgspec.msgpack.Decoder(Interval).decode
         _SieveState.groups, _SieveState.check = (
-            Lanes(map(decode, request.held.value), request.hearer),
+            IntervalIndex(map(decode, request.intervals.value), request.receiver),
             request.check,
         )
     return _SieveState.groups
@@ -173,7 +173,7 @@ class RowBucket:
     def _doubled(self, notifications: BucketNotifications) -> None:
         once = np.flatnonzero(~notifications.again)
         key = (
-            notifications.event[once] * self.groups.hearers
+            notifications.event[once] * self.groups.receivers
             + self.groups.subscriber[notifications.interval[once]]
         )
         order = np.argsort(key, kind="stable")
@@ -216,8 +216,8 @@ class RowBucket:
             event, filter, events.run[event], events.published[event], events.lifetime[event]
         )
         event = event[pair]
-        received = np.sort(notifications.event * groups.hearers + groups.subscriber[notifications.interval])
-        open_ = ~_among(event * groups.hearers + groups.subscriber[interval], received)
+        received = np.sort(notifications.event * groups.receivers + groups.subscriber[notifications.interval])
+        open_ = ~_among(event * groups.receivers + groups.subscriber[interval], received)
         event, interval = event[open_], interval[open_]
         if self.lost.num_rows:
             lost = self._losses()
@@ -274,7 +274,7 @@ class RowBucket:
         own = self.notifications.column("sequence").take(pa.array(notifications.rows))
         known = np.asarray(own.is_valid())
         sequence = np.where(known, _integers(own), self.events.sequence[notifications.event])
-        kind = np.where(notifications.again, AGAIN, TOLD).astype(np.int8)
+        kind = np.where(notifications.again, AGAIN, DELIVERED).astype(np.int8)
         return _rows(
             kind, self.groups.subscriber[notifications.interval], self._source_column(notifications.event),
             notifications.interval,
@@ -290,7 +290,7 @@ class BucketNotifications(NamedTuple):
     again: Flags  # a redelivery
 
 
-def claims_of(groups: Lanes, events: BucketEvents, event: Numbers, interval: Numbers) -> Claims:
+def claims_of(groups: IntervalIndex, events: BucketEvents, event: Numbers, interval: Numbers) -> Claims:
     return Claims(
         event, interval,
         events.published[event], events.lifetime[event], events.ends[event], events.promised[event],
@@ -303,7 +303,7 @@ def in_doubt(claims: Claims, t_sub: float, t_diff: float, until: float) -> Flags
     return is_due(claims, t_sub, t_diff, until) | is_owed(claims, t_sub, t_diff, until)
 
 
-def _events(tries: Any, groups: Lanes) -> BucketEvents:
+def _events(tries: Any, groups: IntervalIndex) -> BucketEvents:
     """One publication from all tries: as `publications.published`."""
     more = tries.column("more").combine_chunks() if tries.num_rows else None
     if more is None:
@@ -369,8 +369,8 @@ def _check_same(one: Any, rows: Any, other: Any, others: Any) -> None:
             raise HistoryError("two events have one hash")
 
 
-def _groups_of(delivered: Any, groups: Lanes) -> Numbers:
-    """The lane of each notification; -1: its process never had such a subscription."""
+def _groups_of(delivered: Any, groups: IntervalIndex) -> Numbers:
+    """The group of each notification; -1: its process never had such a subscription."""
     key = np.zeros(delivered.num_rows, np.int64)
     words = []
     for column in (delivered.column("run"), delivered.column("process"), _subscriptions(delivered)):

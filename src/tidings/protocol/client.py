@@ -53,7 +53,7 @@ class Client(PublishingClient):
         self._rng = rng
         self._listenings: dict[int, ClientSubscription] = {}  # by ref
         self._leaving: dict[int, ClientSubscription] = {}  # by ref: those that wait for the answer to it ...
-        self._held_back: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
+        self._postponed: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
         self._merges = False  # does the broker take `AckCredit`?
         self._last_ref, self._tokens = 0, ResumeTokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
@@ -218,9 +218,9 @@ class Client(PublishingClient):
             return
         subscription.waits = self._is_being_left(subscription)
         if subscription.waits:
-            self._held_back[subscription.ref] = subscription
+            self._postponed[subscription.ref] = subscription
             return
-        self._held_back.pop(subscription.ref, None)
+        self._postponed.pop(subscription.ref, None)
         call = -subscription.ref if subscription.call is None else subscription.call
         if subscription.home not in ("", self._log):
             self._send(msg.Home(subscription.ref, subscription.home))
@@ -239,7 +239,7 @@ class Client(PublishingClient):
 
     def _open_waiting(self, left: ClientSubscription) -> None:
         """The name is free: send the next subscribe that waits for it."""
-        for subscription in list(self._held_back.values()):
+        for subscription in list(self._postponed.values()):
             if subscription.waits and subscription.is_namesake(left):
                 self._tokens.resume(subscription)
                 self._open(subscription)
@@ -321,8 +321,8 @@ class Client(PublishingClient):
 
     def _pass_on(self, subscription: ClientSubscription, batch: list[msg.Deliver], now: float) -> None:
         """Hand deliveries over that can go straight to the application; the others wait."""
-        hears = subscription.phase is not SubscriptionPhase.OPENING and not subscription.is_fenced
-        if hears and not subscription.buffer and not subscription.skipped:
+        is_receiving = subscription.phase is not SubscriptionPhase.OPENING and not subscription.is_fenced
+        if is_receiving and not subscription.buffer and not subscription.skipped:
             if subscription.auto and batch:
                 self._notify(subscription, batch, None, now)
                 return
@@ -344,7 +344,7 @@ class Client(PublishingClient):
         elif subscription.was_delivered(deliver) or self._known_again.has(subscription, deliver):
             self._pass_over(subscription, deliver)
         else:
-            return subscription.held_again(deliver)
+            return subscription.taken_again(deliver)
         return True
 
     def _hand_over(self, subscription: ClientSubscription, now: float) -> None:
@@ -537,7 +537,7 @@ class Client(PublishingClient):
         self._record_leave(subscription, now)
         del self._listenings[subscription.ref]
         self._leaving.pop(subscription.ref, None)
-        self._held_back.pop(subscription.ref, None)
+        self._postponed.pop(subscription.ref, None)
         for call in subscription.leaving_calls:
             self._out.append(fx.CallResult(call))
         self._open_waiting(subscription)

@@ -61,7 +61,7 @@ class FailoverClient(Client):
         rng: Random,
         fetch: Callable[[], tuple[str, ...]] | None = None,
         settings: FailoverSettings | None = None,
-        tells_heard: Callable[[dict[str, dict[str, int]]], msg.Message] | None = None,
+        reports_received: Callable[[dict[str, dict[str, int]]], msg.Message] | None = None,
         recording: bool = False,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -77,8 +77,8 @@ class FailoverClient(Client):
         self._overheard: list[tuple[str, msg.Deliver]] = []
         self._received: dict[str, dict[str, int]] = {}  # by subscription's name and stream: the last number
         self._reported: dict[str, dict[str, int]] = {}
-        self._reports_received = tells_heard  # no-gap mode: how the distributor is told
-        self.fail_overs = self.fetches = self.heard_twice = 0
+        self._reports_received = reports_received  # no-gap mode: how the distributor is told
+        self.fail_overs = self.fetches = self.received_twice = 0
         self._on_input[ins.TimerFired] = self._on_timer
         self._on_message[KeepaliveReply] = lambda message, now: None
 
@@ -183,7 +183,7 @@ class FailoverClient(Client):
         stream, number = numbered
         marks = self._received.setdefault(subscription.id.name, {})
         if number <= marks.get(stream, 0):
-            self.heard_twice += 1
+            self.received_twice += 1
             return False
         marks[stream] = number
         return True

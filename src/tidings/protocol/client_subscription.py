@@ -231,7 +231,7 @@ class ClientSubscription:
             earlier.holds(deliver) for earlier in self.delivered
         )
 
-    def held_again(self, deliver: Deliver) -> bool:
+    def taken_again(self, deliver: Deliver) -> bool:
         """True when this is one that was taken before the link broke; its tag is renewed."""
         if deliver.position is None:
             return False
@@ -326,8 +326,8 @@ class ClientSubscription:
         self.is_fenced = False
 
     def check(self) -> None:
-        hears = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
-        assert not (self.waiting and self.buffer and hears), "no reader waits beside a filled buffer"
+        is_receiving = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
+        assert not (self.waiting and self.buffer and is_receiving), "no reader waits beside a filled buffer"
         assert self.phase is not SubscriptionPhase.ENDED or not self.waiting, (
             "no reader waits for a subscription that has ended"
         )

@@ -95,10 +95,10 @@ class BrokerAdministration:
         """Sessions of principals, the oldest first."""
         server = self._server
         clients = {client.session: client for client in server._clients.values()}
-        guests = {local_client.session: local_client for local_client in server._local_clients}
+        local_clients = {local_client.session: local_client for local_client in server._local_clients}
         rows = []
         for session in server.sessions.all():
-            client, local_client = clients.get(session), guests.get(session)
+            client, local_client = clients.get(session), local_clients.get(session)
             attached = client or local_client
             principal = session.principal
             visit = None if client is None else client.connection.visit

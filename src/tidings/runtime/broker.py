@@ -28,7 +28,7 @@ from tidings.protocol.membership.agreed import member_of
 from tidings.protocol.naming import broker_of
 from tidings.protocol.node import Node
 from tidings.runtime.clock import RealClock, RuntimeClock
-from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.kernels import prepare_in_background
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
@@ -76,7 +76,7 @@ class BrokerInterface(Protocol):
     warns: bool  # of losses, in the log of this process, which is the application's
     call_timeout: float | None  # seconds for an answer to a call that names no timeout; None: no limit
 
-    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+    async def join(self, client: str, on_effect: EffectHandler, watch: Watch) -> str:
         """Connect a client; the address under which it is known."""
 
     async def part(self, address: str) -> None:
@@ -133,7 +133,7 @@ class EmbeddedBroker:
         self._has_stopped = False
         self._names = 0
 
-    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+    async def join(self, client: str, on_effect: EffectHandler, watch: Watch) -> str:
         async with self._starting:
             if self._has_stopped:
                 raise ClosedError("the broker has stopped", hint="call tidings.connect again")
@@ -147,7 +147,7 @@ class EmbeddedBroker:
             client, driver.name, rng=self._rng, recording=self._recorder is not None, remembers=0,
             limits=self._limits,
         )  # fmt: skip
-        driver.attach(address, machine, hear)
+        driver.attach(address, machine, on_effect)
         watch(ConnectionState("up", broker=NAME), None)
         return address
 

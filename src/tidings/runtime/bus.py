@@ -9,6 +9,7 @@ from __future__ import annotations
 import asyncio
 import inspect
 import logging
+import warnings
 from collections.abc import Callable, Generator, Iterable, Mapping
 from contextlib import suppress
 from types import TracebackType
@@ -381,16 +382,22 @@ class Bus(LogCalls, HandlerCalls):
             fields["timeout"] = timeout  # until it is open
         return kind(self, fields, read, delivery.durable)
 
-    async def hear(
+    async def subscribe_callback(
         self, filter: Filter, push: Pushed, /, *, is_paused: bool = False, **options: Unpack[SubscribeOptions]
     ) -> Listener[Event]:
-        """Have a function called with each notification, at once and committed: it must not wait.
-        `Listener.allow` holds events back, from the start with `is_paused`. For gateways; others use `on`."""
+        """Open a subscription that calls `push` with each notification, at once and committed: `push` must
+        not wait. `Listener.allow` says how many may come ahead; with `is_paused` none do before it is called.
+        For gateways; applications use `on`."""
         listener: Listener[Event] = self.subscribe(filter, **options)
         assert listener._wanted is not None
         listener._wanted |= {"auto": True, "is_paused": is_paused}
         listener._push = push
         return await listener.open()
+
+    async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
+        """Deprecated name of `subscribe_callback`."""
+        warnings.warn("Bus.hear is Bus.subscribe_callback now", DeprecationWarning, stacklevel=2)
+        return await self.subscribe_callback(filter, push, **options)
 
     def figures(self) -> dict[str, Any]:
         """The broker's counters, for people; of a remote broker, what is known of it here."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from pathlib import Path
 from typing import Any, Unpack, overload
 
@@ -20,6 +21,7 @@ _COMMON = ("name", "record", "seed", "on_connected", "on_disconnected", "call_ti
 _REMOTE = (*_COMMON, "timeout", "patience", "tenant", "credentials", "tls", "network")
 _KNOWN = (*_COMMON, "path", "clock", *DeliverySettings.__struct_fields__)
 _EMBEDDED = ("call_timeout", *DeliverySettings.__struct_fields__)  # options that are no parameters
+_RENAMED = {"guest_seconds": "remote_subscription_seconds"}  # old option -> new
 
 
 @overload
@@ -71,6 +73,10 @@ def connect(
 
 
 def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInterface:
+    for old, new in _RENAMED.items():
+        if old in options:
+            warnings.warn(f"connect({old}=…) is connect({new}=…) now", DeprecationWarning, stacklevel=3)
+            options.setdefault(new, options.pop(old))
     refuse_unknown({key: 1 for key in options if key not in _EMBEDDED}, _KNOWN, "connect")
     call_timeout = options.pop("call_timeout", None)
     return EmbeddedBroker(path, call_timeout=call_timeout, settings=DeliverySettings(**options), **common)

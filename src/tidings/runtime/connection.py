@@ -473,7 +473,7 @@ class Connection(asyncio.Protocol):
             self.transport.pause_reading()
 
     @property
-    def is_held(self) -> bool:
+    def is_reading_paused(self) -> bool:
         return bool(self._holds)
 
     def release(self, reason: str) -> None:

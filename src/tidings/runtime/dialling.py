@@ -127,7 +127,7 @@ class _DialHandshake:
         if isinstance(message, AuthChallenge):
             connection.send(AuthResponse(self._credentials.answer(message.data)))
         elif isinstance(message, SessionOpened):
-            self._credentials.finish(message.farewell)
+            self._credentials.finish(message.server_final)
             self.done.set_result(message)
         elif isinstance(message, SessionDenied):
             self._fail(error_of(message.code, message.reason))

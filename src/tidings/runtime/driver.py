@@ -7,7 +7,7 @@ passes messages on, in order and at once. It makes no decisions: the behaviour o
 - Inputs wait in one line. Messages that follow from an input are passed on until the line is empty; only then
   is the timer set, once in a turn of the event loop.
 - All inputs that follow from one another are handled at one time of the clock.
-- An effect without a performer is for the application of its machine (`hear`).
+- An effect without a performer is for the application of its machine (`on_effect`).
 - A machine's time is that of the clock, and never behind what its disk holds: a machine whose wall clock was
   set back while it was down goes on from where its last life ended.
 - A timer that was set too early asks again; so a deadline that moves away is free.
@@ -42,7 +42,7 @@ from tidings.store.store import Store
 
 BREATH = 2048  # messages; fewer write oftener, more let those wait longer who could work meanwhile
 
-Hear = Callable[[fx.Effect], None]  # what a client's application hears
+EffectHandler = Callable[[fx.Effect], None]  # takes the effects for an application
 Outlet = Callable[[Message], None]  # the near end of a link
 Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is its sender
 
@@ -79,7 +79,7 @@ class Driver:
         clock: RuntimeClock,
         *,
         record: Callable[[Row], None],
-        hear: Hear | None = None,
+        on_effect: EffectHandler | None = None,
         fault: Fault | None = None,
         tap: Tap | None = None,
         timed: bool = True,
@@ -89,7 +89,7 @@ class Driver:
         self._is_timed = timed  # does the machine have deadlines?
         self._main = machine
         self._machines: dict[str, StateMachine] = {name: machine}
-        self._hears: dict[str, Hear] = {} if hear is None else {name: hear}
+        self._effect_handlers: dict[str, EffectHandler] = {} if on_effect is None else {name: on_effect}
         self._outlets: dict[str, Outlet] = {}
         self._line: list[tuple[str, Input]] = []
         self._fault = fault
@@ -152,17 +152,17 @@ class Driver:
 
     # -- what is attached ------------------------------------------------------------------
 
-    def attach(self, address: str, client: StateMachine, hear: Hear) -> None:
-        """Link a client in this process; `hear` gets the effects that are for its application."""
+    def attach(self, address: str, client: StateMachine, on_effect: EffectHandler) -> None:
+        """Link a client in this process; `on_effect` gets the effects that are for its application."""
         self._machines[address] = client
-        self._hears[address] = hear
+        self._effect_handlers[address] = on_effect
         self._line.append((self.name, LinkUp(address)))
         self.hand(address, LinkUp(self.name))
 
     def detach(self, address: str) -> None:
         """The client is gone."""
         self._machines.pop(address, None)
-        self._hears.pop(address, None)
+        self._effect_handlers.pop(address, None)
         self.hand(self.name, LinkDown(address))
 
     def link_up(self, address: str, outlet: Outlet, frame_bytes: int = 0, features: int = 0) -> None:
@@ -189,7 +189,12 @@ class Driver:
             return
         self._is_running = True
         now, tap, datagram = self.clock.now(), self._tap, self.datagram
-        machines, outlets, performers, hears = self._machines, self._outlets, self._performers, self._hears
+        machines, outlets, performers, handlers = (
+            self._machines,
+            self._outlets,
+            self._performers,
+            self._effect_handlers,
+        )
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
         position = 0  # inputs of this line that were handed in
@@ -233,8 +238,8 @@ class Driver:
                                 self._line += (last,)
                         elif kind in performers:
                             performers[kind](effect)
-                        elif name in hears:
-                            hears[name](effect)
+                        elif name in handlers:
+                            handlers[name](effect)
                 line, self._line, position = self._line, [], 0
         finally:
             self._is_running = False
@@ -318,7 +323,7 @@ class Driver:
 
     async def close(self) -> None:
         """Detach all clients and links, let the disk finish, and stop."""
-        for address in [address for address in self._hears if address != self.name]:
+        for address in [address for address in self._effect_handlers if address != self.name]:
             self.detach(address)
         for address in list(self._outlets):
             self.link_down(address)

@@ -43,14 +43,14 @@ class OwnedConnection(Protocol):
 class TimeShare:
     """The time of one owner."""
 
-    __slots__ = ("is_held", "members", "owner", "until", "used", "users")
+    __slots__ = ("is_paused", "members", "owner", "until", "used", "users")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
         self.members: dict[OwnedConnection, None] = {}
         self.users = 0
         self.used = 0.0  # seconds in this turn
-        self.is_held = False
+        self.is_paused = False
         self.until = 0.0  # when it is read from again, once the turn is over
 
 
@@ -83,7 +83,7 @@ class Fairness:
         share.users += 1
         if member is not None:
             share.members[member] = None
-            if share.is_held:
+            if share.is_paused:
                 member.hold(REASON)
         return share
 
@@ -91,7 +91,7 @@ class Fairness:
         share.users -= 1
         if member is not None:
             share.members.pop(member, None)
-        if not share.users and not share.is_held:
+        if not share.users and not share.is_paused:
             self._shares.pop(share.owner, None)
 
     def charge(self, share: TimeShare, seconds: float) -> None:
@@ -101,16 +101,16 @@ class Fairness:
             self.call_later(0.0, self._end_turn)
         self._charged[share] = None
         self._note(share.owner)
-        is_over = share.used > self._quantum and not share.is_held
+        is_over = share.used > self._quantum and not share.is_paused
         if is_over and len(self._active | self._active_before) > 1:
             self.figures["turns cut short"] += 1
-            share.is_held = True
+            share.is_paused = True
             for member in share.members:
                 member.hold(REASON)
 
     def wait(self, share: TimeShare) -> float:
         """Seconds until the owner is read from again; 0: at once."""
-        if not share.is_held:
+        if not share.is_paused:
             return 0.0
         return max(share.until - self._clock(), share.used - self._quantum, NEGLIGIBLE)
 
@@ -128,7 +128,7 @@ class Fairness:
         now = self._clock()
         for share in charged:
             over, share.used = share.used - self._quantum, 0.0
-            if share.is_held:
+            if share.is_paused:
                 has_timer = share.until > 0
                 share.until = min(max(share.until, now) + max(over, 0.0), now + self._settings.pause)
                 if not has_timer:
@@ -142,7 +142,7 @@ class Fairness:
         if left > NEGLIGIBLE:  # it overdrew again meanwhile
             self._release_later(share, left)
             return
-        share.is_held, share.until = False, 0.0
+        share.is_paused, share.until = False, 0.0
         for member in list(share.members):
             member.release(REASON)
         if not share.users:

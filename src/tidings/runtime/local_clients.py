@@ -29,7 +29,7 @@ from tidings.runtime.client_connection import owner_of
 from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.fairness import ReadingShares
 from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.security.interfaces import Guard
@@ -179,11 +179,11 @@ class LocalClients:
         """A client of this principal; open it to begin."""
         return Bus(self, name)
 
-    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+    async def join(self, client: str, on_effect: EffectHandler, watch: Watch) -> str:
         self._names += 1
         address = f"{client}#{self._names}"
         machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
-        driver = Driver(client, machine, self._host.clock, record=_nothing, hear=hear, timed=False)
+        driver = Driver(client, machine, self._host.clock, record=_nothing, on_effect=on_effect, timed=False)
 
         def come_in() -> None:
             local_client = self._host.admit_local_client(client, self._principal, say, again, ended)

@@ -44,7 +44,7 @@ class SessionOpened(Message, frozen=True, tag="Opened"):
 
     name: str
     composition: str = ""
-    farewell: bytes = b""  # the last word of the proof
+    server_final: bytes = b""  # the last word of the proof
     listens: str = ""
     takes: int = 0  # as in `OpenSession`
     features: int = 0  # likewise

@@ -106,7 +106,7 @@ class EmbeddedOptions(ConnectOptions, total=False):
     maintain_budget: int
     memory_seconds: float
     linger_seconds: float
-    guest_seconds: float
+    remote_subscription_seconds: float
     staging_seconds: float
     staging_bytes: int
     staging_principals: int

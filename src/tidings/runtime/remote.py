@@ -39,7 +39,7 @@ from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
 from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
 from tidings.runtime.dialling import Address, OpenedConnection, RetryDelays, dial
-from tidings.runtime.driver import Driver, Hear
+from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.failures import error_of
 from tidings.runtime.messages import (
     BESIDE,
@@ -145,7 +145,7 @@ class RemoteClient:
         name: str,
         addresses: list[Address],
         *,
-        hear: Hear,
+        on_effect: EffectHandler,
         watch: Watch,
         record: Callable[[Row], None] | None,
         clock: RuntimeClock,
@@ -167,7 +167,9 @@ class RemoteClient:
         self._tls = tls
         self._limits = DEFAULT_LIMITS.fitted(network.max_frame_bytes)
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
-        self._driver = Driver(name, machine, clock, record=record or _nothing, hear=hear, timed=False)
+        self._driver = Driver(
+            name, machine, clock, record=record or _nothing, on_effect=on_effect, timed=False
+        )
         self._codec = Codec((*HANDSHAKE, *BESIDE), max_frame_bytes=self._limits.frame_bytes)
         self._coalescer = _coalescer()
         self._pauses = RetryDelays(network, rng)
@@ -439,13 +441,13 @@ class RemoteBroker:
         self._clients: dict[str, RemoteClient] = {}
         self._names = 0
 
-    async def join(self, client: str, hear: Hear, watch: Watch) -> str:
+    async def join(self, client: str, on_effect: EffectHandler, watch: Watch) -> str:
         self._names += 1
         address = f"{client}#{self._names}"
         remote = RemoteClient(
             client,
             self._addresses,
-            hear=hear,
+            on_effect=on_effect,
             watch=watch,
             record=None if self._recorder is None else self._recorder.record,
             clock=self._clock,

@@ -156,7 +156,7 @@ class PendingRequests:
 
     async def _subscribe(self) -> None:
         inbox = topic(self._address).filter()
-        listener = await self._bus.hear(inbox, self._receive, replay=False)
+        listener = await self._bus.subscribe_callback(inbox, self._receive, replay=False)
         listener.allow(DEFAULT_LIMITS.notifications_ahead)
 
     def _receive(self, notification: Notification) -> None:

@@ -334,7 +334,7 @@ class Server:
             if client.requested and client.requested not in unanswered:
                 self._answer_seconds.observe(self._loop.time() - client.asked_at)
                 client.requested = 0
-            if len(unanswered) <= least and connection.is_held:
+            if len(unanswered) <= least and connection.is_reading_paused:
                 connection.release("unanswered")
 
         return client.ingress.outlet(answered)

@@ -229,7 +229,7 @@ class Service:
 
     def _count_durables(self) -> None:
         """Durable subscriptions too."""
-        self.secured.guard.is_held = self._is_held
+        self.secured.guard.is_stored = self._is_stored
         ownerless = []
         for name, filter in self.server.node.log_holds().items():
             self.secured.guard.found_hold(name, filter)
@@ -246,7 +246,7 @@ class Service:
                 name,
             )
 
-    def _is_held(self, client: str, name: str) -> bool:
+    def _is_stored(self, client: str, name: str) -> bool:
         """Does the broker still hold this durable subscription, or this log for its reader?"""
         node = self.server.node
         if client == HOLDS:

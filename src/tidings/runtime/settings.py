@@ -178,6 +178,7 @@ HIDDEN = {
 # Old names that are still read: (table, old name) -> new name.
 RENAMED = {
     ("console", "look_seconds"): "refresh_seconds",
+    ("delivery", "guest_seconds"): "remote_subscription_seconds",
     ("network", "broker_buffer"): "broker_buffer_bytes",
     ("network", "client_buffer"): "client_buffer_bytes",
     ("network", "dead_seconds"): "peer_timeout_seconds",
@@ -396,7 +397,7 @@ def _check_gateways(settings: BrokerSettings) -> None:
         )
     gateway = settings.gateway
     gateways = (settings.listen, gateway.http, gateway.mqtt, gateway.mqtt_websocket, settings.console.listen)
-    outside = any(not is_loopback(host_of(door)) for door in gateways if door)
+    outside = any(not is_loopback(host_of(address)) for address in gateways if address)
     if security.anonymous:
         _check_development(settings, gateways)
     if outside and not tls.certificate and not security.plain:

@@ -289,7 +289,7 @@ class TraceRing:
         self, subscription: Subscription, accepts: bool, since: float, steps: list[TraceStep], now: float
     ) -> str:
         event = steps[0].event
-        told = [step for step in steps if step.subscription == subscription.id]
+        delivered = [step for step in steps if step.subscription == subscription.id]
         hidden = [
             step
             for step in steps
@@ -299,8 +299,8 @@ class TraceRing:
             return "its filter does not accept the event"
         if hidden:
             return f"the rules do not let {hidden[0].peer} hear it"
-        if told:
-            return f"it was handed over {now - told[0].time:.3f} s ago"
+        if delivered:
+            return f"it was handed over {now - delivered[0].time:.3f} s ago"
         if any(moment.more for moment, _ in self._found(event.id, event.source)):
             return "the event was handed to so many that not all are remembered"
         if steps[0].time < since and event.lifetime <= since - steps[0].time:

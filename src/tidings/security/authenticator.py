@@ -215,7 +215,7 @@ class _Scram:
             self._server.name in self._users.keys and self._attempts.is_spared(self._kind, self._request.peer)
         )
         try:
-            farewell = self._server.final(text)
+            server_final = self._server.final(text)
         except RefusedError:
             self._attempts.failed(*tried)
             if pause:
@@ -225,7 +225,7 @@ class _Scram:
             raise TooManyAttempts(pause)
         self._attempts.succeeded(*tried)
         principal = self._users.complete(Principal(self._server.name, ProofMethod.SCRAM))
-        return AuthenticationResult(_bound(principal, self._request), farewell.encode())
+        return AuthenticationResult(_bound(principal, self._request), server_final.encode())
 
 
 def _bound(principal: Principal, request: AuthenticationRequest) -> Principal:

@@ -72,7 +72,7 @@ class Authorizer:
         self._attended: Counter[tuple[str, str]] = Counter()  # durable ones that a client has open
         self._publishers: dict[str, str] = {}  # by source: who published under it what has a lifetime
         self._stored: dict[str, tuple[str, int]] = {}  # by source: account and bytes in the log
-        self.is_held: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
+        self.is_stored: Callable[[str, str], bool] = lambda client, name: True  # does the broker hold it?
         self.retained: Callable[[DeliveryOptions], DeliveryOptions] = lambda options: options  # within caps
         self._users = users
         self._accounts = QuotaUsages(users.quotas, users.default_quota)
@@ -206,7 +206,7 @@ class Authorizer:
 
     def _is_there(self, client: str, name: str) -> bool:
         """A requested subscription may still be on its way to the broker's table."""
-        return (client, name) in self._attended or self.is_held(client, name)
+        return (client, name) in self._attended or self.is_stored(client, name)
 
     def unsubscribed(
         self, principal: Principal, client: str, name: str, *, durable: bool = False, ended: bool = True

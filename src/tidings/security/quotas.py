@@ -202,9 +202,9 @@ class QuotaUsage:
         """Add to the bytes of it in the log; below 0: subtract. Counted regardless of the bounds."""
         self.stored += size
 
-    def forget_durables(self, is_held: Callable[[str, str], bool]) -> bool:
+    def forget_durables(self, is_stored: Callable[[str, str], bool]) -> bool:
         """Forget durable subscriptions that expired or were ended at another broker; were there any?"""
-        gone = [durable for durable in self._durables if not is_held(*durable)]
+        gone = [durable for durable in self._durables if not is_stored(*durable)]
         for durable in gone:
             self.end(durable)
         return bool(gone)

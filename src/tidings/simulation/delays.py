@@ -38,11 +38,11 @@ def longest_delay(
     harmless = ONLY_DELAY | AWAY if is_kept else ONLY_DELAY
     if plan.rates.loss or plan.rates.corruption or any(i.kind not in harmless for i in plan.incidents):
         return inf
-    held_back = plan.rates.reorder_seconds if plan.rates.reordering else 0.0
+    reordering_delay = plan.rates.reorder_seconds if plan.rates.reordering else 0.0
     seconds: dict[str, dict[str, float]] = {broker: {} for broker in overlay.brokers}
     for a, b in overlay.links:
         calm = (latencies or {}).get((a, b), settings.link_seconds)
-        seconds[a][b] = seconds[b][a] = calm * slowest(plan, (a, b)) + held_back
+        seconds[a][b] = seconds[b][a] = calm * slowest(plan, (a, b)) + reordering_delay
     ends = 2 * settings.client_seconds + settings.disk_seconds
     way = max(max(_farthest(broker, seconds).values()) for broker in overlay.brokers)
     return ends + way + longest_absence(plan, settings)

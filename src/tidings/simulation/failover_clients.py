@@ -42,7 +42,7 @@ def roamer(
     rng: Random,
     recording: bool,
     limits: ResourceLimits = DEFAULT_LIMITS,
-    tells_heard: Callable[..., Message] | None = None,
+    reports_received: Callable[..., Message] | None = None,
 ) -> FailoverClient:
     """The client's primary is its given broker; then come those that follow it, in a circle."""
     position = brokers.index(broker)
@@ -51,7 +51,7 @@ def roamer(
         (*brokers[position:], *brokers[:position]),
         rng=rng,
         settings=msgspec.convert(options.get("roaming", {}), FailoverSettings),
-        tells_heard=tells_heard,
+        reports_received=reports_received,
         recording=recording,
         limits=limits,
     )

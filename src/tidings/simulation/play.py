@@ -300,7 +300,7 @@ class _PlayStage:
         elif verb == "view" and len(what) == 1:
             self._expect_view(line, subject, int(what[0]))
         elif verb == "heard" and what[1:3] == ["in", "view"]:
-            self._expect_heard_in(line, subject, int(what[0]), int(what[3]))
+            self._expect_received_in(line, subject, int(what[0]), int(what[3]))
         else:
             raise line.error("say: expect CLIENT hears N, or: expect PROPERTY holds")
 
@@ -321,7 +321,7 @@ class _PlayStage:
         if view != number:
             raise line.error(f"the view of {broker} is {view}")
 
-    def _expect_heard_in(self, line: _PlayLine, client: str, position: int, number: int) -> None:
+    def _expect_received_in(self, line: _PlayLine, client: str, position: int, number: int) -> None:
         rows = self._ready().rows
         delivered = [row for row in rows if row.op == NTFY and row.process == client]
         if len(delivered) < position:

@@ -139,7 +139,7 @@ class World:
                 rng,
                 self._record,
                 self.limits,
-                self.system.tells_heard(self._options) if self.system.tells_heard else None,
+                self.system.reports_received(self._options) if self.system.reports_received else None,
             )
         self.simulation.add(name, build, broker=False)
         self.simulation.connect(name, broker)

@@ -9,7 +9,7 @@ Rules
 - An entry never changes, so its share of the sum is the checksum of its key. A row changes, so its share
   is the checksum of key and value.
 - `plan` has no side effect; `apply` takes a plan over after its batch was written. A batch that failed leaves
-  the ledger as it was.
+  the index as it was.
 - Memory: one bit for each offset between the first and the last, and one number for each row.
 """
 
@@ -93,12 +93,12 @@ class StoreAccount(msgspec.Struct, array_like=True, frozen=True):
 class CommitPlan:
     """A batch as changes of keys, with the account as it will be afterwards."""
 
-    def __init__(self, ledger: StoreLedger) -> None:
-        self._ledger = ledger
+    def __init__(self, index: StoreIndex) -> None:
+        self._index = index
         self.changes: dict[bytes, bytes | None] = {}
         self.live: dict[int, bool] = {}  # offsets that this batch adds or removes
         self.row_sums: dict[bytes, int | None] = {}
-        account = ledger.account
+        account = index.account
         self.commit = account.commit + 1
         self.next_offset = account.next_offset
         self.entries, self.entries_sum = account.entries, account.entries_sum
@@ -129,7 +129,7 @@ class CommitPlan:
         self.entries_sum += key_sum
 
     def forget(self, offset: int) -> None:
-        if not self.live.get(offset, offset in self._ledger.offsets):
+        if not self.live.get(offset, offset in self._index.offsets):
             return
         key = entry_key(offset)
         self.changes[key] = None
@@ -151,7 +151,7 @@ class CommitPlan:
             self.row_sums[key] = None
 
     def _drop_row(self, key: bytes) -> bool:
-        share = self.row_sums[key] if key in self.row_sums else self._ledger.row_sums.get(key)
+        share = self.row_sums[key] if key in self.row_sums else self._index.row_sums.get(key)
         if share is None:
             return False
         self.rows -= 1
@@ -159,7 +159,7 @@ class CommitPlan:
         return True
 
 
-class StoreLedger:
+class StoreIndex:
     """Present content of the store: the account, the live offsets, and the checksum of each row."""
 
     def __init__(self, account: StoreAccount | None = None) -> None:

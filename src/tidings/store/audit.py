@@ -14,7 +14,7 @@ from crc32c import crc32c
 from tidings.availability.records import Entry, Loaded
 from tidings.errors import StoreError
 from tidings.model.decoding import UNREADABLE
-from tidings.store.account import StoreAccount, StoreLedger
+from tidings.store.account import StoreAccount, StoreIndex
 from tidings.store.engine import StoreReader
 from tidings.store.guard import (
     ACCOUNT_KEY,
@@ -33,24 +33,24 @@ from tidings.store.guard import (
 FORMAT = 1  # raise it when keys or payloads change their meaning; older ones stay readable
 
 
-def audit(reader: StoreReader) -> tuple[StoreLedger, Loaded]:
-    """Read, check and count everything; the ledger to go on with, and what a node loads."""
+def audit(reader: StoreReader) -> tuple[StoreIndex, Loaded]:
+    """Read, check and count everything; the index to go on with, and what a node loads."""
     check_format(reader)
     account = read_account(reader)
-    ledger = StoreLedger(account)
-    entries, sizes, entries_sum = _read_entries(reader, ledger)
-    tables = _read_rows(reader, ledger)
+    index = StoreIndex(account)
+    entries, sizes, entries_sum = _read_entries(reader, index)
+    tables = _read_rows(reader, index)
     found = StoreAccount(
         commit=account.commit,
         next_offset=account.next_offset,
         entries=len(entries),
         entries_sum=entries_sum,
-        rows=len(ledger.row_sums),
-        rows_sum=sum(ledger.row_sums.values()),
+        rows=len(index.row_sums),
+        rows_sum=sum(index.row_sums.values()),
     )
     _compare(reader, account, found)
     first = entries[0].offset if entries else account.next_offset
-    return ledger, Loaded(first, account.next_offset, entries, tables, sizes)
+    return index, Loaded(first, account.next_offset, entries, tables, sizes)
 
 
 def check_format(reader: StoreReader) -> None:
@@ -92,7 +92,7 @@ def _decoded_account(payload: bytes, name: str) -> StoreAccount:
         raise damaged(name, f"its account cannot be decoded: {error}") from error
 
 
-def _read_entries(reader: StoreReader, ledger: StoreLedger) -> tuple[list[Entry], list[int], int]:
+def _read_entries(reader: StoreReader, index: StoreIndex) -> tuple[list[Entry], list[int], int]:
     name = reader.name
     entries: list[Entry] = []
     sizes: list[int] = []
@@ -101,17 +101,17 @@ def _read_entries(reader: StoreReader, ledger: StoreLedger) -> tuple[list[Entry]
         entry = entry_from(key, value, name)
         entries.append(entry)
         sizes.append(len(value))
-        ledger.offsets.add(entry.offset)
+        index.offsets.add(entry.offset)
         total += crc32c(key)
     return entries, sizes, total
 
 
-def _read_rows(reader: StoreReader, ledger: StoreLedger) -> dict[str, dict[str, bytes]]:
+def _read_rows(reader: StoreReader, index: StoreIndex) -> dict[str, dict[str, bytes]]:
     tables: dict[str, dict[str, bytes]] = {}
     for key, value in reader.scan(ROW, ROW_END):
         table, name = row_of(key)
         tables.setdefault(table, {})[name] = opened(key, value, reader.name)
-        ledger.row_sums[key] = int.from_bytes(value[:CRC_BYTES], "little")
+        index.row_sums[key] = int.from_bytes(value[:CRC_BYTES], "little")
     return tables
 
 

@@ -297,8 +297,8 @@ class BackupSet:
 def inspect(folder: Path) -> StoreSummary:
     """Read and check a store without changing it. Raises `StoreLockedError`, `CorruptionError`."""
     with closing(RocksEngine(folder)) as engine:
-        ledger, loaded = audit(engine)
-        return StoreSummary(ledger.account, loaded)
+        index, loaded = audit(engine)
+        return StoreSummary(index.account, loaded)
 
 
 def _files_of(folder: Path) -> list[Path]:

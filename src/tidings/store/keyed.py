@@ -2,7 +2,7 @@
 
 Rules
 - Opening audits everything. `load` hands the result over once; a second `load` reads again.
-- `commit` keeps order: plan, write, watermark, then the ledger. The watermark comes after the sync, so it
+- `commit` keeps order: plan, write, watermark, then the index. The watermark comes after the sync, so it
   never promises what the disk does not hold.
 - A failed write stops the store, except a full disk (see `store.py`). After a full disk the last batch is
   in doubt: the engine may have kept it. The account on disk tells, before anything else is written, and
@@ -20,7 +20,7 @@ from contextlib import closing
 
 from tidings.availability.records import Append, Loaded, Record
 from tidings.errors import ClosedError, StoreError, StoreFullError
-from tidings.store.account import CommitPlan, StoreLedger
+from tidings.store.account import CommitPlan, StoreIndex
 from tidings.store.audit import FORMAT, audit, read_account
 from tidings.store.engine import StoreEngine
 from tidings.store.guard import (
@@ -44,15 +44,15 @@ class KeyedStore:
     def __init__(
         self,
         engine: StoreEngine,
-        found: tuple[StoreLedger, Loaded],
+        found: tuple[StoreIndex, Loaded],
         *,
         reserve_bytes: int = 0,
         most_bytes: int | None = None,
     ) -> None:
         self._engine = engine
-        self._ledger: StoreLedger = found[0]
+        self._index: StoreIndex = found[0]
         self._loaded: Loaded | None = found[1]
-        self._first = self._ledger.offsets.first()  # other threads read this, and never the ledger
+        self._first = self._index.offsets.first()  # other threads read this, and never the index
         self._reserve_bytes = reserve_bytes
         self._most_bytes = most_bytes  # of the engine's files; None: as many as the disk has room for
         self._doubt: tuple[Sequence[Record], CommitPlan] | None = None  # a batch that a full disk refused
@@ -77,7 +77,7 @@ class KeyedStore:
             if not records:
                 return
             self._loaded = None
-            plan = self._ledger.plan(records)
+            plan = self._index.plan(records)
             self._check_room(plan)
             self._write(records, plan)
 
@@ -87,7 +87,7 @@ class KeyedStore:
             self._check_open()
             self._check_sound()
             self._loaded = None
-            self._write((), self._ledger.plan((), skip=offsets))
+            self._write((), self._index.plan((), skip=offsets))
 
     def fetch(self, from_offset: int, limit: int, max_bytes: int) -> list[Append]:
         self._check_open()
@@ -147,14 +147,14 @@ class KeyedStore:
     def verify(self) -> int:
         self._check_open()
         with self._writing:
-            ledger, _ = audit(self._engine)
-            if ledger.account != self._ledger.account:
+            index, _ = audit(self._engine)
+            if index.account != self._index.account:
                 raise damaged(self._engine.name, "its account is not the one that was written")
-            return ledger.account.entries + ledger.account.rows
+            return index.account.entries + index.account.rows
 
     def sizes(self) -> dict[str, int]:
         self._check_open()
-        account = self._ledger.account
+        account = self._index.account
         sizes = {
             "entries": account.entries,
             "rows": account.rows,
@@ -186,8 +186,8 @@ class KeyedStore:
         self._apply(plan)
 
     def _apply(self, plan: CommitPlan) -> None:
-        self._ledger.apply(plan)
-        self._first = self._ledger.offsets.first()
+        self._index.apply(plan)
+        self._first = self._index.offsets.first()
 
     def _settle_doubt(self) -> None:
         """After a full disk: was the refused batch kept all the same?"""
@@ -197,7 +197,7 @@ class KeyedStore:
         self._engine.recover()
         kept = read_account(self._engine)
         self._doubt = None
-        if kept == self._ledger.account:
+        if kept == self._index.account:
             return
         if kept != plan.account():
             raise damaged(self._engine.name, "its account is neither the old nor the new one")

@@ -7,6 +7,7 @@ constants.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable
 from typing import Any
 
@@ -39,7 +40,10 @@ def peer(
     options = site.options
     tables = {**(defaults or {}), **options.get("tables", {})}
     tables["probe"] = ProbeSettings(**tables.get("probe", {}))
-    tables["quest"] = PeerDiscoverySettings(**tables.get("quest", {}))
+    if "quest" in tables:
+        warnings.warn("tables.quest is tables.discovery now", DeprecationWarning, stacklevel=2)
+        tables.setdefault("discovery", tables.pop("quest"))
+    tables["discovery"] = PeerDiscoverySettings(**tables.get("discovery", {}))
     given = options.get("membership")
     membership = given(site.name) if given else TopicTables(
         contacts=options.get("join") or site.brokers[:3], topics=topics, graph=graph,

@@ -72,7 +72,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
     roams: bool = False  # do its clients look for another broker by themselves?
     datagrams: bool = False  # does it send any, with any options?
     # of systems with clients that report their deliveries: from the options to that message, or None
-    tells_heard: Callable[[dict[str, Any]], Callable[..., Message] | None] | None = None
+    reports_received: Callable[[dict[str, Any]], Callable[..., Message] | None] | None = None
     needs: tuple[str, ...] = ()  # optional modules that its brokers import; it is listed without them
     choice: Choice = Choice()
 

@@ -24,7 +24,7 @@ from tidings.systems import ANY_GRAPH, MESH, NO_LINKS, find_system
 SETTLE = 2.0  # seconds: far more than any path takes
 PAUSE = 0.004  # a client and its broker have answered one another; the next broker has received no message
 
-Heard = tuple[str, str, str]  # client, subscription, event
+ReceivedKey = tuple[str, str, str]  # client, subscription, event
 
 
 def overlay_for(system: str, rng: Random, most: int = 9) -> OverlayGraph:
@@ -66,7 +66,7 @@ class Trial:
         self.at: dict[str, str] = {}  # client -> broker
         self.active: dict[tuple[str, str], str] = {}  # client, name -> filter
         self.advertised: dict[tuple[str, str], str] = {}
-        self.expected: Counter[Heard] = Counter()
+        self.expected: Counter[ReceivedKey] = Counter()
         self.published: list[dict[str, Any]] = []
         self.world.run(0.5)
 
@@ -119,8 +119,8 @@ class Trial:
 
     # -- looking -----------------------------------------------------------------------------
 
-    def received(self) -> Counter[Heard]:
-        found: Counter[Heard] = Counter()
+    def received(self) -> Counter[ReceivedKey]:
+        found: Counter[ReceivedKey] = Counter()
         for client, application in self.world.applications.items():
             for notification in application.received:
                 number = str(notification.event.attributes["number"])

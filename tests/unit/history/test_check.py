@@ -114,7 +114,7 @@ def test_contracts_are_those_of_the_systems() -> None:
         assert contract.properties >= {"legality", "validity"}
         of_the_intermediary = contract.system in ("Intermediary", "everything")
         assert ({"lp2", "lp3"} <= contract.properties) == of_the_intermediary
-        assert (contract.hearer == "process") == (contract.system == "Intermediary")
+        assert (contract.receiver == "process") == (contract.system == "Intermediary")
     assert contract_of("siena").system == "SIENA"
     assert contract_of("network-of-servers").system == "Network of servers"
     assert len({contract_of(name).system for name in known_contracts()}) == len(known_contracts())

@@ -57,7 +57,7 @@ def test_an_idle_subscription_has_no_line_of_its_own() -> None:
         Received("c", Subscribe(1, 1, "n", parse_filter("a > 1"), DeliveryOptions(), credit=5)),
     ):
         node.handle(input, 0.0)
-    stored = next(iter(node.slots["delivery"]._registry.helds.values()))  # type: ignore[attr-defined]
+    stored = next(iter(node.slots["delivery"]._registry.states.values()))  # type: ignore[attr-defined]
     cursor = stored.own
     assert (
         stored.queue

@@ -36,6 +36,25 @@ def test_other_addresses_are_refused_with_what_to_do(address: str, hint: str) ->
         tidings.connect(address)
 
 
+def test_old_names_of_calls_warn_and_work() -> None:
+    async def use() -> int:
+        got = asyncio.get_running_loop().create_future()
+        with pytest.warns(DeprecationWarning, match="remote_subscription_seconds"):
+            bus = tidings.connect(name="ann", guest_seconds=7.0)  # type: ignore[call-overload]
+        async with bus:
+            with pytest.warns(DeprecationWarning, match="subscribe_callback"):
+                listener = await bus.hear(
+                    tidings.parse_filter("price > 1"), lambda *given: got.set_result(len(given))
+                )
+            listener.allow(1)
+            await bus.publish({"price": 2})
+            count: int = await got
+            await listener.close()
+            return count
+
+    assert asyncio.run(use())
+
+
 def test_unknown_options_name_the_nearest() -> None:
     with pytest.raises(tidings.SettingsError, match=r"did you mean path=\?"):
         tidings.connect(pth="x")

@@ -9,7 +9,7 @@ from tests.unit.store._kit import append
 
 from tidings.availability.records import Forget, Put
 from tidings.errors import CorruptionError
-from tidings.store.account import OffsetSet, StoreAccount, StoreLedger
+from tidings.store.account import OffsetSet, StoreAccount, StoreIndex
 from tidings.store.engine import Change
 from tidings.store.guard import ACCOUNT_KEY, ENTRY, entry_key, guarded, opened, row_key
 from tidings.store.memory import MemoryDisk, MemoryStore
@@ -28,7 +28,7 @@ def test_the_set_of_offsets_is_a_set(steps: list[tuple[bool, int]]) -> None:
 
 
 def test_a_plan_changes_nothing_until_applied() -> None:
-    ledger = StoreLedger()
+    ledger = StoreIndex()
     plan = ledger.plan([append(1), Put("t", "k", b"v")])
     assert ledger.account == StoreAccount()
     assert plan.grows
@@ -42,7 +42,7 @@ def test_everything_gone_leaves_a_sum_of_nothing() -> None:
     store = MemoryStore()
     store.commit([append(1), append(2), Put("t", "k", b"v"), Put("t", "k", b"w")])
     store.commit([Forget(1), Forget(2), Forget(2)])
-    account = store._ledger.account
+    account = store._index.account
     assert (account.entries, account.entries_sum, account.rows) == (0, 0, 1)
 
 

@@ -156,14 +156,14 @@ def report(
     stored = sum(claim.reproduced for claim in claims)
     printed = print_to_pdf(page) if pdf else None
     if as_json:
-        held_of = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
+        counts_of = {each.study: [sum(c.reproduced for c in each.claims), len(each.claims)] for each in found}
         kinds = {
             str(kind): {str(verdict): count for verdict, count in counts.items()}
             for kind, counts in by_kind(claims).items()
         }
         print_json({"page": str(page), "pdf": printed and str(printed), "claims": len(claims),
             "reproduced": stored,
-                    "studies": held_of, "kinds": kinds})  # fmt: skip
+                    "studies": counts_of, "kinds": kinds})  # fmt: skip
     else:
         console().print(f"{sentence(claims)} {page}" + (f" {printed}" if printed else ""))
     if any(claim.verdict is ClaimVerdict.REFUTED for claim in claims):

@@ -18,7 +18,7 @@ from tidings.language.evaluate import budget_test, residual_test
 from tidings.language.work import within_budget
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.model.constraint import Constraint, Equals, Kinds, OneOf, Range, told_apart
+from tidings.model.constraint import Constraint, Equals, Kinds, OneOf, Range, exact_key
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.value import Kind, kind_of
@@ -122,7 +122,7 @@ class CountingMatcher:
         needed: list[int] = []
         for handle, filter in self._filters.items():
             for conjunction in filter.conjunctions:
-                distinct = dict.fromkeys(map(told_apart, conjunction.constraints))
+                distinct = dict.fromkeys(map(exact_key, conjunction.constraints))
                 for constraint, kinds in distinct:
                     number = numbers.setdefault((constraint, kinds), len(numbers))
                     if number == len(users):

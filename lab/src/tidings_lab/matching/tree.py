@@ -23,7 +23,7 @@ from tidings.language.evaluate import budget_test, residual_test
 from tidings.language.work import within_budget
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
-from tidings.model.constraint import Constraint, Equals, Kinds, told_apart
+from tidings.model.constraint import Constraint, Equals, Kinds, exact_key
 from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 from tidings.model.value import kind_of
@@ -95,7 +95,7 @@ class TreeMatcher:
     def _path(self, conjunction: Conjunction) -> tuple[tuple[Any, ...], list[Constraint | None]]:
         """The table's key of a conjunction, and its way from the root there; None: it does not care."""
         by_name: dict[str, list[Constraint]] = {}
-        for constraint, _ in dict.fromkeys(map(told_apart, conjunction.constraints)):
+        for constraint, _ in dict.fromkeys(map(exact_key, conjunction.constraints)):
             by_name.setdefault(constraint.attribute, []).append(constraint)
         key = tuple(_fixed(by_name, name) for name in self.factored)
         for name in by_name:
@@ -116,7 +116,7 @@ class TreeMatcher:
         if isinstance(constraint, Equals) and kind_of(constraint.value) is not None:
             key = (kind_of(constraint.value), constraint.value)
             return node.values.setdefault(constraint.attribute, {}), key
-        return node.tests.setdefault(constraint.attribute, {}), told_apart(constraint)
+        return node.tests.setdefault(constraint.attribute, {}), exact_key(constraint)
 
     def _child(self, node: TreeNode, constraint: Constraint | None) -> TreeNode:
         if constraint is None:

@@ -78,7 +78,7 @@ class _Away:
 
     def __init__(self) -> None:
         self.filters: dict[SubscriptionId, Filter] = {}
-        self.told: tuple[str, int] = ("", 0)  # life and number of the last replica
+        self.last_replica: tuple[str, int] = ("", 0)  # life and number of the last replica
         self.matcher: SmallMatcher | None = None  # not None: it is away
         self.owners: dict[int, SubscriptionId] = {}  # by handle
         self.kept: deque[tuple[frozenset[SubscriptionId], Envelope]] = deque()
@@ -183,10 +183,10 @@ class SubscriptionReplication(Recovery):
     def _on_replica(self, sender: str, message: Replica, now: float) -> None:
         self.ports.send(sender, ReplicaAck(message.life, message.number))
         away = self._others.setdefault(sender, _Away())
-        life, number = away.told
+        life, number = away.last_replica
         if message.life == life and message.number <= number:
             return
-        away.told = (message.life, message.number)
+        away.last_replica = (message.life, message.number)
         filters = {each.id: each.filter for each in message.subscriptions}
         if away.matcher is None:
             away.filters = filters
@@ -247,7 +247,7 @@ class SubscriptionReplication(Recovery):
     def _on_handed(self, sender: str, message: HandedEvents, now: float) -> None:
         self.ports.send(sender, HandedAck(message.number))
         key = (
-            f"{sender} {self._others[sender].told[0]}" if sender in self._others else sender,
+            f"{sender} {self._others[sender].last_replica[0]}" if sender in self._others else sender,
             message.number,
         )
         if key in self._taken:

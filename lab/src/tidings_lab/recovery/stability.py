@@ -74,7 +74,7 @@ class Stability(Recovery):
         self._flush_marks: dict[int, dict[str, Marks]] = {}
         self._buffered: list[Envelope] = []  # published while we flush
         self.owed: dict[str, Owed] = {}  # no-gap: by subscriber
-        self._told_marks: dict[str, Marks] = {}
+        self._sent_marks: dict[str, Marks] = {}
         self.most_buffered = self.gaps = 0
 
     @property
@@ -164,7 +164,7 @@ class Stability(Recovery):
         elif isinstance(message, Flush):
             self._on_flush(sender, message, now)
         elif isinstance(message, StreamProgress):
-            self._on_heard(sender, message, now)
+            self._on_progress(sender, message, now)
         elif isinstance(message, SubscriberMarks):
             self._on_subscribers(sender, message)
 
@@ -202,7 +202,7 @@ class Stability(Recovery):
             self._sync({}, now)
         elif self.ports.name in change.joined:
             self._is_synced = False
-        self._told_marks.clear()
+        self._sent_marks.clear()
         self._flush, stored, self._buffered = None, self._buffered, []
         self._flush_marks = {n: marks for n, marks in self._flush_marks.items() if n > change.number}
         for member in self._members:
@@ -376,7 +376,7 @@ class Stability(Recovery):
             if owed is not None and owed.at == self.ports.name:
                 owed.sent[key] = number
 
-    def _on_heard(self, sender: str, message: StreamProgress, now: float) -> None:
+    def _on_progress(self, sender: str, message: StreamProgress, now: float) -> None:
         client = self._client_of(sender)
         if client is None or not self.is_without_gaps:
             return
@@ -412,7 +412,7 @@ class Stability(Recovery):
         if owed is None or owed.at != self.ports.name or owed.away_since is not None:
             return  # its link broke: it is waited for
         del self.owed[id]
-        self._told_marks.pop(id, None)
+        self._sent_marks.pop(id, None)
         for member in self._members:
             self.ports.send(member, SubscriberMarks({}, (id,)))
         self._exchange_soon(now)
@@ -439,8 +439,8 @@ class Stability(Recovery):
             for client, owed in self.owed.items()
             if owed.at == self.ports.name and owed.away_since is None
         }
-        news = {client: marks for client, marks in mine.items() if self._told_marks.get(client) != marks}
-        self._told_marks |= news
+        news = {client: marks for client, marks in mine.items() if self._sent_marks.get(client) != marks}
+        self._sent_marks |= news
         if news:
             for member in self._members:
                 self.ports.send(member, SubscriberMarks(news))

@@ -97,9 +97,9 @@ class Clusters:
         to_newcomer = to_members = 0
         for event in self._sample:
             is_wanted = accepts(filter, event)
-            is_told = any(accepts(other, event) for other, _ in filters.values())
-            to_newcomer += is_told and not is_wanted
-            to_members += is_wanted and not is_told
+            is_delivered = any(accepts(other, event) for other, _ in filters.values())
+            to_newcomer += is_delivered and not is_wanted
+            to_members += is_wanted and not is_delivered
         return to_newcomer + to_members * members + 0.5 + len(filters) / 1e6  # among equals the smallest
 
 

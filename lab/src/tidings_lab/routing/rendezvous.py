@@ -60,9 +60,8 @@ class _KeyTree:
     """One broker's part in the tree of a key."""
 
     __slots__ = (
-        "below", "children", "due", "handles", "is_acknowledged", "is_stale", "local", "matcher", "parent",
-        "told",
-        "tries", "version",
+        "announced", "below", "children", "due", "handles", "is_acknowledged", "is_stale", "local", "matcher",
+        "parent", "tries", "version",
     )  # fmt: skip
 
     def __init__(self) -> None:
@@ -77,7 +76,7 @@ class _KeyTree:
         self.due = 0.0  # when to graft again
         self.below: tuple[Filter, ...] | None = None  # what is wanted here and below; None: everything
         self.is_stale = True  # `below` is to be worked out again
-        self.told: tuple[str, ...] | None = None  # digests of what the parent was told; None: everything
+        self.announced: tuple[str, ...] | None = None  # digests of what the parent was told; None: everything
         self.matcher: SmallMatcher | None = None  # of the children's filters
         self.handles: dict[int, str] = {}  # the child of each
 
@@ -158,8 +157,8 @@ class RendezvousTrees(KeyRouting):
             return
         announced = self._wanted_below(tree) if self.on_path else None
         digests = None if announced is None else tuple(filter.digest for filter in announced)
-        if parent != tree.parent or digests != tree.told:
-            tree.parent, tree.told, tree.tries = parent, digests, 0
+        if parent != tree.parent or digests != tree.announced:
+            tree.parent, tree.announced, tree.tries = parent, digests, 0
             self._graft(key, tree, announced, now)
 
     def _graft(self, key: str, tree: _KeyTree, filters: tuple[Filter, ...] | None, now: float) -> None:

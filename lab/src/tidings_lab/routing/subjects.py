@@ -179,7 +179,7 @@ class SubjectRouting(Routing):
                 self.ports.send(router, Subject(subject, subject in wanted), Channel.DATAGRAM)
         self._announced = wanted
 
-    def _heard_wish(self, sender: str, message: Subject | SubjectSet, now: float) -> None:
+    def _note_wish(self, sender: str, message: Subject | SubjectSet, now: float) -> None:
         if isinstance(message, SubjectSet) and message.asks:
             self._say_all(sender)  # to a router that begins; what it wants itself it will say
         elif self.is_router:
@@ -226,7 +226,7 @@ class SubjectRouting(Routing):
             self._broadcast(message.envelope, from_outside=True)
             self._arrived(message.envelope, sender, now)
         elif isinstance(message, Subject | SubjectSet):
-            self._heard_wish(sender, message, now)
+            self._note_wish(sender, message, now)
         elif isinstance(message, CacheRequest):
             self._cache_asked(message, now)
         elif isinstance(message, CacheReply):

@@ -205,7 +205,7 @@ class _SystemRun:
             model=self.system.model,
             events=events,
             due=judgement.due,
-            delivered=judgement.told,
+            delivered=judgement.delivered,
             missing=judgement.missing,
             stray=judgement.stray,
             twice=judgement.twice,

@@ -69,7 +69,7 @@ class _LazyGroup:
         self.alive[0] = True
         self.has = np.full(size, -1, np.int64)  # the round in which it got the event
         self.step = np.zeros(size, np.int64)  # steps from the publisher
-        self.told: list[list[int]] = [[] for _ in range(size)]  # who said that it has it
+        self.announced_by: list[list[int]] = [[] for _ in range(size)]  # who said that it has it
         self.asked = np.zeros(size, np.int64)
         self.ask_at = np.full(size, -1, np.int64)
         self.payloads = self.announcements = self.requests = self.eager = 0
@@ -113,16 +113,16 @@ class _LazyGroup:
     def _receive(self, pairs: Ints, turn: int) -> None:
         for sender, receiver in pairs.tolist():
             if self.has[receiver] < 0:
-                if not self.told[receiver]:
+                if not self.announced_by[receiver]:
                     self.ask_at[receiver] = turn
-                self.told[receiver].append(sender)
+                self.announced_by[receiver].append(sender)
 
     def _request(self, turn: int) -> Ints:
         """Peers with an expired request ask the next of those that told them."""
         requests = np.flatnonzero((self.ask_at == turn) & (self.has < 0))
         pairs = []
         for process in requests.tolist():
-            delivered = self.told[process]
+            delivered = self.announced_by[process]
             if self.asked[process] >= self.tries:
                 self.ask_at[process] = -1
                 continue

@@ -18,14 +18,14 @@ from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 
-Told = tuple[str, str, str]  # subscription, source, event
+DeliveryKey = tuple[str, str, str]  # subscription, source, event
 
 
 class Judgement(msgspec.Struct, frozen=True, kw_only=True):
     """Deliveries compared with those that were due."""
 
     due: int
-    told: int  # that was allowed
+    delivered: int  # that was allowed
     missing: int  # due, and not told
     stray: int  # told, and not allowed
     twice: int  # told again
@@ -49,8 +49,8 @@ class _Stand(msgspec.Struct, frozen=True):
 def judge(rows: Sequence[Row], clients: Collection[str], margin: float) -> Judgement:
     """Judge the notifications in a history; `clients` are those whose subscriptions count."""
     stands = _stands([row for row in rows if row.process in clients])
-    due: set[Told] = set()
-    allowed: set[Told] = set()
+    due: set[DeliveryKey] = set()
+    allowed: set[DeliveryKey] = set()
     for row, event in _events(rows):
         for stand in stands:
             if stand.begin - margin < row.time < stand.end and accepts(stand.filter, event):
@@ -63,7 +63,7 @@ def judge(rows: Sequence[Row], clients: Collection[str], margin: float) -> Judge
     )
     return Judgement(
         due=len(due),
-        told=len(allowed & delivered.keys()),
+        delivered=len(allowed & delivered.keys()),
         missing=len(due - delivered.keys()),
         stray=len(delivered.keys() - allowed),
         twice=sum(count - 1 for count in delivered.values()),

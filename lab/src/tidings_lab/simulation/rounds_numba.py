@@ -23,7 +23,6 @@ from tidings_lab.simulation.rounds_parts import (
     EXACT,
     FAN,
     FIRST,
-    HEARD,
     KIND,
     LAST_ROUND,
     LINK_DRAWS,
@@ -37,6 +36,7 @@ from tidings_lab.simulation.rounds_parts import (
     PICK_DRAWS,
     PUBLISHER,
     REACHED,
+    RECEIVED,
     ROLE,
     SIZE,
     START,
@@ -162,8 +162,8 @@ def arrive(state, target, brand, turn, size):
     if brand and state.marks[target]:
         for k in range(state.counts[LINKS]):
             link = state.links[k]
-            if link[WHO] == target and link[NAMING] == brand and link[HEARD] < 0:
-                link[HEARD] = turn
+            if link[WHO] == target and link[NAMING] == brand and link[RECEIVED] < 0:
+                link[RECEIVED] = turn
     if state.received[target] != NEVER:
         return size
     state.received[target] = turn
@@ -191,7 +191,7 @@ def name_links(arena, state, draws, process, turn, chosen, spare):
         link = state.links[counts[LINKS]]
         link[WHO] = process if order < draws.own else chosen[order - draws.own]
         link[NAMING], link[ORDER], link[DONE] = counts[NAMINGS], order, 0
-        link[HEARD] = turn if order < draws.own else -1
+        link[RECEIVED] = turn if order < draws.own else -1
         state.marks[link[WHO]] = 1
         counts[LINKS] += 1
 
@@ -333,7 +333,11 @@ def spread(arena, state, draws):
                 )
         for k in range(state.counts[LINKS]):
             link = state.links[k]
-            if not link[DONE] and link[HEARD] >= 0 and link[HEARD] + link[ORDER] * draws.stagger <= turn:
+            if (
+                not link[DONE]
+                and link[RECEIVED] >= 0
+                and link[RECEIVED] + link[ORDER] * draws.stagger <= turn
+            ):
                 link[DONE] = 1
                 size = act_as_link(arena, state, draws, k, turn, size, chosen, spare)
         turn += 1
@@ -350,5 +354,5 @@ def is_waiting(bounds, turn, most_delay, state, size):
         return True
     due = 0
     for k in range(state.counts[LINKS]):
-        due += state.links[k, HEARD] >= 0 and not state.links[k, DONE]
+        due += state.links[k, RECEIVED] >= 0 and not state.links[k, DONE]
     return due > 0

@@ -20,7 +20,6 @@ from tidings_lab.simulation.rounds_parts import (
     EXACT,
     FAN,
     FIRST,
-    HEARD,
     INSIDE,
     KIND,
     LAST_ROUND,
@@ -34,6 +33,7 @@ from tidings_lab.simulation.rounds_parts import (
     PICK_DRAWS,
     PUBLISHER,
     REACHED,
+    RECEIVED,
     ROLE,
     SIZE,
     START,
@@ -117,8 +117,8 @@ def arrive(state: GossipState, targets: Ints, brands: Ints, turn: int, size: int
     if state.marks.size:
         for at in np.flatnonzero((state.marks[targets] != 0) & (brands > 0)):
             for link in state.links[: state.counts[LINKS]]:
-                if link[WHO] == targets[at] and link[NAMING] == brands[at] and link[HEARD] < 0:
-                    link[HEARD] = turn
+                if link[WHO] == targets[at] and link[NAMING] == brands[at] and link[RECEIVED] < 0:
+                    link[RECEIVED] = turn
     new = np.flatnonzero(state.received[targets] == NEVER)
     if not new.size:
         return size
@@ -269,13 +269,17 @@ def spread(arena: Arena, state: GossipState, draws: GossipDraws) -> int:
                     size = _part(arena, state, draws, leaders, kind, begin, end, delay, turn, size)
         for k in range(int(state.counts[LINKS])):
             link = state.links[k]
-            if not link[DONE] and link[HEARD] >= 0 and link[HEARD] + link[ORDER] * draws.stagger <= turn:
+            if (
+                not link[DONE]
+                and link[RECEIVED] >= 0
+                and link[RECEIVED] + link[ORDER] * draws.stagger <= turn
+            ):
                 link[DONE] = 1
                 size = _act_as_link(arena, state, draws, k, turn, size)
         turn += 1
         links = state.links[: state.counts[LINKS]]
         is_waiting = bounds[max(0, turn - draws.most_delay)] < size or bool(
-            ((links[:, HEARD] >= 0) & (links[:, DONE] == 0)).any()
+            ((links[:, RECEIVED] >= 0) & (links[:, DONE] == 0)).any()
         )
         if size == bounds[turn] and not is_waiting:
             break

@@ -68,15 +68,15 @@ def hermes_copies(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]
         for step in workload.steps
         if isinstance(step, SubscribeStep)
     }
-    held = {}
+    entries = {}
     for name in ("hermes", "siena"):
         links = () if name == "hermes" else network.links
         world = World(name, type(network)(network.brokers, links), seed=seed, record=False)
         world.load(workload)
         world.run(workload.over_at + 10.0)
         routing = [node.slots["routing"] for _, node in world.nodes()]
-        held[name] = sum(r.enrolment.table_size() if name == "hermes" else r.table_size() for r in routing)
-    return {"subscriptions": len(placed), "hermes": held["hermes"], "siena": held["siena"]}
+        entries[name] = sum(r.enrolment.table_size() if name == "hermes" else r.table_size() for r in routing)
+    return {"subscriptions": len(placed), "hermes": entries["hermes"], "siena": entries["siena"]}
 
 
 def subject_trees(brokers: int, subscriptions: int, seed: int) -> dict[str, Any]:

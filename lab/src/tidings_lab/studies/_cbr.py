@@ -90,13 +90,13 @@ def _spread(
     begun = [0.0]
     row = [0]
 
-    def heard(name: str, item: Any, now: float) -> None:
+    def note_delay(name: str, item: Any, now: float) -> None:
         if type(item) is Received and type(item.message) is message and name in position:
             column = position[name]
             if not delays[row[0], column]:
                 delays[row[0], column] = now - begun[0]
 
-    world.simulation.on_handled = heard
+    world.simulation.on_handled = note_delay
     for row[0], source in enumerate(sources):
         begun[0] = world.simulation.now
         client = f"at-{brokers[source]}"
@@ -106,6 +106,6 @@ def _spread(
             world.simulation.on_handled = None
             world.unsubscribe(client, f"s{source}")
             world.run(world.simulation.now + APART)
-            world.simulation.on_handled = heard
+            world.simulation.on_handled = note_delay
     world.simulation.on_handled = None
     return delays

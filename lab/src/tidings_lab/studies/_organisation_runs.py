@@ -90,7 +90,7 @@ def run_of(
             name == CBR and number % BOUND_STEP == 0
         ):  # the zones, and so the bounds, are those of every variant
             bounds = (network.most_associativity(), network.best_tree_hops())
-        looks = (number, network.hops(), network.ideal(), network.associativity(), *bounds, network.told,
+        looks = (number, network.hops(), network.ideal(), network.associativity(), *bounds, network.announced,
                  *parts_of(network), len(network.swaps))  # fmt: skip
         rows.append([float(look) for look in looks])
     return {"rows": rows, "diameter": start(seed, fan_out=fan_out).diameter()}

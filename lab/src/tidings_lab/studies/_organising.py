@@ -83,7 +83,7 @@ class FastNetwork:
         self.zones: dict[str, Any] = dict.fromkeys(self.brokers, self.by.empty)
         self.wanted: dict[str, int] = dict.fromkeys(self.brokers, 0)  # by the judge's points
         self.sent: Counter[str] = Counter()
-        self.told = 0  # messages that take subscriptions to all brokers, as the thesis has it
+        self.announced = 0  # messages that take subscriptions to all brokers, as the thesis has it
         self.swaps: list[tuple[int, int]] = []  # length of the path, which link of it went
         self._behind: dict[tuple[str, str], Any] = {}
         self._sizes: dict[tuple[str, str], int] = {}
@@ -97,7 +97,7 @@ class FastNetwork:
         old = self.zones[broker]
         new = by.join(old, by.of([filter]))
         self.zones[broker] = new
-        self.told += (len(self.brokers) - 1) * (by.size(new) > by.size(old))
+        self.announced += (len(self.brokers) - 1) * (by.size(new) > by.size(old))
         self.wanted[broker] |= judge().of([filter])
         if self._ttl() < 1:
             return

@@ -91,14 +91,14 @@ def run_of(
     for number, (broker, filter) in enumerate(drawn(seed, subscriptions, 1.0, fast.brokers), 1):
         fast.subscribe(broker, filter)
         if number == subscriptions - window:
-            begun, delivered = parts_of(fast), fast.told
+            begun, delivered = parts_of(fast), fast.announced
         if number > subscriptions - window and number % 5 == 0:
             hops.append(fast.hops())
             slow.append(float(latencies(fast, seconds, events=64).mean()))
     spent = [(now - before) / window for now, before in zip(parts_of(fast), begun, strict=True)]
     found = {
         "hops": float(np.mean(hops)), "latency": float(np.mean(slow)),
-        "told": (fast.told - delivered) / window,
+        "told": (fast.announced - delivered) / window,
         **dict(zip(PARTS, spent, strict=True)),
     }  # fmt: skip
     if name == CBR:

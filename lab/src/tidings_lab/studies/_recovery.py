@@ -61,7 +61,7 @@ class Deliveries:
 
     def __init__(self) -> None:
         self.published: dict[tuple[str, str], float] = {}
-        self.told: dict[tuple[str, str], list[float]] = {}
+        self.delivery_delays: dict[tuple[str, str], list[float]] = {}
         self.twice = 0
         self._who: set[tuple[str, str, str]] = set()
 
@@ -73,7 +73,7 @@ class Deliveries:
             who = (*key, f"{row.process} {row.subscription}")
             self.twice += who in self._who
             self._who.add(who)
-            self.told.setdefault(key, []).append(row.time - self.published[key])
+            self.delivery_delays.setdefault(key, []).append(row.time - self.published[key])
 
 
 def measured(case: dict[str, Any]) -> dict[str, float]:
@@ -171,7 +171,7 @@ class RecoveryRun:
 
     def _delivery(self) -> dict[str, float]:
         delivered: list[float] = []
-        for (source, id), delays in self.log.told.items():
+        for (source, id), delays in self.log.delivery_delays.items():
             if (source, int(id.rpartition("-")[2])) in self.owed:
                 delivered += delays
         late = sorted(delivered)

@@ -60,7 +60,7 @@ CONTENTS = (
 def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = None) -> Path:
     """`index.html` in the folder; the claims, and what is wrong in the papers, as Markdown beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
-    held = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
+    soaked = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
     bodies = {
         "verdicts": [_summary(found)],
         "documents": [_document(document, found) for document in DOCUMENTS],
@@ -69,7 +69,7 @@ def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = Non
         "studies": [_study(each, folder) for each in found],
         "benchmarks": [_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
            "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"],
-        "soak": [_soak(held)],
+        "soak": [_soak(soaked)],
         "sources": [_sources(found)],
     }  # fmt: skip
     inner = "".join(f"<li><a href=#{each.study}>{escape(each.title)}</a>" for each in found)

@@ -133,14 +133,16 @@ def on_one_topology(hosts: int, seed: int, constant: float, pairs: int, events: 
         for a, b in chosen
     ]
     longest = [known.subscription.max() * constant, known.notification.max() * constant]
-    delivered = [_heard(build(hosts, seed), chosen, t_on / constant, events, rng) for t_on in T_ON]
+    delivered = [_received_counts(build(hosts, seed), chosen, t_on / constant, events, rng) for t_on in T_ON]
     return {"told": delivered, "delays": delays, "longest": longest}
 
 
 SPACING = 0.25  # simulated seconds between a pair's events: closer ones would queue at the brokers
 
 
-def _heard(world: World, pairs: list[list[int]], t_on: float, events: int, rng: Random) -> tuple[int, int]:
+def _received_counts(
+    world: World, pairs: list[list[int]], t_on: float, events: int, rng: Random
+) -> tuple[int, int]:
     """Events that are published while their subscription is on: those notified before it ends, and all."""
     brokers = world.overlay.brokers
     simulation = world.simulation

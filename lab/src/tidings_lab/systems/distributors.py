@@ -58,6 +58,6 @@ SYSTEMS: tuple[System, ...] = (
         options=("members", "mode", "synchrony", "above", "detector", "stability", "roaming"),
         networked=True,
         roams=True,
-        tells_heard=lambda options: StreamProgress if options.get("mode") == NO_GAP else None,
+        reports_received=lambda options: StreamProgress if options.get("mode") == NO_GAP else None,
     ),
 )

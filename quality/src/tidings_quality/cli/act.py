@@ -70,7 +70,7 @@ def play(stage: Stage, spark: Any, folder: Path, count: int, seed: int, *, feedb
         stage.say("Their factories evaluate their tables ...")
         with ThreadPoolExecutor(len(plans)) as pool:  # what Spark does for each leaves cores idle
             list(pool.map(partial(evaluate, spark), plans))
-        hears_once(stage, spark, folder, plans, addresses)
+        received_once(stage, spark, folder, plans, addresses)
         best_copy(stage, spark, plans, people, addresses["rating"])
         if feedback:
             improve(stage, spark, plans, people, addresses["rating"])
@@ -166,20 +166,22 @@ def evaluate(spark: Any, plan: Any, tell: Any = None) -> list[Any]:
 
     steps: list[Any] = []
 
-    def hear(step: Any) -> None:
+    def on_step(step: Any) -> None:
         steps.append(step)
         if tell is not None:
             tell(step)
 
-    Factory(spark, plan).stream(files_of(spark, plan), tell=hear, once=True).awaitTermination()
+    Factory(spark, plan).stream(files_of(spark, plan), tell=on_step, once=True).awaitTermination()
     return steps
 
 
 # what is shown
 
 
-def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], addresses: dict[str, str]) -> None:
-    """A row is made dirty at CoC; the user at INAIL hears of it, once."""
+def received_once(
+    stage: Stage, spark: Any, folder: Path, plans: list[Any], addresses: dict[str, str]
+) -> None:
+    """A row is made dirty at CoC; the user at INAIL is notified, once."""
     from tidings_quality.change_reporting import changes_of, teller
     from tidings_quality.client import OrganisationClient
     from tidings_quality.generate import append_rows
@@ -201,7 +203,7 @@ def hears_once(stage: Stage, spark: Any, folder: Path, plans: list[Any], address
                 if each.object == row["id"]
             ],
         )
-        received = heard_by(inail, id)
+        received = received_by(inail, id)
     owed = [
         each.as_event().id for each in changes if each.attribute() == "name.accuracy" and each.value < 0.8
     ]
@@ -233,7 +235,7 @@ def later(moment: Any) -> Any:
     return moment + timedelta(seconds=1)
 
 
-def heard_by(client: Any, id: str) -> list[Any]:
+def received_by(client: Any, id: str) -> list[Any]:
     """Waiting notifications, and those that come within a moment after the first."""
     received: list[Any] = []
     after, end = 0, time.monotonic() + PATIENCE

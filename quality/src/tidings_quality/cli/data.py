@@ -97,19 +97,19 @@ def evaluate(
     if not plan.table:
         raise SettingsError(f"{file}: no table", hint='table = "a folder of Parquet files"')
     with ExitStack() as stack:
-        hear = _hearer(plan, tell, as_json, stack)
+        on_step = _step_handler(plan, tell, as_json, stack)
         spark = session(quick=not continuous)
         factory = Factory(spark, plan)
         if whole:
-            factory.snapshot(spark.read.parquet(plan.table), hear)
+            factory.snapshot(spark.read.parquet(plan.table), on_step)
         else:
-            _stream(factory, hear, continuous=continuous, every=every)
+            _stream(factory, on_step, continuous=continuous, every=every)
         if write is not None:
             quality_rows(factory.state.current(), plan).write.mode("overwrite").parquet(str(write))
         _summary(factory, as_json)
 
 
-def _hearer(
+def _step_handler(
     plan: FactoryPlan, url: str | None, as_json: bool, stack: ExitStack
 ) -> Callable[[FactoryStep], None]:
     from tidings_quality.change_reporting import changes_of, teller
@@ -120,7 +120,7 @@ def _hearer(
 
         delivered = teller(stack.enter_context(OrganisationClient(url, token=local_token())), plan)
 
-    def hear(step: FactoryStep) -> None:
+    def on_step(step: FactoryStep) -> None:
         changes = step.changes().count()
         new = delivered(step) if delivered is not None else None
         if as_json:
@@ -143,16 +143,16 @@ def _hearer(
             )
         sys.stdout.flush()
 
-    return hear
+    return on_step
 
 
 def _stream(
-    factory: Factory, hear: Callable[[FactoryStep], None], *, continuous: bool, every: str | None
+    factory: Factory, on_step: Callable[[FactoryStep], None], *, continuous: bool, every: str | None
 ) -> None:
     from tidings_quality.spark.factory import files_of
 
     frame = files_of(factory.spark, factory.plan)
-    query = factory.stream(frame, tell=hear, once=not continuous, every=every)
+    query = factory.stream(frame, tell=on_step, once=not continuous, every=every)
     if continuous:
         say(f"{factory.plan.organisation} is evaluated as files come to {factory.plan.table}; Ctrl-C ends it")
     stopping = threading.Event()
@@ -162,13 +162,13 @@ def _stream(
             pass
         query.stop()
         if query.exception() is not None:
-            raise _told(query.exception())
+            raise _query_error(query.exception())
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
 
 
-def _told(error: Any) -> TidingsError:
+def _query_error(error: Any) -> TidingsError:
     """Cause of a stream's end, in a line: the error of Tidings, if it was one."""
     lines = [line.strip() for line in str(error).splitlines()]
     ours = [line.partition(": ")[2] for line in lines if line.startswith("tidings.errors.")]
@@ -283,12 +283,12 @@ def _is_asked(plan: FactoryPlan, requested: Any) -> bool:
 
 
 def _show_found(found: QueryResult, adopted: dict[str, int], as_json: bool) -> None:
-    from tidings_quality.broker import as_json as told
+    from tidings_quality.broker import as_json as answer_json
 
     deal = found.deal
     if as_json:
         for copies, answer in zip(found.objects, deal.answers, strict=True):
-            print_json({"copies": [f"{c.source}/{c.key}" for c in copies], **told(answer)})
+            print_json({"copies": [f"{c.source}/{c.key}" for c in copies], **answer_json(answer)})
         requirements = [str(each) for each in deal.requirements]
         print_json({
             "objects": len(found.objects), "met": sum(answer.met for answer in deal.answers),

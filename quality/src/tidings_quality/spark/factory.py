@@ -28,7 +28,7 @@ from tidings_quality.spark.evaluating import CHANGES, GONE, QUALITY, TIME, VERSI
 from tidings_quality.spark.settings import FactoryPlan, check_plan
 
 PLAN = "_plan"
-TOLD = "_told"
+DELIVERED = "_told"
 COMPACT_EVERY = 8  # steps; fewer make steps cheaper to read, and more often write all of the state
 SNAPSHOTS = "snapshots"  # the run of a state that is made of whole tables
 
@@ -155,11 +155,11 @@ class FactoryState:
             raise InputError(f"nothing was evaluated yet in {self.folder}", hint="tidings quality evaluate")
         return found
 
-    def is_told(self, number: int) -> bool:
-        return self._files.exists(f"{self.place(number)}/{TOLD}")
+    def is_delivered(self, number: int) -> bool:
+        return self._files.exists(f"{self.place(number)}/{DELIVERED}")
 
-    def mark_told(self, number: int) -> None:
-        self._files.write(f"{self.place(number)}/{TOLD}", b"")
+    def mark_delivered(self, number: int) -> None:
+        self._files.write(f"{self.place(number)}/{DELIVERED}", b"")
 
     def publish(self, frame: Any, number: int) -> None:
         """A step of a state that is made of whole tables."""
@@ -214,9 +214,9 @@ class Factory:
             raise InputError(f"{self.plan.state} is the state of a stream", hint="name another for snapshots")
         began = time.monotonic()
         steps = self.state.steps()
-        if steps and not self.state.is_told(steps[-1]):
+        if steps and not self.state.is_delivered(steps[-1]):
             self._reported(steps[-1], SNAPSHOTS, True, began, tell)
-            self.state.mark_told(steps[-1])
+            self.state.mark_delivered(steps[-1])
         number = (steps or [-1])[-1] + 1
         self._evaluate(
             rows,
@@ -226,7 +226,7 @@ class Factory:
             whole=whole,
         )
         done = self._reported(number, SNAPSHOTS, False, began, tell)
-        self.state.mark_told(number)
+        self.state.mark_delivered(number)
         self._compacted(number)
         return done
 

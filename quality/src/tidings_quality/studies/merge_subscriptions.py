@@ -160,19 +160,19 @@ def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, 
     weather = Weather(seed)
     world = _world(weather, mapping, "covering", seed)
     _subscribe(world, weather, 0, users)
-    received_before = _heard(world)
+    received_before = _received_counts(world)
     before = world.simulation.sent["Notify"]
     at_home = bound = 0.0
     for number in range(events):
         name = ORGANISATIONS[number % len(ORGANISATIONS)]
         topic, attributes = weather.event(weather.holds[name] if mapping == WITH else KINDS)
-        received = _heard(world)
+        received = _received_counts(world)
         world.publish(f"users of {name}", attributes, topic=topic)
         world.run(world.simulation.now + 2.0)
-        new = _heard(world) - received
+        new = _received_counts(world) - received
         at_home += new[name]
         bound += sum(1 for other in new if other != name)
-    delivered = (_heard(world) - received_before).total() - at_home
+    delivered = (_received_counts(world) - received_before).total() - at_home
     sent = world.simulation.sent["Notify"] - before
     return {
         "users": users,
@@ -184,7 +184,7 @@ def notification(users: int, events: int, mapping: str, seed: int) -> dict[str, 
     }
 
 
-def _heard(world: World) -> Counter[str]:
+def _received_counts(world: World) -> Counter[str]:
     return Counter({name: len(world.applications[f"users of {name}"].received) for name in ORGANISATIONS})
 
 

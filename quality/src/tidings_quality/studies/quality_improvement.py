@@ -41,7 +41,7 @@ from tidings_quality.generate import (
     LOCAL,
     Dirt,
     GeneratedPerson,
-    held_by,
+    generated_rows,
     number_of,
     population,
 )
@@ -54,7 +54,9 @@ LIAR = "INAIL"
 LIES = Dirt(holds=0.8, typo=0.4, initial=0.2, missing=0.05, stale=0.3)
 SLACK = 1e-9  # of sums of floats
 
-Held = dict[str, dict[int, dict[str, str | None]]]  # organisation -> person -> values under global names
+OrganisationTables = dict[
+    str, dict[int, dict[str, str | None]]
+]  # organisation -> person -> values under global names
 
 
 class CooperationWorld:
@@ -64,10 +66,10 @@ class CooperationWorld:
         self.people = population(people, seed)
         dirt = {**DIRT, LIAR: LIES} if liar else DIRT
         self.liar = LIAR if liar else None
-        self.held: Held = {}
+        self.tables: OrganisationTables = {}
         for name, own in LOCAL.items():
-            rows = held_by(name, self.people, seed, dirt[name])
-            self.held[name] = {
+            rows = generated_rows(name, self.people, seed, dirt[name])
+            self.tables[name] = {
                 number_of(row["id"]): {shown: row[local] for shown, local in zip(GLOBAL, own, strict=True)}
                 for row in rows
             }
@@ -80,20 +82,20 @@ class CooperationWorld:
         """The mean likeness to the truth over all values of an organisation; a missing value has none."""
         return mean(
             0.0 if value is None else similarity(value, self.truth(person)[name])
-            for person, values in self.held[organisation].items()
+            for person, values in self.tables[organisation].items()
             for name, value in values.items()
         )
 
     def copies(self, person: int) -> list[ObjectCopy]:
         return [
             ObjectCopy(name, str(person), dict(rows[person]), self._declared(name, person))
-            for name, rows in self.held.items()
+            for name, rows in self.tables.items()
             if person in rows
         ]
 
     def _declared(self, organisation: str, person: int) -> dict[str, float]:
         found: dict[str, float] = {}
-        for name, value in self.held[organisation][person].items():
+        for name, value in self.tables[organisation][person].items():
             true = 0.0 if value is None else similarity(value, self.truth(person)[name])
             stated = 1.0 if organisation == self.liar and value is not None else true
             found |= {f"{name}.accuracy": stated, f"{name}.completeness": float(value is not None)}
@@ -102,7 +104,7 @@ class CooperationWorld:
     def adopt(self, offered: list[ValueProposal]) -> None:
         for each in offered:
             if each.to != self.liar:  # a source that declares perfect data adopts no proposal
-                self.held[each.to][int(each.key)][each.property] = each.value
+                self.tables[each.to][int(each.key)][each.property] = each.value
 
 
 def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) -> list[dict[str, Any]]:
@@ -113,7 +115,7 @@ def improvement(people: int, rounds: int, seed: int, liar: bool, rated: bool) ->
     def note() -> None:
         trust = {name: ratings.trust(name) for name in LOCAL}
         ranks = {name: 1 + sum(other > own for other in trust.values()) for name, own in trust.items()}
-        quality = {name: world.true_quality(name) for name in world.held}
+        quality = {name: world.true_quality(name) for name in world.tables}
         reported.append({"quality": quality, "trust": trust, "rank": ranks})
 
     note()
@@ -171,10 +173,10 @@ def _honest_means(reported: list[dict[str, Any]]) -> list[float]:
     return [mean(value for name, value in each["quality"].items() if name != LIAR) for each in reported]
 
 
-Told = list[dict[str, Any]]
+RoundRows = list[dict[str, Any]]
 
 
-def _claims(honest: list[Told], rated: list[Told], unrated: list[Told]) -> list[PaperClaim]:
+def _claims(honest: list[RoundRows], rated: list[RoundRows], unrated: list[RoundRows]) -> list[PaperClaim]:
     means, least = [_means(delivered) for delivered in honest], [_least(delivered) for delivered in honest]
     ranks = [[each["rank"][LIAR] for each in delivered] for delivered in rated]
     ours, without = (

@@ -97,8 +97,8 @@ class MqttConnection:
         self._has_room = asyncio.Event()
         self._tasks: set[asyncio.Task[None]] = set()
         self._aliases: dict[int, str] = {}  # the client's
-        self._told: dict[str, int] = {}  # ours, as many as the client allows
-        self._most_told = 0
+        self._own_aliases: dict[str, int] = {}  # ours, as many as the client allows
+        self._most_aliases = 0
         self._largest = 0  # bytes of a packet that the client takes; 0: any
         self._will: mq.Will | None = None
         self._is_over = False
@@ -115,7 +115,7 @@ class MqttConnection:
     def send(self, packet: Packet) -> None:
         if self._is_over:
             return
-        if self._most_told and isinstance(packet, mq.PublishPacket):
+        if self._most_aliases and isinstance(packet, mq.PublishPacket):
             packet = self._aliased(packet)
         data = write(packet, self._version)
         if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
@@ -134,14 +134,14 @@ class MqttConnection:
     def _aliased(self, packet: mq.PublishPacket) -> mq.PublishPacket:
         """With a number for its topic, of the first topics that there are numbers for; known ones by that
         alone."""
-        alias = self._told.get(packet.topic)
+        alias = self._own_aliases.get(packet.topic)
         if alias is not None:
             return msgspec.structs.replace(
                 packet, topic="", properties=packet.properties | {"topic_alias": alias}
             )
-        if len(self._told) >= self._most_told:
+        if len(self._own_aliases) >= self._most_aliases:
             return packet
-        alias = self._told[packet.topic] = len(self._told) + 1
+        alias = self._own_aliases[packet.topic] = len(self._own_aliases) + 1
         return msgspec.structs.replace(packet, properties=packet.properties | {"topic_alias": alias})
 
     def send_bytes(self, data: bytes) -> None:
@@ -237,12 +237,12 @@ class MqttConnection:
         self._session, self._will = session, connect.will
         session.on_refused = lambda: self.end(Reason.NOT_AUTHORISED)
         self._largest = connect.properties.get("maximum_packet", 0)
-        self._most_told = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
+        self._most_aliases = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
             self.send(mq.ConnackPacket(0, present and self._version != V31, self._said(connect)))
             outlet = PushChannel(
                 self.send, self.send_bytes, self._drained, self._is_full, version=self._version,
-                largest=self._largest, aliases=self._most_told,
+                largest=self._largest, aliases=self._most_aliases,
             )  # fmt: skip
             await session.attach(outlet, ahead=connect.properties.get("receive_maximum", 0xFFFF))
             await self._receive_all(rest, connect.keep_alive * 1.5 or None)

@@ -101,7 +101,7 @@ class Pushes:
         """Subscribe; events come after `start`."""
         began = datetime.now(UTC)
         push = lambda delivered: self._push(delivered.event, began)  # noqa: E731
-        listener = await self._bus.hear(filter, push, is_paused=True, **options)
+        listener = await self._bus.subscribe_callback(filter, push, is_paused=True, **options)
         self._paused[listener] = None
         return listener
 

@@ -133,19 +133,19 @@ def _write_ping(p: PingPacket, version: int) -> tuple[int, bytes]:
     return 0xD0 if p.is_answer else 0xC0, b""
 
 
-def _write_told(head: int) -> Any:
-    def write_told(p: DisconnectPacket | AuthPacket, version: int) -> tuple[int, bytes]:
+def _write_reason(head: int) -> Any:
+    def write_reason(p: DisconnectPacket | AuthPacket, version: int) -> tuple[int, bytes]:
         if version != V5 or not (p.reason or p.properties):
             return head, b""
         return head, bytes([p.reason]) + (write_properties(p.properties, version) if p.properties else b"")
 
-    return write_told
+    return write_reason
 
 
 _WRITERS: dict[type, Callable[[Any, int], tuple[int, bytes]]] = {
     ConnectPacket: _write_connect, ConnackPacket: _write_connack, PublishPacket: _write_publish,
     AckPacket: _write_ack,
     SubscribePacket: _write_subscribe, SubackPacket: _write_suback, UnsubscribePacket: _write_unsubscribe,
-    UnsubackPacket: _write_unsuback, PingPacket: _write_ping, DisconnectPacket: _write_told(0xE0),
-    AuthPacket: _write_told(0xF0),
+    UnsubackPacket: _write_unsuback, PingPacket: _write_ping, DisconnectPacket: _write_reason(0xE0),
+    AuthPacket: _write_reason(0xF0),
 }  # fmt: skip

@@ -59,7 +59,7 @@ def unpaid(
     """The unsettled claims of one subscriber on one event: not owed, or a violation.
 
     P3 asks for a notification anywhere in the history, completeness for one in an interval."""
-    if anywhere and open_claims.told_anyway:
+    if anywhere and open_claims.delivered_anyway:
         return
     t_sub, t_diff = bounds.of(open_claims.run)
     for claim in open_claims.claims:

@@ -12,12 +12,12 @@ from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
 
 
-def delivered_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
-    """The notifications of one event to one hearer: one, and redeliveries that were asked for."""
-    if len(of_one_hearer) == 1:
+def delivered_again(of_one_receiver: Sequence[Notice]) -> Iterator[Violation]:
+    """The notifications of one event to one receiver: one, and redeliveries that were asked for."""
+    if len(of_one_receiver) == 1:
         return
     unasked = sorted(
-        (each for each in of_one_hearer if not each.repeated),
+        (each for each in of_one_receiver if not each.repeated),
         key=attrgetter("time", "process", "subscription"),
     )
     for again in unasked[1:]:
@@ -30,7 +30,7 @@ def delivered_again(of_one_hearer: Sequence[Notice]) -> Iterator[Violation]:
 
 
 def _delivered_again(tables: Tables) -> Sequence[Table]:
-    return (tables.engine.group(delivered_again, (tables.notices, tables.hearer), output=Violation),)
+    return (tables.engine.group(delivered_again, (tables.notices, tables.receiver), output=Violation),)
 
 
 MINIMALITY = Property(

@@ -22,7 +22,7 @@ from tidings.history.tables import Tables
 
 STREAM: Columns = ("run", "process", "subscription", "source", "start")
 
-_Heard = tuple[tuple[float, int], float, str]  # place among its source's events, time of delivery, event
+_Receipt = tuple[tuple[float, int], float, str]  # place among its source's events, time of delivery, event
 
 
 def overtaken(of_one_stream: Sequence[JudgedNotification]) -> Iterator[Violation]:
@@ -60,7 +60,7 @@ def left_out(
     """Gaps in the deliveries of one source to one subscriber: once the subscription stood (T_sub after it
     began), every event that was published between two delivered ones is delivered too (or lost for a reason).
     """
-    received: dict[float, list[_Heard]] = {}
+    received: dict[float, list[_Receipt]] = {}
     for each in notifications:
         if each.counts and each.since is not None and each.order > (each.since, math.inf):
             received.setdefault(each.since, []).append((each.order, each.time, each.event))
@@ -72,14 +72,14 @@ def left_out(
                 yield from _between(claim, received.get(claim.since, []))
 
 
-def _between(claim: OwedDelivery, received: list[_Heard]) -> Iterator[Violation]:
+def _between(claim: OwedDelivery, received: list[_Receipt]) -> Iterator[Violation]:
     before = bisect_left(received, (claim.order, -math.inf, "")) - 1
     after = bisect_right(received, (claim.order, math.inf, ""))
     if before >= 0 and after < len(received) and received[after][1] < claim.ends:
         yield _gap(claim, received[before], received[after])
 
 
-def _gap(claim: OwedDelivery, before: _Heard, after: _Heard) -> Violation:
+def _gap(claim: OwedDelivery, before: _Receipt, after: _Receipt) -> Violation:
     story = (
         f"At {seconds(claim.published)} {event_name(claim.source, claim.event)} was published, but "
         f"{on_behalf(claim.process, claim.subscription)} received {before[2]} before it and {after[2]} "
@@ -93,7 +93,7 @@ def _overtaken(tables: Tables) -> Sequence[Table]:
 
 
 def _left_out(tables: Tables) -> Sequence[Table]:
-    key: Columns = ("run", tables.settings.hearer, "source")
+    key: Columns = ("run", tables.settings.receiver, "source")
     streams = (tables.unsettled, key), (tables.judged, key)
     stood = partial(left_out, t_sub=tables.settings.t_sub or 0.0)
     return (tables.engine.group(stood, *streams, output=Violation),)

@@ -67,7 +67,7 @@ class Administration:
 
     def _purge(self, offsets: set[int], now: float) -> None:
         """Entries that wait in queues count as expired too; those that a consumer has are delivered."""
-        for state in self._registry.helds.values():
+        for state in self._registry.states.values():
             for item in (*state.queue, *state.own.pending):
                 position = item.position
                 if position is not None and position.log == self._index.log and position.offset in offsets:
@@ -75,7 +75,7 @@ class Administration:
         self._index.purge(offsets)
 
     def _end_subscription(self, input: EndSubscription, now: float) -> list[Record]:
-        state = self._registry.helds.get(input.id)
+        state = self._registry.states.get(input.id)
         if state is None:
             return []
         if not state.durable:
@@ -88,7 +88,7 @@ class Administration:
         letters = [each for each in self._dead.letters(input.id) if not wanted or each.number in wanted]
         if not input.redelivers:
             return [record for each in letters for record in self._dead.remove(input.id, each.number)]
-        state = self._registry.helds.get(input.id)
+        state = self._registry.states.get(input.id)
         if state is not None:
             self._dispatcher.oversized.resend(state, letters)
             self._dispatcher.oversized.pump(state, now)

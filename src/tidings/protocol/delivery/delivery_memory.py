@@ -80,7 +80,7 @@ class DeliveryMemory:
     def look(self, id: SubscriptionId) -> DeliveredRanges | None:
         """As `take`, but keep it: what comes back is not on the disk itself, and may be lost again."""
         row = self._kept.get(id)
-        return None if row is None else rows.read_delivered(row.told)
+        return None if row is None else rows.read_delivered(row.delivered)
 
     def take(self, id: SubscriptionId) -> tuple[DeliveredRanges | None, list[Record]]:
         """The subscription is back: what it was told, and the records to persist."""
@@ -105,4 +105,4 @@ class DeliveryMemory:
 
 
 def _size(row: MemoryRow) -> int:
-    return len(row.told) + OVERHEAD
+    return len(row.delivered) + OVERHEAD

@@ -251,12 +251,12 @@ class ExactlyOnce(Delivery):
         if event.key is not None:
             self._dispatcher.supersede(event.key, now)
         self._flow.report_over_budget(event, now)
-        helds = self.ports.interest.match(event).subscriptions
-        if helds:
-            self._deliver_from_elsewhere(envelope, helds, now)
+        states = self.ports.interest.match(event).subscriptions
+        if states:
+            self._deliver_from_elsewhere(envelope, states, now)
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
-        state = self._registry.helds.get(id)
+        state = self._registry.states.get(id)
         if state is not None and not state.has_ended:
             self._dispatcher.offer(state, envelope.event, now)
 
@@ -295,13 +295,13 @@ class ExactlyOnce(Delivery):
         self._flow.skip_to(upto)
 
     def log_found(self, log: str, now: float) -> None:
-        for state in list(self._registry.helds.values()):
+        for state in list(self._registry.states.values()):
             self._replay.found(state, log, now)
             self._age_later(state, now)
             self._replay.read_on(state, now)
 
     def log_gone(self, log: str, *, is_replaced: bool) -> None:
-        for state in self._registry.helds.values():
+        for state in self._registry.states.values():
             self._replay.drop(state, log, is_replaced)
 
     # -- subscribing ---------------------------------------------------------------------------
@@ -309,7 +309,7 @@ class ExactlyOnce(Delivery):
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         refused = refusal(session, message, self._settings)
         if refused is None and message.options.durable:
-            state = self._registry.helds.get(identity(session, message))
+            state = self._registry.states.get(identity(session, message))
             refused = disk_refusal(self.ports.disk, state)
             if refused is None and self._settings.names_log:
                 refused = self._ahead.heed(session, message, state)
@@ -556,20 +556,20 @@ class ExactlyOnce(Delivery):
         return next((s.address for s in self._registry.sessions.values() if s.client == client), None)
 
     def subscriptions(self) -> tuple[SubscriptionId, ...]:
-        return tuple(self._registry.helds)
+        return tuple(self._registry.states)
 
     def subscription(self, id: SubscriptionId) -> tuple[Subscription, float] | None:
-        state = self._registry.helds.get(id)
+        state = self._registry.states.get(id)
         return None if state is None else (state.subscription, state.since)
 
     def wanting(self, event: Event) -> tuple[SubscriptionId, ...]:
         return tuple(stored.id for stored in self.ports.interest.match(event).subscriptions)
 
     def figures(self) -> dict[str, Any]:
-        waiting, reading = self._sweep.look(self._registry.helds)
+        waiting, reading = self._sweep.look(self._registry.states)
         return {
             **self._flow.figures, **self._dispatcher.figures,
-            "subscriptions": len(self._registry.helds), "waiting": waiting, "reading": reading,
+            "subscriptions": len(self._registry.states), "waiting": waiting, "reading": reading,
             "entries": len(self._index.entries),
             "order given up": self._dispatcher.moves.given_up,
             "forgotten": self._index.forgotten, "backlog recounts": self._registry.recount.done,
@@ -582,7 +582,7 @@ class ExactlyOnce(Delivery):
         }  # fmt: skip
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:
-        return [described(state) for state in busiest(self._registry.helds, limit, sees)]
+        return [described(state) for state in busiest(self._registry.states, limit, sees)]
 
     def inspect(self, what: str, about: Any = None) -> Any:
         return self._administration.inspect(what, about)

@@ -283,7 +283,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         self, ids: list[SubscriptionId], now: float, to: tuple[str, ...] | None = None
     ) -> None:
         announced = tuple(
-            (id.subscriber, id.name, now - self._registry.helds[id].stored.attended) for id in ids
+            (id.subscriber, id.name, now - self._registry.states[id].stored.attended) for id in ids
         )
         for member in to if to is not None else self._members():
             if member != self.ports.name and announced:
@@ -294,7 +294,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         others = {member for member in self._members() if member != self.ports.name}
-        is_known = identity(session, message) in self._registry.helds or self._index.log in message.after
+        is_known = identity(session, message) in self._registry.states or self._index.log in message.after
         if not message.options.durable or is_known or not others:
             super()._on_subscribe(session, message, now)
             return
@@ -332,7 +332,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
                 self._found(message.number, now)
         elif isinstance(message, TakenOver):
             for subscriber, name, age in message.ids:
-                state = self._registry.helds.get(SubscriptionId(subscriber, name))
+                state = self._registry.states.get(SubscriptionId(subscriber, name))
                 if state is not None and not state.has_members:
                     self._persist(self._registry.end_away(state.id, now - age, now), now)
 

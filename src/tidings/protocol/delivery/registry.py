@@ -70,7 +70,7 @@ class Registry:
         self._replay = replay
         self._dead = dead
         self.memory = DeliveryMemory(ports)
-        self.helds: dict[SubscriptionId, SubscriptionState] = {}
+        self.states: dict[SubscriptionId, SubscriptionState] = {}
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
         self.durables: dict[SubscriptionId, SubscriptionState] = {}
@@ -107,7 +107,7 @@ class Registry:
     ) -> tuple[Member, bool, list[Record]] | Refusal:
         """The new member, whether it resumes a subscription, and the records to persist before it is told."""
         id = identity(session, message)
-        state = self.helds.get(id)
+        state = self.states.get(id)
         records: list[Record] = []
         is_resumed = state is not None
         if state is None:
@@ -144,7 +144,7 @@ class Registry:
         subscription = self._subscription(id, message)
         cursor = self._replay.own_cursor()
         state = SubscriptionState(subscription, cursor, named=message.named, number=number, since=now)
-        self.helds[id] = state
+        self.states[id] = state
         if message.options.dead_letters_of is not None:
             self._listen_to_dead(state, session, message.options.dead_letters_of)
             return state
@@ -197,8 +197,8 @@ class Registry:
     def _listen_to_dead(self, state: SubscriptionState, session: Session, name: str) -> None:
         own = SubscriptionId(session.client, unscoped(name))
         group = SubscriptionId(GROUPS, name)
-        is_group = group in self.helds or (own not in self.helds and bool(self._dead.letters(group)))
-        target = state.dead_letters_of = group if is_group and own not in self.helds else own
+        is_group = group in self.states or (own not in self.states and bool(self._dead.letters(group)))
+        target = state.dead_letters_of = group if is_group and own not in self.states else own
         self._dead_listeners.setdefault(target, []).append(state)
         for dead_letter in self._dead.letters(target):
             if accepts(state.filter, dead_letter.event):
@@ -328,7 +328,7 @@ class Registry:
 
     def _remote_left(self, state: SubscriptionState, now: float) -> None:
         state.stored.left_at = now
-        ends_at = now + self._settings.guest_seconds
+        ends_at = now + self._settings.remote_subscription_seconds
         self.remote_ends_at = ends_at if self.remote_ends_at is None else min(self.remote_ends_at, ends_at)
 
     def collect(self, now: float) -> list[Record]:
@@ -348,7 +348,7 @@ class Registry:
                 continue
             if state.has_members:
                 state.stored.left_at = None
-            elif left_at + self._settings.guest_seconds <= now:
+            elif left_at + self._settings.remote_subscription_seconds <= now:
                 records += self.end(state, now)
             else:
                 self._remote_left(state, left_at)
@@ -362,7 +362,7 @@ class Registry:
         self._replay.stop(state)
         self._dispatcher.clear(state, now)
         state.has_ended = True
-        del self.helds[state.id]
+        del self.states[state.id]
         self.durables.pop(state.id, None)
         if state.dead_letters_of is not None:
             self._dead_listeners[state.dead_letters_of].remove(state)
@@ -381,7 +381,7 @@ class Registry:
     def end_away(self, id: SubscriptionId, ended: float, now: float) -> list[Record]:
         """End a subscription that was ended at another broker, where it was a guest; the records to persist.
         A client that subscribed here since then has another one."""
-        state = self.helds.get(id)
+        state = self.states.get(id)
         if state is None or not state.durable or state.stored.is_remote or state.stored.attended > ended:
             return []
         self.close(state, "closed", "it was ended at another broker", now)
@@ -407,7 +407,7 @@ class Registry:
             own.first,
             (state.delivered or DeliveredRanges()).encode(),
             list(own.rights),
-            is_guest=stored.is_remote,
+            is_remote=stored.is_remote,
             home=stored.home,
             attended=stored.attended,
         )
@@ -417,7 +417,7 @@ class Registry:
         state.own.floor()
         cursors = {log: rows.cursor_row(cursor) for log, cursor in state.others.items()}
         movers, outlived = dict(state.movers), sorted(state.stored.outlived)
-        row = ProgressRow(state.id, state.own.progress, lanes=cursors, movers=movers, outlived=outlived)
+        row = ProgressRow(state.id, state.own.progress, cursors=cursors, movers=movers, outlived=outlived)
         return rows.put_for(rows.PROGRESS, state.id, row)
 
     def load(self, state: Loaded, now: float) -> None:
@@ -428,36 +428,38 @@ class Registry:
             subscription_state = SubscriptionState(
                 row.subscription, cursor, named=True, number=0, since=row.since
             )
-            self.helds[subscription_state.id] = self.durables[subscription_state.id] = subscription_state
-            subscription_state.delivered = rows.read_delivered(row.told)
+            self.states[subscription_state.id] = self.durables[subscription_state.id] = subscription_state
+            subscription_state.delivered = rows.read_delivered(row.delivered)
             owner = self._ports.kept.owner_of(subscription_state.id)
             subscription_state.stored = DurableState(
-                owner, row.home, row.is_guest, row.attended, is_from_disk=True, is_kept=True
+                owner, row.home, row.is_remote, row.attended, is_from_disk=True, is_kept=True
             )
-            if row.is_guest:
+            if row.is_remote:
                 self._remote_left(subscription_state, now)
-            cursor.start, cursor.first, cursor.keep_from = row.start, row.told_from, row.start
+            cursor.start, cursor.first, cursor.keep_from = row.start, row.delivered_from, row.start
             cursor.rights, cursor.again_below = row.rights, self._index.end
             progress = known.get(subscription_state.id)
-            cursor.resume(LogProgress(received=row.told_from) if progress is None else progress.progress)
+            cursor.resume(LogProgress(received=row.delivered_from) if progress is None else progress.progress)
             self._owe_again(subscription_state)
             self._want(subscription_state, row.subscription, now)
             self._replay.begin(subscription_state, now)
             if progress is not None:
                 self._load_progress(subscription_state, progress)
-        self._dead.end_others(self.helds, now)
+        self._dead.end_others(self.states, now)
 
     def _load_progress(self, state: SubscriptionState, row: ProgressRow) -> None:
         state.stored.outlived = frozenset(row.outlived)
         if row.movers:
             state.own_moving().movers.update(row.movers)
-        for log, lane in row.lanes.items():
-            cursor = self._replay.other_cursor(state, log, 1, start=lane.start)
-            cursor.resume(lane.progress)
-            cursor.first, cursor.again_below = lane.told_from, ANY_OFFSET
-            cursor.keep_from = cursor.next if lane.hold is None else min(cursor.next, lane.hold + 1)
+        for log, cursor_row in row.cursors.items():
+            cursor = self._replay.other_cursor(state, log, 1, start=cursor_row.start)
+            cursor.resume(cursor_row.progress)
+            cursor.first, cursor.again_below = cursor_row.delivered_from, ANY_OFFSET
+            cursor.keep_from = (
+                cursor.next if cursor_row.hold is None else min(cursor.next, cursor_row.hold + 1)
+            )
             cursor.rights = [
-                EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in lane.rights
+                EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in cursor_row.rights
             ]
 
     def _owe_again(self, state: SubscriptionState) -> None:
@@ -469,10 +471,10 @@ class Registry:
                     state.own.source.owe(state, offset)
 
     def check(self) -> None:
-        for state in self.helds.values():
+        for state in self.states.values():
             state.check()
-        assert self.durables == {id: state for id, state in self.helds.items() if state.durable}
-        for id, state in self.helds.items():
+        assert self.durables == {id: state for id, state in self.states.items() if state.durable}
+        for id, state in self.states.items():
             assert state.id == id
             assert state.handle is None or self._ports.interest.entry(state.handle) is state
         for session in self.sessions.values():

@@ -23,7 +23,7 @@ from tidings.protocol.messages import Message
 from tidings.protocol.naming import broker_of
 from tidings.protocol.slots import Ports
 
-FAREWELL = "farewell"  # table: one row for each that its home has not heard of
+REMOTE_UNSUBSCRIBES = "farewell"  # table: one row for each that its home has not heard of
 FIRST_SECONDS, SLOW_SECONDS = 0.5, 30.0  # between two tries: at first, and at last
 MOST = 10_000  # that are kept; then the oldest is given up, and counted
 
@@ -73,7 +73,7 @@ class RemoteUnsubscribes:
         self.given_up = 0
 
     def load(self, state: Loaded, now: float) -> None:
-        for key, value in state.tables.get(FAREWELL, {}).items():
+        for key, value in state.tables.get(REMOTE_UNSUBSCRIBES, {}).items():
             self._rows[key] = msgspec.msgpack.decode(value, type=RemoteUnsubscribeRow)
         self._soon(now)
 
@@ -84,7 +84,7 @@ class RemoteUnsubscribes:
         """The subscription was ended here; the records to persist before that is answered."""
         row = RemoteUnsubscribeRow(id, home, now)
         key = _key(id, home)
-        records: list[Record] = [Put(FAREWELL, key, msgspec.msgpack.encode(row))]
+        records: list[Record] = [Put(REMOTE_UNSUBSCRIBES, key, msgspec.msgpack.encode(row))]
         self._rows[key] = row
         if len(self._rows) > MOST:
             records += self._give_up(next(iter(self._rows)))
@@ -94,7 +94,7 @@ class RemoteUnsubscribes:
     def _give_up(self, key: str) -> list[Record]:
         del self._rows[key]
         self.given_up += 1
-        return [Delete(FAREWELL, key)]
+        return [Delete(REMOTE_UNSUBSCRIBES, key)]
 
     def link_up(self, now: float) -> None:
         self._soon(now)
@@ -170,7 +170,7 @@ class RemoteUnsubscribes:
         key = _key(SubscriptionId(message.subscriber, message.name), message.log)
         if self._rows.pop(key, None) is not None and self._ports.disk.failed is None:
             if self._ports.disk.stable:
-                self._ports.disk.persist([Delete(FAREWELL, key)])
+                self._ports.disk.persist([Delete(REMOTE_UNSUBSCRIBES, key)])
             if not self._rows:
                 self.next_at = None
 

@@ -32,18 +32,18 @@ class SubscriptionRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: Subscription
     since: float
     start: int
-    told_from: int
-    told: bytes  # `DeliveredRanges.encode`
+    delivered_from: int
+    delivered: bytes  # `DeliveredRanges.encode`
     rights: list[EarlierRange]
     version: int = VERSION
-    is_guest: bool = False  # it was resumed here; another broker is its home
+    is_remote: bool = False  # it was resumed here; another broker is its home
     home: str = ""
     attended: float = 0.0
 
 
 class CursorRow(msgspec.Struct, array_like=True, frozen=True):
     progress: LogProgress
-    told_from: int
+    delivered_from: int
     start: int | None
     hold: int | None = None
     rights: list[DeliveredRange] = []
@@ -53,7 +53,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
     progress: LogProgress
     version: int = VERSION
-    lanes: dict[str, CursorRow] = {}  # by log of another broker
+    cursors: dict[str, CursorRow] = {}  # by log of another broker
     movers: dict[str, MigrationHeader] = {}  # by source: the last stay of a publisher that moved
     outlived: list[str] = []  # brokers that lost a log which it heard
 
@@ -65,7 +65,7 @@ class LogRow(msgspec.Struct, array_like=True, frozen=True):
 
 class MemoryRow(msgspec.Struct, array_like=True, frozen=True):
     subscription: SubscriptionId
-    told: bytes  # `DeliveredRanges.encode`
+    delivered: bytes  # `DeliveredRanges.encode`
     until: float
     version: int = VERSION
 

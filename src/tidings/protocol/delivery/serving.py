@@ -50,7 +50,7 @@ class DistributorDelivery(ExactlyOnce):
 
     def subscribers(self) -> int:
         """Number of subscriptions that this distributor serves: its own subscribers alone."""
-        return len(self._registry.helds)
+        return len(self._registry.states)
 
 
 def serving(matcher: Matcher, group: str, **settings: object) -> DistributorDelivery:

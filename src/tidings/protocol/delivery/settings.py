@@ -16,7 +16,7 @@ class DeliverySettings(msgspec.Struct, frozen=True, kw_only=True):
     maintain_budget: int = 4  # steps of the matcher's upkeep at once, some milliseconds; the same price
     memory_seconds: float = 7 * DAY  # what an ended named subscription was told is remembered so long
     linger_seconds: float = 60.0  # the same for one without a name whose link broke
-    guest_seconds: float = DAY  # another broker's durable subscription ends so long after its listener left
+    remote_subscription_seconds: float = DAY  # one of another broker ends so long after its listener left
     staging_seconds: float = 600.0  # what was staged and not committed is forgotten after so long
     staging_bytes: int = 64 << 20  # that one principal may have staged; they are held in memory too
     staging_principals: int = 4  # that find room for so much at once; more may fill more memory

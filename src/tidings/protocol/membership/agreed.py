@@ -254,7 +254,7 @@ class AgreedViews(Membership, Quorum):
         self._review(now)
 
     def _on_beat(self, sender: str, message: ViewBeat, now: float) -> None:
-        self._detector.beat(sender, message.hears, now)
+        self._detector.beat(sender, message.received_from, now)
         if sender not in self._hellos:  # its hello was lost
             self._greet(sender, asks=True)
         if self.current is not None and message.number < self.current.number:

@@ -44,9 +44,9 @@ class FailureDetector:
         if peer in self._up:
             self._last_seen[peer] = now
 
-    def beat(self, peer: str, hears: tuple[str, ...], now: float) -> None:
+    def beat(self, peer: str, received_from: tuple[str, ...], now: float) -> None:
         self.seen(peer, now)
-        if self._name in hears and peer in self._up:
+        if self._name in received_from and peer in self._up:
             self._reached_by.add(peer)
         else:
             self._reached_by.discard(peer)

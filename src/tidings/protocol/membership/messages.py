@@ -3,22 +3,22 @@
 from __future__ import annotations
 
 from tidings.protocol.membership.probing import News
-from tidings.protocol.membership.tables import Told
+from tidings.protocol.membership.tables import PeerRecord
 from tidings.protocol.messages import Message
 
 
 class PeerJoin(Message, frozen=True, tag="PeerArriving"):
     """From a newcomer to a member that it was told of; answered by `PeerFound`."""
 
-    me: Told
+    me: PeerRecord
 
 
 class PeerShuffle(Message, frozen=True, tag="PeerShuffle"):
     """A part of the view of a scope, and with it what a group shares: its supertopic tables, its size."""
 
     scope: str
-    members: tuple[Told, ...]
-    supers: tuple[Told, ...] = ()
+    members: tuple[PeerRecord, ...]
+    supers: tuple[PeerRecord, ...] = ()
     epoch: int = 0
     least: tuple[float, ...] = ()
     is_answer: bool = False
@@ -28,14 +28,14 @@ class PeerShuffle(Message, frozen=True, tag="PeerShuffle"):
 class PeerSearch(Message, frozen=True, tag="PeerSearch"):
     """Who belongs to one of these topics?"""
 
-    seeker: Told
+    seeker: PeerRecord
     number: int
     topics: tuple[str, ...]
     ttl: int
 
 
 class PeerFound(Message, frozen=True, tag="PeerFound"):
-    members: tuple[Told, ...]
+    members: tuple[PeerRecord, ...]
 
 
 class PeerSubscribe(Message, frozen=True, tag="PeerFresh"):
@@ -52,7 +52,7 @@ class PeerPing(Message, frozen=True, tag="PeerPing"):
 
 class PeerPong(Message, frozen=True, tag="PeerPong"):
     number: int
-    me: Told
+    me: PeerRecord
     news: tuple[News, ...] = ()
 
 

@@ -16,7 +16,7 @@ from random import Random
 
 import msgspec
 
-Told = tuple[str, tuple[str, ...], int, float]  # name, topics, incarnation, age
+PeerRecord = tuple[str, tuple[str, ...], int, float]  # name, topics, incarnation, age
 
 
 class KnownMember(msgspec.Struct):

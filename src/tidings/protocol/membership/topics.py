@@ -37,7 +37,7 @@ from tidings.protocol.membership.messages import (
 from tidings.protocol.membership.peer_discovery import PeerDiscovery, PeerDiscoverySettings
 from tidings.protocol.membership.probing import Prober, ProbeSettings
 from tidings.protocol.membership.sketch import Sketch
-from tidings.protocol.membership.tables import KnownMember, PartialView, SuperTable, Told
+from tidings.protocol.membership.tables import KnownMember, PartialView, PeerRecord, SuperTable
 from tidings.protocol.messages import Message
 from tidings.protocol.slots import Membership, Ports
 from tidings.protocol.topic_graph import TopicGraph, over
@@ -60,7 +60,7 @@ class TableSettings(msgspec.Struct, frozen=True, kw_only=True):
     sought_seconds: float = 60.0  # how long members that strangers have events for are kept
     epoch_seconds: float = 20.0
     probe: ProbeSettings = ProbeSettings()
-    quest: PeerDiscoverySettings = PeerDiscoverySettings()
+    discovery: PeerDiscoverySettings = PeerDiscoverySettings()
 
 
 class TopicTables(Membership):
@@ -102,7 +102,7 @@ class TopicTables(Membership):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         settings = self.settings
-        self.peer_discovery = PeerDiscovery(settings.quest)
+        self.peer_discovery = PeerDiscovery(settings.discovery)
         self.prober = Prober(
             settings.probe,
             ping=lambda to, number: self._send(to, PeerPing(number, self.prober.take_news())),
@@ -200,7 +200,7 @@ class TopicTables(Membership):
             return
         self.prober.on_timer(now)
         for number, topics in self.peer_discovery.due(now):
-            self._pass_on(PeerSearch(self._me(), number, topics, self.settings.quest.ttl))
+            self._pass_on(PeerSearch(self._me(), number, topics, self.settings.discovery.ttl))
         assert self._tick is not None
         if now >= self._tick:
             self._tick = now + self.settings.period * self.prober.pace()
@@ -241,7 +241,7 @@ class TopicTables(Membership):
     def _send(self, to: str, message: Message) -> None:
         self.ports.send(to, message, Channel.DATAGRAM)
 
-    def _me(self) -> Told:
+    def _me(self) -> PeerRecord:
         return (self.ports.name, tuple(self.topics), self.prober.incarnation, 0.0)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
@@ -329,7 +329,7 @@ class TopicTables(Membership):
         names = list(self.views[scope].names)
         return self.ports.rng.sample(names, min(count, len(names)))
 
-    def _entries(self, names: Iterable[str], now: float) -> tuple[Told, ...]:
+    def _entries(self, names: Iterable[str], now: float) -> tuple[PeerRecord, ...]:
         delivered = []
         for name in names:
             known = self.known.get(name)
@@ -337,7 +337,7 @@ class TopicTables(Membership):
                 delivered.append((name, known.topics, known.incarnation, round(now - known.last_seen, 3)))
         return tuple(delivered)
 
-    def _learn(self, members: Iterable[Told], now: float, apart: str | None = None) -> None:
+    def _learn(self, members: Iterable[PeerRecord], now: float, apart: str | None = None) -> None:
         """Learn members from statements of others; `apart` is a scope whose view is swapped instead."""
         for name, topics, incarnation, age in members:
             if name == self.ports.name:
@@ -426,7 +426,7 @@ class TopicTables(Membership):
 
     def _pass_on(self, search: PeerSearch) -> None:
         others = [name for name in self.known if name != search.seeker[0]]
-        count = min(self.settings.quest.fan_out, len(others))
+        count = min(self.settings.discovery.fan_out, len(others))
         for name in self.ports.rng.sample(others, count):
             self._send(name, search)
 

@@ -70,7 +70,7 @@ class ViewBeat(Message, frozen=True, tag="ViewBeat"):
     """I am there. Failure detection; no word of it decides anything."""
 
     number: int  # of the view that I know
-    hears: tuple[str, ...]
+    received_from: tuple[str, ...]
 
 
 class ViewAsk(Message, frozen=True, tag="ViewAsk"):

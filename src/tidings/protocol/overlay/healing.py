@@ -47,7 +47,7 @@ from tidings.protocol.overlay.cycle_repair import MESSAGES
 from tidings.protocol.overlay.joined import NEIGHBOURS, JoinedOverlay
 from tidings.protocol.overlay.two_hop import COUSINS, StandInRequest, TwoHopNeighbours, TwoHopTable, places_in
 
-KIN = "overlay.kin"  # table: by neighbour, its links
+NEIGHBOUR_LINKS = "overlay.kin"  # table: by neighbour, its links
 REPLACED = "overlay.replaced"  # table: brokers that were given up, and who was linked with them
 KEPT_REPLACED = 64
 LET_GO_SECONDS = (
@@ -149,7 +149,7 @@ class HealingOverlay(JoinedOverlay):
             self._announce_neighbour_links()
 
     def _load(self, tables: Mapping[str, Mapping[str, bytes]], now: float) -> None:
-        self.neighbour_links = {peer: _unpacked(row) for peer, row in tables.get(KIN, {}).items()}
+        self.neighbour_links = {peer: _unpacked(row) for peer, row in tables.get(NEIGHBOUR_LINKS, {}).items()}
         self.replaced = {peer: _unpacked(row) for peer, row in tables.get(REPLACED, {}).items()}
         self.two_hop.load(tables.get(COUSINS, {}))
         self.bypass.load(tables.get(GIVEN_WAY, {}))
@@ -221,7 +221,7 @@ class HealingOverlay(JoinedOverlay):
         addresses = places_in(message)
         if addresses != self.neighbour_links.get(sender):
             self.neighbour_links[sender] = addresses
-            self.write([Put(KIN, sender, msgspec.msgpack.encode(addresses))])
+            self.write([Put(NEIGHBOUR_LINKS, sender, msgspec.msgpack.encode(addresses))])
             self._announce_neighbour_links()
             for link in self.links():
                 if link != sender:
@@ -353,7 +353,7 @@ class HealingOverlay(JoinedOverlay):
         if peer in self._asking or self._is_beyond(peer):
             return True
         is_near = any(peer in self.neighbour_links.get(link, {}) for link in self.links())
-        return is_near and self._hears(peer)
+        return is_near and self._knows_log_of(peer)
 
     def _is_beyond(self, peer: str) -> bool:
         lost = self._given_up()

@@ -110,7 +110,7 @@ class JoinedOverlay(StaticOverlay):
             row = Put(NEIGHBOURS, peer, msgspec.msgpack.encode(now))
             self._keep(row, peer, now)
 
-    def _hears(self, peer: str) -> bool:
+    def _knows_log_of(self, peer: str) -> bool:
         """Does a log of this broker come here over a link?"""
         return self.ports.log_paths.knows_log_of(peer)
 
@@ -121,7 +121,7 @@ class JoinedOverlay(StaticOverlay):
         self._undone.pop(peer, None)
         if peer == self.ports.name:
             return f"{peer} is our own name; every broker needs a name of its own"
-        if self._hears(peer):
+        if self._knows_log_of(peer):
             return (
                 f"{peer} is reached through another broker already, and the overlay must have no cycle; "
                 f"join one broker of a network only, or part {peer} from its old neighbours first"

@@ -169,7 +169,7 @@ class Swaps:
         self._addresses[swap] = address
         self.counts["begun"] += 1
         self._hold(
-            swap, path, cut, 0, now, partial(self._send_held, swap, words.LockPath(swap, path, cut), first)
+            swap, path, cut, 0, now, partial(self._send_in_swap, swap, words.LockPath(swap, path, cut), first)
         )
         return True
 
@@ -187,7 +187,7 @@ class Swaps:
         if disk.failed is None:
             disk.persist(records, then)
 
-    def _send_held(self, swap: str, message: Message, to: str, now: float) -> None:
+    def _send_in_swap(self, swap: str, message: Message, to: str, now: float) -> None:
         if swap in self.swaps:
             self._overlay.ports.send(to, message)
 
@@ -210,7 +210,7 @@ class Swaps:
                 | words.LinkClosed()
                 | words.UnlockPath()
             ):
-                self._on_held(sender, message, now)
+                self._on_step(sender, message, now)
 
     def _on_lock(self, sender: str, lock: words.LockPath, now: float) -> None:
         path, name = lock.path, self._overlay.ports.name
@@ -222,10 +222,10 @@ class Swaps:
         elif at == len(path) - 1:
             answer = words.LockReply(lock.swap, True)
             self._hold(
-                lock.swap, path, lock.cut, at, now, partial(self._send_held, lock.swap, answer, sender)
+                lock.swap, path, lock.cut, at, now, partial(self._send_in_swap, lock.swap, answer, sender)
             )
         else:
-            onward = partial(self._send_held, lock.swap, lock, path[at + 1])
+            onward = partial(self._send_in_swap, lock.swap, lock, path[at + 1])
             self._hold(lock.swap, path, lock.cut, at, now, onward)
 
     def _objection(self, sender: str, path: tuple[str, ...], cut: int, at: int) -> str | None:
@@ -275,7 +275,7 @@ class Swaps:
         """A link came up: is it one that was to be made?"""
         self._announce += [h.swap for h in self.swaps.values() if h.new_link == link and not h.announced]
 
-    def _on_held(self, sender: str, message: Message, now: float) -> None:
+    def _on_step(self, sender: str, message: Message, now: float) -> None:
         swap = self.swaps.get(message.swap)  # type: ignore[attr-defined]
         if swap is None:
             if isinstance(message, words.CloseOldLink):

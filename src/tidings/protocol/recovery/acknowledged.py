@@ -421,7 +421,7 @@ class AcknowledgedRecovery(Recovery):
                 continue
             progress = view.link_progress(link)
             progress.have = max(progress.have, had.known)
-            if self.rollback.note(view, progress, max(had.known, had.heard)):
+            if self.rollback.note(view, progress, max(had.known, had.highest)):
                 self._confirm_later(view, now)
             if had.acked > progress.acked or not progress.has_reported:
                 progress.acked = max(progress.acked, had.acked)

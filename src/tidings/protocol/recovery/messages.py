@@ -50,7 +50,7 @@ class LogAck(msgspec.Struct, frozen=True, array_like=True):
     log: str
     known: int  # everything up to here has arrived
     acked: int  # no event up to here is needed any more, there or behind it
-    heard: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
+    highest: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
 
 
 class AckProgress(Message, frozen=True, tag="Have"):

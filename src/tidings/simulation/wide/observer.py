@@ -159,7 +159,7 @@ class Observer:
             return
         self._steps += 1
         if self._steps % LOOK_EVERY == 0:
-            self._check_memory(name, slots["delivery"]._registry.helds.values())
+            self._check_memory(name, slots["delivery"]._registry.states.values())
         if not self._grouped:
             return
         committed = slots["recovery"].committed

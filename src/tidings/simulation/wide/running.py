@@ -292,8 +292,8 @@ class WideRun:
     # -- what clients see ------------------------------------------------------------------------------
 
     def _watch(self) -> None:
-        simulation, hear = self.simulation, self.simulation.on_client_effect
-        assert hear is not None
+        simulation, pass_on = self.simulation, self.simulation.on_client_effect
+        assert pass_on is not None
         simulation.watch = self.observer
         simulation.on_handled = self.observer.stepped
         keep = self.world.rows.append
@@ -302,8 +302,8 @@ class WideRun:
             keep(found)
             self._digest.update(msgspec.msgpack.encode(found))
 
-        def heard(client: str, effect: Any) -> None:
-            hear(client, effect)
+        def observed(client: str, effect: Any) -> None:
+            pass_on(client, effect)
             if type(effect) is fx.Notify:
                 for notification in effect.notifications:
                     self._notified(client, notification.event)
@@ -317,7 +317,7 @@ class WideRun:
                 self.world.applications[client].refs.clear()
                 self._failed(client, effect)
 
-        simulation.on_client_effect = heard
+        simulation.on_client_effect = observed
         simulation.on_row = row
 
     def _notified(self, client: str, event: Event) -> None:

@@ -85,7 +85,7 @@ class LazyPush(Epidemic):
         room = most - len(self.requests)
         missing = [
             (source, number)
-            for source, numbers in message.held.items()
+            for source, numbers in message.offered.items()
             for number, _ in numbers
             if (source, number) not in self.received and (source, number) not in self.requests
         ]

@@ -88,7 +88,7 @@ class PushOffer(Message, frozen=True, tag="PushOffer"):
 
     initiator: str
     pattern: int
-    held: dict[str, tuple[tuple[int, int], ...]]
+    offered: dict[str, tuple[tuple[int, int], ...]]
 
 
 class PushWant(Message, frozen=True, tag="PushWant"):
@@ -126,7 +126,7 @@ class SourcePull(Message, frozen=True, tag="SourcePull"):
 class LazyAnnounce(Message, frozen=True, tag="LazyAnnounce"):
     """Lazy push: these went over the link lately; each with its age, in milliseconds."""
 
-    held: dict[str, tuple[tuple[int, int], ...]]
+    offered: dict[str, tuple[tuple[int, int], ...]]
 
 
 class CounterBeat(Message, frozen=True, tag="CounterBeat"):

@@ -65,7 +65,7 @@ class Push(Epidemic):
             return
         since = self.wanted_here(offer.pattern)
         if since is not None:
-            self._request(offer.initiator, self.missing(offer.held, now - since), now)
+            self._request(offer.initiator, self.missing(offer.offered, now - since), now)
         if self.ports.rng.random() < self.settings.forward:
             self.gossip(self.links_wanting(offer.pattern), offer, sender)
 

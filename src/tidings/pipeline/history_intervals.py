@@ -1,7 +1,7 @@
 """All intervals of a history as arrays, so that a bucket of notifications is placed at once.
 
-A *lane* holds the intervals of one subscription in one process, by their start. Numbers stand for
-names: of intervals, of filters (equal texts have one), of hearers and of subscriptions in a run.
+A *group* has the intervals of one subscription in one process, by their start. Numbers stand for
+names: of intervals, of filters (equal texts have one), of receivers and of subscriptions in a run.
 """
 
 from __future__ import annotations
@@ -18,7 +18,7 @@ from tidings.history.intervals import Interval
 Numbers = NDArray[np.int64]
 Times = NDArray[np.float64]
 Flags = NDArray[np.bool_]
-Lane = tuple[str, str, str]  # run, process, subscription
+IntervalKey = tuple[str, str, str]  # run, process, subscription
 
 
 class Claims(NamedTuple):
@@ -38,13 +38,13 @@ class Claims(NamedTuple):
         return Claims(*(column[these] for column in self))
 
 
-class Lanes:
+class IntervalIndex:
     """The intervals, and the filters of those that may be owed an event."""
 
     def __init__(self, intervals: Iterable[Interval], subscriber: str) -> None:
         own = sorted(intervals, key=lambda i: (i.run, i.process, i.subscription, i.start, i.end))
         self.names = [(i.run, i.process, i.subscription) for i in own]
-        self.group_of: dict[Lane, int] = {}
+        self.group_of: dict[IntervalKey, int] = {}
         groups = [self.group_of.setdefault(name, len(self.group_of)) for name in self.names]
         self.first = np.searchsorted(np.array(groups, np.int64), np.arange(len(self.group_of) + 1))
         self.start = np.array([i.start for i in own], np.float64)
@@ -55,9 +55,9 @@ class Lanes:
         self.run = np.array([self.runs[i.run] for i in own], np.int64)
         self.owners = _numbered((i.run, i.subscription) for i in own)
         self.owner = np.array([self.owners[i.run, i.subscription] for i in own], np.int64)
-        hearers = _numbered((i.run, getattr(i, subscriber)) for i in own)
-        self.subscriber = np.array([hearers[i.run, getattr(i, subscriber)] for i in own], np.int64)
-        self.hearers = max(1, len(hearers))
+        receivers = _numbered((i.run, getattr(i, subscriber)) for i in own)
+        self.subscriber = np.array([receivers[i.run, getattr(i, subscriber)] for i in own], np.int64)
+        self.receivers = max(1, len(receivers))
         texts = _numbered((i.filter, i.dialect) for i in own)
         self.filter = np.array([texts[i.filter, i.dialect] for i in own], np.int64)
         self.filters = max(1, len(texts))
@@ -68,7 +68,7 @@ class Lanes:
         self._requested, self._sure = requested[order], sure[order]
 
     def place(self, group: Numbers, time: Times) -> tuple[Numbers, Flags]:
-        """For each notification the interval of its lane (or none: -1) that alone holds its time."""
+        """For each notification the interval of its group (or none: -1) that alone holds its time."""
         low, high = self.first[group] - 1, self.first[group + 1] - 1
         while True:  # the last interval that starts at that time or before
             open_ = low < high
