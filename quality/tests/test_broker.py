@@ -73,7 +73,7 @@ def test_vir5_4_a_proposal_is_never_worse_than_what_is_held(
     answer = choose(held, (), trust)
     for proposal in proposals(held, answer, trust):
         assert proposal.score > proposal.current_score
-        assert proposal.value != proposal.held
+        assert proposal.value != proposal.current
         assert proposal.value == answer.choices[proposal.property].value
 
 

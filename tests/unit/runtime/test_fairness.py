@@ -189,7 +189,7 @@ def test_a_flood_on_one_connection_is_handled_in_slices_and_waits_while_it_is_he
             await asyncio.sleep(0)
         assert max(batches) <= SLICE, "a slice grows while turns are short, up to its bound"
         assert len(charges) == len(batches)
-        assert not connection.is_held
+        assert not connection.is_reading_paused
 
     asyncio.run(play())
 
