@@ -34,7 +34,7 @@ def keys(events: list[Event]) -> list[Any]:
     return [event.get("change.object") for event in events]
 
 
-def test_a_change_in_one_organisation_is_heard_once_in_another(tmp_path: Path) -> None:
+def test_vir5_1_a_change_in_one_organisation_is_heard_once_in_another(tmp_path: Path) -> None:
     async def play() -> None:
         async with cooperation(tmp_path) as made:
             found = await made.subscribe("INPS", WATCHED)
@@ -322,7 +322,7 @@ def shout(given: Any) -> QualitySubscription:
     return parse_subscription(f"ON {str(given).title()}")
 
 
-def test_interpreter_and_dispatcher_are_the_organisations_own(tmp_path: Path) -> None:
+def test_vir5_9_interpreter_and_dispatcher_are_the_organisations_own(tmp_path: Path) -> None:
     async def play() -> None:
         made = Cooperation(tmp_path)
         here = f"{__name__}:Collecting"

@@ -11,7 +11,7 @@ from typing import Any
 import pytest
 
 from tidings.errors import MissingDependencyError
-from tidings_lab.studies._contents import DOCUMENTS, ERRATA
+from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ
 from tidings_lab.studies._printing import BROWSERS, print_to_pdf
 from tidings_lab.studies._report import StudyRecord, write
 from tidings_lab.studies.study import ClaimKind, ClaimVerdict, PaperClaim, StudyTable, study_names
@@ -58,6 +58,11 @@ def test_every_erratum_that_a_study_names_is_told() -> None:
     }
     assert named
     assert named <= set(ERRATA)
+    assert set(ERRATA) == named | set(
+        EVIDENCE
+    )  # each has evidence: measured, or a test, or reading is enough
+    tests = {test for shown in EVIDENCE.values() for test in shown} - {READ}
+    assert [test for test in tests if not any((position / test).exists() for position in TESTS)] == []
 
 
 def numbers(kind: str, text: str) -> set[str]:

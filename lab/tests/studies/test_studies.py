@@ -40,13 +40,13 @@ def test_the_study_of_policies_prints_its_contract(
     printed = json.loads(capsys.readouterr().out)
     assert set(printed) == {"study", "claims", "plots"}
     assert printed["study"] == "policies"
-    assert len(printed["claims"]) == 10
+    assert len(printed["claims"]) == 13
     for claim in printed["claims"]:
         assert set(claim) == FIELDS
         assert claim["id"] == "VIR2-6"
         assert (claim["reproduced"], claim["verdict"]) == (True, "held")
     kinds = [claim["kind"] for claim in printed["claims"]]
-    assert (kinds.count("printed words"), kinds.count("our own")) == (9, 1)
+    assert (kinds.count("printed words"), kinds.count("our own")) == (12, 1)
     assert {Path(path).suffix for path in printed["plots"]} == {".png", ".svg"}
     assert all(Path(path).stat().st_size > 0 for path in printed["plots"])
 

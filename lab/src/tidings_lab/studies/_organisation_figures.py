@@ -131,12 +131,18 @@ def _chapter(runs: OrganisationRuns) -> StudyTable:
          lambda case: runs.fewer_messages(case, runs.subscriptions, 100, counting)),
         ("4.14, messages at R = 10", "more", lambda case: runs.fewer_messages(case, at, 10, counting)),
         ("hops against CBR", "-", lambda case: runs.fewer_hops(case, runs.subscriptions)),
+        ("4.16, TTL 1 against no bound at R = 1", "fewer", lambda case: runs.short_ttl(case, at, 1,
+            counting)),
+        ("4.16, TTL 1 against no bound at R = 100", "more", lambda case: runs.short_ttl(case, at, 100,
+            counting)),
     )  # fmt: skip
     rows += [
         (words, printed, *(estimate(values(Case(SOCBR, trigger))).percent for trigger in TRIGGERS))
         for words, printed, values in shares
     ]
     numbers: tuple[tuple[str, str, Callable[[Case], list[float]]], ...] = (
+        ("4.12, hops over the ideal", "very close", lambda case: runs.over_ideal(case, runs.subscriptions)),
+        ("4.13, associativity after 100 over the most of any tree", "high", runs.associativity_share),
         ("4.14, break-even", "12", lambda case: runs.break_even(case, at, counting)),
         ("4.15, price at the end", "-", lambda case: runs.price(case, runs.subscriptions, counting)),
         ("share of discovery", "0.9", lambda case: runs.discovery_share(case, counting)),
@@ -146,7 +152,7 @@ def _chapter(runs: OrganisationRuns) -> StudyTable:
         for words, printed, values in numbers
     ]
     return StudyTable(
-        "Figures 4.12 to 4.15 under each trigger (forwarding as printed, all messages counted)",
+        "Figures 4.12 to 4.16 under each trigger (forwarding as printed, all messages counted)",
         ("figure", "printed", *TRIGGERS), rows,
     )  # fmt: skip
 

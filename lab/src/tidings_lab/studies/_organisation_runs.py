@@ -179,6 +179,22 @@ class OrganisationRuns:
         found = {name: weight for name, weight in weights.items() if name in DISCOVERY}
         return [run.total(end, found) / run.total(end, weights) for run in self[case]]
 
+    def over_ideal(self, case: Case, end: int) -> list[float]:
+        """Hops over those without any pure forwarder."""
+        return [run.at(end, "hops") / run.at(end, "ideal") for run in self[case]]
+
+    def associativity_share(self, case: Case) -> list[float]:
+        """Associativity after 100 subscriptions as a share of the most that any tree has."""
+        return [run.just(100, "as") / plain.just(100, "most") for plain, run in self.pairs(case)]
+
+    def short_ttl(self, case: Case, end: int, ratio: float, counting: str) -> list[float]:
+        """How much dearer a TTL of 1 is than no bound."""
+        short = self[Case("TTL 1", case.trigger, case.forwarding)]
+        return [
+            a.per_operation(end, ratio, counting) / b.per_operation(end, ratio, counting) - 1
+            for a, b in zip(short, self[case], strict=True)
+        ]
+
     def price(self, case: Case, end: int, counting: str) -> list[float]:
         return [run.rate(end, COUNTINGS[counting]) for run in self[case]]
 

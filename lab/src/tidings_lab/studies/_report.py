@@ -20,7 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings_lab.studies._claims import ClaimKind, ClaimVerdict, PaperClaim, by_kind
-from tidings_lab.studies._contents import DOCUMENTS, ERRATA, Document, Shown
+from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ, Document, Shown
 from tidings_lab.studies._deviations import DEVIATIONS
 from tidings_lab.studies.study import StudyTable
 
@@ -170,8 +170,17 @@ def _errata(found: Sequence[StudyRecord]) -> str:
         table = (
             f"<div class=wide><table><tr>{''.join(f'<th>{h}' for h in HEADS)}{''.join(rows)}</table></div>"
         )
-        parts.append(f"<h3 id={code}>{code}</h3><p>{escape(words)}</p>{table if rows else ''}")
+        shown = "".join(f" <code>{escape(each)}</code>" for each in _tests(code)) or f" {READ}"
+        parts.append(
+            f"<h3 id={code}>{code}</h3><p>{escape(words)}</p>"
+            f"<p class=note>Evidence:{' the claims below;' if rows else ''}{shown}</p>{table if rows else ''}"
+        )
     return "".join(parts)
+
+
+def _tests(code: str) -> list[str]:
+    """The tests that show an erratum; none where reading is enough or measurements alone speak."""
+    return [f"tests/{each}" for each in EVIDENCE.get(code, ()) if each != READ]
 
 
 def _evidence(code: str, found: Sequence[StudyRecord]) -> list[tuple[StudyRecord, int, PaperClaim]]:
@@ -212,14 +221,16 @@ def wrong_page(found: Sequence[StudyRecord]) -> str:
     """Every erratum with the claims that are its evidence, as Markdown."""
     parts = [
         "# What we believe is wrong in the papers\n",
-        "Each erratum, and the measured evidence for it where a study has some; errata without a table are "
-        "shown by "
-        "algebra or by a test. A reader who disagrees can repeat every line: [the claims](claims.md) name "
-        "the command.\n",
+        "Each erratum with its evidence: the claims of studies that measured it, and the tests that show it "
+        "(below `tests/`, `lab/tests/` or `quality/tests/`); slips that need no more than reading say so. A "
+        "reader who disagrees can repeat every line: [the claims](claims.md) name the command.\n",
     ]
     for code, words in ERRATA.items():
         parts += [f"## {code}\n", f"{words}\n"]
         rows = [_line(*_cells(claim)) for _, _, claim in _evidence(code, found)]
+        shown = ", ".join(f"`{each}`" for each in _tests(code))
+        measured = "the claims below" if rows else ""
+        parts.append(f"Evidence: {'; '.join(filter(None, (measured, shown))) or READ}.\n")
         if rows:
             parts += [_line(*HEADS), _line(*["---"] * len(HEADS)), *rows, ""]
     return "\n".join(parts)

@@ -165,10 +165,12 @@ def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[PaperClaim]:
     return [
         measured("UAR-10", "gap mode: events missed after the crash of a distributor",
                  where=f"{PLACE}, 4.2.1",
-                 paper="gaps are possible", values=missed["gap"], within=(1.0, float("inf")), form=".1f",
+                 paper="leading to a possible gap in the sequence of messages", values=missed["gap"],
+                 within=(1.0, float("inf")), form=".1f",
                  why="Possible: there are some in the mean of the runs."),
         exact("UAR-10", "no-gap mode: events missed, with buffers until every subscriber has them",
-              where=f"{PLACE}, 4.2.1", paper="no gaps", ours=sum(missed["no-gap"]), rule="none in any run",
+              where=f"{PLACE}, 4.2.1", paper="there will be no gaps in the sequence of messages",
+              ours=sum(missed["no-gap"]), rule="none in any run",
               seeds=count,
               why="It is promised of every run.", held=not any(missed["no-gap"])),
         exact("UAR-10", "the group's log: events missed", where="our system", paper=None, reference="none",
@@ -190,17 +192,18 @@ def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, .
     return [
         exact("UAR-10", "gap mode: subscribers that a distributor of ten knows", where=f"{PLACE}, 3.2",
               reference=large / 10,
-              paper="each distributor knows only its own subscribers", ours=max(local.values()),
+              paper="only about its local set of subscribers", ours=max(local.values()),
               rule="a tenth of all",
               why="Subscribers are spread evenly over ten; a count.",
               held=all(v == large / 10 for v in local.values())),
         exact("UAR-10", "no-gap mode: more known subscribers for each one in the system",
               where=f"{PLACE}, 4.2.2",
-              paper="requires knowledge of the global membership", ours=grows, reference=1.0,
+              paper="needs to maintain global membership information about subscribers", ours=grows,
+              reference=1.0,
               rule="0.99 to 1.01",
               why="Global: one more for each; a count.", held=0.99 <= grows <= 1.01),
         exact("UAR-1", "subscribers known outside their distributor, gap mode and log", where=f"{PLACE}, 3.2",
-              paper="a distributor knows only its own subscribers", ours=others, rule="none",
+              paper="has no knowledge of the other subscribers in the system", ours=others, rule="none",
               why="Only: none elsewhere.", held=others == 0),
     ]  # fmt: skip
 
@@ -219,7 +222,8 @@ def _size_claim(largest: dict[str, float], many: int) -> PaperClaim:
 def _view_claim(later: dict[str, list[float]]) -> PaperClaim:
     return everywhere(
         "UAR-9", "seconds by which a flush delays the next view", where=f"{PLACE}, 4.2.3, Figure 6",
-        paper="no flush is needed before the view is installed", levels=later, within=(1e-9, float("inf")),
+        paper="messages do not need to be flushed from the previous view", levels=later,
+        within=(1e-9, float("inf")),
         form=".4f",
         why="Without a flush the view stands sooner in every case.",
     )  # fmt: skip

@@ -176,7 +176,7 @@ def _formula_claims() -> list[PaperClaim]:
     return [
         exact("VIR3-6", "(3.6): d just below an update rate of 0.2, T_ON = 500",
               where=f"{PLACE}, 3.2.3, Figure 3.7",
-              kind=formula, paper="T_ON > 500: also a slow system (α < 0,2) can offer d > 0,9",
+              kind=formula, paper="also a slowly responding system (α < 0,2) can offer … (d > 0,9)",
               ours=round(slow, 4),
               rule="above 0.9 at α = 0.19", why="Can: there are such rates. It ends at α = 0.184.",
               held=slow > 0.9),
@@ -184,18 +184,18 @@ def _formula_claims() -> list[PaperClaim]:
               paper="relatively high values for d with α higher than about 0,5", ours=round(usual, 4),
               rule="0.8 or more", why="Relatively high: the 80% that 3.2.2 calls fast.", held=usual >= 0.8),
         incomparable("VIR3-6", "(3.6): d at T_ON = 60", where=f"{PLACE}, 3.2.3, Figure 3.8", kind=formula,
-                     paper="the more critical behavior, independently from α, when T_ON is lower than 60 "
-                     "seconds",
+                     paper="the more critical behavior, independently from α, occurs when T_ON is lower than "
+                     "60 seconds",
                      ours=", ".join(f"{d:.3f} at α = {alpha:g}" for alpha, d in by_alpha.items()),
                      why="(3.6) is 1 - C / T_ON: it has no threshold, and C depends on α."),
         exact("VIR3-6", "(3.6): d at α = 1.5, T_ON = 150 with 100,000 participants", kind=formula,
-              where=f"{PLACE}, 3.2.3, Figure 3.9", paper="increasing the number of participants, always "
-              "higher than 0.9",
+              where=f"{PLACE}, 3.2.3, Figure 3.9", paper="also increasing the number of participants, … "
+              "always higher than 0.9",
               ours=round(many, 4), reference="up to about 76,900 participants", rule="above 0.9",
               why="Always leaves no exception; the range of the figure is lost.", held=many > 0.9),
         exact("VIR3-6", "(3.6): d at α = 1.5, T_ON = 150", where=f"{PLACE}, 3.2.2", kind=formula,
               rule="0.8 or more",
-              paper="update rates greater than 1,5: with average intervals at least the 80%",
+              paper="update rates greater than 1,5 … can ensure at least the 80%",
               ours=round(average, 4),
               reference=f"from T_ON = {needed:.1f} on", why="150 s is the interval of Figure 3.9.",
               held=average >= 0.8),
@@ -227,7 +227,8 @@ def _measured_claims(series: Series) -> list[PaperClaim]:
                    reference="at most 2%", levels=exact_gaps["short"], within=(-0.02, 0.02), form="+.4f",
                    erratum="E-V3", why="The goal of the catalogue; (3.6) does not hold there."),
         measured("VIR3-8", f"{name}: slope of the loss over T_ON, both as logarithms",
-                 where=f"{PLACE}, 3.3.2, Figure 3.11", paper="the losses surprisingly do not tend to 0",
+                 where=f"{PLACE}, 3.3.2, Figure 3.11",
+                 paper="notification losses surprisingly does not tend to 0",
                  values=slopes,
                  reference=-1.0, within=(-0.2, 0.2), form="+.3f", erratum="E-V5",
                  note=f"loss at {series.points[-1].t_on:g} s {1 - worst.mean:.4f}",

@@ -147,9 +147,10 @@ def _claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]
                          paper=printed, ours=ours.text(".2f"), seeds=ours.seeds,
                          why="The tree of PMcast is not described, and its depth decides the rounds.")
         )  # fmt: skip
-    where, words = f"{PAPER_NAME}, Table 1", "in every column (rows 1 to 3)"
+    where = f"{PAPER_NAME}, Table 1"
     for more, less in (("PMcast", "gossip broadcast"), ("daMulticast", "PMcast")):
         levels = {NAMES[p]: _less(rounds[more][p], rounds[less][p]) for p in range(len(NAMES))}
+        words = "; ".join(", ".join(map(str, TABLE_1[name])) for name in (more, less))
         claims.append(
             everywhere("DAM-10", f"Table 1: rounds of {more} less those of {less}", where=where, paper=words,
                        kind=ClaimKind.NUMBER, levels=levels, within=(0.0, ANY_MORE), form="+.2f",
@@ -226,7 +227,7 @@ def _claims_of_figures(stillborn: dict[float, Seeds], dynamic: dict[float, Seeds
                 everywhere("DAM-12", f"Figure {number}, {words}: the lower of T1 and T2 less T0, by share "
                            f"of crashes",
                            where=f"{PAPER_NAME}, 6.2, Figure {number}", levels=gaps, within=(-0.02, ANY_MORE),
-                           paper="the reliability is smaller for T0" if as_printed else None,
+                           paper="the reliability is smaller for processes" if as_printed else None,
                            reference=None if as_printed else "T0 lowest", form="+.3f",
                            erratum="E-D13" if as_printed else None,
                            why="Smaller at every share of crashes; two points for noise where curves meet.")
@@ -323,17 +324,17 @@ def _passing(setting: StudySetting) -> StudyOutcome:
                  reference="sooner", values=sooner, within=(-ANY_MORE, 0.0), form="+.2f", erratum="E-D11",
                  why="4.1.3 and 4.3 give two rules."),
         exact("DAM-3", "validity: some other correct process delivers", where=f"{PAPER_NAME}, 3",
-              paper="always",
+              paper="some correct process … eventually delivers",
               ours=min(_of(paper, "validity")), rule="in every run", why="It is claimed of every run.",
               seeds=len(paper),
               held=min(_of(paper, "validity")) == 1.0),
         exact("DAM-3", "integrity: at most once, and only topics that were subscribed to",
               where=f"{PAPER_NAME}, 3",
-              paper="with high probability", ours=f"{max(_of(paper, 'parasites')):.0f} parasites",
+              paper="there is a high probability", ours=f"{max(_of(paper, 'parasites')):.0f} parasites",
               rule="no parasite in any run", seeds=len(paper), held=not any(_of(paper, "parasites")),
               why="A process delivers its first copy alone, so that parasites are the only way to break it."),
         measured("DAM-3", "agreement: when one delivers, all do", where=f"{PAPER_NAME}, 3",
-                 paper="with high probability",
+                 paper="there is a high probability",
                  values=_of(paper, "all"), within=(0.95, ANY_MORE), form=".3f", erratum="E-D1",
                  why="High: 0.95 at least, which the paper's own formula (0.98) promises."),
     ]  # fmt: skip
