@@ -396,7 +396,7 @@ class Rig:
 def _is_settled(figures: dict[str, Any], subscriptions: list[dict[str, Any]]) -> bool:
     groups = [group for each in subscriptions for group in each["logs"].values()]
     known = figures["logs"] == 4 and all(len(each["logs"]) == 4 for each in subscriptions)
-    return known and not figures["links untold"] and all(group["phase"] == "live" for group in groups)
+    return known and not figures["links syncing"] and all(group["phase"] == "live" for group in groups)
 
 
 class _Shared:

@@ -166,7 +166,7 @@ class Network:
             async with asyncio.timeout(120), self.connect("judge", name) as bus:
                 while True:
                     figures = await bus.inquire("figures")
-                    if len(figures["links"]) == degree and not figures["links untold"]:
+                    if len(figures["links"]) == degree and not figures["links syncing"]:
                         break
                     await asyncio.sleep(0)
 

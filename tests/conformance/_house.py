@@ -33,7 +33,7 @@ async def answer(servers: dict[str, Server], requested: dict[str, Any]) -> dict[
     if "links" in requested:
         return {"links": servers[requested["links"]].links}
     if "agreed" in requested:
-        return {"agreed": not servers[requested["agreed"]].node.figures()["links untold"]}
+        return {"agreed": not servers[requested["agreed"]].node.figures()["links syncing"]}
     await stop(servers)
     return {}
 

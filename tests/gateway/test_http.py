@@ -192,7 +192,7 @@ def test_a_bad_stream_is_refused() -> None:
                 answer = await http.get("/events", params=query)
                 assert answer.status_code == 400
                 assert words in answer.text
-            assert service.server.figures()["guests"] <= 1  # none was left behind
+            assert service.server.figures()["local clients"] <= 1  # none was left behind
 
     run(test)
 

@@ -23,7 +23,7 @@ DESK = 1  # the guest that a principal's requests share
 
 async def until_left(service: Any, most: int = DESK) -> None:
     """Wait until no client but the shared desk is a guest."""
-    while service.server.figures()["guests"] > most:
+    while service.server.figures()["local clients"] > most:
         await asyncio.sleep(0)
 
 
@@ -49,7 +49,9 @@ def test_a_stream_that_is_left_before_its_first_byte_leaves_no_connection(tmp_pa
                 _, writer = await asyncio.open_connection(http.base_url.host, http.base_url.port)
                 writer.write(b"GET /events?name=web&durable=true HTTP/1.1\r\nhost: 127.0.0.1\r\n\r\n")
                 await writer.drain()
-                while service.server.figures()["guests"] <= DESK:  # its bus is open, and nothing is answered
+                while (
+                    service.server.figures()["local clients"] <= DESK
+                ):  # its bus is open, and nothing is answered
                     await asyncio.sleep(0)
                 writer.transport.abort()
                 await until_left(service)

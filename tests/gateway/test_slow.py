@@ -58,7 +58,7 @@ def test_half_a_request_makes_room_for_newcomers(name: str, head: bytes) -> None
         async with broker(network=PATIENT, **listen) as service:
             admission = service.server.admission
             slow = [await opened(address(service, name), head) for _ in range(30)]
-            await until(lambda: admission.figures["connections crowded out"] >= 22)
+            await until(lambda: admission.figures["connections evicted"] >= 22)
             assert admission.waiting <= 8
             async with httpx.AsyncClient(base_url=address(service, "http")) as client:
                 assert (await client.get("/openapi.json")).status_code == 200
@@ -102,7 +102,7 @@ def test_streams_and_sockets_that_are_served_are_counted_until_they_end() -> Non
                 await socket.send('{"op": "subscribe", "ref": "a", "filter": "n > 1"}')
                 await socket.recv()
                 slow = [await opened(base, HTTP_HEAD) for _ in range(20)]
-                await until(lambda: admission.figures["connections crowded out"] >= 12)
+                await until(lambda: admission.figures["connections evicted"] >= 12)
                 await client.post("/events", json={"n": 2}, headers={"content-type": "application/json"})
                 assert len(admission) >= 2
                 for _, writer in slow:

@@ -203,7 +203,7 @@ def test_a_subscription_that_is_ended_where_it_is_a_guest_ends_at_its_home_too(r
     for name in ("b0", "b1", "b2", "b3"):
         delivery = world.simulation.hosts[name].machine.slots["delivery"]
         assert not delivery._index.entries, f"{name} keeps events"
-        assert delivery.figures()["farewells"] == 0
+        assert delivery.figures()["unsubscribes pending"] == 0
         assert delivery.next_deadline() is None or delivery._remote_ends.next_at is None
 
 
@@ -226,7 +226,7 @@ def test_whoever_subscribed_again_at_home_after_the_end_keeps_that_subscription(
     world.run(70.0)
     assert heard(world, "s")[-1] == ("p", 3)
     assert len(heard(world, "s")) == len(set(heard(world, "s")))
-    assert world.simulation.hosts["b1"].machine.slots["delivery"].figures()["farewells"] == 0
+    assert world.simulation.hosts["b1"].machine.slots["delivery"].figures()["unsubscribes pending"] == 0
 
 
 def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
@@ -245,9 +245,12 @@ def test_a_home_that_never_returns_is_given_up_after_a_while() -> None:
     world.unsubscribe("s", "n")
     world.run(10.0)
     local_client = world.simulation.hosts["b1"].machine.slots["delivery"]
-    assert local_client.figures()["farewells"] == 1
+    assert local_client.figures()["unsubscribes pending"] == 1
     world.run(80.0)
-    assert (local_client.figures()["farewells"], local_client.figures()["farewells given up"]) == (0, 1)
+    assert (
+        local_client.figures()["unsubscribes pending"],
+        local_client.figures()["unsubscribes given up"],
+    ) == (0, 1)
 
 
 @pytest.mark.parametrize("forgets", [False, True])

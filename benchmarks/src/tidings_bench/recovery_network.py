@@ -57,7 +57,7 @@ class BrokerLine:
     async def _is_reached(self) -> bool:
         """Do the filters of the far end stand at the first broker?"""
         found = await self._press.inquire("figures")
-        return not found["links untold"] and bool(await self._received_by_all())
+        return not found["links syncing"] and bool(await self._received_by_all())
 
     async def _received_by_all(self) -> bool:
         for kind in range(KINDS):

@@ -81,7 +81,7 @@ def test_the_oracle_sees_what_is_missing_stray_and_told_twice() -> None:
     clients = {f"s{number}" for number in range(10)}
     fine = judge(rows, clients, 1.0)
     assert fine.is_exact
-    assert fine.due == fine.told > 5
+    assert fine.due == fine.delivered > 5
     delivered = next(row for row in rows if row.op == NTFY)
     assert judge([row for row in rows if row is not delivered], clients, 1.0).words() == "1 missing"
     assert judge([*rows, delivered], clients, 1.0).words() == "1 told twice"

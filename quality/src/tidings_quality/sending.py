@@ -121,7 +121,7 @@ class OutgoingWorkers:
             for name in self._state.take_over([one for one in batch if one.below]):
                 self._notifier.ring(SEND, name)
             if status in NEVER and size == 1 and not batch[0].below:
-                log.warning("%s will never take an event: %s", target, reason)
+                log.warning("%s never accepts an event: %s", target, reason)
                 self._state.refuse(target, batch[0], reason)
                 continue
             size = 1 if status in NEVER else size
@@ -165,7 +165,7 @@ class OutgoingWorkers:
             elif status == HTTPStatus.CONFLICT:
                 known = int(msgspec.json.decode(text)["number"])
             else:
-                log.info("%s does not take our merge subscription: %s %s", producer, status, text)
+                log.info("%s does not accept our merge subscription: %s %s", producer, status, text)
                 pause = await self._paused(pause, "" if status else producer)
 
     def _confirmed(self, producer: str, change: ChangeSub, refused: dict[str, str]) -> None:
@@ -189,7 +189,7 @@ class OutgoingWorkers:
                 try:
                     await dispatcher.dispatch(unpacked(event))
                 except (TidingsError, OSError, httpx.HTTPError) as error:
-                    log.info("%s is not taken: %s", id, error)
+                    log.info("%s is not accepted: %s", id, error)
                     pause = await self._paused(pause, "")
                     continue
                 self._state.acknowledge(id, number)

@@ -70,7 +70,7 @@ COLUMNS: dict[AdministeredKinds, tuple[str, ...]] = {
         "session",
         "principal",
         "client",
-        "means",
+        "method",
         "peer",
         "since",
         "published",

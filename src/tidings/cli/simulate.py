@@ -199,8 +199,8 @@ def _play(path: Path, seed: int, as_json: bool) -> None:
     world = perform(path.read_text(), seed=seed)
     received = {client: len(world.received(client)) for client in world.applications}
     if as_json:
-        print_json({"play": str(path), "holds": True, "heard": received})
+        print_json({"play": str(path), "holds": True, "received": received})
         return
     console().print(f"[green]{path}: every expectation was met[/]")
     for client, count in received.items():
-        console().print(f"  {client} heard {count}")
+        console().print(f"  {client} received {count}")

@@ -16,7 +16,7 @@ Figures = Mapping[str, Any]
 
 COUNTS = ("published", "delivered", "lost", "events over links")  # shown as so many a second
 LEVELS = (
-    "subscriptions", "waiting", "reading", "entries", "connections", "guests", "dead letters", "kept",
+    "subscriptions", "waiting", "reading", "entries", "connections", "local clients", "dead letters", "kept",
     "forgotten", "published", "delivered", "lost", "neighbours", "remembered subscriptions", "withheld",
     "refused by rule",
 )  # fmt: skip

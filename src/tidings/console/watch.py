@@ -109,7 +109,7 @@ class NetworkWatch:
             try:
                 frame = sse("tick", await self.look())
             except Exception as error:  # a defect of ours: the page says so, and the next look may be well
-                log.exception("a look at the brokers failed")
+                log.exception("reading the brokers' figures failed")
                 frame = sse("problem", {"detail": f"a look at the brokers failed: {error}"})
             self._broadcast(frame)
             await asyncio.sleep(max(0.05, self._every - (loop.time() - began)))
@@ -203,8 +203,9 @@ class NetworkWatch:
         rates: dict[str, float] = {}
         counts: Counter[str] = Counter()
         for name, one in activities.items():
-            counts.update(one["told"])
-            for id, count in one["told"].items():
+            found = one.get("delivered", one.get("told", {}))  # `told`: a broker of 0.1
+            counts.update(found)
+            for id, count in found.items():
                 rates[id] = rates.get(id, 0.0) + round(count / max(spans[name], 1e-3), 2)
         self.delivered.update(counts)
         self.delivery_rates = rates

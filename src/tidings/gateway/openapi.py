@@ -193,13 +193,15 @@ def _schemas() -> Json:
         },
         "Receipts": {
             "type": "object", "required": ["events"],
-            "properties": {"events": {"type": "array", "items": {"oneOf": [_ref("Receipt"), _ref("Told")]}}},
+            "properties": {
+                "events": {"type": "array", "items": {"oneOf": [_ref("Receipt"), _ref("PublishFailure")]}},
+            },
         },
         "Receipt": {
             "type": "object", "required": ["source", "id", "position"],
             "properties": {"source": text, "id": text, "position": position},
         },
-        "Told": {
+        "PublishFailure": {
             "type": "object", "required": ["code", "detail"], "properties": {"code": text, "detail": text},
         },
         "Problem": {

@@ -163,18 +163,18 @@ class Node:
     def figures(self) -> dict[str, Any]:
         """Counters for people."""
         ports = self._ports
-        untold = [link for link in ports.neighbours.links() if not ports.link_interest.agreed(link)]
+        syncing = [link for link in ports.neighbours.links() if not ports.link_interest.agreed(link)]
         return {
             **self.slots["delivery"].figures(),
             **self.slots["recovery"].figures(),
             **self.slots["overlay"].figures(),
             **self.slots["membership"].figures(),
-            "strange messages": self.strange,
+            "unknown messages": self.strange,
             "messages too large": self.unsent,
             "disk full": int(self._disk.full is not None),
             "events over links": self.over_links,
             "neighbours": len(ports.neighbours.peers()) - ports.log_paths.is_unsure,
-            "links untold": len(untold),  # the far end does not know yet all that is wanted here
+            "links syncing": len(syncing),  # the far end does not know yet all that is wanted here
             "logs": len(ports.logs.logs()),
         }
 

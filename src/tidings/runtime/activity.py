@@ -57,7 +57,7 @@ def activity(
         "is_traced": ring is not None,
         "sent": _positive(sent),
         "received": _positive(received),
-        "told": {id.shown: count for id, count in islice(seen.items(), MOST_SUBSCRIPTIONS) if count},
+        "delivered": {id.shown: count for id, count in islice(seen.items(), MOST_SUBSCRIPTIONS) if count},
         "ways": _positive(ways),
         "recent": recent,
     }

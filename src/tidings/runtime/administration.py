@@ -107,7 +107,7 @@ class BrokerAdministration:
                     "session": session.number,
                     "principal": principal.name,
                     "tenant": principal.tenant,
-                    "means": str(principal.means),
+                    "method": str(principal.means),
                     "client": "" if attached is None else attached.address.rpartition("#")[0],
                     "by": "tcp" if client is not None else "gateway" if local_client is not None else "other",
                     "peer": "" if visit is None else visit.address,

@@ -87,7 +87,7 @@ class Admission:
         self._waiting: dict[str, dict[AdmittedConnection, None]] = {}  # by address, the oldest first
         self._waiting_count = 0
         self._count = 0
-        self.figures = {"connections crowded out": 0, "connections refused": 0}
+        self.figures = {"connections evicted": 0, "connections refused": 0}
 
     def __len__(self) -> int:
         return self._count
@@ -124,7 +124,7 @@ class Admission:
             return False
         oldest = next(iter(some))
         self.leave(oldest)
-        self.figures["connections crowded out"] += 1
+        self.figures["connections evicted"] += 1
         oldest.end("others wait to come in")
         return True
 

@@ -70,7 +70,7 @@ class Handshake:
         self.steer: Callable[[Connection, OpenSession], bool] | None = (
             None  # hands public ones over (`unit.py`)
         )
-        self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes crowded out": 0}
+        self.figures = {"handshakes refused": 0, "handshakes too slow": 0, "handshakes evicted": 0}
 
     def connection(self, visit: AdmittedConnection, facts: dict[str, Any] | None = None) -> Connection:
         """The protocol of a new connection that was admitted; `facts` of the far end stand for the
@@ -101,7 +101,7 @@ class Handshake:
         self._waiting[connection] = PendingHandshake(connection, timer)
 
     def _crowded_out(self, connection: Connection, reason: str) -> None:
-        self.figures["handshakes crowded out"] += 1
+        self.figures["handshakes evicted"] += 1
         connection.end(reason)
 
     def _too_slow(self, connection: Connection) -> None:

@@ -31,7 +31,7 @@ class Intake:
         self._paused: dict[Connection, None] = {}
         self._inputs = 0  # of the gathering at the last look
         self._turns = 0  # since the first was held
-        self.figures = {"publishers held": 0}
+        self.figures = {"publishers paused": 0}
 
     def hold(self, connection: Connection) -> None:
         """Read no more from a connection that publishes, until the loop has a quiet turn."""
@@ -41,7 +41,7 @@ class Intake:
             self._turns, self._inputs = 0, -1
             connection.loop.call_soon(self._look)
         self._paused[connection] = None
-        self.figures["publishers held"] += 1
+        self.figures["publishers paused"] += 1
         connection.hold(REASON)
 
     def _look(self) -> None:

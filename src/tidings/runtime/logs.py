@@ -21,6 +21,7 @@ from tidings.errors import SettingsError
 from tidings.runtime.settings import LogSettings
 
 ROOT = "tidings"
+FIELDS = ("time", "level", "broker", "logger", "message")  # of every line, in this order
 _STANDARD = frozenset(vars(logging.makeLogRecord({}))) | {"message", "asctime", "taskName"}
 
 
@@ -95,13 +96,8 @@ class JsonLines(logging.Formatter):
 
     def format(self, record: logging.LogRecord) -> str:
         moment = datetime.fromtimestamp(record.created, UTC).isoformat(timespec="milliseconds")
-        entry: dict[str, Any] = {
-            "time": moment.replace("+00:00", "Z"),
-            "level": record.levelname.lower(),
-            "broker": self._broker,
-            "logger": record.name,
-            "message": record.getMessage(),
-        }
+        values = (moment.replace("+00:00", "Z"), record.levelname.lower(), self._broker, record.name)
+        entry: dict[str, Any] = dict(zip(FIELDS, (*values, record.getMessage()), strict=True))
         entry |= {name: value for name, value in vars(record).items() if name not in _STANDARD}
         if record.exc_info:
             entry["error"] = self.formatException(record.exc_info)

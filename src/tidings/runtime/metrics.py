@@ -46,7 +46,7 @@ PIN = Metric(
 # By the name of the figure.
 KNOWN = {
     "published": Metric("events_published", "Events that clients of this broker published.", True),
-    "published again": Metric("duplicate_publishes", "Publishes that this broker knew already.", True),
+    "duplicate publishes": Metric("duplicate_publishes", "Publishes that this broker knew already.", True),
     "kept": Metric("events_persisted", "Events that went to the log.", True),
     "refused for room": Metric("publishes_refused_disk_full", "Publishes that a full disk refused.", True),
     "disk full": Metric("disk_full", "1 while the disk has no room: publishes that need it are refused."),
@@ -74,7 +74,7 @@ KNOWN = {
         "offsets_repeated", "Events delivered before a neighbour knew others under their offsets.", True
     ),
     "group caught up": Metric("group_caught_up", "1: this member's disk holds all that its group committed."),
-    "strange messages": Metric("unknown_messages", "Messages of an unknown type.", True),
+    "unknown messages": Metric("unknown_messages", "Messages of an unknown type.", True),
     "connections": Metric("client_connections", "Clients that are connected."),
     "connections handed over": Metric(
         "connections_handed_over", "Connections that went to another process of the unit.", True
@@ -101,8 +101,8 @@ KNOWN = {
     "events over links": Metric("events_over_links", "Events that came from other brokers.", True),
     "handshakes refused": Metric("handshakes_refused", "Connections that were not authenticated.", True),
     "handshakes too slow": Metric("handshakes_too_slow", "Handshakes that took too long.", True),
-    "handshakes crowded out": Metric("handshakes_crowded_out", "Handshakes ended for newer ones.", True),
-    "connections crowded out": Metric("connections_crowded_out", "Connections ended for newer ones.", True),
+    "handshakes evicted": Metric("handshakes_evicted", "Handshakes ended for newer ones.", True),
+    "connections evicted": Metric("connections_evicted", "Connections ended for newer ones.", True),
     "connections refused": Metric("connections_refused", "Connections beyond a bound.", True),
     "turns cut short": Metric("turns_cut_short", "Times that a principal had to wait for others.", True),
     "ready": Metric("ready", "1 while /readyz answers 200."),

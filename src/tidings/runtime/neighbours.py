@@ -356,7 +356,7 @@ class NeighbourLinks:
         self._driver.receive(link.name, received)
 
     def _unsendable(self, name: str, message: Message, reason: str) -> None:
-        log.warning("%s is not sent %s", name, reason)
+        log.warning("not sent to %s: %s", name, reason)
         self._driver.hand(self._driver.name, MessageTooLarge(name, message))
 
     def _lost(self, connection: Connection, reason: str) -> None:

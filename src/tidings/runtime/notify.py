@@ -27,7 +27,7 @@ def notify(state: str) -> bool:
             out.connect(position)
             out.sendall(state.encode())
     except OSError as error:
-        log.warning("the service manager cannot be told %s: %s", state, error.strerror or error)
+        log.warning("the service manager cannot be notified of %s: %s", state, error.strerror or error)
         return False
     return True
 

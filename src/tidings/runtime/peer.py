@@ -172,7 +172,7 @@ class PeerBroker(EmbeddedBroker):
         return {
             **found, **self.datagrams.figures, "peers known": len(membership.known), "groups": groups,
             "contacts above": {scope: list(table.names) for scope, table in membership.supers.items()},
-            "events heard": routing.received, "parasites": routing.parasites, "late": routing.late,
+            "events received": routing.received, "parasites": routing.parasites, "late": routing.late,
         }  # fmt: skip
 
 

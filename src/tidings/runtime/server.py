@@ -415,7 +415,7 @@ class Server:
         client = self._clients.pop(connection, None)
         if client is None:
             return
-        log.debug("client %s is gone: %s", client.address, reason)
+        log.debug("client %s disconnected: %s", client.address, reason)
         self._unfinished.end(client.owner)
         self._reading.remove(client.address)
         self._reading.fairness.leave(client.share, connection)
@@ -443,7 +443,7 @@ class Server:
             client.connection.send(InquiryRefused(inquire.call, error.code, str(error)))
 
     def _unsendable(self, client: ClientConnection, message: Message, reason: str) -> None:
-        log.warning("%s is not sent %s", client.address, reason)
+        log.warning("not sent to %s: %s", client.address, reason)
         if isinstance(message, InquiryReply):
             client.connection.send(InquiryRefused(message.call, TooLargeError.code, reason))
         else:
@@ -503,7 +503,7 @@ class Server:
             "broker": self.name,
             "address": self.address,
             "connections": len(self._clients),
-            "guests": len(self._local_clients),
+            "local clients": len(self._local_clients),
             "handshakes": len(self.handshake),
             "unfinished bytes": self._unfinished.bytes,
             "links": self.links_at(),

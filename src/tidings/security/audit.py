@@ -31,15 +31,15 @@ class AuditEntry(msgspec.Struct, frozen=True, omit_defaults=True):
     """One line."""
 
     time: str
-    what: str  # connect, disconnect, publish, subscribe, deliver, observe, reload
+    action: str  # connect, disconnect, publish, subscribe, deliver, observe, reload
     outcome: str
     principal: str
-    means: str = ""
+    method: str = ""  # of authentication
     peer: str = ""
     client: str = ""
     subject: str = ""  # a subscription's name, an event's identity, a setting
     reason: str = ""
-    more: int = 0  # entries like this one that were only counted since the last
+    suppressed: int = 0  # entries like this one that were only counted since the last
 
 
 def line(entry: AuditEntry) -> bytes:
@@ -61,10 +61,12 @@ class Audit:
         self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
         self._skipped: dict[tuple[str, str, str], int] = {}
 
-    def note(self, what: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any) -> None:
+    def note(
+        self, action: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any
+    ) -> None:
         """`whose`: the account of the entry; None: the principal. An unproved name counts for no account."""
         now = self._clock()
-        key = (what, outcome, principal if whose is None else whose)
+        key = (action, outcome, principal if whose is None else whose)
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= MOST_KINDS:
@@ -78,5 +80,7 @@ class Audit:
         shown = {name: str(value)[:LONGEST] for name, value in more.items()}
         moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
         self._write(
-            AuditEntry(moment, what, outcome, principal[:LONGEST], **shown, more=self._skipped.pop(key, 0))
+            AuditEntry(
+                moment, action, outcome, principal[:LONGEST], **shown, suppressed=self._skipped.pop(key, 0)
+            )
         )

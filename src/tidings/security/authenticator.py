@@ -96,7 +96,7 @@ class ByUsers:
             outcome,
             principal,
             whose=unproved,
-            means=request.mechanism,
+            method=request.mechanism,
             peer=request.peer,
             client=request.name,
             reason=why,

@@ -193,7 +193,7 @@ class Authorizer:
                 account.subscribe(_cost(allowed))
                 self._reserved.setdefault((principal.name, client, name), []).append(_cost(allowed))
         how = "" if allowed is filter else "narrowed to what is allowed"
-        self._audit.note("subscribe", OK, principal.name, means=principal.means, subject=name, reason=how)
+        self._audit.note("subscribe", OK, principal.name, method=principal.means, subject=name, reason=how)
         return allowed
 
     def _keep(self, account: QuotaUsage, durable: tuple[str, str], cost: int) -> None:
@@ -230,7 +230,7 @@ class Authorizer:
             account = self._accounts.of(principal.name, self._clock())
             self._keep(account, (HOLDS, name), _cost(allowed))
             self._attended[HOLDS, name] += 1  # it may still be on its way to the broker's table
-        self._audit.note("hold", OK, principal.name, means=principal.means, subject=name)
+        self._audit.note("hold", OK, principal.name, method=principal.means, subject=name)
         return allowed
 
     def hold_answered(self, name: str) -> None:
@@ -348,7 +348,7 @@ class Authorizer:
         if self._on_withheld is not None:
             self._on_withheld(principal.name, event)
         self._audit.note(
-            "deliver", REFUSED, principal.name, means=principal.means, subject=f"{event.source} {event.id}"
+            "deliver", REFUSED, principal.name, method=principal.means, subject=f"{event.source} {event.id}"
         )
         return None
 
@@ -438,7 +438,7 @@ class Authorizer:
                 )
         if noted:
             self._audit.note(
-                "admin", OK, principal.name, means=principal.means, subject=f"{what} {subject}".strip()
+                "admin", OK, principal.name, method=principal.means, subject=f"{what} {subject}".strip()
             )
 
     def administers(self, principal: Principal) -> bool:
@@ -472,7 +472,7 @@ class Authorizer:
     def _note_refusal(self, principal: Principal, what: str, subject: str, error: TidingsError) -> None:
         self.refused += 1
         self._audit.note(
-            what, REFUSED, principal.name, means=principal.means, subject=subject, reason=error.message
+            what, REFUSED, principal.name, method=principal.means, subject=subject, reason=error.message
         )
 
 

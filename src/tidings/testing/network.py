@@ -40,7 +40,7 @@ async def linked(*servers: Server) -> None:
 async def settled(*servers: Server) -> None:
     """Wait until each broker, in this order, has propagated all its interests to its neighbours."""
     for server in servers:
-        await until(lambda: not server.node.figures()["links untold"])  # noqa: B023
+        await until(lambda: not server.node.figures()["links syncing"])  # noqa: B023
 
 
 class RawClient:

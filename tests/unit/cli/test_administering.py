@@ -79,7 +79,7 @@ def test_an_operator_backs_up_administers_and_restores(
         broker.signal(signal.SIGTERM)
         assert broker.ended() == 0
     audited = [json.loads(line) for line in (home / "audit.jsonl").read_text().splitlines()]
-    subjects = {(entry["what"], entry["outcome"], entry.get("subject", "")) for entry in audited}
+    subjects = {(entry["action"], entry["outcome"], entry.get("subject", "")) for entry in audited}
     assert {
         ("store", "ok", "checkpoint"),
         ("admin", "ok", "purge n = 1"),

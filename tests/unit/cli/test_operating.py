@@ -60,7 +60,7 @@ def test_a_broker_runs_reloads_and_drains(home: Path, tidings: Run, monkeypatch:
         broker.signal(signal.SIGTERM)
         assert broker.ended() == 0
     written = (home / "audit.jsonl").read_text() + "".join(broker.said)
-    assert '"what":"publish","outcome":"refused"' in written
+    assert '"action":"publish","outcome":"refused"' in written
     assert "pencil" not in written
     assert stat.S_IMODE((home / "audit.jsonl").stat().st_mode) == 0o600
     assert all(json.loads(line)["broker"] == "b1" for line in broker.said)

@@ -157,7 +157,7 @@ def test_who_did_not_say_hello_is_refused() -> None:
 def test_a_message_that_no_strategy_declared_is_counted() -> None:
     node = greeted()
     assert node.handle(Received("s", msg.Welcome("x", "x")), 2.0) == []
-    assert node.figures()["strange messages"] == 1
+    assert node.figures()["unknown messages"] == 1
 
 
 def test_a_node_and_a_client_refuse_each_others_inputs() -> None:

@@ -18,7 +18,7 @@ def test_publishing_an_identity_again_gives_the_same_acknowledgement_and_changes
     first = stage.published(p, {"n": 1}, id="x", lifetime=60)
     assert stage.published(p, {"n": 2}, id="x", lifetime=60) == first
     assert stage.drain(s, ref) == [1]
-    assert stage.node.figures()["published again"] == 1
+    assert stage.node.figures()["duplicate publishes"] == 1
 
 
 def test_another_client_that_publishes_the_same_identity_is_recognised() -> None:

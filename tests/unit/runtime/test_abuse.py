@@ -152,7 +152,7 @@ async def test_too_many_half_open_connections_crowd_out_the_oldest() -> None:
     settings = NetworkSettings(handshakes=8, handshake_seconds=60)
     async with serving(network=settings) as server:
         silent = [await RawClient.to(server) for _ in range(20)]
-        await until(lambda: server.figures()["handshakes crowded out"] == 12)
+        await until(lambda: server.figures()["handshakes evicted"] == 12)
         assert server.figures()["handshakes"] == 8
         await still_serves(server)
         for raw in silent:

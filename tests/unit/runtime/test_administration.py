@@ -66,7 +66,9 @@ async def until(condition: Any) -> None:
 def entries(tmp_path: Path) -> list[tuple[str, str, str, str]]:
     lines = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
     return [
-        (e["principal"], e["what"], e["outcome"], e.get("subject", "")) for e in lines if e["what"] == "admin"
+        (e["principal"], e["action"], e["outcome"], e.get("subject", ""))
+        for e in lines
+        if e["action"] == "admin"
     ]
 
 

@@ -101,7 +101,7 @@ async def test_silent_connections_keep_no_newcomer_out_of_a_broker() -> None:
     settings = NetworkSettings(handshakes=64, handshakes_per_address=8, handshake_seconds=60)
     async with serving(network=settings) as server:
         silent = [await RawClient.to(server) for _ in range(30)]
-        await until(lambda: server.figures()["handshakes crowded out"] >= 22)
+        await until(lambda: server.figures()["handshakes evicted"] >= 22)
         assert server.figures()["handshakes"] <= 8
         async with tidings.connect(server.address, name="good") as bus:
             await bus.publish({"n": 1})

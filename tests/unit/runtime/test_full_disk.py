@@ -114,5 +114,5 @@ def test_a_full_audit_lets_nobody_in_says_why_and_loses_no_entry(tmp_path: Path)
 
     run(story())
     entries = [json.loads(line) for line in (tmp_path / "audit.jsonl").read_text().splitlines()]
-    subjects = [(entry["subject"], entry["outcome"]) for entry in entries if entry["what"] == "subscribe"]
+    subjects = [(entry["subject"], entry["outcome"]) for entry in entries if entry["action"] == "subscribe"]
     assert subjects == [("first", "ok"), ("second", "refused"), ("third", "ok")]

@@ -101,7 +101,7 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
 
     def hold(self: Intake, connection: Connection) -> None:
         right(self, connection)
-        seen.append(connection.is_held)
+        seen.append(connection.is_reading_paused)
 
     monkeypatch.setattr(Intake, "hold", hold)
 
@@ -116,9 +116,9 @@ def test_an_overloaded_broker_stops_reading_a_publisher_and_resumes(monkeypatch:
             assert seen, "the publisher was never held"
             assert all(seen)
             figures = server.figures()
-            assert figures["publishers held"] == len(seen)
+            assert figures["publishers paused"] == len(seen)
             assert figures["lost"] == 3000 - 10 - 500
-            await until(lambda: not any(each.is_held for each in server._clients))
+            await until(lambda: not any(each.is_reading_paused for each in server._clients))
             slow.send(msg.Credit(1, 1000))
             got: list[int] = []
             while len(got) < 510:

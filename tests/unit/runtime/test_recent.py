@@ -95,10 +95,10 @@ def test_activity_counts_what_came_since() -> None:
         one = event(n)
         seen.came(PRESS, msg.Publish(n, one, n), float(n))
         seen.went(ANN, msg.Deliver(7, n, one), float(n))
-    assert activity(ring, {"after": 1.5}, 9.0, WHOLE)["told"] == {"ann/all": 2}
+    assert activity(ring, {"after": 1.5}, 9.0, WHOLE)["delivered"] == {"ann/all": 2}
     some = ObservedScope(False, lambda event: event.id != "3", lambda id: True)
     found = activity(ring, {"after": 1.5, "events": 10}, 9.0, some)
-    assert found["told"] == {"ann/all": 1}
+    assert found["delivered"] == {"ann/all": 1}
     assert found["ways"] == {"published": 1}
     assert [one["id"] for one in found["recent"]] == ["2"]  # the third may not be seen
     assert found["now"] == 9.0

@@ -100,8 +100,8 @@ def test_the_audit_and_the_log_are_opened_again(home: Path) -> None:
                 pass
         old = [json.loads(line) for line in (home / "audit.jsonl.1").read_text().splitlines()]
         new = [json.loads(line) for line in (home / "audit.jsonl").read_text().splitlines()]
-        assert [entry["what"] for entry in old] == ["connect"]
-        assert [entry["what"] for entry in new] == ["reload", "connect"]
+        assert [entry["action"] for entry in old] == ["connect"]
+        assert [entry["action"] for entry in new] == ["reload", "connect"]
         lines = [json.loads(line) for line in (home / "log.jsonl").read_text().splitlines()]
         assert lines[0]["message"].startswith("reloaded")
         assert {"time", "level", "broker", "logger", "message"} <= lines[0].keys()

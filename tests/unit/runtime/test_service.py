@@ -162,7 +162,7 @@ def test_a_reload_counts_at_once_for_those_who_are_connected(home: Path) -> None
                 await market.publish({"n": 4, "level": 1}, topic="quotes/a")
                 assert await heard(news, 1) == [4]  # the old rules stay
         entries = [json.loads(line) for line in (home / "audit.jsonl").read_text().splitlines()]
-        reloads = [entry["outcome"] for entry in entries if entry["what"] == "reload"]
+        reloads = [entry["outcome"] for entry in entries if entry["action"] == "reload"]
         assert reloads == ["ok", "refused", "refused"]
 
     play(story())

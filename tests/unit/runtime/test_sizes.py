@@ -116,7 +116,7 @@ def test_brokers_with_unequal_limits_carry_what_one_of_them_accepted(
             tidings.connect(far.address, name="s") as bus,
             bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
         ):
-            await until(lambda: not any(b.node.figures()["links untold"] for b in (near, middle, far)))
+            await until(lambda: not any(b.node.figures()["links syncing"] for b in (near, middle, far)))
             if not is_lowered:
                 async with tidings.connect(near.address, name="p") as other:
                     for number, payload in enumerate((b"", LARGE, b"")):
@@ -144,7 +144,7 @@ def test_an_event_that_a_neighbour_does_not_take_cuts_no_link(tmp_path: Path) ->
             tidings.connect(far.address, name="s") as bus,
             bus.subscribe("n >= 0", name="mine", durable=True) as subscription,
         ):
-            await until(lambda: not far.node.figures()["links untold"])
+            await until(lambda: not far.node.figures()["links syncing"])
             async with tidings.connect(near.address, name="p") as other:
                 for number, payload in enumerate((b"", LARGE, b"")):
                     await other.publish({"n": number}, payload=payload)
@@ -172,7 +172,7 @@ def test_a_durable_subscriber_behind_a_restarted_broker_hears_large_events_on_so
             bus.subscribe("n >= 0", name="mine", durable=True),
         ):
             pass
-        await until(lambda: not far.node.figures()["links untold"])
+        await until(lambda: not far.node.figures()["links syncing"])
         await far.close()
         async with tidings.connect(near.address, name="p") as bus:
             for number in range(count):

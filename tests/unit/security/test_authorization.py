@@ -121,7 +121,7 @@ def test_a_password_lets_in_and_the_audit_says_so() -> None:
     house = House()
     assert house.enter(PasswordCredentials("ann", "pencil"), peer="1.2.3.4:5").name == "ann"
     (entry,) = house.entries
-    assert (entry.what, entry.outcome, entry.principal, entry.peer) == ("connect", "ok", "ann", "1.2.3.4:5")
+    assert (entry.action, entry.outcome, entry.principal, entry.peer) == ("connect", "ok", "ann", "1.2.3.4:5")
 
 
 def test_a_token_lets_in() -> None:
@@ -332,7 +332,7 @@ def test_refusals_in_masses_are_counted_not_written() -> None:
     assert len(house.entries) == BURST
     house.clock.now += 5
     house.gate.deliver(ANN, quote(1))
-    assert house.entries[-1].more == 1_000 - BURST
+    assert house.entries[-1].suppressed == 1_000 - BURST
 
 
 def test_a_hold_keeps_only_what_its_holder_may_read() -> None:

@@ -577,8 +577,8 @@ class ExactlyOnce(Delivery):
             "dead letters": len(self._dead), "dead letters dropped": self._dead.dropped,
             **self._registry.memory.figures(),
             "clients": len(self._registry.sessions),
-            "farewells": len(self._remote_ends),  # subscriptions ended here whose homes have not heard of it
-            "farewells given up": self._remote_ends.given_up,
+            "unsubscribes pending": len(self._remote_ends),  # ended here; their home brokers do not know yet
+            "unsubscribes given up": self._remote_ends.given_up,
         }  # fmt: skip
 
     def describe(self, limit: int, sees: Sees | None = None) -> list[dict[str, Any]]:

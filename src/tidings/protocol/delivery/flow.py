@@ -79,7 +79,7 @@ class PublishFlow:
         self._again: dict[PendingPublish, None] = {}  # on their way to the disk under another offset
         self.number = 0
         self._begun = 1  # the first offset that this life gives
-        names = ("published", "published again", "kept", "refused for room", "offsets skipped")
+        names = ("published", "duplicate publishes", "kept", "refused for room", "offsets skipped")
         self.figures = dict.fromkeys((*names, "offsets repeated"), 0)
 
     def load(self, state: Loaded) -> None:
@@ -228,7 +228,7 @@ class PublishFlow:
         pending = self._under_way.get(identity)
         if pending is not None:
             pending.waiters.append((address, message.call))
-            self.figures["published again"] += 1
+            self.figures["duplicate publishes"] += 1
             return True
         seen = self._seen(session, message, is_own, now)
         if seen is IdentityStatus.NEW:
@@ -236,7 +236,7 @@ class PublishFlow:
         if seen is IdentityStatus.STALE:
             self._ports.send(address, Refused(message.call, "refused", STALE))
             return True
-        self.figures["published again"] += 1
+        self.figures["duplicate publishes"] += 1
         offset, failed = self._index.offset_of(identity), self._ports.disk.failed
         if failed is not None and (offset is None or offset >= self._index.end):
             self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
@@ -347,7 +347,7 @@ class PublishFlow:
         kept_first: list[DiskRecord] = []
         for event in events:
             if self._is_known(event, now):
-                self.figures["published again"] += 1
+                self.figures["duplicate publishes"] += 1
                 continue
             self.number += 1
             pending = self._pending(session, event, None, now)
