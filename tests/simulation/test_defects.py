@@ -154,7 +154,7 @@ def told_once_across_a_return() -> None:
         subscribe alice n: x > 0
         settle
         expect minimality holds
-        expect alice hears 1
+        expect alice receives 1
         """
     )
 
@@ -174,7 +174,7 @@ def a_healed_link_is_told_again() -> None:
         settle
         publish press x=1
         settle
-        expect alice hears 1
+        expect alice receives 1
         """
     )
 

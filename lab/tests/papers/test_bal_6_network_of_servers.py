@@ -69,7 +69,7 @@ def test_bal_6_what_expired_is_not_told_again_when_it_arrives_by_a_slow_path() -
         settle
         publish press x=1 lifetime=1
         settle 20
-        expect alice hears 1
+        expect alice receives 1
         expect minimality holds
         """
     )

@@ -6,12 +6,12 @@
     subscribe alice cheap: price < 10
     settle
     publish bob price=7
-    expect alice hears 1
+    expect alice receives 1
 
 For overlays that rearrange themselves there is `expect b0 linked b7` and, after `watch`, the path of a
 message: `expect LockPath goes b0>b1 b1>b5`. For groups that agree on views: `expect d3 view 2`, and the view
-of its distributor in which a client received its second event, `expect c3 heard 2 in view 1`. One line is one
-step; `#` begins a comment. Times: `run 5` lets five seconds pass, `settle` lets everything in flight arrive.
+of its distributor in which a client received its second event, `expect c3 received 2 in view 1`. One line is
+one step; `#` begins a comment. `run 5` lets five seconds pass, `settle` lets everything in flight arrive.
 An unknown line, and an expectation that is not met, is a `PlayError` that names the line.
 """
 
@@ -285,24 +285,24 @@ class _PlayStage:
     # -- what is expected ----------------------------------------------------------------------
 
     def do_expect(self, line: _PlayLine, rest: str) -> None:
-        """expect alice hears 2 | expect alice hears nothing | expect minimality holds
+        """expect alice receives 2 | expect alice receives nothing | expect minimality holds
         expect b0 linked b1 | expect b0 apart b1 | expect Forward goes b0>b1 b1>b2
-        expect d3 view 2 | expect c3 heard 2 in view 1"""
+        expect d3 view 2 | expect c3 received 2 in view 1"""
         subject, verb, *what = rest.split()
         if verb in ("holds", "fails"):
             self._expect_property(line, subject, verb == "holds")
-        elif verb == "hears":
-            self._expect_hearing(line, subject, what)
+        elif verb in ("receives", "hears"):  # the second: as plays said it before 0.2
+            self._expect_received(line, subject, what)
         elif verb in ("linked", "apart") and len(what) == 1:
             self._expect_link(line, subject, what[0], verb == "linked")
         elif verb == "goes":
             self._expect_ways(line, subject, what)
         elif verb == "view" and len(what) == 1:
             self._expect_view(line, subject, int(what[0]))
-        elif verb == "heard" and what[1:3] == ["in", "view"]:
+        elif verb in ("received", "heard") and what[1:3] == ["in", "view"]:
             self._expect_received_in(line, subject, int(what[0]), int(what[3]))
         else:
-            raise line.error("say: expect CLIENT hears N, or: expect PROPERTY holds")
+            raise line.error("say: expect CLIENT receives N, or: expect PROPERTY holds")
 
     def _expect_link(self, line: _PlayLine, a: str, b: str, linked: bool) -> None:
         nodes = dict(self._ready().nodes())
@@ -325,20 +325,20 @@ class _PlayStage:
         rows = self._ready().rows
         delivered = [row for row in rows if row.op == NTFY and row.process == client]
         if len(delivered) < position:
-            raise line.error(f"{client} heard {len(delivered)}")
+            raise line.error(f"{client} received {len(delivered)}")
         ntfy = delivered[position - 1]
         seen = [row.view for row in rows[: rows.index(ntfy)] if row.op == VIEW and row.process == ntfy.broker]
         if seen[-1:] != [number]:
-            raise line.error(f"{client} heard it in view {seen[-1] if seen else 'none'} of {ntfy.broker}")
+            raise line.error(f"{client} received it in view {seen[-1] if seen else 'none'} of {ntfy.broker}")
 
-    def _expect_hearing(self, line: _PlayLine, client: str, what: list[str]) -> None:
+    def _expect_received(self, line: _PlayLine, client: str, what: list[str]) -> None:
         received = self._ready().applications[self._named(line, client)].received
         if len(what) != 1:
-            raise line.error("say: expect CLIENT hears N")
+            raise line.error("say: expect CLIENT receives N")
         wanted = 0 if what == ["nothing"] else int(what[0])
         if len(received) != wanted:
             reported = ", ".join(str(each.event.attributes) for each in received) or "nothing"
-            raise line.error(f"{client} heard {len(received)}: {reported}")
+            raise line.error(f"{client} received {len(received)}: {reported}")
 
     def _expect_property(self, line: _PlayLine, name: str, holds: bool) -> None:
         world = self._ready()

@@ -23,12 +23,12 @@ def test_the_verbs_of_clients() -> None:
         publish press price=7 symbol='IBM' flag=true
         publish press price=12.5
         settle
-        expect alice hears 1
+        expect alice receives 1
         unsubscribe alice cheap
         settle
         publish press price=7
         settle
-        expect alice hears 1
+        expect alice receives 1
         expect legality holds
         """
     )
@@ -48,12 +48,12 @@ def test_advertisements_and_options() -> None:
         settle
         publish press x=9 topic=a/b key=k lifetime=5
         settle
-        expect alice hears 1
+        expect alice receives 1
         unadvertise press a
         settle
         publish press x=10
         settle
-        expect alice hears 1
+        expect alice receives 1
         """
     )
     event = world.applications["alice"].received[0].event
@@ -71,10 +71,10 @@ def test_crash_restart_and_durable_subscriptions() -> None:
         crash b0
         publish press x=1
         run 2
-        expect alice hears nothing
+        expect alice receives nothing
         restart b0
         settle
-        expect alice hears 1
+        expect alice receives 1
         expect completeness holds
         """
     )
@@ -95,7 +95,7 @@ def test_a_broker_that_lost_its_disk_has_forgotten_its_events() -> None:
             client alice at b0
             subscribe alice n: x > 0
             settle
-            expect alice hears {count}
+            expect alice receives {count}
             """
         )
 
@@ -109,10 +109,10 @@ def test_stop_resume_partition_cut_slow_and_heal() -> None:
         stop b1
         publish press x=1
         run 0.2
-        expect alice hears nothing
+        expect alice receives nothing
         resume b1
         settle
-        expect alice hears 1
+        expect alice receives 1
         partition b0 | b1 b2
         run 0.1
         publish press x=2
@@ -121,19 +121,19 @@ def test_stop_resume_partition_cut_slow_and_heal() -> None:
         settle
         publish press x=3
         settle
-        expect alice hears 2
+        expect alice receives 2
         cut b1 -> b0
         publish press x=4
         settle
         heal
         settle
-        expect alice hears 2
+        expect alice receives 2
         slow b0 - b1 100
         publish press x=5
         run 0.5
-        expect alice hears 2
+        expect alice receives 2
         settle
-        expect alice hears 3
+        expect alice receives 3
         heal
         """
     )
@@ -151,13 +151,13 @@ def test_rates_latencies_and_late_clients() -> None:
         client press at b1
         publish press x=1
         run 1
-        expect alice hears nothing
+        expect alice receives nothing
         run 2
-        expect alice hears 1
+        expect alice receives 1
         rate loss 1
         publish press x=2
         settle
-        expect alice hears 1
+        expect alice receives 1
         expect completeness fails
         """
     )
@@ -182,9 +182,9 @@ BAD = {
     "crash b7": "nobody is called 'b7'",
     "run soon": "line 6",
     "system siena": "before anything happens",
-    "expect alice sees 1": "say: expect CLIENT hears N",
-    "expect alice hears 3": "alice heard 0: nothing",
-    "expect alice hears": "line 6",
+    "expect alice sees 1": "say: expect CLIENT receives N",
+    "expect alice receives 3": "alice received 0: nothing",
+    "expect alice receives": "line 6",
     "expect alice": "line 6",
     "expect wisdom holds": "line 6",
     "expect legality fails": "legality is True",
