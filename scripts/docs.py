@@ -150,7 +150,7 @@ def settings() -> str:
     from tidings.runtime.connection import NetworkSettings
     from tidings.security.quotas import Quota
 
-    parts = ["# Settings\n", "Every setting, its default value, its meaning and its price.\n"]
+    parts = ["# Settings\n", SETTINGS_HEAD]
     for title, kind in (
         ("Bus: `tidings.connect(...)`", DeliverySettings),
         ("Subscription: `bus.subscribe(...)`", DeliveryOptions),
@@ -159,6 +159,7 @@ def settings() -> str:
         ("Broker: `[network]`", NetworkSettings),
         ("Broker: `[resources]`", ResourceLimits),
         ("Broker: `[resources.client]`, bounds of one client message", ClientLimits),
+        ("Broker: `[retention]`, caps on durable subscriptions; 0: none", broker.RetentionSettings),
         ("Broker: `[security]`", broker.SecuritySettings),
         ("Broker: `[tls]`", broker.TlsSettings),
         ("Broker: `[log]`", broker.LogSettings),
@@ -169,21 +170,60 @@ def settings() -> str:
         ("Principal: `quota` in the users file", Quota),
     ):
         parts += [f"## {title}\n", _row(("setting", "default", "meaning")), _row(("---",) * 3)]
-        parts += [_row((f"`{name}`", f"`{default}`", note)) for name, default, note in _fields(kind)]
+        parts += [_row((f"`{name}`", default, note)) for name, default, note in _fields(kind)]
         parts.append("")
     return "\n".join(parts)
 
 
-FIELD = re.compile(r"^    (\w+): [^=]+ = (.+?)(?:  # (.*))?$", re.MULTILINE)
-WRAPPED = re.compile(r"= \(\n\s+(.+)\n    \)$", re.MULTILINE)  # by the formatter
+SETTINGS_HEAD = """A broker reads its settings from a TOML file; `tidings.connect`, `bus.subscribe` and the
+users file have settings of their own. Each table lists the settings with their defaults and their meaning.
+
+```toml
+# broker.toml, for: tidings broker --config broker.toml
+name = "b1"
+store = "data"
+
+[network]
+peer_timeout_seconds = 30
+```
+
+- The environment overrides the file: `TIDINGS_NETWORK_PEER_TIMEOUT_SECONDS=30`. The command line overrides
+  both.
+- `tidings settings --config broker.toml` checks a file and prints every setting with its value. An unknown
+  name is an error that names the nearest one. Settings that were renamed are read with a warning.
+- Names end in their unit: `_seconds`, `_bytes`. Settings of `[resources]` and quotas are
+  upper bounds. [Operating a broker](../operating.md#settings) says which
+  settings change without a restart.
+"""
+FIELD = re.compile(r"^    (\w+): [^=]+ = .+?(?:  # (.*))?$", re.MULTILINE)
 
 
-def _fields(kind: type) -> list[tuple[str, str, str]]:
+def _fields(kind: Any) -> list[tuple[str, str, str]]:
     """Name, default and comment of each field, as its source says."""
     return [
-        (name, default, note)
-        for name, default, note in FIELD.findall(WRAPPED.sub(r"= \1", inspect.getsource(kind)))
+        (name, _shown_default(name, getattr(kind(), name)), note)
+        for name, note in FIELD.findall(inspect.getsource(kind))
     ]
+
+
+UNITS = {50: "PiB", 40: "TiB", 30: "GiB", 20: "MiB", 10: "KiB"}  # by power of two
+
+
+def _shown_default(name: str, value: Any) -> str:
+    """A default as TOML has it, and large ones in a larger unit too."""
+    if value is None or hasattr(value, "__struct_fields__"):
+        return "none" if value is None else "a table"
+    if isinstance(value, str):
+        return f'`"{value}"`'
+    if isinstance(value, bool | tuple | dict):
+        return f"`{str(list(value) if isinstance(value, tuple) else value).lower()}`"
+    shown = f"`{int(value):_}`" if value == int(value) else f"`{value:g}`"
+    if "bytes" in name and value >= 1 << 10:
+        power = next(power for power in UNITS if value >= 1 << power)
+        return f"{shown} ({value / (1 << power):.4g} {UNITS[power]})"
+    if "seconds" in name and value >= 3_600:
+        return f"{shown} ({value / 86_400:g} days)" if value > 86_400 else f"{shown} ({value / 3_600:g} h)"
+    return shown
 
 
 def metrics() -> str:

@@ -184,6 +184,7 @@ def _schemas() -> Json:
         "protocolsettings": {"type": "object"},
     }
     requested = {**subscription, "sinkcredential": {"type": "object"}}
+    outcome = {"oneOf": [_ref("Receipt"), _ref("PublishFailure")]}
     return {
         "CloudEvent": {
             "type": "object",
@@ -193,9 +194,7 @@ def _schemas() -> Json:
         },
         "Receipts": {
             "type": "object", "required": ["events"],
-            "properties": {
-                "events": {"type": "array", "items": {"oneOf": [_ref("Receipt"), _ref("PublishFailure")]}},
-            },
+            "properties": {"events": {"type": "array", "items": outcome}},
         },
         "Receipt": {
             "type": "object", "required": ["source", "id", "position"],

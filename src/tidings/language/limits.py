@@ -13,12 +13,12 @@ from tidings.errors import FilterError, FilterLimitError
 class Limits(msgspec.Struct, frozen=True):
     """Limits on the cost of a filter."""
 
-    text: int = 16 * 1024  # bytes of UTF-8
-    depth: int = 32  # operators inside operators; a chain of AND (or OR, or XOR) is one level
+    text: int = 16 * 1024  # bytes of the filter's text in UTF-8
+    depth: int = 32  # nested operators; a chain of AND, of OR or of XOR is one level
     constraints: int = 256  # conditions, as written
-    conjunctions: int = 256  # of the normal form
-    steps: int = 1 << 14  # conditions copied while the normal form is made: bounds its size
-    patterns: int = 1 << 14  # of all its regular expressions, as RE2 compiles them; \p{..} counts for 512
+    conjunctions: int = 256  # conjunctions of the normal form
+    steps: int = 1 << 14  # conditions copied to make the normal form: bounds its size
+    patterns: int = 1 << 14  # size of all regular expressions, as RE2 compiles them; \p{..} counts 512
 
 
 DEFAULT_LIMITS = Limits()

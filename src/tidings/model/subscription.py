@@ -55,17 +55,17 @@ class SubscriptionId(msgspec.Struct, frozen=True, order=True, gc=False):
 class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     """Delivery options of a subscription."""
 
-    durable: bool = False  # outlives its subscriber's connection; keeps a cursor
-    queue: int = 1000  # notifications waiting at most; then `policy`
-    policy: Policy = Policy.BLOCK
-    group: str | None = None  # competing consumers share one subscription
-    max_deliveries: int = 5  # after so many `nack`s an event goes to dead letters
-    keep_seconds: float | None = None  # a durable subscription's own bound on age ...
-    keep_events: int | None = None  # ... and on count of waiting events
-    replay: bool = True  # False: only events published from now on
-    dead_letters_of: str | None = None  # receive the dead letters of that subscription of mine
-    superseding: bool = True  # False: events that wait stay when a newer event has their key
-    until_live: bool = False  # receive what is available and end: no event that is published later
+    durable: bool = False  # outlives the connection of its subscriber; the broker keeps its cursor
+    queue: int = 1000  # maximum of waiting notifications; beyond it `policy` decides
+    policy: Policy = Policy.BLOCK  # full queue: `block`, `drop oldest`, `drop newest`, `disconnect`
+    group: str | None = None  # name of a consumer group: each event goes to one of its consumers
+    max_deliveries: int = 5  # attempts before an event becomes a dead letter
+    keep_seconds: float | None = None  # of a durable subscription: maximum age of waiting events
+    keep_events: int | None = None  # of a durable subscription: maximum number of waiting events
+    replay: bool = True  # false: only events published from now on
+    dead_letters_of: str | None = None  # receive the dead letters of this subscription of yours
+    superseding: bool = True  # false: a waiting event stays when a newer event has its key
+    until_live: bool = False  # receive the available events and end
 
 
 class Subscription(msgspec.Struct, frozen=True):

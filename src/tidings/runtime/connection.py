@@ -54,24 +54,24 @@ LEAST_TAKEN = 16 << 10  # bytes of a frame that every peer takes: one that says 
 class NetworkSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The knobs of connections, each with its price."""
 
-    keepalive_seconds: float = 5.0  # a ping when no message was sent for so long; less finds the dead sooner
-    peer_timeout_seconds: float = 15.0  # a peer that was silent for so long is gone; less suspects the slow
-    handshake_seconds: float = 10.0  # to prove who one is
-    handshakes: int = 1024  # connections that have not proved it yet, in all; then the oldest goes
-    handshakes_per_address: int = 256  # the same from one address; behind a proxy all come from one
-    reserved_descriptors: int = 128  # that connections leave for health pages, the store and files
-    request_seconds: float = 10.0  # to send the head of an HTTP request; then it is dropped
-    idle_seconds: float = 30.0  # that an HTTP connection is kept between two requests
-    connections: int = 20_000  # of clients; the next one is denied
-    max_frame_bytes: int = 16 << 20  # of a client's frame; brokers take 64 MiB from one another
-    handshake_frame_bytes: int = 16 << 10  # bytes of a frame before it is known who sent it
-    unfinished_bytes: int = 32 << 20  # of one principal's incomplete frames; then one is read at a time
-    client_buffer_bytes: int = 8 << 20  # bytes that wait for a client that does not read; then it is left
+    keepalive_seconds: float = 5.0  # silence after which a ping is sent; less detects failures sooner
+    peer_timeout_seconds: float = 15.0  # silence after which a peer counts as gone; less suspects slow peers
+    handshake_seconds: float = 10.0  # time for the handshake and authentication
+    handshakes: int = 1024  # pending handshakes in all; beyond it the oldest is ended
+    handshakes_per_address: int = 256  # the same from one address; clients behind a proxy share one
+    reserved_descriptors: int = 128  # file descriptors kept for health pages, the store and files
+    request_seconds: float = 10.0  # time to send the head of an HTTP request
+    idle_seconds: float = 30.0  # time that an HTTP connection stays open between two requests
+    connections: int = 20_000  # maximum of client connections; the next one is refused
+    max_frame_bytes: int = 16 << 20  # maximum frame of a client; brokers accept 64 MiB from one another
+    handshake_frame_bytes: int = 16 << 10  # maximum frame before the sender is authenticated
+    unfinished_bytes: int = 32 << 20  # incomplete frames of one principal; beyond it one is read at a time
+    client_buffer_bytes: int = 8 << 20  # output for a client that does not read; beyond it: disconnected
     broker_buffer_bytes: int = 64 << 20  # the same for a broker
-    unanswered: int = 4096  # publishes of one client that wait for the disk; more are not read
-    retry_seconds: float = 0.1  # the first pause before connecting again; doubles, with jitter
-    slow_retry_seconds: float = 5.0  # the longest pause
-    connect_seconds: float = 5.0  # to open a connection and be let in
+    unanswered: int = 4096  # publishes of one client that wait for the disk; beyond it reading pauses
+    retry_seconds: float = 0.1  # first pause before a reconnect; doubles, with jitter
+    slow_retry_seconds: float = 5.0  # longest pause before a reconnect
+    connect_seconds: float = 5.0  # time to open a connection, handshake included
 
 
 def _ignore(*_: Any) -> None:

@@ -45,113 +45,113 @@ OTHER_VARIABLES = re.compile(
 class TlsSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Paths of PEM files; all empty: no TLS, which only loopback allows."""
 
-    certificate: str = ""  # of this broker, with its chain
-    key: str = ""  # its private key
-    authority: str = ""  # the trusted authority of the other brokers' and of clients' certificates
-    revoked: str = ""  # certificates that were taken back: serial numbers, one a line, or the authority's CRL
+    certificate: str = ""  # file: certificate of this broker with its chain
+    key: str = ""  # file: its private key
+    authority: str = ""  # file: trusted authority of the certificates of other brokers and of clients
+    revoked: str = ""  # file: revoked certificates, one serial number a line, or the authority's CRL
 
 
 class SecuritySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Authentication and permissions of clients."""
 
-    users: str = ""  # the users file: who may do what; empty: only `anonymous` lets clients in
-    audit: str = ""  # a file for the audit as JSON lines; empty: it goes to the log
-    anonymous: bool = False  # let all clients in from this machine; for `broker --dev` and `cluster up` alone
-    plain: bool = False  # listen beyond this machine without TLS, when a proxy in front does it
+    users: str = ""  # users file: users, rights and quotas; empty: only `anonymous` admits clients
+    audit: str = ""  # file of the audit as JSON lines; empty: the audit goes to the log
+    anonymous: bool = False  # admits all clients of this machine; only for `broker --dev` and `cluster up`
+    plain: bool = False  # permits listening beyond this machine without TLS, behind a proxy that has it
 
 
 class LogSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Logs of the broker."""
 
-    level: str = "info"  # debug, info, warning or error
-    format: str = "text"  # text for people, json for programs: one object a line
-    file: str = ""  # appended to, and opened again on SIGHUP; empty: standard error
+    level: str = "info"  # `debug`, `info`, `warning` or `error`
+    format: str = "text"  # `text` for people, `json` for programs: one object a line
+    file: str = ""  # file to append to, opened again on SIGHUP; empty: standard error
 
 
 class RetentionSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Caps on what durable subscriptions may keep, whatever they ask for; 0: none."""
 
-    subscription_seconds: float = 0.0  # a durable subscription gives up events that have waited longer
-    subscription_events: int = 0  # and its oldest, when more than so many wait for it
-    warn_free_bytes: int = 128 << 20  # with less room on the store's disk the broker is not ready; 0: never
+    subscription_seconds: float = 0.0  # maximum age of an event that waits for a durable subscription
+    subscription_events: int = 0  # maximum number of such events; beyond it the oldest is dropped
+    warn_free_bytes: int = 128 << 20  # less free disk space makes the broker not ready; 0: never
 
 
 class TraceSettings(msgspec.Struct, frozen=True, kw_only=True):
     """Bounds of the ring that `tidings trace` reads."""
 
-    events: int = 10_000  # entries, one or two for each event; 0: none; one costs about 500 bytes
-    spans: bool = False  # OpenTelemetry spans of events with a `traceparent`; OTEL_* say where to
-    history_seconds: float = 0.0  # for the console's verdict; 0: none; a row for each publish and delivery
+    events: int = 10_000  # entries of the trace, one or two per event, about 500 bytes each; 0: no trace
+    spans: bool = False  # OpenTelemetry spans of events with a `traceparent`; OTEL_* set the target
+    history_seconds: float = 0.0  # recorded window for the console's verdict; 0: none; a row per delivery
 
 
 class GatewaySettings(msgspec.Struct, frozen=True, kw_only=True):
     """Doors for other protocols; empty: closed."""
 
-    http: str = ""  # host:port for publishing and hearing by HTTP, CloudEvents and WebSocket
-    webhooks: tuple[str, ...] = ()  # hosts that subscriptions may send to, * is a wildcard; none: nowhere
-    mqtt: str = ""  # host:port for MQTT 3.1.1 and 5
-    mqtt_websocket: str = ""  # host:port for MQTT over WebSocket
-    hosts: tuple[str, ...] = ()  # further names that web listeners answer to; on loopback none but its own
+    http: str = ""  # host:port to publish and subscribe by HTTP, CloudEvents and WebSocket; empty: none
+    webhooks: tuple[str, ...] = ()  # hosts that webhooks may call, `*` is a wildcard; empty: none
+    mqtt: str = ""  # host:port of MQTT 3.1.1 and 5; empty: none
+    mqtt_websocket: str = ""  # host:port of MQTT over WebSocket; empty: none
+    hosts: tuple[str, ...] = ()  # further host names that web listeners answer to (DNS rebinding protection)
     origins: tuple[
         str, ...
-    ] = ()  # of other sites' pages that may use them (https://app.example), * is a wildcard
-    extensions: dict[str, Any] = {}  # by name, the table of a gateway that an installed extension offers
+    ] = ()  # origins of other sites' pages that may call (https://app.example), `*` is a wildcard
+    extensions: dict[str, Any] = {}  # by name, the settings of gateways that installed extensions provide
 
 
 class ConsoleSettings(msgspec.Struct, frozen=True, kw_only=True):
     """The web console; what it shows beside brokers is read from these places."""
 
-    listen: str = ""  # host:port of its pages; empty: none
-    refresh_seconds: float = 1.0  # between two looks at all brokers; less costs them more
-    flows: tuple[str, ...] = ()  # of Spark flows: files of JSON lines, or http://host:port/metrics
-    studies: str = ""  # a directory with what `tidings study run --json` printed, and its pictures
-    quality: tuple[str, ...] = ()  # reports of data quality as JSON: files, or directories of them
+    listen: str = ""  # host:port of the console; empty: none
+    refresh_seconds: float = 1.0  # interval of queries to all brokers; less costs them more
+    flows: tuple[str, ...] = ()  # metrics of Spark flows: files of JSON lines, or http://host:port/metrics
+    studies: str = ""  # directory with the output of `tidings study run --json` and its plots
+    quality: tuple[str, ...] = ()  # data quality reports as JSON: files, or directories of them
 
 
 class GroupTable(msgspec.Struct, frozen=True, kw_only=True):
     """A group of brokers with one log (docs/distributors.md)."""
 
-    name: str = ""  # of the group, and of its log; empty: this broker is in none
-    members: tuple[str, ...] = ()  # names of the brokers that found it: its first start waits for them all
-    beat_seconds: float = 0.5  # between two signs of life among the members
-    suspect_seconds: float = 2.0  # of silence; then a majority goes on without the silent one
-    keep_seconds: float = 60.0  # every event stays in the log so long, for subscribers that fail over
-    orphan_seconds: float = 3600.0  # what subscribers of a member that is away need stays so long
+    name: str = ""  # name of the replicated group and of its log; empty: no group
+    members: tuple[str, ...] = ()  # names of the founding brokers: the first start waits for all of them
+    beat_seconds: float = 0.5  # interval of heartbeats among the members
+    suspect_seconds: float = 2.0  # silence after which a majority continues without a member
+    keep_seconds: float = 60.0  # minimum time that an event stays in the log, for clients that fail over
+    orphan_seconds: float = 3600.0  # how long events for subscribers of a failed member are kept
 
 
 class BrokerSettings(msgspec.Struct, frozen=True, kw_only=True):
     """All settings of `tidings broker`."""
 
-    name: str = ""  # of this broker, unlike all others of its network; empty: `host:port` that it listens at
-    listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free one
-    advertise: str = ""  # host:port where others reach it, when that is not `listen` (0.0.0.0, say)
-    join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must make a tree
-    system: str = "tidings"  # how brokers work together, the same in the whole network; see `tidings systems`
-    rearrange: bool = True  # of systems that swap links: False, they stay as they are
-    heal_seconds: float = 0.0  # a neighbour away for so long is lost, and the tree heals without it; 0: never
-    store: str = ""  # a directory, nats://…/NAME or an extension's address for the log; empty: memory
-    datagrams: bool = False  # events travel between brokers by UDP, in the clear, and recovery brings back
-    peers: tuple[str, ...] = ()  # name=host:port of brokers to reach by datagram that are no neighbours
-    archive: str = ""  # a directory of archived events, for subscriptions `since="forever"`; empty: none
-    schemas: str = ""  # a file of `tidings schema`: publishes that do not fit are refused; empty: none
-    http: str = ""  # host:port for /metrics, /healthz and /readyz; empty: none
-    processes: int = 1  # brokers on this machine that are one unit with one address; see docs/brokers.md
-    drain_seconds: float = 5.0  # to finish after SIGTERM; at most 10
-    group: GroupTable = GroupTable()
+    name: str = ""  # name of this broker, unique in its network; empty: the `host:port` that it listens on
+    listen: str = "127.0.0.1:7117"  # host:port for clients and brokers; port 0: a free port
+    advertise: str = ""  # host:port at which others reach this broker, when it is not `listen` (0.0.0.0, say)
+    join: tuple[str, ...] = ()  # addresses of brokers to link with; the links must form a tree
+    system: str = "tidings"  # routing and recovery, the same in the whole network; see `tidings systems`
+    rearrange: bool = True  # in systems that swap links: false keeps the links of this broker
+    heal_seconds: float = 0.0  # absence after which the tree heals without a neighbour; 0: never
+    store: str = ""  # directory, nats://…/NAME or an extension's address of the log; empty: memory
+    datagrams: bool = False  # events travel between brokers by UDP, unencrypted; recovery repairs losses
+    peers: tuple[str, ...] = ()  # name=host:port of brokers reached by datagram that are no neighbours
+    archive: str = ""  # directory of archived events, for subscriptions with `since="forever"`; empty: none
+    schemas: str = ""  # file of `tidings schema`: publishes that do not fit are refused; empty: none
+    http: str = ""  # host:port of /metrics, /healthz and /readyz; empty: none
+    processes: int = 1  # broker processes that share one address on this machine; see docs/brokers.md
+    drain_seconds: float = 5.0  # time to finish after SIGTERM; at most 10
+    group: GroupTable = GroupTable()  # see `[group]`
     options: dict[
         str, Any
-    ] = {}  # knobs of `system`, those that `tidings systems NAME` lists; a table, or JSON
-    network: NetworkSettings = NetworkSettings()
-    delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)
-    limits: Limits = Limits()
-    resources: ResourceLimits = ResourceLimits()
-    retention: RetentionSettings = RetentionSettings()
-    security: SecuritySettings = SecuritySettings()
-    tls: TlsSettings = TlsSettings()
-    log: LogSettings = LogSettings()
-    trace: TraceSettings = TraceSettings()
-    gateway: GatewaySettings = GatewaySettings()
-    console: ConsoleSettings = ConsoleSettings()
+    ] = {}  # options of `system`, as `tidings systems NAME` lists them; a table, or JSON
+    network: NetworkSettings = NetworkSettings()  # see `[network]`
+    delivery: DeliverySettings = DeliverySettings(allow_block=False, names_log=True)  # see the bus, above
+    limits: Limits = Limits()  # see the limits of a filter, above
+    resources: ResourceLimits = ResourceLimits()  # see `[resources]`
+    retention: RetentionSettings = RetentionSettings()  # see `[retention]`
+    security: SecuritySettings = SecuritySettings()  # see `[security]`
+    tls: TlsSettings = TlsSettings()  # see `[tls]`
+    log: LogSettings = LogSettings()  # see `[log]`
+    trace: TraceSettings = TraceSettings()  # see `[trace]`
+    gateway: GatewaySettings = GatewaySettings()  # see `[gateway]`
+    console: ConsoleSettings = ConsoleSettings()  # see `[console]`
 
 
 class SettingInfo(NamedTuple):

@@ -27,16 +27,16 @@ FEW = 64  # accounts up to which idle ones are not collected
 class Quota(msgspec.Struct, frozen=True, kw_only=True):
     """The bounds of one principal, over all its connections to one broker."""
 
-    connections: int = 100  # open at once
-    subscriptions: int = 10_000  # open at once, and durable ones until they are ended
-    constraints: int = 100_000  # of all those, and of advertisements, together, each value of an IN for one
-    advertisements: int = 1_000  # open at once; every broker of the network holds them
-    bytes_per_second: int = 64 * MIB  # of what it sends; beyond it waits
-    burst_bytes: int = 64 * MIB  # may come at once after a quiet time
-    stored_bytes: int = 1024 * MIB  # of its events with a lifetime; and of those that its durables wait for
-    queued_bytes: int = 256 * MIB  # of events that wait for its subscriptions, or are unacknowledged
-    holds: int = 100  # on the log; each counts as a subscription too
-    held_bytes: int = 1024 * MIB  # that one hold keeps in the log beyond its place; then the hold ends
+    connections: int = 100  # open connections
+    subscriptions: int = 10_000  # open subscriptions, and durable ones until they end
+    constraints: int = 100_000  # conditions of all subscriptions and advertisements, and values of IN
+    advertisements: int = 1_000  # open advertisements; every broker of the network stores them
+    bytes_per_second: int = 64 * MIB  # rate of sending; beyond it reading pauses
+    burst_bytes: int = 64 * MIB  # bytes sent at once after a quiet time
+    stored_bytes: int = 1024 * MIB  # events with a lifetime, and those owed to durable subscriptions
+    queued_bytes: int = 256 * MIB  # events that wait for its subscriptions or are unacknowledged
+    holds: int = 100  # holds on the log; each counts as a subscription too
+    held_bytes: int = 1024 * MIB  # log entries that one hold retains; beyond it the hold ends
 
 
 UNBOUNDED = Quota(
