@@ -169,6 +169,11 @@ def _asking() -> Json:
     }
 
 
+def _outcome() -> dict[str, Any]:
+    """Schema of the answer to one event of a batch."""
+    return {"oneOf": [_ref("Receipt"), _ref("PublishFailure")]}
+
+
 def _schemas() -> Json:
     text: Json = {"type": "string", "minLength": 1}
     index = {"type": "object", "properties": {"log": text, "offset": _NUMBER}}
@@ -184,7 +189,6 @@ def _schemas() -> Json:
         "protocolsettings": {"type": "object"},
     }
     requested = {**subscription, "sinkcredential": {"type": "object"}}
-    outcome = {"oneOf": [_ref("Receipt"), _ref("PublishFailure")]}
     return {
         "CloudEvent": {
             "type": "object",
@@ -194,7 +198,7 @@ def _schemas() -> Json:
         },
         "Receipts": {
             "type": "object", "required": ["events"],
-            "properties": {"events": {"type": "array", "items": outcome}},
+            "properties": {"events": {"type": "array", "items": _outcome()}},
         },
         "Receipt": {
             "type": "object", "required": ["source", "id", "position"],
