@@ -8,7 +8,17 @@ import tarfile
 from pathlib import Path
 
 import pytest
-from tests.golden._make import FILTER, HISTORIES, STORE, quotes
+from tests.golden._make import (
+    FILTER,
+    HISTORIES,
+    RICH,
+    RICH_FILTER,
+    RICH_FRAMES,
+    RICH_STORE,
+    STORE,
+    quotes,
+    rich_messages,
+)
 
 import tidings
 from tidings.history.check import check
@@ -16,6 +26,13 @@ from tidings.history.files import read_history
 from tidings.history.schema import NTFY, PUB
 from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
+from tidings.protocol.messages import Deliver, Message, Publish, tag_of
+from tidings.wire.codec import Codec
+
+
+def tag_of_message(message: Message) -> str:
+    return tag_of(type(message))
+
 
 STORES = sorted(STORE.parent.glob("v*.tar.gz"))
 
@@ -38,6 +55,31 @@ def test_a_store_of_then_serves_a_broker_of_now(file: Path, tmp_path: Path) -> N
             wanted = [event["change"] for event in received if accepts(parse_filter(FILTER), event)]
             falls = await bus.subscribe(FILTER, durable=True, name="falls")
             assert before + [(await falls.get())["change"] for _ in wanted[len(before) :]] == wanted
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("message", rich_messages(), ids=tag_of_message)
+def test_frames_of_rich_events_and_filters_are_read_and_written_as_ever(message: Message) -> None:
+    frame = (RICH_FRAMES / f"{tag_of(type(message))}.bin").read_bytes()
+    read = Codec().decode(frame)
+    assert read == message
+    assert Codec().encode(message) == frame
+    if isinstance(read, Publish | Deliver):
+        assert read.event.attributes == RICH
+        assert [type(value) for value in read.event.attributes.values()] == list(map(type, RICH.values()))
+
+
+def test_a_store_with_a_rich_event_serves_a_broker_of_now(tmp_path: Path) -> None:
+    with tarfile.open(RICH_STORE) as archive:
+        archive.extractall(tmp_path, filter="data")
+
+    async def test() -> None:
+        async with asyncio.timeout(120), tidings.connect(path=tmp_path / "store", name="press") as bus:
+            newcomer = await bus.subscribe("EXISTS lines", name="all")
+            assert (await newcomer.get()).attributes == RICH
+            owed = await bus.subscribe(RICH_FILTER, durable=True, name="red")
+            assert (await owed.get()).attributes == RICH
 
     asyncio.run(test())
 

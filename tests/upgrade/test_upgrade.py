@@ -7,9 +7,12 @@ The policy is docs/compatibility.md. Short runs are part of the default suite; t
 from __future__ import annotations
 
 import asyncio
+import contextlib
 import json
 import os
 import signal
+from datetime import date
+from decimal import Decimal
 from pathlib import Path
 from random import Random
 
@@ -17,6 +20,8 @@ import pytest
 from conftest import Figures
 from tests.upgrade._release import PRESENT, Release, build, why_not
 from tests.upgrade._rig import Rig
+
+import tidings
 
 pytestmark = [pytest.mark.xdist_group("upgrade"), pytest.mark.skipif(bool(why_not()), reason=why_not())]
 
@@ -105,3 +110,49 @@ def test_versions_change_many_times_by_kill_and_by_drain(
         rig = asyncio.run(roll(folder, last, steps, rng.randrange(10, 300), sign))
         kept += sum(map(len, rig.kept.values()))
     figures(acknowledged=kept, changes=rounds * 7, lost=0, doubled=0)
+
+
+RICH = {"tags": ["red"], "price": Decimal("12.10"), "day": date(2026, 3, 1), "lines": [{"sku": None}]}
+
+
+async def mix(folder: Path, last: Release) -> None:
+    """A broker of the last release between two of this one: bodies that it cannot read are not sent to it."""
+    async with Rig(folder) as rig, contextlib.AsyncExitStack() as stack:
+        await rig.tree(LINE, {"b0": PRESENT, "b1": last, "b2": PRESENT})
+        await rig.subscriber("old", last, "b0")
+
+        async def client(broker: str) -> tidings.Bus:
+            address = f"tidings://127.0.0.1:{rig.brokers[broker].port}"
+            bus = tidings.connect(address, name=f"c-{broker}", timeout=60)
+            return await stack.enter_async_context(bus)
+
+        first, middle, end = [await client(name) for name in ("b0", "b1", "b2")]
+        near = await first.subscribe("who = 'mix'")
+        far = await end.subscribe("who = 'mix' AND ('red' IN tags OR number > 1)")
+        every = await end.subscribe("who = 'mix'")
+        with pytest.raises(tidings.RefusedError, match="earlier version"):
+            await middle.subscribe("'red' IN tags")
+        with pytest.raises(tidings.RefusedError, match="earlier version"):
+            await middle.publish({"tags": ["red"]})
+        for number, more in enumerate(({}, RICH, {}, {})):
+            await first.publish({"who": "mix", "number": number, **more}, mode="kept")
+        received = [await near.get() for _ in range(4)]
+        assert [event["number"] for event in received] == [0, 1, 2, 3]
+        assert {name: received[1][name] for name in RICH} == RICH
+        assert [(await every.get())["number"] for _ in range(3)] == [
+            0,
+            2,
+            3,
+        ]  # 1 is a dead letter of the link
+        assert [(await far.get())["number"] for _ in range(2)] == [2, 3]
+        await middle.publish({"who": "mix", "number": 4})
+        assert (await near.get())["number"] == (await far.get())["number"] == 4
+        rig.kept["mix"] = {0, 1, 2, 3, 4}
+        await (
+            rig.arrive()
+        )  # the client of the last release receives all, the rich one in values that it knows
+        assert [number for _, number in rig.received["old"]] == [0, 1, 2, 3, 4]
+
+
+def test_a_body_that_the_last_release_cannot_read_is_not_sent_broken(last: Release, tmp_path: Path) -> None:
+    asyncio.run(mix(tmp_path, last))

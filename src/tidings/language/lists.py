@@ -18,7 +18,8 @@ from collections.abc import Callable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from tidings.language.measure import children
-from tidings.model.expression import AllOf, AnyOf, Attribute, ExistsTest, Expression
+from tidings.model.expression import AllOf, AnyOf, Attribute, Call, ExistsTest, Expression
+from tidings.model.filter import Conjunction, Filter
 
 View: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[View], Any]
@@ -35,6 +36,30 @@ def names_in(expression: Expression) -> Iterator[str]:
 def has_lists(expression: Expression) -> bool:
     """Does the expression range over a list anywhere?"""
     return isinstance(expression, AnyOf | AllOf) or any(map(has_lists, children(expression)))
+
+
+def _is_new(expression: Expression) -> bool:
+    """Is this a condition that the version before cannot read: on a list, or with an exact decimal?"""
+    is_one = isinstance(expression, AnyOf | AllOf) or (
+        isinstance(expression, Call) and expression.function == "DECIMAL"
+    )
+    return is_one or any(map(_is_new, children(expression)))
+
+
+def is_beyond_earlier(filter: Filter) -> bool:
+    """Has the filter a condition that the version before cannot read?"""
+    return any(_is_new(residual) for part in filter.conjunctions for residual in part.residuals)
+
+
+def without_lists(filter: Filter) -> Filter:
+    """The filter without such conditions, which accepts more; itself when it has none."""
+    if not is_beyond_earlier(filter):
+        return filter
+    parts = (
+        Conjunction(part.constraints, tuple(each for each in part.residuals if not _is_new(each)))
+        for part in filter.conjunctions
+    )
+    return Filter(filter.text, tuple(dict.fromkeys(parts)), filter.dialect)
 
 
 def prefixes(name: str) -> Iterator[str]:

@@ -20,8 +20,9 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import SettingsError, UnknownOutcomeError
+from tidings.errors import RefusedError, SettingsError, UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome, Row, sub_row, usub_row
+from tidings.language.lists import is_beyond_earlier
 from tidings.model.subscription import Notification, SubscriptionId
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
@@ -135,6 +136,7 @@ class Client(PublishingClient):
     def _link_up(self, input: ins.LinkUp, now: float) -> None:
         self.broker = input.peer
         self._merges = bool(input.features & ins.Feature.ACK_CREDIT)
+        self._takes_rich = bool(input.features & ins.Feature.RICH_BODIES)
         self._link = BrokerLinkState.GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
@@ -145,15 +147,15 @@ class Client(PublishingClient):
             self._send(came)
         self._log = message.log
         self._event_bytes = min(self._limits.event_bytes, message.event_bytes or self._limits.event_bytes)
-        self._line = deque(each for each in self._line if not self._is_too_large(each))
+        self._line = deque(each for each in self._line if not self._is_too_much(each))
         for advertise in self._advertising.again():
             self._send(advertise)
         self._out.extend(fx.CallResult(call) for call in self._advertising.waiting())
-        for subscription in self._listenings.values():
+        for subscription in list(self._listenings.values()):
             if subscription.phase is not SubscriptionPhase.ENDED:
-                self._open(subscription)
+                self._open(subscription, now)
         for publishing in list(self._in_flight.values()):
-            if self._is_too_large(publishing):
+            if self._is_too_much(publishing):
                 del self._in_flight[publishing.call]
             elif publishing.log == message.log:
                 self._send(publishing.sent_to(self.broker))
@@ -210,9 +212,9 @@ class Client(PublishingClient):
         self._tokens.resume(subscription)
         subscription.home = self._homes.get(name, "") if subscription.options.durable else ""
         self._listenings[subscription.ref] = subscription
-        self._open(subscription)
+        self._open(subscription, now)
 
-    def _open(self, subscription: ClientSubscription) -> None:
+    def _open(self, subscription: ClientSubscription, now: float) -> None:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
         if self._link is not BrokerLinkState.UP:
             return
@@ -222,6 +224,9 @@ class Client(PublishingClient):
             return
         self._postponed.pop(subscription.ref, None)
         call = -subscription.ref if subscription.call is None else subscription.call
+        if not self._takes_rich and is_beyond_earlier(subscription.filter):
+            self._refused(msg.Refused(call, RefusedError.code, ins.EARLIER_PEER.format("broker")), now)
+            return
         if subscription.home not in ("", self._log):
             self._send(msg.Home(subscription.ref, subscription.home))
         self._send(subscription.asked(call))
@@ -237,12 +242,12 @@ class Client(PublishingClient):
             for other in self._leaving.values()
         )
 
-    def _open_waiting(self, left: ClientSubscription) -> None:
+    def _open_waiting(self, left: ClientSubscription, now: float) -> None:
         """The name is free: send the next subscribe that waits for it."""
         for subscription in list(self._postponed.values()):
             if subscription.waits and subscription.is_namesake(left):
                 self._tokens.resume(subscription)
-                self._open(subscription)
+                self._open(subscription, now)
 
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
         subscription = self._listenings.get(message.ref)
@@ -540,7 +545,7 @@ class Client(PublishingClient):
         self._postponed.pop(subscription.ref, None)
         for call in subscription.leaving_calls:
             self._out.append(fx.CallResult(call))
-        self._open_waiting(subscription)
+        self._open_waiting(subscription, now)
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         subscription = self._listenings.get(message.ref)

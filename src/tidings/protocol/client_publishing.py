@@ -47,6 +47,7 @@ class PublishingClient:
         self.incarnation = incarnation or f"{rng.getrandbits(48):012x}"
         self._limits = limits
         self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
+        self._takes_rich = True  # does our broker read more than flat bodies, and filters on them?
         self._recording = recording
         self._link = BrokerLinkState.DOWN
         self._log = ""  # of the broker, as its welcome says
@@ -71,6 +72,7 @@ class PublishingClient:
             count = len(input.events)  # type: ignore[union-attr]
             batch = PublishBatch(call, [None] * count, count)
         incarnation, most_bytes, unwanted = self.incarnation, self._event_bytes, self._advertising.unwanted
+        is_earlier = not self._takes_rich
         out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log
         room = 0  # in the window
         if self._link is BrokerLinkState.UP and not self._line:
@@ -83,7 +85,7 @@ class PublishingClient:
             message = msg.Publish(call, event, sequence, mode)
             publishing = OutstandingPublish(message, now, batch)
             call += 1
-            if event.size > most_bytes and self._is_too_large(publishing):
+            if (event.size > most_bytes or is_earlier) and self._is_too_much(publishing):
                 continue
             if unwanted and self._is_unwanted(publishing):
                 continue
@@ -104,8 +106,8 @@ class PublishingClient:
         self._finish(publishing, fx.Receipt(message.event.source, message.event.id, unwanted=True))
         return True
 
-    def _is_too_large(self, publishing: OutstandingPublish) -> bool:
-        if (failed := publishing.refusal(self._event_bytes)) is None:
+    def _is_too_much(self, publishing: OutstandingPublish) -> bool:
+        if (failed := publishing.refusal(self._event_bytes, self._takes_rich)) is None:
             return False
         self._record_publish(publishing, UNKNOWN if failed.code == UnknownOutcomeError.code else REFUSED)
         self._finish(publishing, failed)

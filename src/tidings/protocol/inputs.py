@@ -27,13 +27,18 @@ if TYPE_CHECKING:
 
 
 class Feature(IntFlag):
-    """Kinds of messages that the version before did not have: sent only to a peer that announces them."""
+    """Messages and contents that the version before did not have: sent only to a peer that announces them."""
 
     REPLAY_PARTS = 1
     ACK_CREDIT = 2
+    RICH_BODIES = 4  # events with lists, decimals and so on, and filters with conditions on them
 
 
-ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT)
+ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT | Feature.RICH_BODIES)
+EARLIER_PEER = (
+    "the {} is of an earlier version, which cannot read lists, decimals, UUIDs, dates, bytes, None or fields "
+    "with names of the envelope; upgrade it, or publish flat values"
+)
 
 
 class _Input(msgspec.Struct, frozen=True, gc=False):

@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import msgspec
 
-from tidings.errors import TooLargeError, UnknownOutcomeError
+from tidings.errors import RefusedError, TooLargeError, UnknownOutcomeError
 from tidings.history.schema import Outcome, Row, pub_row
 from tidings.model.event import Event
 from tidings.protocol.batches import size_of, too_large
 from tidings.protocol.effects import CallFailed, Receipt
-from tidings.protocol.inputs import ClientAsk
+from tidings.protocol.inputs import EARLIER_PEER, ClientAsk
 from tidings.protocol.messages import Publish, Refused, StageEvents
 from tidings.protocol.naming import broker_of
 
@@ -60,14 +60,16 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
         reason = f"it was sent before and not answered; the broker refused it now: {refused.reason}"
         return CallFailed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 
-    def refusal(self, most: int) -> CallFailed | None:
+    def refusal(self, most: int, takes_rich: bool) -> CallFailed | None:
         """Reason why a broker that accepts events of so many bytes cannot accept this one; None: it can. The
         application is told at once: a frame that is too large ends the connection, and would be sent again on
         the next one. Another broker, with a larger limit, may have accepted it before: then its outcome is
         unknown."""
-        reason = too_large(self.event, most)
+        reason, code = too_large(self.event, most), TooLargeError.code
+        if self.event.rich and not takes_rich:
+            reason, code = EARLIER_PEER.format("broker"), RefusedError.code
         if reason is None or self.broker is None:
-            return None if reason is None else CallFailed(self.call, TooLargeError.code, reason)
+            return None if reason is None else CallFailed(self.call, code, reason)
         reason = f"it was sent before and not answered; the broker now connected does not take it: {reason}"
         return CallFailed(self.call, UnknownOutcomeError.code, reason, self.event.id)
 

@@ -28,7 +28,7 @@ class OpenSession(Message, frozen=True, tag="Open"):
     listens: str = ""  # of a broker: where it can be reached
     number: int = 0  # of a broker: grows with each connection that it opens
     takes: int = 0  # bytes of a frame that this end reads at most; 0: it does not say (an earlier version)
-    features: int = 0  # of a broker: kinds of messages that it takes (`inputs.Feature`)
+    features: int = 0  # messages and contents that this end takes (`inputs.Feature`)
 
 
 class AuthChallenge(Message, frozen=True, tag="Challenge"):

@@ -286,7 +286,7 @@ class NeighbourLinks:
         connection.receive = lambda _, messages: self._receive(link, messages)
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
         most = sendable(link.takes, self._codec.max_frame_bytes)
-        connection.send_by(self._codec.limited(most))
+        connection.send_by(self._codec.limited(most).read_by(link.features))
         self._driver.link_up(link.name, connection.send, most, link.features)
         early, link.early = link.early, []
         if early:

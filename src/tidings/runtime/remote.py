@@ -32,7 +32,7 @@ from tidings.history.schema import Row, ntfy_row
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import Input
+from tidings.protocol.inputs import ALL_FEATURES, Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Welcome
 from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
@@ -331,7 +331,7 @@ class RemoteClient:
         credentials = self._credentials
         return OpenSession(
             CLIENT, self.name, "", credentials.mechanism, credentials.first(), self._settings.tenant,
-            takes=self._codec.max_frame_bytes,
+            takes=self._codec.max_frame_bytes, features=ALL_FEATURES,
         )  # fmt: skip
 
     def _use(self, dialled: OpenedConnection) -> None:

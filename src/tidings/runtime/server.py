@@ -311,7 +311,7 @@ class Server:
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
-        connection.send_by(self._codec.limited(sendable(open.takes, own)))
+        connection.send_by(self._codec.limited(sendable(open.takes, own)).read_by(open.features))
         connection.send(SessionOpened(self.name, system, final, self.address, own, ALL_FEATURES))
         self._driver.link_up(address, self._outlet(client))
 

@@ -22,6 +22,7 @@ from crc32c import crc32c
 from tidings.errors import WireError
 from tidings.model.event import Event
 from tidings.model.subscription import Position
+from tidings.protocol.inputs import Feature
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, tag_of, union
 
@@ -84,6 +85,16 @@ class Codec:
         self._last_events: tuple[Event, ...] | None = None
         self._last_raws = b""
         self._sibling: Codec | None = None
+
+    def read_by(self, features: int) -> Codec:
+        """The codec of one connection to a peer that announced these features (`inputs.Feature`)."""
+        if features & Feature.RICH_BODIES:
+            return self
+        from tidings.wire.earlier import EarlierForm
+
+        form, made = EarlierForm(), copy(self)
+        made.encode = lambda message: Codec.encode(made, form.of(message))  # type: ignore[method-assign]
+        return made
 
     def limited(self, max_frame_bytes: int) -> Codec:
         """The codec of the same messages with another limit.

@@ -36,7 +36,7 @@ from tidings.protocol.delivery.subscription_lookup import (
     SubscriptionQueryReply,
 )
 from tidings.protocol.delivery.subscription_state import Member
-from tidings.protocol.inputs import Input, LinkDown, ViewChanged
+from tidings.protocol.inputs import ALL_FEATURES, EARLIER_PEER, Feature, Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import (
     AckMode,
     CommitParts,
@@ -88,6 +88,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         self._askings: dict[int, SubscriptionLookup] = {}  # by number
         self._asks_of: dict[str, SubscriptionLookup] = {}  # by the address of the client
         self._last_ask = 0
+        self._features: dict[str, int] = {}  # by linked peer: what it announced
         for kind in (StageEvents, CommitStaged, CommitParts):
             self._handlers[kind] = self._refuse_staging
         self._handlers[Publish] = lambda session, message, now: self._publish(session, (message,), now)
@@ -114,6 +115,10 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         if batch:
             self.ports.group_commit.propose(batch, now)
 
+    def _takes_rich(self, member: str) -> bool:
+        """Does a member read more than flat bodies? One without a link is taken for one that does."""
+        return bool(self._features.get(member, ALL_FEATURES) & Feature.RICH_BODIES)
+
     def _pending(self, event: Event, sequence: int, accepted: float) -> PendingPublish:
         expires_at = None if event.expires is None else accepted + event.expires
         return PendingPublish(event, 0, sequence, accepted, event_size(event), expires_at=expires_at)
@@ -123,6 +128,10 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         address, identity, disk = session.address, message.event.identity, self.ports.disk
         if (reason := too_large(message.event, self.ports.event_bytes)) is not None:
             self.ports.send(address, Refused(message.call, TooLargeError.code, reason))
+            return True
+        if message.event.rich and not all(map(self._takes_rich, self._members())):
+            reason = EARLIER_PEER.format("member of this group without the upgrade")
+            self.ports.send(address, Refused(message.call, "refused", reason))
             return True
         under_way = self._proposed.get(identity)
         if disk.failed is not None:
@@ -348,7 +357,10 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def on_input(self, input: Input, now: float) -> None:
         super().on_input(input, now)
+        if isinstance(input, LinkUp):
+            self._features[input.peer] = input.features
         if isinstance(input, LinkDown):
+            self._features.pop(input.peer, None)
             self._asks_of.pop(input.peer, None)
         if isinstance(input, ViewChanged):
             here = [state.id for state in self._registry.durables.values() if state.has_members]

@@ -264,7 +264,7 @@ class AcknowledgedRecovery(Recovery):
     def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
         if envelope.offset is None:
             return None  # no link wanted it when it was accepted
-        if self.far_ends.is_too_large(link, envelope, now):
+        if self.far_ends.is_too_much(link, envelope, now):
             return None
         progress = self.views[envelope.origin].link_progress(link)
         progress.due = max(progress.due, envelope.offset)

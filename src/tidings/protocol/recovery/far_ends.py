@@ -25,13 +25,14 @@ class FarEnds:
         """Did the far end of a link announce this kind of message?"""
         return self._features.get(link, 0) & int(feature) != 0
 
-    def is_too_large(self, link: str, envelope: Envelope, now: float) -> bool:
-        """Is this an event that the far end of a link does not take (brokers of an earlier version take only
-        frames of their own limit)? Then it is passed over on this link and kept as a dead letter of the link:
-        sent, it would end the link again and again."""
+    def is_too_much(self, link: str, envelope: Envelope, now: float) -> bool:
+        """Is this an event that the far end of a link does not take? Brokers of an earlier version take only
+        frames of their own limit, and flat bodies. Then it is passed over on this link and kept as a dead
+        letter of the link: sent, it would end the link again and again, or arrive broken."""
         limits = self._ports.limits
         most = (self._frames.get(link) or limits.taken_bytes) - limits.envelope_bytes
-        if event_size(envelope.event) <= most:
+        is_unread = envelope.event.rich and not self.takes(link, Feature.RICH_BODIES)
+        if not is_unread and event_size(envelope.event) <= most:
             return False
         passed = (link, envelope.origin, envelope.offset)
         if passed not in self._passed_over:

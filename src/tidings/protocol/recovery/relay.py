@@ -220,7 +220,7 @@ class Relay:
     def _pass_back(self, message: RangeReply | ReplayReply, now: float) -> None:
         path = message.path[:-1]
         to = path[-1]
-        small = tuple(e for e in message.envelopes if not self._recovery.far_ends.is_too_large(to, e, now))
+        small = tuple(e for e in message.envelopes if not self._recovery.far_ends.is_too_much(to, e, now))
         if isinstance(message, RangeReply):
             wanted = tuple(e for e in small if self._wants(to, e.event))
             self._ports.send(
@@ -337,7 +337,7 @@ class Relay:
         self._ports.own_log.scan(scan)
 
     def _fits(self, link: str, envelope: Envelope, now: float) -> bool:
-        return not self._recovery.far_ends.is_too_large(link, envelope, now)
+        return not self._recovery.far_ends.is_too_much(link, envelope, now)
 
     def _on_failed(self, failure: FetchFailed, now: float) -> None:
         """Our disk cannot be read there: no answer, and the broker that asked asks again."""

@@ -1,0 +1,86 @@
+"""Messages as a peer of the version before reads them: one that does not announce `Feature.RICH_BODIES`.
+
+Rules
+- A client receives events with values that it knows: decimals, UUIDs, dates, times and wide integers as text;
+  lists, bytes and None stay. No rich event is sent to a broker (`protocol/recovery/far_ends.py`).
+- A broker receives filters without conditions on lists and exact decimals, which it could not read: they
+  accept more, and the broker behind the link matches again.
+- The withdrawal of a filter that was sent in a weaker form, or that equals such a form, is not sent: the peer
+  forwards more than needed until the link begins anew, and never less.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import msgspec
+from msgspec.msgpack import Ext
+
+from tidings.language.lists import is_beyond_earlier, without_lists
+from tidings.model.body import unpacked_body
+from tidings.model.event import Event
+from tidings.model.filter import Filter
+from tidings.model.textual import json_ready
+from tidings.protocol.messages import Deliver, DeliverAll, Message
+from tidings.protocol.recovery.messages import ReplayRequest, ReplayRequests
+from tidings.protocol.routing.diffusion import Interest
+
+_replace = msgspec.structs.replace
+
+
+def legible(event: Event) -> Event:
+    """The event with a body of values that the version before knows; itself when it is not rich."""
+    if not event.rich:
+        return event
+    body = {name: _legible(value) for name, value in unpacked_body(event.body).items()}
+    return _replace(event, body=body, rich=False)
+
+
+def _legible(value: Any) -> Any:
+    if type(value) is dict:
+        return {name: _legible(item) for name, item in value.items()}
+    if type(value) is list:
+        return [_legible(item) for item in value]
+    return value if type(value) in (bytes, Ext) else json_ready(value)
+
+
+class EarlierForm:
+    """The messages of one connection to a peer of the version before."""
+
+    def __init__(self) -> None:
+        self._weaker: dict[
+            str, str
+        ] = {}  # digests of filters that were sent in a weaker form, and its digest
+
+    def of(self, message: Message) -> Message:
+        """The message as the peer reads it."""
+        match message:
+            case Deliver() if message.event.rich:
+                return _replace(message, event=legible(message.event))
+            case DeliverAll() if any(event.rich for event in message.events):
+                return _replace(message, events=tuple(map(legible, message.events)))
+            case Interest():
+                return self._interest(message)
+            case ReplayRequest():
+                return _replace(message, filter=without_lists(message.filter))
+            case ReplayRequests():
+                asks = (_replace(ask, filter=without_lists(ask.filter)) for ask in message.asks)
+                return _replace(message, asks=tuple(asks))
+        return message
+
+    def _interest(self, message: Interest) -> Interest:
+        if message.reset:
+            self._weaker.clear()
+        kept = set(self._weaker.values())
+        remove = tuple(d for d in message.remove if d not in self._weaker and d not in kept)
+        return _replace(message, add=tuple(map(self._sent, message.add)), remove=remove)
+
+    def _sent(self, filter: Filter) -> Filter:
+        if not is_beyond_earlier(filter):
+            return filter
+        weaker = without_lists(filter)
+        self._weaker[filter.digest] = weaker.digest
+        return weaker
+
+
+__all__ = ["EarlierForm", "legible"]
