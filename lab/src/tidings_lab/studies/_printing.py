@@ -25,7 +25,8 @@ def print_to_pdf(page: Path) -> Path:
     with TemporaryDirectory() as profile:
         command = [
             browser, "--headless", "--no-sandbox", "--disable-gpu", f"--user-data-dir={profile}",
-            "--no-pdf-header-footer", f"--print-to-pdf={to}", page.resolve().as_uri(),
+            "--no-pdf-header-footer", "--generate-pdf-document-outline",
+            f"--print-to-pdf={to}", page.resolve().as_uri(),
         ]  # fmt: skip
         done = subprocess.run(command, capture_output=True, timeout=PATIENCE_SECONDS, check=False)  # noqa: S603
     if done.returncode or not to.exists():

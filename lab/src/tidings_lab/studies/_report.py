@@ -251,8 +251,12 @@ def _study(kept: StudyRecord, folder: Path) -> str:
     claims = "".join(_claim(kept, claim, at, anchor=True) for at, claim in enumerate(kept.claims))
     tables = "".join(_table(table) for table in kept.tables)
     plots = "".join(_plot(folder / "plots" / name) for name in kept.plots if name.endswith(".svg"))
+    quick = (
+        "<p class=quick>Quick form: fewer runs and seeds than the verdicts need.</p>" if kept.quick else ""
+    )
     return (
-        f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3><p>{escape(kept.answers)}. Again: "
+        f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3>{quick}"
+        f"<p>{escape(kept.answers)}. Again: "
         f"<code id={escape(kept.study)}-command>{escape(kept.command)}</code> (version "
         f"{escape(kept.version)}, "
         f"{kept.seconds:.0f} s)</p>"
@@ -322,7 +326,7 @@ def _plot(file: Path) -> str:
     if not file.exists():
         return ""
     data = base64.b64encode(file.read_bytes()).decode()
-    return f'<img loading=lazy alt="{escape(file.stem)}" src="data:image/svg+xml;base64,{data}">'
+    return f'<img alt="{escape(file.stem)}" src="data:image/svg+xml;base64,{data}">'
 
 
 def _bench(bench: dict[str, Any]) -> str:
@@ -364,6 +368,7 @@ h1 { line-height: 1.2 } h2 { margin-top: 3rem; border-bottom: 2px solid var(--li
 table { border-collapse: collapse; font-size: .85rem }
 td, th { padding: .3rem .6rem; text-align: left; vertical-align: top; border-bottom: 1px solid var(--line) }
 .wide { overflow-x: auto } .lead { font-size: 1.3rem } pre { font-size: .75rem; overflow-x: auto }
+.quick { font-weight: bold; color: var(--open); border: 2px solid; padding: .4rem .8rem }
 .good { color: var(--good) } .bad { color: var(--bad) } .open { color: var(--open) } .note { opacity: .8 }
 .plots { display: grid; grid-template-columns: repeat(auto-fit, minmax(24rem, 1fr)); gap: 1rem; margin: 1rem 0
 } .plots img { width: 100%; background: #fff; border-radius: 6px }

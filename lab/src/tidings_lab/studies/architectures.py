@@ -120,7 +120,12 @@ def _hierarchy(answers: _Answers) -> None:
         rule="b0 in every run", held=all(steep["busiest"] == "b0" for _, steep in pairs),
     )  # fmt: skip
     curves = [
-        Curve(system, [float(n) for n in sizes], [mean[system, n] for n in sizes]) for system in (FLAT, STEEP)
+        curve_of(
+            system,
+            [float(n) for n in sizes],
+            [estimate([float(found[system, n, seed]["imbalance"]) for seed in seeds]) for n in sizes],
+        )
+        for system in (FLAT, STEEP)
     ]
     answers.picture(
         "hierarchy-load",

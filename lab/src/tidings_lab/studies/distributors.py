@@ -118,7 +118,7 @@ def run(setting: StudySetting) -> StudyOutcome:
     seed = setting.seed
     sizes = (50, 100, 200) if setting.quick else (100, 300, 1000)
     many = 1_000 if setting.quick else 10_000
-    seeds = list(setting.seed_range(2, 10))
+    seeds = list(setting.seed_range(2, 20))
     gaps = setting.over_seeds(gaps_of, [(mode, 20, 20.0) for mode in MODES], seeds)
     states = setting.measure(state_of, [(mode, size, seed) for mode in MODES for size in sizes])
     [largest] = setting.measure(state_of, [("gap", many, seed)])

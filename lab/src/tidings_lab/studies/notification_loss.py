@@ -263,7 +263,7 @@ def _formula_pictures() -> list[Picture]:
             name="loss-rate", title="Figure 3.7: d against the update rate, N = 100",
             x_label="α = r = s (1/s)", y_label="d",
             curves=[
-                Curve(f"T_ON = {t}", alphas, [max(0.0, volatile(t, 100, a, a)) for a in alphas])
+                Curve(f"T_ON = {t}", alphas, [max(0.0, volatile(t, 100, a, a)) for a in alphas], dashed=True)
                 for t in (50, 100, 150, 500)
             ],
         ),
@@ -271,7 +271,8 @@ def _formula_pictures() -> list[Picture]:
             name="loss-interval", title="Figure 3.8: d against the subscription interval, N = 100",
             x_label="T_ON (s)", y_label="d",
             curves=[
-                Curve(f"α = {a}", intervals, [max(0.0, volatile(t, 100, a, a)) for t in intervals])
+                Curve(f"α = {a}", intervals, [max(0.0, volatile(t, 100, a, a)) for t in intervals],
+                      dashed=True)
                 for a in (0.5, 1.0, 2.0)
             ],
         ),
@@ -279,8 +280,8 @@ def _formula_pictures() -> list[Picture]:
             name="loss-participants", title="Figure 3.9: d against the number of participants, T_ON = 150",
             x_label="N", y_label="d", x_log=True,
             curves=[
-                Curve(f"α = {a}", sizes, [volatile(150, int(n), a, a) for n in sizes]) for a in (0.5, 1.0,
-                    1.5)
+                Curve(f"α = {a}", sizes, [volatile(150, int(n), a, a) for n in sizes], dashed=True)
+                for a in (0.5, 1.0, 1.5)
             ],
         ),
     ]  # fmt: skip

@@ -7,8 +7,8 @@ Rules
   entries of the supertopic tables too, so what one has found all get, and numbers from which the group's
   size is estimated (`sketch.py`).
 - In each period it probes one member (`probing.py`), and with chance p_sel = g/S all of its supertopic
-  tables. When fewer than `tau` of a table live it asks these for z - tau others. When all do, it sometimes
-  swaps one for another, for balance.
+  tables. When fewer than `tau` of a table live it asks these for z - tau + 1 others: z - tau, as printed,
+  would leave the table one short. When all live, it sometimes swaps one for another, for balance.
 - Groups and supertopics without a known member are searched for (`peer_discovery.py`).
 - A topic without supertopics has no supertopic table and searches for none: plain membership is left.
 """
