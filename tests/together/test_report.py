@@ -119,6 +119,7 @@ def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path:
     text = (tmp_path / "claims.md").read_text()
     assert "Of 2 claims of the papers: 1 held, 1 refuted" in text
     assert "1 are our own" in text
+    assert "| the same by printed statement, each by its weakest claim | 1 | 0 | 1 | 0 | 0 | 0 |" in text
     assert (
         r"| VIR5-10 | more \| than the paper | Table 3.1 | our own | - | - | 1.01 | 0.1. so | held |" in text
     )

@@ -93,8 +93,28 @@ def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
     papers = [kind for kind in ClaimKind if kind is not ClaimKind.OWN]
     rows = [(str(kind), *_counts([table[kind]])) for kind in papers]
     rows.append(("all claims of the papers", *_counts([table[kind] for kind in papers])))
+    rows.append(("the same by printed statement, each by its weakest claim", *_counts([_statements(claims)])))
     rows.append((str(ClaimKind.OWN), *_counts([table[ClaimKind.OWN]])))
     return rows
+
+
+WEAKEST = (
+    ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.FITTED,
+    ClaimVerdict.HELD,
+)  # fmt: skip
+
+
+def _statements(claims: Sequence[PaperClaim]) -> dict[ClaimVerdict, int]:
+    """Verdicts on what the papers print, once for each place and wording: one sentence may be judged by
+    several claims, which are not independent."""
+    printed: dict[tuple[str, str], list[ClaimVerdict]] = {}
+    for claim in claims:
+        if claim.kind is not ClaimKind.OWN:
+            printed.setdefault((claim.where, str(claim.paper)), []).append(claim.verdict)
+    found = dict.fromkeys(ClaimVerdict, 0)
+    for verdicts in printed.values():
+        found[min(verdicts, key=WEAKEST.index)] += 1
+    return found
 
 
 def _counts(tables: Sequence[dict[ClaimVerdict, int]]) -> tuple[str, ...]:

@@ -177,7 +177,7 @@ def _filtered_topics(answers: _Answers) -> None:
 def _copies(answers: _Answers) -> None:
     setting = answers.setting
     points = [(brokers, 60, seed) for brokers in ((10, 20) if setting.quick else (10, 20, 40, 80))
-              for seed in setting.seed_range(1, 3)]  # fmt: skip
+              for seed in setting.seed_range(1, 10)]  # fmt: skip
     found = setting.measure(hermes_copies, points)
     last = found[-1]
     answers.claim(
@@ -229,7 +229,7 @@ def _links(answers: _Answers) -> None:
     points = [
         (20, subscriptions, seed)
         for subscriptions in ((200,) if setting.quick else (200, 2000))
-        for seed in setting.seed_range(1, 3)
+        for seed in setting.seed_range(1, 10)
     ]
     found = setting.measure(link_matching_cost, points)
     last = found[-1]
@@ -323,7 +323,7 @@ def _groups(answers: _Answers) -> None:
 
 def _quenching(answers: _Answers) -> None:
     setting = answers.setting
-    points = [(wanted, seed) for wanted in (0, 3, MARKETS) for seed in setting.seed_range(1, 5)]
+    points = [(wanted, seed) for wanted in (0, 3, MARKETS) for seed in setting.seed_range(1, 20)]
     found = setting.measure(quenched, points)
     middle = next(each for point, each in zip(points, found, strict=True) if point[0] == 3)
     expected = [
@@ -344,7 +344,7 @@ def _quenching(answers: _Answers) -> None:
 def _reactions(answers: _Answers) -> dict[str, list[Found]]:
     """Comparing systems by T_sub, T_diff and d (3.1.6)."""
     setting = answers.setting
-    seeds = setting.seed_range(1, 5)
+    seeds = setting.seed_range(1, 10)
     cases = [(system, 12 if setting.quick else 30) for system in REACTING]
     every = dict(zip(REACTING, setting.over_seeds(delays, cases, seeds), strict=True))
     found = {name: runs[0] for name, runs in every.items()}
