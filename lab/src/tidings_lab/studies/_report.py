@@ -100,7 +100,6 @@ def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
 
 WEAKEST = (
     ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED, ClaimVerdict.NOT_COMPARABLE, ClaimVerdict.FITTED,
-    ClaimVerdict.HELD,
 )  # fmt: skip
 
 
@@ -113,7 +112,7 @@ def _statements(claims: Sequence[PaperClaim]) -> dict[ClaimVerdict, int]:
             printed.setdefault((claim.where, str(claim.paper)), []).append(claim.verdict)
     found = dict.fromkeys(ClaimVerdict, 0)
     for verdicts in printed.values():
-        found[min(verdicts, key=WEAKEST.index)] += 1
+        found[next((each for each in WEAKEST if each in verdicts), verdicts[0])] += 1
     return found
 
 
