@@ -8,8 +8,7 @@ first, so a run is the same in every process.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from itertools import pairwise
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, Protocol
 
 from tidings.model.event import Event
@@ -23,12 +22,12 @@ class Matches(NamedTuple):
     handles: Sequence[int]
 
 
-def lists_of(matches: Matches) -> list[Sequence[int]]:
-    """The handles of each event by themselves, as plain numbers."""
+def lists_of(matches: Matches) -> Iterator[Sequence[int]]:
+    """The handles of each event by themselves, as plain numbers, one event after the other."""
     offsets, handles = (
         part.tolist() if hasattr(part, "tolist") else part for part in (matches.offsets, matches.handles)
     )
-    return [handles[begin:end] for begin, end in pairwise(offsets)]
+    return map(handles.__getitem__, map(slice, offsets, offsets[1:]))
 
 
 class Matcher(Protocol):

@@ -41,6 +41,7 @@ TENANT = "tenant"  # the attribute that a broker writes and checks where princip
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 PLAIN_ATTRIBUTES = 64  # of an event of the common kind
+PLAIN_NAMES = 4096  # of attributes that are remembered; more costs 100 bytes each
 CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
@@ -280,7 +281,7 @@ def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) 
         return False
     for name, value in attributes.items():
         kind = type(value)
-        if type(name) is not str or not name or name in RESERVED or "." in name:
+        if type(name) is not str or (name not in _plain_names and not _is_plain_name(name)):
             return False
         if kind is str:
             if ascii and not value.isascii():
@@ -290,6 +291,17 @@ def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) 
                 return False
         elif kind is not float and kind is not bool:
             return False
+    return True
+
+
+_plain_names: dict[str, None] = {}  # that were looked at, so that each is looked at once
+
+
+def _is_plain_name(name: str) -> bool:
+    if not name or name in RESERVED or "." in name:
+        return False
+    if len(_plain_names) < PLAIN_NAMES and len(name) <= PLAIN_ATTRIBUTES:
+        _plain_names[name] = None
     return True
 
 

@@ -30,11 +30,16 @@ from tidings.protocol import messages as msg
 from tidings.protocol.client_dedup import ClientDedupWindow
 from tidings.protocol.client_publishing import PublishingClient
 from tidings.protocol.client_subscription import (
-    BrokerLinkState,
+    DOWN,
+    ENDED,
+    GREETING,
+    LEAVING,
+    OPEN,
+    OPENING,
+    UP,
     ClientSubscription,
-    SubscriptionPhase,
     UncommittedDelivery,
-)
+)  # fmt: skip
 from tidings.protocol.lazy_queues import EMPTY, own
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.publishing import stage_refusal
@@ -115,7 +120,7 @@ class Client(PublishingClient):
         batch."""
         handlers = self._on_message
         batch: list[msg.Deliver] = []
-        for message in messages if self._link is not BrokerLinkState.DOWN else ():
+        for message in messages if self._link is not DOWN else ():
             kind = type(message)
             if kind is msg.Deliver or kind is msg.DeliverAll:
                 if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
@@ -137,12 +142,12 @@ class Client(PublishingClient):
         self.broker = input.peer
         self._merges = bool(input.features & ins.Feature.ACK_CREDIT)
         self._takes_rich = bool(input.features & ins.Feature.RICH_BODIES)
-        self._link = BrokerLinkState.GREETING
+        self._link = GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
-        self._link = BrokerLinkState.UP
+        self._link = UP
         if (came := self._positions.arrive(message.log)) is not None:
             self._send(came)
         self._log = message.log
@@ -152,7 +157,7 @@ class Client(PublishingClient):
             self._send(advertise)
         self._out.extend(fx.CallResult(call) for call in self._advertising.waiting())
         for subscription in list(self._listenings.values()):
-            if subscription.phase is not SubscriptionPhase.ENDED:
+            if subscription.phase is not ENDED:
                 self._open(subscription, now)
         for publishing in list(self._in_flight.values()):
             if self._is_too_much(publishing):
@@ -166,18 +171,18 @@ class Client(PublishingClient):
         self._send_line()
 
     def _link_down(self, input: ins.LinkDown, now: float) -> None:
-        self._link = BrokerLinkState.DOWN
+        self._link = DOWN
         for publishing in self._in_flight.values():
             self._record_publish(publishing, UNKNOWN)
         for subscription in list(self._listenings.values()):
             subscription.forget_link()
             self._interrupt(subscription, now)
-            if subscription.phase is SubscriptionPhase.LEAVING and not subscription.must_end:
+            if subscription.phase is LEAVING and not subscription.must_end:
                 self._over(subscription, now)
 
     def _interrupt(self, subscription: ClientSubscription, now: float) -> None:
         """With its link a transient subscription ends at the broker; it begins again on the next one."""
-        if subscription.phase is SubscriptionPhase.OPEN and not subscription.options.durable:
+        if subscription.phase is OPEN and not subscription.options.durable:
             self._record_leave(subscription, now)
 
     # -- questions ------------------------------------------------------------------------
@@ -216,7 +221,7 @@ class Client(PublishingClient):
 
     def _open(self, subscription: ClientSubscription, now: float) -> None:
         """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
-        if self._link is not BrokerLinkState.UP:
+        if self._link is not UP:
             return
         subscription.waits = self._is_being_left(subscription)
         if subscription.waits:
@@ -230,15 +235,13 @@ class Client(PublishingClient):
         if subscription.home not in ("", self._log):
             self._send(msg.Home(subscription.ref, subscription.home))
         self._send(subscription.asked(call))
-        if subscription.phase is SubscriptionPhase.LEAVING:
+        if subscription.phase is LEAVING:
             self._send(msg.Unsubscribe(call, subscription.ref, end=True))
 
     def _is_being_left(self, subscription: ClientSubscription) -> bool:
         """Does an earlier one of its name wait for the answer to its leaving?"""
         return any(
-            other.phase is SubscriptionPhase.LEAVING
-            and other.ref < subscription.ref
-            and other.is_namesake(subscription)
+            other.phase is LEAVING and other.ref < subscription.ref and other.is_namesake(subscription)
             for other in self._leaving.values()
         )
 
@@ -263,7 +266,7 @@ class Client(PublishingClient):
             call, subscription.call = subscription.call, None
             opened = fx.SubscriptionOpened(subscription.ref, subscription.id, message.resumed)
             self._out.append(fx.CallResult(call, opened))
-        if subscription.phase is SubscriptionPhase.OPEN:
+        if subscription.phase is OPEN:
             self._hand_over(subscription, now)
 
     def _record_subscribe(self, subscription: ClientSubscription, now: float, outcome: Outcome) -> None:
@@ -276,7 +279,7 @@ class Client(PublishingClient):
 
     def _take(self, input: ins.ClientTake, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        over = (SubscriptionPhase.LEAVING, SubscriptionPhase.ENDED)
+        over = (LEAVING, ENDED)
         if subscription is None or subscription.phase in over:
             ending = subscription.ending if subscription is not None and subscription.ending else OVER
             self._out.append(fx.CallFailed(input.call, *ending))
@@ -287,14 +290,14 @@ class Client(PublishingClient):
         if not subscription.buffer:
             self._grant(subscription, tags)
             return
-        if tags and self._link is BrokerLinkState.UP:
+        if tags and self._link is UP:
             self._out.append(fx.Send(self.broker, msg.Ack(input.ref, tags)))
         self._hand_over(subscription, now)
 
     def _deliver(self, batch: list[msg.Deliver], now: float) -> None:
         """Deliveries to one subscription, in order."""
         subscription = self._listenings.get(batch[0].ref)
-        is_open = subscription is not None and subscription.phase is SubscriptionPhase.OPEN
+        is_open = subscription is not None and subscription.phase is OPEN
         if subscription is None or not (is_open or subscription.is_receiving):
             return
         may_be_known = self._known_again.knows_unlogged
@@ -326,7 +329,7 @@ class Client(PublishingClient):
 
     def _pass_on(self, subscription: ClientSubscription, batch: list[msg.Deliver], now: float) -> None:
         """Hand deliveries over that can go straight to the application; the others wait."""
-        is_receiving = subscription.phase is not SubscriptionPhase.OPENING and not subscription.is_fenced
+        is_receiving = subscription.phase is not OPENING and not subscription.is_fenced
         if is_receiving and not subscription.buffer and not subscription.skipped:
             if subscription.auto and batch:
                 self._notify(subscription, batch, None, now)
@@ -354,7 +357,7 @@ class Client(PublishingClient):
 
     def _hand_over(self, subscription: ClientSubscription, now: float) -> None:
         """Hand received events to waiting takes, and grant more credit."""
-        if subscription.phase is not SubscriptionPhase.OPENING and not subscription.is_fenced:
+        if subscription.phase is not OPENING and not subscription.is_fenced:
             buffer = subscription.buffer
             while buffer and (subscription.waiting or subscription.auto):
                 batch: list[msg.Deliver] = []
@@ -380,10 +383,10 @@ class Client(PublishingClient):
             amount = subscription.wanted - granted
             if window:
                 amount += max(window - len(subscription.buffer), 0)
-            if subscription.phase is SubscriptionPhase.LEAVING:
+            if subscription.phase is LEAVING:
                 amount = 0
             subscription.granted += amount
-        if self._link is not BrokerLinkState.UP:
+        if self._link is not UP:
             return
         if amount and tags and self._merges:
             self._out.append(fx.Send(self.broker, msg.AckCredit(subscription.ref, tags, amount)))
@@ -395,7 +398,7 @@ class Client(PublishingClient):
 
     def _set_window(self, input: ins.ClientWindow, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        if subscription is not None and subscription.phase is SubscriptionPhase.OPEN:
+        if subscription is not None and subscription.phase is OPEN:
             subscription.window = input.window
             self._hand_over(subscription, now)
 
@@ -447,9 +450,9 @@ class Client(PublishingClient):
         subscription = self._listenings.get(input.ref)
         if subscription is None:
             return
-        if not subscription.stop_waiting(input.call) and subscription.phase is SubscriptionPhase.OPEN:
+        if not subscription.stop_waiting(input.call) and subscription.phase is OPEN:
             self._put_back(subscription, input.call)
-        if subscription.phase is SubscriptionPhase.OPEN:
+        if subscription.phase is OPEN:
             self._hand_over(subscription, now)
 
     def _put_back(self, subscription: ClientSubscription, call: int) -> None:
@@ -487,7 +490,7 @@ class Client(PublishingClient):
         tags = () if subscription is None else subscription.give_back(input.tags)
         if tags:
             self._send(msg.Nack(input.ref, tags))
-        if tags and subscription is not None and subscription.window and self._link is BrokerLinkState.UP:
+        if tags and subscription is not None and subscription.window and self._link is UP:
             # Events sent ahead follow the returned ones in order, so they wait until those are redelivered.
             subscription.granted += len(tags)
             subscription.fence, subscription.is_fenced = subscription.fence + 1, True
@@ -502,7 +505,7 @@ class Client(PublishingClient):
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        if subscription is None or subscription.phase is SubscriptionPhase.ENDED:
+        if subscription is None or subscription.phase is ENDED:
             self._listenings.pop(input.ref, None)
             self._out.append(fx.CallResult(input.call))
             return
@@ -513,7 +516,7 @@ class Client(PublishingClient):
 
     def _stop(self, subscription: ClientSubscription, call: int, *, end: bool, now: float) -> None:
         """Ask the broker to stop, once; no further event is handed over."""
-        if subscription.phase is SubscriptionPhase.LEAVING:
+        if subscription.phase is LEAVING:
             return
         subscription.step("leave")
         self._leaving[subscription.ref] = subscription
@@ -522,7 +525,7 @@ class Client(PublishingClient):
         if subscription.waits:  # the broker never heard of it
             if not subscription.must_end:
                 self._over(subscription, now)
-        elif self._link is BrokerLinkState.UP:
+        elif self._link is UP:
             ends = end or not subscription.options.durable
             self._send(msg.Unsubscribe(call, subscription.ref, ends, takes_rest=subscription.auto))
         elif not subscription.must_end:
@@ -530,7 +533,7 @@ class Client(PublishingClient):
 
     def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
         subscription = self._listenings.get(message.ref)
-        if subscription is not None and subscription.phase is SubscriptionPhase.LEAVING:
+        if subscription is not None and subscription.phase is LEAVING:
             self._over(subscription, now)
 
     def _over(self, subscription: ClientSubscription, now: float) -> None:
@@ -549,7 +552,7 @@ class Client(PublishingClient):
 
     def _closed(self, message: msg.Closed, now: float) -> None:
         subscription = self._listenings.get(message.ref)
-        if subscription is not None and subscription.phase is SubscriptionPhase.LEAVING:
+        if subscription is not None and subscription.phase is LEAVING:
             self._over(subscription, now)
         elif subscription is not None and subscription.call is not None:  # the answer to its opening
             self._refused(msg.Refused(subscription.call, message.code, message.reason), now)
@@ -569,7 +572,7 @@ class Client(PublishingClient):
             return
         for subscription in list(self._listenings.values()):
             leaving = (*subscription.leaving_calls, -subscription.ref)
-            if subscription.phase is SubscriptionPhase.LEAVING and message.call in leaving:
+            if subscription.phase is LEAVING and message.call in leaving:
                 self._over(subscription, now)
             elif subscription.call == message.call:
                 self._record_subscribe(subscription, now, UNKNOWN if message.code == OVER[0] else REFUSED)

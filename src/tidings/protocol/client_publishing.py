@@ -23,7 +23,7 @@ from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.advertising import Advertising
-from tidings.protocol.client_subscription import BrokerLinkState
+from tidings.protocol.client_subscription import DOWN, UP, BrokerLinkState
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.publisher_positions import PublisherPositions
 from tidings.protocol.publishing import OutstandingPublish, PublishBatch
@@ -49,7 +49,7 @@ class PublishingClient:
         self._event_bytes = limits.event_bytes  # the largest event that our broker accepts
         self._takes_rich = True  # does our broker read more than flat bodies, and filters on them?
         self._recording = recording
-        self._link = BrokerLinkState.DOWN
+        self._link: BrokerLinkState = DOWN
         self._log = ""  # of the broker, as its welcome says
         self._positions = PublisherPositions()
         self._out: list[fx.Effect] = []
@@ -59,7 +59,7 @@ class PublishingClient:
         self._advertising = Advertising()
 
     def _send(self, message: msg.Message) -> None:
-        if self._link is BrokerLinkState.UP:
+        if self._link is UP:
             self._out.append(fx.Send(self.broker, message))
 
     def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
@@ -75,7 +75,7 @@ class PublishingClient:
         is_earlier = not self._takes_rich
         out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log
         room = 0  # in the window
-        if self._link is BrokerLinkState.UP and not self._line:
+        if self._link is UP and not self._line:
             room = self._limits.publishes_in_flight - len(in_flight)
         for event, number in events:
             source = event.source
@@ -142,7 +142,7 @@ class PublishingClient:
 
     def _send_line(self) -> None:
         most = self._limits.publishes_in_flight
-        while self._line and self._link is BrokerLinkState.UP and len(self._in_flight) < most:
+        while self._line and self._link is UP and len(self._in_flight) < most:
             self._send_first(self._line.popleft())
 
     def _send_first(self, publishing: OutstandingPublish) -> None:
@@ -201,7 +201,7 @@ class PublishingClient:
         self._send(self._advertising.advertise(input))
 
     def _unadvertise(self, input: ins.ClientUnadvertise, now: float) -> None:
-        if (message := self._advertising.unadvertise(input, is_up=self._link is BrokerLinkState.UP)) is None:
+        if (message := self._advertising.unadvertise(input, is_up=self._link is UP)) is None:
             self._out.append(fx.CallResult(input.call))
         else:
             self._send(message)

@@ -45,19 +45,23 @@ class SubscriptionPhase(StrEnum):
     ENDED = "ended"  # over for good
 
 
+# The members by themselves: reading one from its class costs as much as a call.
+DOWN, GREETING, UP = BrokerLinkState
+OPENING, OPEN, LEAVING, ENDED = SubscriptionPhase
+
 TRANSITIONS: dict[tuple[SubscriptionPhase, str], SubscriptionPhase] = {
-    (SubscriptionPhase.OPENING, "Subscribed"): SubscriptionPhase.OPEN,
-    (SubscriptionPhase.OPENING, "Refused"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.OPENING, "Closed"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.OPENING, "leave"): SubscriptionPhase.LEAVING,
-    (SubscriptionPhase.OPEN, "Subscribed"): SubscriptionPhase.OPEN,  # opened again after a broken link
-    (SubscriptionPhase.OPEN, "Refused"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.OPEN, "Closed"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.OPEN, "leave"): SubscriptionPhase.LEAVING,
-    (SubscriptionPhase.LEAVING, "Subscribed"): SubscriptionPhase.LEAVING,
-    (SubscriptionPhase.LEAVING, "Refused"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.LEAVING, "Closed"): SubscriptionPhase.ENDED,
-    (SubscriptionPhase.LEAVING, "Unsubscribed"): SubscriptionPhase.ENDED,
+    (OPENING, "Subscribed"): OPEN,
+    (OPENING, "Refused"): ENDED,
+    (OPENING, "Closed"): ENDED,
+    (OPENING, "leave"): LEAVING,
+    (OPEN, "Subscribed"): OPEN,  # opened again after a broken link
+    (OPEN, "Refused"): ENDED,
+    (OPEN, "Closed"): ENDED,
+    (OPEN, "leave"): LEAVING,
+    (LEAVING, "Subscribed"): LEAVING,
+    (LEAVING, "Refused"): ENDED,
+    (LEAVING, "Closed"): ENDED,
+    (LEAVING, "Unsubscribed"): ENDED,
 }
 
 
@@ -144,7 +148,7 @@ class ClientSubscription:
         self.delivered: tuple[
             FilterProgress, ...
         ] = ()  # under the same name, with other filters, before we left it
-        self.phase = SubscriptionPhase.OPENING
+        self.phase = OPENING
         self.waiting: tuple[tuple[int, int], ...] = ()  # takes: call, and the most that its answer holds ...
         self.wanted = 0  # ... and the sum of those
         self.buffer: deque[Deliver] = EMPTY
@@ -196,13 +200,11 @@ class ClientSubscription:
     @property
     def is_receiving(self) -> bool:
         """Is what arrives for the application?"""
-        return self.phase in (SubscriptionPhase.OPENING, SubscriptionPhase.OPEN) or (
-            self.phase is SubscriptionPhase.LEAVING and self.auto
-        )
+        return self.phase in (OPENING, OPEN) or (self.phase is LEAVING and self.auto)
 
     def asked(self, call: int) -> Subscribe:
         """The request for it, with credit for all that is waited for."""
-        self.granted = 0 if self.phase is SubscriptionPhase.LEAVING else self.window + self.wanted
+        self.granted = 0 if self.phase is LEAVING else self.window + self.wanted
         return Subscribe(
             call,
             self.ref,
@@ -326,9 +328,9 @@ class ClientSubscription:
         self.is_fenced = False
 
     def check(self) -> None:
-        is_receiving = self.phase is SubscriptionPhase.OPEN and not self.is_fenced
+        is_receiving = self.phase is OPEN and not self.is_fenced
         assert not (self.waiting and self.buffer and is_receiving), "no reader waits beside a filled buffer"
-        assert self.phase is not SubscriptionPhase.ENDED or not self.waiting, (
+        assert self.phase is not ENDED or not self.waiting, (
             "no reader waits for a subscription that has ended"
         )
         tags = [taken.tag for taken in self.taken]

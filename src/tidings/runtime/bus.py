@@ -34,7 +34,7 @@ from tidings.protocol.messages import AckMode
 from tidings.runtime.blocked_publishes import BlockedPublishes
 from tidings.runtime.broker import BrokerInterface, ConnectionState, Timeout
 from tidings.runtime.callbacks import is_cut_off
-from tidings.runtime.coercion import event_from, filter_from
+from tidings.runtime.coercion import event_from, events_from, filter_from
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.handler_calls import HandlerCalls
@@ -261,17 +261,16 @@ class Bus(LogCalls, HandlerCalls):
         refuse_unknown(
             {name: 1 for name in options if name not in PUBLISH_MANY}, PUBLISH_MANY, "publish_many"
         )
-        made = [event_from(each, dict(options), self.name) for each in what]
-        if not made:
+        events, numbered = events_from(what, options, self.name)
+        if not events:
             return []
         mode = _chosen(AckMode, mode, "mode")
         call = self._last_call + 1
-        self._last_call += len(made)
-        events, numbered = zip(*made, strict=True)
-        results = self._submit(call, ClientPublishAll(call, events, numbered, mode))  # type: ignore[arg-type]
+        self._last_call += len(events)
+        results = self._submit(call, ClientPublishAll(call, tuple(events), tuple(numbered), mode))
         if results is LATER:
             blocks = self._broker.policy is Policy.BLOCK
-            results = await self._answer_of(call, timeout=timeout, blocks=blocks, calls=len(made))
+            results = await self._answer_of(call, timeout=timeout, blocks=blocks, calls=len(events))
         else:
             self._family.has_woken = False
             await asyncio.sleep(0)

@@ -3,17 +3,19 @@
 from __future__ import annotations
 
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import and_
 from sys import modules
 from typing import Any
 
+from msgspec.structs import replace
+
 from tidings.errors import EventError, FilterError
 from tidings.language.build import Condition, as_filter, attr, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
-from tidings.model.event import Event, checked_event, make_event
+from tidings.model.event import Event, checked_event, has_plain_attributes, make_event
 from tidings.model.fields import check_readable, is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.schemas import SCHEMAS
@@ -46,6 +48,28 @@ def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, 
     if SCHEMAS.active:
         SCHEMAS.check(event)
     return event, is_numbered
+
+
+def events_from(
+    many: Iterable[Any], options: Mapping[str, Any], source: str
+) -> tuple[list[Event], list[bool]]:
+    """The events of one call, whose options hold for each of them, and whether the client is to number each.
+    The envelope of plain mappings is checked once."""
+    events: list[Event] = []
+    numbered: list[bool] = []
+    envelope: Event | None = None
+    is_plain = options.get("content_type") is None and "opentelemetry" not in modules and not SCHEMAS.active
+    for what in many:
+        if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
+            if envelope is None:
+                envelope = event_from(None, dict(options), source)[0]
+            events.append(replace(envelope, body=what.copy()))
+            numbered.append(True)
+        else:
+            event, is_numbered = event_from(what, dict(options), source)
+            events.append(event)
+            numbered.append(is_numbered)
+    return events, numbered
 
 
 def _serialised(attributes: Mapping[str, Any] | None, options: dict[str, Any]) -> Mapping[str, Any] | None:

@@ -23,6 +23,7 @@ from typing import Any, Protocol
 
 from tidings.history.schema import Row
 from tidings.protocol import effects as fx
+from tidings.protocol.effects import Send
 from tidings.protocol.inputs import (
     Fetched,
     FetchFailed,
@@ -40,6 +41,7 @@ from tidings.runtime.clock import RuntimeClock, RuntimeTimer
 from tidings.runtime.disk_executor import DiskExecutor, InlineExecutor, ThreadedExecutor
 from tidings.store.store import Store
 
+LINK = fx.Channel.LINK
 BREATH = 2048  # messages; fewer write oftener, more let those wait longer who could work meanwhile
 
 EffectHandler = Callable[[fx.Effect], None]  # takes the effects for an application
@@ -104,7 +106,7 @@ class Driver:
         self._breathe: Callable[[], None] | None = None
         self._soon: Callable[[Callable[[], None]], None] | None = None
         self.meter: FetchMeter | None = None
-        self._handled: Input | None = None  # by the main machine, in this step
+        self._handled: Input | None = None  # in this step; the main machine alone reads its disk
         self._fetches: dict[int, str] = {}  # by request: the same of reads that are on their way
         self._breath = BREATH  # messages until the next breath
         self._sets_timer_soon = False
@@ -188,39 +190,35 @@ class Driver:
             self._line.append((name, input))
             return
         self._is_running = True
-        now, tap, datagram = self.clock.now(), self._tap, self.datagram
-        machines, outlets, performers, handlers = (
-            self._machines,
-            self._outlets,
-            self._performers,
-            self._effect_handlers,
-        )
+        now = self.clock.now()
+        time, tap, datagram = now + self._ahead, self._tap, self.datagram
+        machines, outlets, performers = self._machines, self._outlets, self._performers
+        handlers = self._effect_handlers
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
-        line += ((name, input),)
-        position = 0  # inputs of this line that were handed in
-        self._line = []
+        line.append((name, input))
+        rest = iter(line)
         try:
             while line:
-                for name, input in line:
-                    position += 1
+                rest, self._line = iter(line), []
+                line = self._line
+                for name, input in rest:
                     if name not in machines:
                         continue  # it went while this was on its way
-                    self._handled = input if name == self.name else None
+                    self._handled = input
                     if tap is not None:
                         self._show(tap, input, now)
                     try:
-                        effects = machines[name].handle(input, now + self._ahead)
+                        effects = machines[name].handle(input, time)
                     except Exception as error:
                         if not self._is_fault_of_a_peer(input, error):
                             raise
                         continue
-                    run: list[Message] = []  # messages of one kind in a row to one machine go together ...
-                    run_to, last = "", line[0]  # ... in this entry of the line, while it is the last one
+                    last: tuple[str, Input] | None = None  # messages of one kind in a row to one machine ...
+                    run: list[Message] = []  # ... go together in this entry of the line, while it is the last
                     for effect in effects:
-                        kind = type(effect)
-                        if kind is fx.Send:
+                        if (kind := type(effect)) is Send:
                             to, message = effect.to, effect.message  # type: ignore[union-attr]
-                            if datagram is not None and effect.channel is not fx.Channel.LINK:  # type: ignore[union-attr]
+                            if datagram is not None and effect.channel is not LINK:  # type: ignore[union-attr]
                                 datagram(to, message)
                             elif to in outlets:
                                 if tap is not None:
@@ -229,22 +227,25 @@ class Driver:
                                 self._breath -= 1
                                 if not self._breath:
                                     self._take_breath()
-                            elif to == run_to and type(message) is type(run[0]) and self._line[-1] is last:
-                                run.append(message)
-                                if type(last[1]) is Received:
-                                    last = self._line[-1] = (to, ReceivedAll(name, run))
+                            elif (
+                                last is None
+                                or line[-1] is not last
+                                or to != last[0]
+                                or type(message) is not type(run[0])
+                            ):
+                                run, last = [message], (to, Received(name, message))
+                                line.append(last)
                             else:
-                                run, run_to, last = [message], to, (to, Received(name, message))
-                                self._line += (last,)
+                                if type(last[1]) is Received:
+                                    last = line[-1] = (to, ReceivedAll(name, run))
+                                run.append(message)
                         elif kind in performers:
                             performers[kind](effect)
                         elif name in handlers:
                             handlers[name](effect)
-                line, self._line, position = self._line, [], 0
         finally:
             self._is_running = False
-            if line:  # a machine failed: what is left waits for the next input
-                self._line[:0] = line[position:]
+            self._line[:0] = rest  # a machine failed: what is left waits for the next input
         if self._is_timed and not self._sets_timer_soon:
             self._sets_timer_soon = True
             if self._soon is None:

@@ -52,6 +52,7 @@ NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only 
 NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); 'kept' is on this disk"
 MANY_IDS = "this broker remembers no more ids of yours: leave the id out, or publish later"
 STALE = "this number was passed long ago; whether it was published is not known any more"
+BEST_EFFORT, KEPT, REPLICATED = AckMode.BEST_EFFORT, AckMode.KEPT, AckMode.REPLICATED
 UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 
@@ -62,12 +63,8 @@ class PublishFlow:
     ) -> None:  # fmt: skip
         self._ports = ports
         self._interest = ports.interest
-        self._bounds = bounds
-        self._index = index
-        self._publisher_stays = stays
-        self._registry = registry
-        self._dispatcher = dispatcher
-        self._holding = holding
+        self._bounds, self._index, self._publisher_stays = bounds, index, stays
+        self._registry, self._dispatcher, self._holding = registry, dispatcher, holding
         self.has_new_identities = True  # since the last look at when to forget some
         self.identities = Identities(bounds, self._publisher_of)
         index.on_forgotten = self.identities.forgotten
@@ -128,7 +125,7 @@ class PublishFlow:
         for position, (pending, event, match, stay) in enumerate(
             zip(batch, events, matches, stays, strict=False)
         ):
-            is_asked = event.lifetime > 0 or pending.mode is AckMode.KEPT
+            is_asked = event.lifetime > 0 or pending.mode is KEPT
             is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
             if not is_owed:
                 if not pending.is_own:
@@ -158,26 +155,29 @@ class PublishFlow:
     def _accept(
         self, session: Session, messages: Sequence[Publish], position: int, now: float
     ) -> tuple[list[PendingPublish], int]:
-        """The publishes from this place on that follow one another in the numbers of their sources, or else
+        """The publishes from this place on that follow one another in the numbers of one source, or else
         the one in this place, if it is new and not refused; and the place after them."""
         disk, incarnation, address = self._ports.disk, session.incarnation, session.address
         under_way, take_next = self._under_way, self.identities.take_next
         most_bytes, is_stable = self._ports.event_bytes, disk.stable
         batch: list[PendingPublish] = []
+        source, sequence = "", 0  # of the last one
         if disk.full is not None or disk.failed is not None:
             return self._accept_one(session, messages[position], now), position + 1
         for message in messages[position:] if position else messages:
-            event, sequence, mode = message.event, message.sequence, message.mode
+            event, number, mode = message.event, message.sequence, message.mode
             size = event.size
             if (
-                event.id != f"{incarnation}-{sequence}"
+                event.id != f"{incarnation}-{number}"
                 or size > most_bytes
-                or (mode is AckMode.KEPT and not is_stable)
-                or mode is AckMode.REPLICATED
+                or (mode is KEPT and not is_stable)
+                or mode is REPLICATED
                 or (under_way and event.identity in under_way)
-                or not take_next(event.source, incarnation, sequence, now)
+                or (batch and (number != sequence + 1 or event.source != source))
+                or not (batch or take_next(event.source, incarnation, number, now))
             ):
                 break
+            source, sequence = event.source, number
             self.number += 1
             pending = PendingPublish(event, self.number, sequence, now, size, mode)
             pending.waiters = [(address, message.call)]
@@ -188,7 +188,8 @@ class PublishFlow:
             batch.append(pending)
         if not batch:
             return self._accept_one(session, messages[position], now), position + 1
-        accepted = len(batch)
+        if (accepted := len(batch)) > 1:
+            take_next(source, incarnation, sequence - accepted + 2, now, accepted - 1)
         self.figures["published"] += accepted
         return batch, position + accepted
 
@@ -265,7 +266,7 @@ class PublishFlow:
         is_own = _is_own(session, event.id, message.sequence)
         if self._seen(session, message, is_own, now) is not IdentityStatus.NEW:
             return False
-        is_asked = event.lifetime > 0 or message.mode is AckMode.KEPT
+        is_asked = event.lifetime > 0 or message.mode is KEPT
         needs_disk = is_asked or self._is_owed(event, self._interest.match(event), False)
         if needs_disk or event.source in self._last_of:
             self.figures["refused for room"] += 1
@@ -279,9 +280,9 @@ class PublishFlow:
             return (TooLargeError.code, reason)
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
-        if message.mode is AckMode.KEPT and not disk.stable:
+        if message.mode is KEPT and not disk.stable:
             return ("refused", NO_STORE)
-        if message.mode is AckMode.REPLICATED:
+        if message.mode is REPLICATED:
             return ("refused", NO_GROUP)
         is_full = not is_own and self.identities.is_full(message.event.identity[0])
         return ("limit", MANY_IDS) if is_full else None
@@ -328,7 +329,7 @@ class PublishFlow:
             partial(self.stalled, kept),
         )
         for pending in kept:
-            if pending.mode is AckMode.BEST_EFFORT:
+            if pending.mode is BEST_EFFORT:
                 self.answer(pending)
 
     def publish_all(
