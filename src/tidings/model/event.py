@@ -32,7 +32,7 @@ from tidings.model.body import (
     seen_body,
     unpacked_body,
 )
-from tidings.model.topic import check_topic
+from tidings.model.topic import CONTROL, check_topic
 from tidings.model.value import INT_MAX, INT_MIN, checked_time, is_null
 
 FOREVER = math.inf
@@ -42,7 +42,6 @@ TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenan
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
 PLAIN_ATTRIBUTES = 64  # of an event of the common kind
 PLAIN_NAMES = 4096  # of attributes that are remembered; more costs 100 bytes each
-CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
 class _AttributeView:

@@ -9,6 +9,7 @@ from tidings.errors import EventError, FilterError
 
 MAX_LEVELS = 32
 ROOT = "/"
+CONTROL = frozenset(map(chr, (*range(0x20), 0x7F)))
 
 
 def check_topic(topic: str) -> str:
@@ -44,7 +45,7 @@ def _problem(topic: str, *, wildcards: bool) -> str | None:
         return f"has {len(levels)} levels; the most is {MAX_LEVELS}"
     if "" in levels:
         return "has an empty level; write a/b, without a slash at either end"
-    if any(ord(ch) < 32 or ord(ch) == 127 for ch in topic):
+    if not CONTROL.isdisjoint(topic):
         return "holds a control character"
     for position, level in enumerate(levels):
         if "+" not in level and "#" not in level:

@@ -267,7 +267,7 @@ class Bus(LogCalls, HandlerCalls):
         mode = _chosen(AckMode, mode, "mode")
         call = self._last_call + 1
         self._last_call += len(events)
-        results = self._submit(call, ClientPublishAll(call, tuple(events), tuple(numbered), mode))
+        results = self._submit(call, ClientPublishAll(call, tuple(events), tuple(numbered), mode))  # type: ignore[arg-type]
         if results is LATER:
             blocks = self._broker.policy is Policy.BLOCK
             results = await self._answer_of(call, timeout=timeout, blocks=blocks, calls=len(events))
