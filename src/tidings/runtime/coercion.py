@@ -63,8 +63,8 @@ def events_from(
         if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
             if envelope is None:
                 envelope = event_from(None, dict(options), source)[0]
-            events.append(replace(envelope, body=what.copy()))
-            numbered.append(True)
+            events += (replace(envelope, body=dict(what)),)
+            numbered += (True,)
         else:
             event, is_numbered = event_from(what, dict(options), source)
             events.append(event)

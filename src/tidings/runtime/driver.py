@@ -195,13 +195,14 @@ class Driver:
         machines, outlets, performers = self._machines, self._outlets, self._performers
         handlers = self._effect_handlers
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
-        line.append((name, input))
-        rest = iter(line)
+        line += ((name, input),)
+        position = 0  # inputs of this line that were handed in
+        following: list[tuple[str, Input]] = []
+        self._line = following
         try:
             while line:
-                rest, self._line = iter(line), []
-                line = self._line
-                for name, input in rest:
+                for name, input in line:
+                    position += 1
                     if name not in machines:
                         continue  # it went while this was on its way
                     self._handled = input
@@ -229,23 +230,26 @@ class Driver:
                                     self._take_breath()
                             elif (
                                 last is None
-                                or line[-1] is not last
+                                or following[-1] is not last
                                 or to != last[0]
                                 or type(message) is not type(run[0])
                             ):
                                 run, last = [message], (to, Received(name, message))
-                                line.append(last)
+                                following += (last,)
                             else:
                                 if type(last[1]) is Received:
-                                    last = line[-1] = (to, ReceivedAll(name, run))
-                                run.append(message)
+                                    last = following[-1] = (to, ReceivedAll(name, run))
+                                run += (message,)
                         elif kind in performers:
                             performers[kind](effect)
                         elif name in handlers:
                             handlers[name](effect)
+                line, following, position = following, [], 0
+                self._line = following
         finally:
             self._is_running = False
-            self._line[:0] = rest  # a machine failed: what is left waits for the next input
+            if line:  # a machine failed: what is left waits for the next input
+                self._line[:0] = line[position:]
         if self._is_timed and not self._sets_timer_soon:
             self._sets_timer_soon = True
             if self._soon is None:
