@@ -279,8 +279,7 @@ class Client(PublishingClient):
 
     def _take(self, input: ins.ClientTake, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        over = (LEAVING, ENDED)
-        if subscription is None or subscription.phase in over:
+        if subscription is None or subscription.phase in (LEAVING, ENDED):
             ending = subscription.ending if subscription is not None and subscription.ending else OVER
             self._out.append(fx.CallFailed(input.call, *ending))
             return
@@ -336,10 +335,8 @@ class Client(PublishingClient):
                 return
             while batch and subscription.waiting:
                 call, most = subscription.waiting[0]
-                subscription.waiting, subscription.wanted = (
-                    subscription.waiting[1:],
-                    subscription.wanted - most,
-                )
+                subscription.waiting = subscription.waiting[1:]
+                subscription.wanted -= most
                 self._notify(subscription, batch[:most], call, now)
                 batch = batch[most:]
         for deliver in batch:
