@@ -22,9 +22,10 @@ from typing import Any
 import msgspec
 
 from tidings.errors import RefusedError
-from tidings.model.event import CONTROL, Event
+from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import DeliveryOptions
+from tidings.model.topic import CONTROL
 from tidings.protocol import messages as msg
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 
