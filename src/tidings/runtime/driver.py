@@ -191,16 +191,15 @@ class Driver:
             return
         self._is_running = True
         now = self.clock.now()
-        time, tap, datagram = now + self._ahead, self._tap, self.datagram
+        time, tap, datagram, handlers = now + self._ahead, self._tap, self.datagram, self._effect_handlers
         machines, outlets, performers = self._machines, self._outlets, self._performers
-        handlers = self._effect_handlers
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
         position = 0  # inputs of this line that were handed in
-        following: list[tuple[str, Input]] = []
-        self._line = following
+        self._line = []
         try:
             while line:
+                following = self._line
                 for name, input in line:
                     position += 1
                     if name not in machines:
@@ -244,8 +243,7 @@ class Driver:
                             performers[kind](effect)
                         elif name in handlers:
                             handlers[name](effect)
-                line, following, position = following, [], 0
-                self._line = following
+                line, self._line, position = following, [], 0
         finally:
             self._is_running = False
             if line:  # a machine failed: what is left waits for the next input
