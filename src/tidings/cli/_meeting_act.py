@@ -6,13 +6,15 @@ The expected deliveries are the published events; the act claims only results th
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable, Coroutine
+from functools import partial
 from importlib.util import find_spec
 from pathlib import Path
 from typing import Any
 
 import tidings
 from tidings.cli._spark_act import on_spark
-from tidings.cli.stage import Stage
+from tidings.cli.stage import Stage, side_by_side
 from tidings.extensions import blaming, load_all
 from tidings.runtime.cluster import Cluster
 
@@ -20,11 +22,14 @@ EVENTS = 200
 PATIENCE = 60.0  # seconds to wait for an event that is owed, on a loaded machine
 SILENCE = 0.5
 
+SparkAct = Callable[[Stage, Path, Any], Coroutine[Any, Any, None]]
+
 
 async def spark_acts(stage: Stage, folder: Path) -> None:
-    """The acts that need Spark, in one session."""
+    """The acts that need Spark, in one session, side by side: each leaves the processors idle now and then.
+    They are shown one after the other."""
     if find_spec("pyspark") is None:
-        await on_spark(stage, folder)  # it says so
+        await on_spark(stage, folder, None)  # it says so
         return
     from pyspark import SparkContext
 
@@ -33,14 +38,29 @@ async def spark_acts(stage: Stage, folder: Path) -> None:
     was_there = SparkContext._active_spark_context is not None
     spark = await asyncio.to_thread(session, quick=True, progress=stage.say)
     try:
-        await on_spark(stage, folder)
-        await meeting(stage, folder, spark)
-        for name, act in load_all("tidings.acts", ()):
-            with blaming("tidings.acts", name):
-                await act(stage, folder, spark)
+        acts: list[SparkAct] = [
+            on_spark,
+            meeting,
+            *(_blamed(name, act) for name, act in load_all("tidings.acts", ())),
+        ]
+        await side_by_side(stage, [partial(_play, act, folder, spark) for act in acts])
     finally:
         if not was_there:
             spark.stop()
+
+
+async def _play(act: SparkAct, folder: Path, spark: Any, stage: Stage) -> None:
+    await act(stage, folder, spark)
+
+
+def _blamed(name: str, act: SparkAct) -> SparkAct:
+    """An extension's act, whose errors name the extension."""
+
+    async def play(stage: Stage, folder: Path, spark: Any) -> None:
+        with blaming("tidings.acts", name):
+            await act(stage, folder, spark)
+
+    return play
 
 
 async def meeting(stage: Stage, folder: Path, spark: Any) -> None:

@@ -1,4 +1,4 @@
-"""The act of `tidings demo` on Spark: a table of events, 100,000 subscriptions, a table of notifications.
+"""The act of `tidings demo` on Spark: a table of events, a table of subscriptions, a table of notifications.
 
 The expected deliveries are computed beside it, by a join of Spark SQL that does not use filters;
 the notifications, written as a history, are then judged by the same properties as a live broker's.
@@ -6,13 +6,13 @@ the notifications, written as a history, are then judged by the same properties 
 
 from __future__ import annotations
 
-from importlib.util import find_spec
+import asyncio
 from pathlib import Path
 from typing import Any
 
 from tidings.cli.stage import Stage
 
-SUBSCRIPTIONS = 100_000
+SUBSCRIPTIONS = 20_000
 EVENTS = 2_000
 SYMBOLS = 1_000
 TRADES = (
@@ -27,26 +27,17 @@ ALERTS = (
 FILTER = "concat(\"symbol = '\", wanted, \"' AND price BETWEEN \", low, ' AND ', low + 10.0D)"
 
 
-async def on_spark(stage: Stage, folder: Path) -> None:
+async def on_spark(stage: Stage, folder: Path, spark: Any) -> None:
+    """The act, with a session of Spark; None: Spark is not installed."""
     stage.act(
         "A table of events on Spark",
         f"{EVENTS:,} trades in a table, {SUBSCRIPTIONS:,} price alerts in another: who receives what?",
         gain="Use the same filters on Spark: a table of events against a table of alerts",
     )
-    if find_spec("pyspark") is None:
+    if spark is None:
         stage.skip("Spark is not installed, so this act is left out; pip install 'tidings[spark]' brings it.")
         return
-    from pyspark import SparkContext
-
-    from tidings.pipeline import session
-
-    was_there = SparkContext._active_spark_context is not None
-    spark = session(quick=True, progress=stage.say)
-    try:
-        play(stage, spark, folder)
-    finally:
-        if not was_there:
-            spark.stop()
+    await asyncio.to_thread(play, stage, spark, folder)
 
 
 def play(stage: Stage, spark: Any, folder: Path) -> None:

@@ -13,13 +13,14 @@ import tempfile
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager, nullcontext
+from functools import partial
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from tidings.cli.output import Exit, console, print_json, say_error
-from tidings.cli.stage import DemoClaim, Stage
+from tidings.cli.stage import DemoClaim, Stage, side_by_side
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError
 
@@ -76,10 +77,17 @@ def demo(
 
 async def _play(stage: Stage, folder: Path) -> None:
     from tidings.cli._acts import ACTS
+    from tidings.cli._meeting_act import spark_acts
 
     with nullcontext() if stage.details else _set_aside(stage):
-        for act in ACTS:
-            await act(stage, folder)
+        plain = [act for act in ACTS if act is not spark_acts]
+
+        async def without_spark(stage: Stage) -> None:
+            for act in plain:
+                await act(stage, folder)
+
+        beside = [partial(spark_acts, folder=folder)] if spark_acts in ACTS else []
+        await side_by_side(stage, [without_spark, *beside])  # Spark starts meanwhile
 
 
 @contextmanager

@@ -9,8 +9,10 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
-from typing import TYPE_CHECKING, NamedTuple
+import asyncio
+from collections.abc import Callable, Coroutine, Iterable, Sequence
+from threading import Lock
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -101,3 +103,58 @@ class Stage:
         self._console.print(f"{count}.", markup=False, soft_wrap=True, style=f"bold {style}")
         if not self.details:
             self._console.print("Each step and its proof: tidings demo --details", markup=False, style="dim")
+
+
+class Aside(Stage):
+    """Stage of an act that is played beside others: it notes calls until it is shown, then passes them on.
+
+    Acts may play in threads."""
+
+    def __init__(self, stage: Stage) -> None:
+        super().__init__(stage._console, silent=True)
+        self.details = stage.details
+        self._stage, self._is_shown, self._lock = stage, False, Lock()
+        self._calls: list[Callable[[Stage], None]] = []
+
+    def show(self) -> None:
+        """Show the act as far as it was played, and from now on as it goes."""
+        with self._lock:
+            for call in self._calls:
+                call(self._stage)
+            self._is_shown = True
+
+    def _note(self, call: Callable[[Stage], None]) -> None:
+        with self._lock:
+            if self._is_shown:
+                call(self._stage)
+            else:
+                self._calls.append(call)
+
+    def act(self, title: str, *story: str, gain: str = "") -> None:
+        self._note(lambda stage: stage.act(title, *story, gain=gain))
+
+    def say(self, text: str, style: str = "") -> None:
+        self._note(lambda stage: stage.say(text, style))
+
+    def skip(self, reason: str) -> None:
+        self._note(lambda stage: stage.skip(reason))
+
+    def table(self, columns: Sequence[str], rows: Iterable[Sequence[str]]) -> None:
+        lines = list(rows)
+        self._note(lambda stage: stage.table(columns, lines))
+
+    def claim(self, text: str, holds: bool, short: str = "") -> None:
+        self._note(lambda stage: stage.claim(text, holds, short))
+
+
+async def side_by_side(stage: Stage, acts: Sequence[Callable[[Stage], Coroutine[Any, Any, None]]]) -> None:
+    """Play acts at one time and show them in their order."""
+    played = [Aside(stage) for _ in acts]
+    tasks = [asyncio.create_task(act(one)) for act, one in zip(acts, played, strict=True)]
+    try:
+        for task, one in zip(tasks, played, strict=True):
+            one.show()
+            await task
+    finally:
+        for task in tasks:
+            task.cancel()

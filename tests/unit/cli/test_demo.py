@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import io
 import os
 from collections.abc import Callable
 from pathlib import Path
@@ -13,7 +14,7 @@ from rich.console import Console
 
 from tidings.cli import _acts, _spark_act
 from tidings.cli.demo import _play
-from tidings.cli.stage import Stage
+from tidings.cli.stage import Stage, side_by_side
 
 Run = Callable[..., Any]
 
@@ -22,7 +23,7 @@ Run = Callable[..., Any]
 def test_every_claim_is_proved_and_counted(
     tidings: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(_spark_act, "SUBSCRIPTIONS", 10_000)  # a tenth: the claims are the same
+    monkeypatch.setattr(_spark_act, "SUBSCRIPTIONS", 10_000)  # half of them: the claims are the same
     ran = tidings("demo", "--details", "--keep", str(tmp_path / "kept"))
     assert ran.code == 0, ran.out + ran.err
     acts = [line for line in ran.out.splitlines() if line[:3] in {f"{n}. " for n in range(1, 10)} | {"10."}]
@@ -101,3 +102,25 @@ def test_warnings_of_the_acts_are_set_aside_unless_one_fails(
         stage = Stage(Console(), details=details)
         asyncio.run(_play(stage, Path()))
         assert ("the connection was lost" in capfd.readouterr().err) == (details or not holds)
+
+
+def test_acts_side_by_side_are_shown_in_their_order() -> None:
+    shown = io.StringIO()
+    stage = Stage(Console(file=shown), details=True)
+
+    async def play() -> None:
+        second_is_over = asyncio.Event()
+
+        async def first(stage: Stage) -> None:
+            await second_is_over.wait()
+            stage.claim("one", holds=True)
+
+        async def second(stage: Stage) -> None:
+            stage.claim("two", holds=True)
+            second_is_over.set()
+
+        await side_by_side(stage, [first, second])
+
+    asyncio.run(play())
+    assert [claim.text for claim in stage.claims] == ["one", "two"]
+    assert shown.getvalue().index("one") < shown.getvalue().index("two")
