@@ -9,7 +9,8 @@ from __future__ import annotations
 
 from typing import Any
 
-from tests.simulation import test_epidemic, test_gossip_seeds
+from lab.tests.simulation import test_epidemic
+from tests.simulation import test_gossip_seeds
 from tests.simulation._swapping import Restless
 from tests.simulation._wide import run as run_wide
 

@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 from scripts.soak import PARTS, keep_figures, others_below
 from tests.resume import passed, wanted
+from tests.simulation._campaign import campaign_seed
 from tests.tidy._sources import ROOT
 
 
@@ -85,3 +86,10 @@ def test_figures_of_a_test_that_did_not_pass_are_told_anew(tmp_path: Path) -> No
     delivered.write_text('{"test": "a", "kills": 3}\n{"test": "b", "kills": 4}\n')
     keep_figures(delivered, {"b"})
     assert delivered.read_text() == '{"test": "b", "kills": 4}\n'
+
+
+@pytest.mark.parametrize("number", [0, 9, 19, 29, 39])
+def test_each_kind_of_seed_of_the_campaign_runs(number: int) -> None:
+    seen = campaign_seed(number)
+    assert seen["faults"] >= 10
+    assert not seen["broken"]
