@@ -34,6 +34,8 @@ CONFIRMING = ("tests/gateway/test_confirming.py",)
 UNDECIDED = ("tests/gateway/test_undecided.py",)
 SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 POISON = ("tests/gateway/test_poison.py",)
+CHANNEL = ("tests/unit/runtime/test_local_channel.py",)
+STREAMS = ("tests/gateway/test_mqtt_streams.py",)
 STANDARD = (
     "tests/gateway/test_mqtt_standard.py",
     "tests/gateway/test_mqtt_wills.py",

@@ -62,6 +62,16 @@ class PublishingClient:
         if self._link is UP:
             self._out.append(fx.Send(self.broker, message))
 
+    def next_number(self, source: str) -> int:
+        """The number of the next event of this source, which a channel of this client publishes."""
+        number = self._sequences[source] = self._sequences.get(source, 0) + 1
+        return number
+
+    @property
+    def has_unanswered(self) -> bool:
+        """Are there publishes of this machine that the broker has not answered?"""
+        return bool(self._in_flight)
+
     def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
         call, mode, sequences, batch = input.call, input.mode, self._sequences, None
         events: Iterable[tuple[Event, bool]]

@@ -8,18 +8,17 @@ messages to it pass the gate on the way back.
 from __future__ import annotations
 
 import asyncio
-from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
-from contextlib import AbstractContextManager, contextmanager, nullcontext
+from collections.abc import Awaitable, Callable, Iterable, Sequence
 from functools import partial
 from random import Random, SystemRandom
 from time import perf_counter
 from typing import Any, Protocol, TypeVar
 
-from tidings.errors import RefusedError, TidingsError
+from tidings.errors import RefusedError, TidingsError, UnknownOutcomeError
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ALL_FEATURES, ClientPublishAll, Input
+from tidings.protocol.inputs import ALL_FEATURES, Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import AckMode, Message
 from tidings.runtime.admission import LOCAL, Admission
@@ -31,6 +30,8 @@ from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.fairness import ReadingShares
+from tidings.runtime.listener import Listener
+from tidings.runtime.local_channel import Answered, LocalChannel, TakeEvents
 from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
 from tidings.security.interfaces import Guard
 
@@ -66,7 +67,6 @@ class LocalClient:
         self._share = self._fairness.join(owner_of(self._principal, LOCAL))
         reading.add(address, self._share)
         self._ingress: ClientIngress | None = None
-        self._batch: list[Message] | None = None  # messages that are handed over together
         self._all: set[LocalClient] = set()
 
     def open(self, ingress: ClientIngress, all: set[LocalClient]) -> None:
@@ -77,27 +77,14 @@ class LocalClient:
 
     def receive(self, message: Message) -> None:
         """Take a message of the guest."""
-        if self._batch is not None:
-            self._batch.append(message)
-        else:
-            self._receive([message])
+        self.receive_all([message])
 
-    def _receive(self, messages: list[Message]) -> None:
+    def receive_all(self, messages: list[Message]) -> None:
+        """Take messages of the guest that belong together."""
         if self._ingress is not None:
             began = perf_counter()
             self._driver.receive(self.address, self._ingress.inward(messages))
             self._fairness.charge(self._share, perf_counter() - began)
-
-    @contextmanager
-    def together(self) -> Iterator[None]:
-        """Hand the messages of the guest over together when this is left."""
-        messages: list[Message] = []
-        self._batch = messages
-        try:
-            yield
-        finally:
-            self._batch = None
-            self._receive(messages)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
         """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
@@ -167,7 +154,7 @@ class LocalClients:
     def __init__(self, host: LocalClientHost, principal: Any) -> None:
         self._host = host
         self._principal = principal
-        self._local_clients: dict[str, tuple[Driver, LocalClient]] = {}
+        self._local_clients: dict[str, tuple[Driver, LocalClient, LocalChannel]] = {}
         self._names = 0
         self._rng = Random(SystemRandom().getrandbits(64))
 
@@ -184,24 +171,31 @@ class LocalClients:
         address = f"{client}#{self._names}"
         machine = Client(client, "", rng=Random(self._rng.getrandbits(64)), remembers=0)
         driver = Driver(client, machine, self._host.clock, record=_nothing, on_effect=on_effect, timed=False)
+        channel = LocalChannel(machine)
+        passes_by = channel.receive
 
         def come_in() -> None:
             local_client = self._host.admit_local_client(client, self._principal, say, again, ended)
-            self._local_clients[address] = (driver, local_client)
+            self._local_clients[address] = (driver, local_client, channel)
+            channel.send = local_client.receive_all
             driver.link_up(self._host.name, local_client.receive, features=ALL_FEATURES)
 
         def say(message: Message) -> None:
-            driver.receive(self._host.name, [message])
+            if not passes_by(message):
+                driver.receive(self._host.name, [message])
 
         def again() -> None:
             driver.link_down(self._host.name)
             try:
                 come_in()
+                channel.resume()
             except TidingsError as error:
+                channel.fail(error.code, str(error))
                 watch(ConnectionState("refused", reason=str(error)), error)
 
         def ended(reason: str) -> None:
             driver.link_down(self._host.name)
+            channel.fail(RefusedError.code, reason)
             watch(ConnectionState("refused", reason=reason), RefusedError(reason, hint="connect again"))
 
         come_in()
@@ -209,8 +203,9 @@ class LocalClients:
         return address
 
     async def part(self, address: str) -> None:
-        driver, client = self._local_clients.pop(address)
+        driver, client, channel = self._local_clients.pop(address)
         client.close()
+        channel.fail(UnknownOutcomeError.code, "the client was closed before the broker answered")
         await driver.close()
 
     def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
@@ -218,13 +213,13 @@ class LocalClients:
         known = self._local_clients.get(address)
         return 0.0 if known is None else known[1].charge(received_bytes, seconds)
 
-    def together(self, address: str) -> AbstractContextManager[None]:
-        """Hand the messages of this guest over together when the context is left."""
+    def channel(self, address: str) -> LocalChannel | None:
+        """The channel of this guest, which passes its client machine by; None: the guest is gone."""
         known = self._local_clients.get(address)
-        return nullcontext() if known is None else known[1].together()
+        return None if known is None else known[2]
 
     def inlet(self, address: str) -> Callable[[Input], None]:
-        driver, _ = self._local_clients[address]
+        driver, _, _ = self._local_clients[address]
         return partial(driver.hand, driver.name)
 
     def window(self, options: DeliveryOptions) -> int:
@@ -252,34 +247,29 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     return local_clients.charge(bus._address, received_bytes, seconds)
 
 
+def take_directly(listener: Listener[Event], take: TakeEvents | None) -> None:
+    """Have a function called with the live events of a subscription of `subscribe_callback`, those of one
+    message together; None ends it. Events of the log go on to that call's own function."""
+    bus, ref = listener._bus, listener._ref
+    assert isinstance(bus._broker, LocalClients), "this bus belongs to no local client"
+    channel = bus._broker.channel(bus._address)
+    if ref is not None and channel is not None:
+        channel.take_by(ref, take)
+
+
 def publish_batch(
-    bus: Bus, events: Sequence[Event], numbered: Sequence[bool], mode: AckMode, *, waits: bool = True
-) -> list[Any] | asyncio.Future[Any]:
-    """Publish checked events of a gateway in this order, as one batch. A `Receipt` or `CallFailed` for each:
-    at once when the broker has answered, else by a future. Without `waits` no answer is kept."""
-    local_clients = bus._broker
-    assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
+    bus: Bus, events: Sequence[Event], numbered: Sequence[bool], mode: AckMode, answered: Answered | None
+) -> None:
+    """Publish checked events of a gateway, which it alone holds, in this order and as one batch. `answered`
+    is called with a `Receipt` or `CallFailed` for each, maybe at once. Raises when the bus is closed."""
+    if bus._state != "open" or bus._over is not None:
+        bus._refuse_call()
     call = bus._last_call + 1
     bus._last_call += len(events)
-    input = ClientPublishAll(call, tuple(events), tuple(numbered), mode)
-    if not waits:
-        with local_clients.together(bus._address):
-            bus._hand(input)
-        return []
-    future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
-    bus._waiting[call] = future
-    try:
-        with local_clients.together(bus._address):
-            bus._hand(input)
-    except BaseException:
-        del bus._waiting[call]
-        raise
-    if future.done():
-        del bus._waiting[call]
-        results = future.result()
-        return results if type(results) is list else [results] * len(events)
-    future.add_done_callback(lambda _: bus._waiting.pop(call, None))
-    return future
+    assert isinstance(bus._broker, LocalClients), "this bus belongs to no local client"
+    channel = bus._broker.channel(bus._address)
+    assert channel is not None, "an open bus has a channel"
+    channel.publish(call, events, numbered, mode, answered)
 
 
 async def in_slices(bus: Bus, items: Iterable[T], handle: Callable[[T], Awaitable[None]]) -> None:

@@ -3,6 +3,9 @@
 Rules
 - The first packet is CONNECT, within ten seconds.
 - The packets of one read are decoded together; publishes that follow one another are published together.
+  Publishes, acknowledgements and pings are handled in the call that brings their bytes, and what that
+  writes leaves in one write. Other packets, and more packets than a slice, are handled by the connection's
+  task.
 - PUBACK, PUBREC and PUBCOMP leave in the order of the packets that they answer (MQTT-4.6.0). A bounded
   number of publishes is unanswered: in version 5 the receive maximum, and more end the connection with 0x93;
   in version 3.1.1 no more are read until some are answered.
@@ -15,8 +18,6 @@ from __future__ import annotations
 import asyncio
 import ipaddress
 import logging
-import secrets
-from collections import deque
 from collections.abc import Awaitable, Sequence
 from itertools import groupby
 from time import perf_counter
@@ -24,57 +25,45 @@ from typing import TYPE_CHECKING, Any
 
 import msgspec
 
-from tidings.errors import RefusedError, StoreFullError, TidingsError
+from tidings.errors import RefusedError, StoreFullError
 from tidings.gateway.authentication import ConnectionOrigin
 from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.answers import AnswerLine, PendingAnswers, ack
 from tidings.gateway.mqtt.events import FILTER
+from tidings.gateway.mqtt.handshake import (
+    ALIASES,
+    OLD_CODES,
+    check_connect,
+    reason_of,
+    stated,
+)
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Packet, PacketKind, Reason
 from tidings.gateway.mqtt.pushes import PushChannel
-from tidings.gateway.mqtt.reading import ANY, PacketReader
+from tidings.gateway.mqtt.reading import ANY, PacketReader, UnhandledPackets
 from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, MqttSession
 from tidings.gateway.mqtt.sessions_file import SessionKey, key_of
 from tidings.gateway.mqtt.shares import is_shared
+from tidings.gateway.mqtt.stream import ByteStream
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.admission import AdmittedConnection
 from tidings.runtime.local_clients import DEAREST, SLICE, charge
-from tidings.security.attempts import TooManyAttempts
 
 if TYPE_CHECKING:
     from tidings.gateway.mqtt.listener import MqttListener
 
 log = logging.getLogger("tidings.gateway")
 
-LARGEST = 2**20  # bytes of a packet
 HANDSHAKE_SECONDS = 10.0
+LARGEST = 2**20  # bytes of a packet
+ACK_SIZE = 5  # bytes
 AHEAD = 100  # publishes of QoS 1 and 2 that are accepted before they are answered: our receive maximum
-ALIASES = 32
 BUFFER = 256 * 1024  # bytes that may wait for a slow client before its delivery pauses
 MOST_WAITING = 8 * 2**20  # bytes of QoS 0 that wait for a slow client
-READ_BYTES = 2**16
+_PONG = mq.PingPacket(True)
 USER_PROPERTIES = {
     PacketKind.PUBLISH: ANY,
     PacketKind.SUBSCRIBE: FILTER,
 }  # those of other packets are not kept
-_OLD_CODES = {
-    Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4, Reason.NOT_AUTHORISED:
-    5,
-}  # fmt: skip
-
-
-def _reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
-    if isinstance(error, TooManyAttempts | StoreFullError):
-        return Reason.UNAVAILABLE
-    return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
-
-
-class PendingAnswer:
-    """The place of an answer among those of a connection; `packet` is the answer once it is known."""
-
-    __slots__ = ("is_puback", "packet")
-
-    def __init__(self, *, is_puback: bool) -> None:
-        self.is_puback = is_puback
-        self.packet: mq.AckPacket | None = None
 
 
 class MqttConnection:
@@ -83,18 +72,15 @@ class MqttConnection:
     def __init__(
         self,
         listener: MqttListener,
-        reader: asyncio.StreamReader,
-        writer: asyncio.StreamWriter,
+        stream: ByteStream,
         visit: AdmittedConnection,
     ) -> None:
         self._listener, self._visit = listener, visit
-        self._reader, self._writer = reader, writer
+        self._stream, self._wire = stream, stream.wire
         self._read = PacketReader(LARGEST, topic_filters=listener.topic_filters, user=USER_PROPERTIES)
         self._version = 4
         self._session: MqttSession | None = None
-        self._line: deque[PendingAnswer] = deque()  # answers, in the order in which they leave
-        self._pubacks = 0  # of those
-        self._has_room = asyncio.Event()
+        self._answers = AnswerLine(AHEAD, self._send_answers)
         self._tasks: set[asyncio.Task[None]] = set()
         self._aliases: dict[int, str] = {}  # the client's
         self._own_aliases: dict[str, int] = {}  # ours, as many as the client allows
@@ -106,9 +92,13 @@ class MqttConnection:
         self._line_bytes = 0
         self._waiting = 0  # bytes that the transport had not sent when this turn of the loop began to write
         self._loop = asyncio.get_running_loop()
+        self._is_taking = False  # are packets handled in the call that brought them?
+        self._work: asyncio.Future[UnhandledPackets | None] | None = None  # for the task; None: bytes end
+        self._read_at = 0.0  # when bytes came last
+        self._unanswered = 0  # batches of publishes that the broker has not answered
+        self._all_answered = asyncio.Event()
         self.lost = 0
         self.over = asyncio.Event()
-        writer.transport.set_write_buffer_limits(high=BUFFER)
 
     # -- to the client -----------------------------------------------------------------------------
 
@@ -120,14 +110,24 @@ class MqttConnection:
         data = write(packet, self._version)
         if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
             self._is_over = True
-            self._writer.close()
+            self._wire.close()
+            return
+        self._put(data)
+
+    def _send_answers(self, data: bytes) -> None:
+        if self._is_over or not data:
+            return
+        if 0 < self._largest < ACK_SIZE:  # a client that cannot even take an answer
+            self._is_over = True
+            self._wire.close()
             return
         self._put(data)
 
     def _put(self, data: bytes) -> None:
         if not self._lines:
-            self._waiting = self._writer.transport.get_write_buffer_size()
-            self._loop.call_soon(self._flush)
+            self._waiting = self._wire.get_write_buffer_size()
+            if not self._is_taking:
+                self._loop.call_soon(self._flush)
         self._lines.append(data)
         self._line_bytes += len(data)
 
@@ -144,13 +144,13 @@ class MqttConnection:
         alias = self._own_aliases[packet.topic] = len(self._own_aliases) + 1
         return msgspec.structs.replace(packet, properties=packet.properties | {"topic_alias": alias})
 
-    def send_bytes(self, data: bytes) -> None:
-        """Of QoS 0: what a client that reads too slowly has no room for is lost to it, as the standard
-        allows."""
+    def send_bytes(self, data: bytes, count: int = 1) -> None:
+        """Send packets of QoS 0: what a client that reads too slowly has no room for is lost to it, as the
+        standard allows."""
         if self._is_over:
             return
         if self._waiting + self._line_bytes > MOST_WAITING:
-            self.lost += 1
+            self.lost += count
             return
         self._put(data)
 
@@ -158,9 +158,9 @@ class MqttConnection:
         """Wait until few bytes wait for the client; many may be woken at once, and the first may fill it
         again."""
         self._flush()
-        while not self._is_over and self._writer.transport.get_write_buffer_size() > BUFFER:
+        while not self._is_over and self._wire.get_write_buffer_size() > BUFFER:
             try:
-                await self._writer.drain()
+                await self._stream.drained()
             except ConnectionError:  # no event is to blame: it stays as it is until the session is detached
                 await self._loop.create_future()
             await asyncio.sleep(0)
@@ -170,10 +170,12 @@ class MqttConnection:
 
     def _flush(self) -> None:
         """Everything of one turn of the loop in one write."""
-        if self._lines and not self._is_over:
-            self._writer.write(b"".join(self._lines))
-        self._lines.clear()
-        self._line_bytes = 0
+        lines = self._lines
+        if lines:
+            if not self._is_over:
+                self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
+            self._lines = []
+            self._line_bytes = 0
 
     def end(self, reason: Reason) -> None:
         """Leave the client, with a reason if it understands one."""
@@ -181,32 +183,9 @@ class MqttConnection:
             self.send(mq.DisconnectPacket(reason))
         self._flush()
         self._is_over = True
-        self._writer.close()
+        self._wire.close()
 
     # -- answers -----------------------------------------------------------------------------------
-
-    def _reserve(self, *, is_puback: bool = False) -> PendingAnswer:
-        """The next place among the answers."""
-        answer = PendingAnswer(is_puback=is_puback)
-        self._line.append(answer)
-        self._pubacks += is_puback
-        return answer
-
-    def _answer(self, answer: PendingAnswer, kind: PacketKind, packet_id: int, reason: int) -> None:
-        """An answer is known; it leaves when those before it have."""
-        answer.packet = mq.AckPacket(kind, packet_id, reason)
-        line = self._line
-        while line and (packet := line[0].packet) is not None:
-            self._pubacks -= line.popleft().is_puback
-            self.send(packet)
-        if len(line) < AHEAD:
-            self._has_room.set()
-
-    async def _bound(self) -> None:
-        """Wait until a bounded number of packets is unanswered."""
-        while len(self._line) >= AHEAD and not self._is_over:
-            self._has_room.clear()
-            await self._has_room.wait()
 
     def _do(self, work: Awaitable[None]) -> None:
         """Have it done beside the packets that come next."""
@@ -229,7 +208,7 @@ class MqttConnection:
             session, present = await self._listener.session(principal, connect, self)
         except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
-            self._refuse(_reason_of(error, connect))
+            self._refuse(reason_of(error, connect))
             self.over.set()
             return
         self._visit.serve()
@@ -239,7 +218,13 @@ class MqttConnection:
         self._largest = connect.properties.get("maximum_packet", 0)
         self._most_aliases = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
-            self.send(mq.ConnackPacket(0, present and self._version != V31, self._said(connect)))
+            self.send(
+                mq.ConnackPacket(
+                    0,
+                    present and self._version != V31,
+                    stated(connect, receive_maximum=AHEAD, maximum_packet=LARGEST),
+                )
+            )
             outlet = PushChannel(
                 self.send, self.send_bytes, self._drained, self._is_full, version=self._version,
                 largest=self._largest, aliases=self._most_aliases,
@@ -251,8 +236,11 @@ class MqttConnection:
 
     async def _over(self, key: SessionKey, session: MqttSession) -> None:
         self._is_over = True
-        self._has_room.set()
+        self._answers.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
+        while self._unanswered:
+            self._all_answered.clear()
+            await self._all_answered.wait()
         will, self._will = self._will, None
         if will is not None:
             delay = min(will.properties.get("will_delay", 0), session.expiry)
@@ -269,14 +257,14 @@ class MqttConnection:
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
                 while not found:
-                    data = await self._reader.read(READ_BYTES)
+                    data = await self._stream.read()
                     if not data:
                         raise ConnectionResetError("gone before CONNECT")
                     found = list(self._read.feed(data))
             connect = found[0]
             assert isinstance(connect, mq.ConnectPacket)
             self._version = connect.version
-            self._check(connect)
+            check_connect(connect)
         except Malformed as error:
             # what is no CONNECT at all gets no answer, as 3.1.1 demands and 5 allows
             if found or error.reason not in (Reason.MALFORMED, Reason.PROTOCOL):
@@ -284,91 +272,149 @@ class MqttConnection:
             raise ConnectionResetError(str(error)) from None
         return connect, found[1:]
 
-    def _check(self, connect: mq.ConnectPacket) -> None:
-        """Refuse a CONNECT that can be read and breaks a rule. Raises `Malformed`."""
-        properties = connect.properties
-        for name in ("receive_maximum", "maximum_packet"):
-            if properties.get(name) == 0:
-                raise Malformed(f"{name} is 0", Reason.PROTOCOL)
-        if "authentication_method" in properties:
-            raise Malformed("no such method", Reason.AUTHENTICATION)
-        if "authentication_data" in properties:
-            raise Malformed("authentication data without a method", Reason.PROTOCOL)
-        if not connect.client_id:
-            if connect.version == V31 or (connect.version != V5 and not connect.clean):
-                raise Malformed("a session without a client id", Reason.CLIENT_ID)
-            connect.client_id = f"auto-{secrets.token_hex(8)}"
-            properties["assigned"] = connect.client_id
-
     def _refuse(self, reason: Reason) -> None:
         self._version = self._read.version or 4
-        code = int(reason) if self._version == V5 else _OLD_CODES.get(reason)
+        code = int(reason) if self._version == V5 else OLD_CODES.get(reason)
         if code is not None:
-            self._writer.write(write(mq.ConnackPacket(code), self._version))
+            self._wire.write(write(mq.ConnackPacket(code), self._version))
 
     def _where(self) -> ConnectionOrigin:
-        peer = self._writer.get_extra_info("peername") or ("",)
+        peer = self._wire.get_extra_info("peername") or ("",)
         try:
             is_loopback = ipaddress.ip_address(peer[0]).is_loopback
         except ValueError:
             is_loopback = False
         return ConnectionOrigin(
-            str(peer[0]), is_loopback, self._writer.get_extra_info("ssl_object") is not None
+            str(peer[0]), is_loopback, self._wire.get_extra_info("ssl_object") is not None
         )
-
-    def _said(self, connect: mq.ConnectPacket) -> mq.Properties:
-        if self._version != V5:
-            return {}
-        stated: mq.Properties = {
-            "receive_maximum": AHEAD,
-            "maximum_packet": LARGEST,
-            "topic_alias_maximum": ALIASES,
-            "subscription_ids_available": 1,
-            "shared_available": 1,
-        }
-        if "assigned" in connect.properties:
-            stated["assigned_client_id"] = connect.properties["assigned"]
-        return stated
 
     # -- from the client ---------------------------------------------------------------------------
 
     async def _receive_all(self, rest: list[Packet], silence: float | None) -> None:
         session = self._session
         assert session is not None
+        timer: asyncio.TimerHandle | None = None
+
+        def look() -> None:
+            """End the connection when nothing came for too long; a client that is not read from is spared."""
+            nonlocal timer
+            assert silence is not None
+            is_spared = self._stream.sink is None or self._stream.is_paused
+            left = silence if is_spared else self._read_at + silence - self._loop.time()
+            if left <= 0:
+                self.end(Reason.KEEP_ALIVE)
+                self._stream.feed_eof()
+                return
+            timer = self._loop.call_later(left, look)
+
+        self._read_at = self._loop.time()
+        if silence is not None:
+            timer = self._loop.call_later(silence, look)
         try:
             await self._handle_all(session, rest)
             while not self._is_over:
-                try:
-                    async with asyncio.timeout(silence):
-                        data = await self._reader.read(READ_BYTES)
-                except TimeoutError:
-                    self.end(Reason.KEEP_ALIVE)
+                work = await self._next_work()
+                if work is None:
                     return
-                if not data:
-                    return
-                if pause := charge(session.bus, len(data)):  # by the quota of the principal
-                    await asyncio.sleep(pause)
-                await self._handle_read(session, data)
-                await self._writer.drain()  # a client that does not read its answers is not read from
+                await self._handle_work(session, work)
+                await self._stream.drained()  # a client that does not read its answers is not read from
         except Malformed as error:
             log.info("mqtt %s: %s", session.client_id, error)
             self.end(error.reason)
-
-    async def _handle_read(self, session: MqttSession, data: bytes) -> None:
-        """Handle what one read brought, a slice in each turn of the loop, and charge the time to the
-        principal. A malformed packet counts after those before it were handled."""
-        packets: list[Packet] = []
-        began = perf_counter()
-        try:
-            for packet in self._read.feed(data):
-                packets.append(packet)
-                if len(packets) == SLICE:
-                    batch, packets = packets, []
-                    await self._handle_all(session, batch)
-                    await asyncio.sleep(charge(session.bus, 0, min(perf_counter() - began, SLICE * DEAREST)))
-                    began = perf_counter()
         finally:
-            await self._handle_all(session, packets)
+            self._stream.sink = None
+            if timer is not None:
+                timer.cancel()
+
+    async def _next_work(self) -> UnhandledPackets | None:
+        """Let bytes be handled as they come, until some packets need this task. None: no more bytes come."""
+        if data := self._stream.take():
+            return self._read_packets(data)
+        if self._stream.is_over:
+            return None
+        self._work = self._loop.create_future()
+        self._stream.sink = self._take
+        try:
+            return await self._work
+        finally:
+            self._stream.sink = None
+
+    def _hand_work(self, work: UnhandledPackets | None) -> None:
+        self._stream.sink = None
+        if self._work is not None and not self._work.done():
+            self._work.set_result(work)
+
+    def _read_packets(self, data: bytes) -> UnhandledPackets:
+        """The first slice of the packets that these bytes complete."""
+        assert self._session is not None
+        self._read_at = self._loop.time()
+        work = UnhandledPackets(self._read.feed(data), SLICE, charge(self._session.bus, len(data)))
+        work.read_slice()
+        return work
+
+    def _take(self, data: bytes) -> None:
+        """Handle the packets that came, as far as they need no waiting; the task handles the rest."""
+        session = self._session
+        if not data or session is None or self._is_over:
+            self._hand_work(None)
+            return
+        work = self._read_packets(data)
+        if not work.pause:
+            self._is_taking = True
+            try:
+                self._handle_at_once(session, work)
+            except Malformed as error:
+                work.packets, work.violation, work.is_done = [], error, True
+            finally:
+                self._is_taking = False
+                self._flush()
+        if work.packets or not work.is_done or work.violation is not None or self._is_over:
+            self._hand_work(work)
+
+    def _handle_at_once(self, session: MqttSession, work: UnhandledPackets) -> None:
+        """Handle the first packets of a slice, up to one that may have to wait. Raises `Malformed`."""
+        packets = work.packets
+        position, count = 0, len(packets)
+        while position < count and not self._is_over:
+            packet, begin = packets[position], position
+            kind = type(packet)
+            if kind is mq.PublishPacket:
+                qos = packet.qos  # type: ignore[attr-defined]
+                if qos > 1:
+                    break
+                while position < count and type(packets[position]) is mq.PublishPacket:
+                    if packets[position].qos != qos:  # type: ignore[attr-defined]
+                        break
+                    position += 1
+                batch = packets[begin:position]
+                if qos and self._answers.count + len(batch) > AHEAD:
+                    position = begin
+                    break
+                self._publish_now(session, batch)  # type: ignore[arg-type]
+            elif kind is mq.AckPacket and packet.kind is not PacketKind.PUBREL:  # type: ignore[attr-defined]
+                session.acknowledged(packet)  # type: ignore[arg-type]
+                position += 1
+            elif kind is mq.PingPacket and not packet.is_answer:  # type: ignore[attr-defined]
+                self.send(_PONG)
+                position += 1
+            else:
+                break
+        work.packets = packets[position:]
+
+    async def _handle_work(self, session: MqttSession, work: UnhandledPackets) -> None:
+        """Handle packets a slice in each turn of the loop, and charge the time to the principal. A malformed
+        packet counts after those before it were handled."""
+        if work.pause:  # by the quota of the principal
+            await asyncio.sleep(work.pause)
+        while True:
+            began = perf_counter()
+            await self._handle_all(session, work.packets)
+            if work.violation is not None:
+                raise work.violation
+            if work.is_done or self._is_over:
+                return
+            await asyncio.sleep(charge(session.bus, 0, min(perf_counter() - began, SLICE * DEAREST)))
+            work.read_slice()
 
     async def _handle_all(self, session: MqttSession, packets: Sequence[Packet]) -> None:
         for is_publish, batch in groupby(packets, lambda packet: type(packet) is mq.PublishPacket):
@@ -385,8 +431,8 @@ class MqttConnection:
             return
         match packet:
             case mq.AckPacket(kind=PacketKind.PUBREL):
-                await self._bound()
-                self._do(self._release(session, packet.packet_id, self._reserve()))
+                await self._answers.room()
+                self._do(self._release(session, packet.packet_id, self._answers.reserve()))
             case mq.AckPacket():
                 session.acknowledged(packet)
             case mq.SubscribePacket():
@@ -422,99 +468,119 @@ class MqttConnection:
             self._will = None
         self._flush()
         self._is_over = True
-        self._writer.close()
+        self._wire.close()
 
     # -- publishes ---------------------------------------------------------------------------------
 
     async def _publish_all(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
-        """Publish packets that came one after the other: those of QoS 0 and of QoS 1 in batches. Those
-        before a violation count."""
-        violation: Malformed | None = None
-        unanswered = self._pubacks + session.publisher.open_exchanges if self._version == V5 else 0
-        for position, packet in enumerate(packets):
-            try:
-                packet.topic = self._named(packet)
-                unanswered += self._version == V5 and packet.qos > 0 and not packet.dup
-                if unanswered > AHEAD:  # MQTT-3.3.4-9
-                    raise Malformed(f"more than {AHEAD} unanswered publishes", Reason.RECEIVE_MAXIMUM)
-            except Malformed as error:
-                packets, violation = packets[:position], error
-                break
+        """Publish packets that came one after the other: those of QoS 0 and of QoS 1 in batches."""
         for qos, run in groupby(packets, lambda packet: packet.qos):
             batch = list(run)
             if qos == 0:
-                session.publisher.publish_soon(batch)
+                self._publish_now(session, batch)
                 continue
             for packet in batch if qos == 2 else ():
+                self._check_publishes(session, [packet])
                 await self._publish_once(session, packet)
             while qos == 1 and batch and not self._is_over:
-                await self._bound()
-                part, batch = batch[: AHEAD - len(self._line)], batch[AHEAD - len(self._line) :]
-                answers = [self._reserve(is_puback=True) for _ in part]
-                reasons = session.publisher.publish_all(part)
-                if isinstance(reasons, list):
-                    self._acknowledge_all(session, part, answers, reasons)
-                else:
-                    self._do(self._acknowledge_later(session, part, answers, reasons))
+                if self._version != V5:
+                    await self._answers.room()
+                room = AHEAD if self._version == V5 else AHEAD - self._answers.count
+                part, batch = batch[:room], batch[room:]
+                self._publish_now(session, part)
+
+    def _publish_now(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
+        """Publish packets of QoS 0, or of QoS 1 that have room among the answers, as one batch. Those before
+        a violation count. Raises `Malformed`."""
+        violation = None
+        try:
+            self._check_publishes(session, packets)
+        except Malformed as error:
+            violation = error
+        if packets:
+            if packets[0].qos == 0:
+                session.publisher.publish_soon(packets)
+            else:
+                answers = self._answers.reserve(len(packets), is_puback=True)
+                self._unanswered += 1
+                session.publisher.publish_all(
+                    packets, lambda reasons: self._acknowledge_all(session, packets, answers, reasons)
+                )
         if violation is not None:
             raise violation
 
-    async def _acknowledge_later(
-        self,
-        session: MqttSession,
-        packets: list[mq.PublishPacket],
-        answers: list[PendingAnswer],
-        reasons: Awaitable[list[int | None]],
-    ) -> None:
-        self._acknowledge_all(session, packets, answers, await reasons)
+    def _check_publishes(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
+        """Name the topics of packets, and count those that wait for an answer. Raises `Malformed` after
+        those from the violation on were removed."""
+        unanswered = self._answers.pubacks + session.publisher.open_exchanges if self._version == V5 else 0
+        for position, packet in enumerate(packets):
+            try:
+                if packet.properties or not packet.topic:
+                    packet.topic = self._named(packet)
+                unanswered += self._version == V5 and packet.qos > 0 and not packet.dup
+                if unanswered > AHEAD:  # MQTT-3.3.4-9
+                    raise Malformed(f"more than {AHEAD} unanswered publishes", Reason.RECEIVE_MAXIMUM)
+            except Malformed:
+                del packets[position:]
+                raise
 
     def _acknowledge_all(
         self,
         session: MqttSession,
         packets: list[mq.PublishPacket],
-        answers: list[PendingAnswer],
+        answers: PendingAnswers,
         reasons: list[int | None],
     ) -> None:
-        for packet, answer, reason in zip(packets, answers, reasons, strict=True):
-            self._acknowledge(session, packet, answer, reason)
+        """Acknowledge packets of QoS 1 when the broker has, in one write."""
+        self._unanswered -= 1
+        if not self._unanswered:
+            self._all_answered.set()
+        known: list[bytes] = []
+        for packet, reason in zip(packets, reasons, strict=True):
+            if reason != Reason.SUCCESS and not self._is_answerable(session, packet, reason):
+                break
+            known.append(ack(PacketKind.PUBACK, packet.packet_id, reason or 0, self._version))
+        self._answers.answer(answers, b"".join(known))
+        if len(known) < len(packets):
+            last = reasons[len(known)]
+            self.end(Reason.BUSY if last is None else Reason(last))
 
     async def _publish_once(self, session: MqttSession, packet: mq.PublishPacket) -> None:
-        """QoS 2."""
-        await self._bound()
-        answer = self._reserve()
-        if not session.publisher.is_new(packet.packet_id, AHEAD if self._version == V5 else MOST_AHEAD):
-            self._answer(answer, PacketKind.PUBREC, packet.packet_id, Reason.SUCCESS)
+        """Publish a packet of QoS 2."""
+        await self._answers.room()
+        answer, packet_id = self._answers.reserve(), packet.packet_id
+        if not session.publisher.is_new(packet_id, AHEAD if self._version == V5 else MOST_AHEAD):
+            self._answers.answer(answer, ack(PacketKind.PUBREC, packet_id, Reason.SUCCESS, self._version))
             return
 
         async def publish() -> None:
-            self._acknowledge(session, packet, answer, await session.publisher.publish(packet))
+            reason = await session.publisher.publish(packet)
+            if self._is_answerable(session, packet, reason):
+                self._answers.answer(answer, ack(PacketKind.PUBREC, packet_id, reason or 0, self._version))
+            else:
+                self.end(Reason.BUSY if reason is None else Reason(reason))
 
         self._do(publish())
 
-    def _acknowledge(
-        self, session: MqttSession, packet: mq.PublishPacket, answer: PendingAnswer, reason: int | None
-    ) -> None:
-        """Acknowledge when the broker has."""
+    def _is_answerable(self, session: MqttSession, packet: mq.PublishPacket, reason: int | None) -> bool:
+        """Can the client be told? Else the connection ends: no packet says that an outcome is unknown, and
+        before version 5 none says that a message was refused."""
         if reason is None:
             session.publisher.unsure(packet.packet_id)
-            self.end(Reason.BUSY)
-            return
+            return False
         if reason >= 0x80:
             session.publisher.refused(packet.packet_id)
-            if self._version != V5:
-                self.end(Reason(reason))
-                return
-        kind = PacketKind.PUBACK if packet.qos == 1 else PacketKind.PUBREC
-        self._answer(answer, kind, packet.packet_id, reason)
+            return self._version == V5
+        return True
 
-    async def _release(self, session: MqttSession, packet_id: int, answer: PendingAnswer) -> None:
+    async def _release(self, session: MqttSession, packet_id: int, answer: PendingAnswers) -> None:
         try:
             reason = await session.publisher.released(packet_id)
         except StoreFullError as error:  # without an answer the client asks again
             log.info("mqtt %s: %s", session.client_id, error)
             self.end(Reason.QUOTA)
             return
-        self._answer(answer, PacketKind.PUBCOMP, packet_id, reason)
+        self._answers.answer(answer, ack(PacketKind.PUBCOMP, packet_id, reason, self._version))
 
     def _named(self, packet: mq.PublishPacket) -> str:
         """The topic, by its alias if it has one."""

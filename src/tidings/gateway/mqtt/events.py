@@ -38,12 +38,13 @@ from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
 from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE, is_crowded
-from tidings.model.event import FOREVER, MAX_ATTRIBUTES, RESERVED, Event
+from tidings.model.event import DEFAULT_LIFETIME, FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
 from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN
+from tidings.runtime.coercion import UNNUMBERED
 
 EMPTY = "∅"
 SHARE = "$share/"
@@ -73,6 +74,11 @@ class MessageHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
 
 _PLAIN = tuple({PROTOCOL: msgspec.msgpack.encode(MessageHeader(qos))} for qos in range(3))
+
+
+def is_plain_header(headers: Mapping[str, bytes]) -> bool:
+    """Are these the headers of a message without properties and RETAIN, that this process wrote?"""
+    return headers is _PLAIN[0] or headers is _PLAIN[1] or headers is _PLAIN[2]
 
 
 @lru_cache(maxsize=1024)
@@ -163,17 +169,31 @@ def _checked_topic(name: str) -> str:
     return check_topic(our_topic(name))
 
 
-def options_of(publish: PublishPacket) -> dict[str, Any]:
-    """Fields of the event beside its attributes, as `make_event` takes them. Raises `Malformed`."""
+def _topic_of(publish: PublishPacket) -> str:
     name = publish.topic
     try:
-        topic = _checked_topic(name) if len(name) <= SHORT else check_topic(our_topic(name))
+        return _checked_topic(name) if len(name) <= SHORT else check_topic(our_topic(name))
     except EventError as error:
         raise Malformed(error.message, Reason.TOPIC_NAME) from None
+
+
+def plain_event(publish: PublishPacket, source: str, now: datetime) -> Event:
+    """The event of a packet of the common kind, without properties, attributes and RETAIN; the client numbers
+    it. Raises `Malformed`."""
+    topic = _topic_of(publish)
+    return Event(
+        source, UNNUMBERED, {}, topic, (), now, publish.payload, None, DEFAULT_LIFETIME, None, None, False,
+        _PLAIN[publish.qos],
+    )  # fmt: skip
+
+
+def options_of(publish: PublishPacket, now: datetime) -> dict[str, Any]:
+    """Fields of the event beside its attributes, as `make_event` takes them. Raises `Malformed`."""
+    topic = _topic_of(publish)
     options: dict[str, Any] = {
         "topic": topic,
         "payload": publish.payload,
-        "time": datetime.now(UTC),
+        "time": now,
         "headers": _PLAIN[publish.qos],
     }
     if publish.retain:

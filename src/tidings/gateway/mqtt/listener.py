@@ -23,10 +23,11 @@ from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.authentication import ConnectionOrigin, GatewayAuthenticator
 from tidings.gateway.http_sessions import client_name
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.connection import MqttConnection
+from tidings.gateway.mqtt.connection import BUFFER, MqttConnection
 from tidings.gateway.mqtt.exchanges import ExchangeJournal, Exchanges
 from tidings.gateway.mqtt.packets import Reason
 from tidings.gateway.mqtt.publishing import SessionPublisher, message_of
+from tidings.gateway.mqtt.pushes import PacketCache
 from tidings.gateway.mqtt.session import NEVER, MqttSession
 from tidings.gateway.mqtt.sessions_file import (
     FILE,
@@ -37,11 +38,12 @@ from tidings.gateway.mqtt.sessions_file import (
     key_of,
 )
 from tidings.gateway.mqtt.shares import SharedSubscriptions, is_shared
+from tidings.gateway.mqtt.stream import ByteStream, streams
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.wills import PendingWills
 from tidings.gateway.serving import bind
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
-from tidings.runtime.admission import AdmittedConnection, SocketListener, streamed
+from tidings.runtime.admission import AdmittedConnection, SocketListener
 from tidings.runtime.local_clients import LocalClientHost, LocalClients
 
 log = logging.getLogger("tidings.gateway")
@@ -70,6 +72,7 @@ class MqttListener:
         self._tasks: set[asyncio.Task[Any]] = set()
         self._sweeping: asyncio.Task[None] | None = None
         self._shares = SharedSubscriptions(scope)
+        self._packets = PacketCache()
         self._undecided = UnconfirmedPublishes(host.resources.remembered_events)
         self.wills = PendingWills(self.now, self._publish_will)
         self._expiring: dict[SessionKey, asyncio.Event] = {}  # sessions that are being ended
@@ -94,7 +97,7 @@ class MqttListener:
             return  # connections come by WebSocket alone
         bound = bind(self._listen, "gateway.mqtt")
         host, port = bound.getsockname()[:2]
-        self._server = SocketListener(bound, streamed(self.serve, 2**16), self._host.admission, tls=self._tls)
+        self._server = SocketListener(bound, streams(self.serve, BUFFER), self._host.admission, tls=self._tls)
         self.address = f"{'mqtt' if self._tls is None else 'mqtts'}://{host}:{port}"
 
     async def close(self) -> None:
@@ -117,20 +120,18 @@ class MqttListener:
 
     # -- connections -------------------------------------------------------------------------------
 
-    async def serve(
-        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, visit: AdmittedConnection
-    ) -> None:
+    async def serve(self, stream: ByteStream, visit: AdmittedConnection) -> None:
         """One connection, from beginning to end."""
         task = asyncio.current_task()
         assert task is not None
         self._tasks.add(task)
         try:
-            await MqttConnection(self, reader, writer, visit).run()
+            await MqttConnection(self, stream, visit).run()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             log.debug("mqtt: a connection ended: %s", error)
         finally:
             self._tasks.discard(task)
-            writer.close()
+            stream.wire.close()
 
     async def proved(self, connect: mq.ConnectPacket, where: ConnectionOrigin) -> Any:
         if connect.password is None:
@@ -199,7 +200,7 @@ class MqttListener:
         return MqttSession(
             client_id, bus, self._undecided, self._shares, owner=principal, durable=durable, kept=kept,
             exchanges=exchanges, most_bytes=self._session_bytes, now=self.now,
-            legacy_before=self._legacy_before,
+            legacy_before=self._legacy_before, packets=self._packets,
         )  # fmt: skip
 
     async def left(self, key: SessionKey, session: MqttSession, link: MqttConnection) -> None:

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Callable, Sequence
+from datetime import UTC, datetime
 from sys import modules
 from typing import Any
 
 from tidings.errors import RefusedError, StoreFullError, TidingsError, TooLargeError, UnknownOutcomeError
-from tidings.gateway.mqtt.events import attributes_of, options_of
+from tidings.gateway.mqtt.events import attributes_of, options_of, plain_event
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Malformed, PublishPacket, Reason, Will
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
@@ -25,15 +26,11 @@ from tidings.model.event import Event
 from tidings.protocol.effects import CallFailed
 from tidings.protocol.messages import AckMode
 from tidings.runtime.bus import Bus
-from tidings.runtime.coercion import UNNUMBERED, event_from
+from tidings.runtime.coercion import event_from
 from tidings.runtime.failures import error_of
 from tidings.runtime.local_clients import publish_batch
 
 log = logging.getLogger("tidings.gateway")
-
-
-def is_traced() -> bool:
-    return "opentelemetry" in modules
 
 
 Outcome = int | None  # a reason code; None: unknown, and the client is to send it again
@@ -62,64 +59,59 @@ class SessionPublisher:
     def publish_soon(self, packets: Sequence[PublishPacket]) -> None:
         """Publish packets of QoS 0: no answer tells whether the broker accepted them."""
         events: list[Event] = []
+        numbered: list[bool] = []
+        now = datetime.now(UTC)
         for packet in packets:
             try:
-                events.append(self._event(packet, None)[0])
-            except Malformed as error:
+                event, is_numbered = self._event(packet, None, now)
+            except (Malformed, TidingsError) as error:
                 log.info("mqtt %s: %s", self._client_id, error)
-            except TidingsError as error:
-                log.info("mqtt %s: %s", self._client_id, error)
+                continue
+            events.append(event)
+            numbered.append(is_numbered)
         if events:
             try:
-                publish_batch(self._bus, events, [True] * len(events), AckMode.BEST_EFFORT, waits=False)
+                publish_batch(self._bus, events, numbered, AckMode.BEST_EFFORT, None)
             except TidingsError as error:
                 log.info("mqtt %s: %s", self._client_id, error)
 
-    def publish_all(self, packets: Sequence[PublishPacket]) -> list[Outcome] | Awaitable[list[Outcome]]:
-        """Publish packets of QoS 1; their outcomes when the broker has answered, at once if it has by now."""
+    def publish_all(self, packets: Sequence[PublishPacket], then: Callable[[list[Outcome]], None]) -> None:
+        """Publish packets of QoS 1; `then` is called with their outcomes when the broker has answered, maybe
+        at once."""
         outcomes: list[Outcome] = [Reason.SUCCESS] * len(packets)
         positions, events, numbered = [], [], []
+        now = datetime.now(UTC)
         for position, packet in enumerate(packets):
             try:
-                event, is_numbered = self._event(packet, self._undecided.id_of(self._key, packet))
+                event, is_numbered = self._event(packet, self._undecided.id_of(self._key, packet), now)
             except (Malformed, TidingsError) as error:
                 outcomes[position] = self._outcome(packet, error)
                 continue
             positions.append(position)
             events.append(event)
             numbered.append(is_numbered)
-        if not events:
-            return outcomes
-        try:
-            results = publish_batch(self._bus, events, numbered, AckMode.AUTO)
-        except TidingsError as error:
-            for position in positions:
-                outcomes[position] = self._outcome(packets[position], error)
-            return outcomes
-        if isinstance(results, list):
-            self._note(packets, positions, results, outcomes)
-            return outcomes
-        return self._answered(packets, positions, results, outcomes)
 
-    async def _answered(
-        self,
-        packets: Sequence[PublishPacket],
-        positions: list[int],
-        results: asyncio.Future[Any],
-        outcomes: list[Outcome],
-    ) -> list[Outcome]:
+        def answered(results: list[Any]) -> None:
+            self._note(packets, positions, results, outcomes)
+            then(outcomes)
+
+        if not events:
+            then(outcomes)
+            return
         try:
-            self._note(packets, positions, await results, outcomes)
+            publish_batch(self._bus, events, numbered, AckMode.AUTO, answered)
         except TidingsError as error:  # of the whole batch: the session of the principal is over
             for position in positions:
                 outcomes[position] = self._outcome(packets[position], error)
-        return outcomes
+            then(outcomes)
 
     def _note(
-        self, packets: Sequence[PublishPacket], positions: list[int], results: Any, outcomes: list[Outcome]
+        self,
+        packets: Sequence[PublishPacket],
+        positions: list[int],
+        results: list[Any],
+        outcomes: list[Outcome],
     ) -> None:
-        if type(results) is not list:
-            results = [results] * len(positions)
         for position, result in zip(positions, results, strict=True):
             if type(result) is CallFailed:
                 error = error_of(result.code, result.reason, result.id)
@@ -135,10 +127,11 @@ class SessionPublisher:
         try:
             if packet.qos == 2:
                 known = await self._exchanges.begin(packet.packet_id, known)
-            event, is_numbered = self._event(packet, known)
+            event, is_numbered = self._event(packet, known, datetime.now(UTC))
             mode = AckMode.BEST_EFFORT if packet.qos == 0 else AckMode.AUTO
-            results = publish_batch(self._bus, [event], [is_numbered], mode)
-            [result] = results if isinstance(results, list) else await results
+            results: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            publish_batch(self._bus, [event], [is_numbered], mode, results.set_result)
+            [result] = await results
             if type(result) is CallFailed:
                 raise error_of(result.code, result.reason, result.id)
         except (Malformed, TidingsError) as error:
@@ -148,11 +141,12 @@ class SessionPublisher:
             self._exchanges.published(packet.packet_id)
         return Reason.SUCCESS
 
-    def _event(self, packet: PublishPacket, id: str | None) -> tuple[Event, bool]:
+    def _event(self, packet: PublishPacket, id: str | None, now: datetime) -> tuple[Event, bool]:
         """The event of a packet, and whether the client is to number it. Raises."""
-        options = options_of(packet)
-        if id is None and not packet.properties and not packet.payload.startswith(b"{") and not is_traced():
-            return Event(source=self._bus.name, id=UNNUMBERED, **options), True
+        is_rich = packet.properties or packet.retain or packet.payload[:1] == b"{"
+        if id is None and not is_rich and "opentelemetry" not in modules:
+            return plain_event(packet, self._bus.name, now), True
+        options = options_of(packet, now)
         if id is not None:
             options["id"] = id
         return event_from(attributes_of(packet), options, self._bus.name)

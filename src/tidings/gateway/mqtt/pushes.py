@@ -2,7 +2,7 @@
 
 Rules
 - A plain subscription of QoS 0 has no queue here: the broker hands over its events, and their packets are
-  written.
+  written. Packets of events that came together are made once for all subscribers of one version.
 - It begins paused, so that no event comes before its SUBACK. When many bytes wait for the client, all of them
   pause, and go on one by one as the client reads: meanwhile their events wait in the broker's queues, which
   are bounded, count in the quota of the principal, and hold one copy of an event for all.
@@ -14,21 +14,30 @@ import asyncio
 import logging
 from collections.abc import Awaitable, Callable
 from datetime import UTC, datetime
+from functools import lru_cache
 from typing import Any
 
 from tidings.errors import TidingsError
-from tidings.gateway.mqtt.events import UnsendableEvent, has_expired, header_of, publish_of
+from tidings.gateway.mqtt.events import (
+    UnsendableEvent,
+    has_expired,
+    header_of,
+    is_plain_header,
+    publish_of,
+    their_topic,
+)
 from tidings.gateway.mqtt.packets import Packet
-from tidings.gateway.mqtt.writing import write
+from tidings.gateway.mqtt.writing import variable, write
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
-from tidings.runtime.local_clients import AHEAD
+from tidings.runtime.local_clients import AHEAD, take_directly
 
 log = logging.getLogger("tidings.gateway")
 
 CACHED = "mqtt"  # where an event keeps the packets that were made of it, by version and RETAIN
+SHARED = 2**18  # bytes of the packets that are kept for the next subscriber
 SMALL = 4096  # bytes of a packet that an event keeps: those that wait in queues stay small
 
 
@@ -52,13 +61,63 @@ def written(event: Event, version: int, *, retain: bool, legacy_before: float = 
     return data
 
 
+def _is_plain(event: Event) -> bool:
+    """Is the event of the common kind: published by MQTT without properties, and not retained?"""
+    return is_plain_header(event.headers) and (
+        event.expires is None
+        and not event.lifetime
+        and event.content_type is None
+        and event.payload is not None
+        and event.topic is not None
+    )
+
+
+@lru_cache(maxsize=1024)
+def _topic_field(topic: str) -> bytes:
+    name = their_topic(topic).encode()
+    return len(name).to_bytes(2, "big") + name
+
+
+class PacketCache:
+    """Packets of QoS 0 of the events that were delivered last, as the bytes that all subscribers of one
+    version receive. One for all sessions of a listener."""
+
+    def __init__(self) -> None:
+        self._events: tuple[Event, ...] = ()
+        self._packets: dict[int, bytes | None] = {}  # by version; None: each has to be looked at
+
+    def packets(self, events: tuple[Event, ...], version: int) -> bytes | None:
+        """The packets of these events, one behind the other; None: some of them depend on the subscriber, or
+        cannot be sent."""
+        known = self._events
+        if events is not known and not (len(events) == len(known) == 1 and events[0] is known[0]):
+            self._events, self._packets = events, {}
+        elif version in self._packets:
+            return self._packets[version]
+        data: bytes | None = None
+        if all(map(_is_plain, events)):
+            none = b"\0" if version == 5 else b""
+            parts: list[bytes] = []
+            for event in events:
+                topic, payload = _topic_field(event.topic or ""), event.payload or b""
+                size = len(topic) + len(none) + len(payload)
+                head = bytes((0x30, size)) if size < 0x80 else b"0" + variable(size)
+                parts += (head, topic, none, payload)
+            data = b"".join(parts)
+        if data is None or len(data) <= SHARED:
+            self._packets[version] = data
+        else:
+            self._events = ()
+        return data
+
+
 class PushChannel:
     """A connection as its session sees it."""
 
     def __init__(
         self,
         send: Callable[[Packet], None],
-        send_bytes: Callable[[bytes], None],
+        send_bytes: Callable[[bytes, int], None],
         drained: Callable[[], Awaitable[Any]],
         is_full: Callable[[], bool],
         *,
@@ -78,8 +137,9 @@ class PushChannel:
 class Pushes:
     """Those of one session."""
 
-    def __init__(self, client_id: str, bus: Bus, legacy_before: float = 0.0) -> None:
+    def __init__(self, client_id: str, bus: Bus, packets: PacketCache, legacy_before: float = 0.0) -> None:
         self._client_id = client_id
+        self._packets = packets
         self._legacy_before = legacy_before
         self._bus = bus
         self._outlet: PushChannel | None = None
@@ -102,6 +162,7 @@ class Pushes:
         began = datetime.now(UTC)
         push = lambda delivered: self._push(delivered.event, began)  # noqa: E731
         listener = await self._bus.subscribe_callback(filter, push, is_paused=True, **options)
+        take_directly(listener, lambda events: self._push_all(events, began))
         self._paused[listener] = None
         return listener
 
@@ -109,6 +170,7 @@ class Pushes:
         """The subscription ends."""
         self._flowing.pop(listener, None)
         self._paused.pop(listener, None)
+        take_directly(listener, None)
 
     def start(self) -> None:
         """Let events come as the client reads."""
@@ -131,12 +193,31 @@ class Pushes:
                 return  # the session of the principal is over
             await asyncio.sleep(0)
 
+    def _pause_if_full(self, outlet: PushChannel) -> None:
+        if self._flowing and outlet.is_full():
+            self._pause()
+
     def _pause(self) -> None:
         for listener in self._flowing:
             listener.allow(0)
         self._paused |= self._flowing
         self._flowing.clear()
         self.start()
+
+    def _push_all(self, events: tuple[Event, ...], began: datetime) -> None:
+        """Write live events that came together."""
+        outlet = self._outlet
+        if outlet is None:
+            return
+        data = None
+        if not (outlet.has_aliases or outlet.largest):
+            data = self._packets.packets(events, outlet.version)
+        if data is None:
+            for event in events:
+                self._push(event, began)
+            return
+        outlet.send_bytes(data, len(events))
+        self._pause_if_full(outlet)
 
     def _push(self, event: Event, began: datetime) -> None:
         outlet = self._outlet
@@ -153,9 +234,8 @@ class Pushes:
                 data = written(event, outlet.version, retain=is_old, legacy_before=self._legacy_before)
                 if data is None or (outlet.largest and len(data) > outlet.largest):
                     return
-                outlet.send_bytes(data)
+                outlet.send_bytes(data, 1)
         except UnsendableEvent as error:
             log.warning("mqtt %s: event %s is dropped: %s", self._client_id, event.identity, error)
             return
-        if self._flowing and outlet.is_full():
-            self._pause()
+        self._pause_if_full(outlet)

@@ -8,6 +8,7 @@ Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name and in a flag)
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from itertools import islice
 from typing import Any
 
 from tidings.gateway.mqtt.packets import (
@@ -367,6 +368,30 @@ class PacketReader:
         if not filters:
             raise Malformed("UNSUBSCRIBE from nothing", Reason.PROTOCOL)
         return UnsubscribePacket(packet_id, filters, properties)
+
+
+class UnhandledPackets:
+    """Packets of one read that wait to be handled, a slice of them at a time."""
+
+    __slots__ = ("_most", "_source", "is_done", "packets", "pause", "violation")
+
+    def __init__(self, source: Iterator[Packet], most: int, pause: float) -> None:
+        self._source = source
+        self._most = most
+        self.pause = pause  # seconds before they are handled
+        self.packets: list[Packet] = []
+        self.is_done = False  # are there no more than these?
+        self.violation: Malformed | None = None  # behind them
+
+    def read_slice(self) -> None:
+        """Read the next packets."""
+        packets: list[Packet] = []
+        try:
+            packets.extend(islice(self._source, self._most))  # those before a malformed one stay
+        except Malformed as error:
+            self.violation, self.is_done = error, True
+        self.packets = packets
+        self.is_done = self.is_done or len(packets) < self._most
 
 
 _ACKS = {

@@ -50,7 +50,7 @@ from tidings.gateway.mqtt.packets import (
     Will,
 )
 from tidings.gateway.mqtt.publishing import SessionPublisher, message_of
-from tidings.gateway.mqtt.pushes import PushChannel, Pushes
+from tidings.gateway.mqtt.pushes import PacketCache, PushChannel, Pushes
 from tidings.gateway.mqtt.shares import SharedSubscription, SharedSubscriptions, is_shared
 from tidings.gateway.mqtt.state import MqttSubscription, StoredMqttSubscription
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
@@ -83,6 +83,7 @@ class MqttSession:
         most_bytes: int = DEFAULT_LIMITS.client.session_bytes,
         now: Callable[[], float],
         legacy_before: float = 0.0,
+        packets: PacketCache | None = None,
     ) -> None:
         self.client_id = client_id
         self.bus = bus
@@ -103,7 +104,7 @@ class MqttSession:
         self._shares = shares
         self._borrowing: set[asyncio.Task[None]] = set()
         self._outlet: PushChannel | None = None
-        self._pushes = Pushes(client_id, bus, legacy_before)
+        self._pushes = Pushes(client_id, bus, packets or PacketCache(), legacy_before)
         self._version = 4
         self._largest = 0
         self.on_refused: Callable[[], None] = lambda: None  # called when the session of the principal ends

@@ -13,14 +13,13 @@ from websockets.asyncio.server import Server, ServerConnection, serve
 from websockets.exceptions import ConnectionClosed
 from websockets.http11 import Request, Response
 
-from tidings.gateway.mqtt.connection import LARGEST
+from tidings.gateway.mqtt.connection import BUFFER, LARGEST
 from tidings.gateway.mqtt.listener import MqttListener
+from tidings.gateway.mqtt.stream import ByteStream
 from tidings.gateway.origins import Addresses
 from tidings.gateway.serving import bind
 from tidings.runtime.admission import Admission, AdmittedConnection
 from tidings.runtime.local_clients import LocalClientHost
-
-AHEAD = 4  # messages of a client that wait to be read
 
 
 class _Admitted(ServerConnection):
@@ -55,43 +54,17 @@ class _Admitted(ServerConnection):
         super().connection_lost(exc)
 
 
-class _SocketReader:
-    """Stream reader for a connection. Applies backpressure to a client that is not read from."""
-
-    def __init__(self) -> None:
-        self._waiting: asyncio.Queue[bytes] = asyncio.Queue(AHEAD)
-        self._is_over = False
-
-    async def feed(self, data: bytes) -> None:
-        """So much came."""
-        if data and not self._is_over:
-            await self._waiting.put(data)
-
-    def end(self) -> None:
-        """No more data comes, or is read."""
-        self._is_over = True
-        while not self._waiting.empty():
-            self._waiting.get_nowait()  # lets `feed` go on
-        self._waiting.put_nowait(b"")
-
-    async def read(self, size: int) -> bytes:
-        del size  # what came in one message is taken at once
-        return b"" if self._is_over else await self._waiting.get()
-
-
-class _SocketWriter:
-    """Stream writer for a connection."""
+class _SocketStream(ByteStream):
+    """Bytes over a connection, which is its own wire. A client that is not read from fills its socket."""
 
     def __init__(self, socket: ServerConnection) -> None:
+        super().__init__()
+        self.wire = self
         self._socket = socket
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._room = asyncio.Event()
-        self._room.set()
-        self._bytes = self._high = 0
-        self.transport = self
-
-    def set_write_buffer_limits(self, high: int) -> None:
-        self._high = high
+        self._bytes = 0
+        self._may_read = asyncio.Event()
+        self._may_read.set()
 
     def get_write_buffer_size(self) -> int:
         return self._bytes
@@ -99,11 +72,8 @@ class _SocketWriter:
     def write(self, data: bytes) -> None:
         self._bytes += len(data)
         self._waiting.put_nowait(data)
-        if self._bytes > self._high or self._waiting.qsize() > 1000:
-            self._room.clear()
-
-    async def drain(self) -> None:
-        await self._room.wait()
+        if self._bytes > BUFFER or self._waiting.qsize() > 1000:
+            self.pause_writing()
 
     def close(self) -> None:
         self._waiting.put_nowait(None)
@@ -111,17 +81,41 @@ class _SocketWriter:
     def get_extra_info(self, name: str) -> Any:
         return self._socket.transport.get_extra_info(name)
 
-    async def run(self) -> None:
+    def pause_reading(self) -> None:
+        self._may_read.clear()
+
+    def resume_reading(self) -> None:
+        self._may_read.set()
+
+    async def receive(self) -> None:
+        """Feed what comes, until the client leaves or says something else than bytes."""
+        try:
+            async for data in self._socket:
+                if isinstance(data, str):
+                    break  # MQTT is bytes
+                if data:
+                    self.feed(data)
+                await self._may_read.wait()
+        except ConnectionClosed as error:
+            del error  # gone: the bytes end
+        finally:
+            self.feed_eof()
+
+    def feed_eof(self) -> None:
+        self._may_read.set()
+        super().feed_eof()
+
+    async def send(self) -> None:
         """Send what was written, until it is closed."""
         with contextlib.suppress(ConnectionClosed):
             while (data := await self._waiting.get()) is not None:
                 await self._socket.send(data)
                 self._bytes -= len(data)
-                if self._bytes <= self._high // 4 and self._waiting.qsize() < 500:
-                    self._room.set()
+                if self._bytes <= BUFFER // 4 and self._waiting.qsize() < 500:
+                    self.resume_writing()
             await self._socket.close()
         self._bytes = 0
-        self._room.set()
+        self.resume_writing()
 
 
 class MqttWebSocketListener:
@@ -169,19 +163,12 @@ class MqttWebSocketListener:
         assert isinstance(socket, _Admitted)
         if socket.visit is None:
             return
-        reader = _SocketReader()
-        writer = _SocketWriter(socket)
-        sending = asyncio.create_task(writer.run())
-        serving = asyncio.create_task(self._listener.serve(reader, writer, socket.visit))  # type: ignore[arg-type]
-        serving.add_done_callback(lambda _: reader.end())
+        stream = _SocketStream(socket)
+        sending = asyncio.create_task(stream.send())
+        serving = asyncio.create_task(self._listener.serve(stream, socket.visit))
+        serving.add_done_callback(lambda _: stream.feed_eof())
         try:
-            async for data in socket:
-                if isinstance(data, str):
-                    break  # MQTT is bytes
-                await reader.feed(data)
-        except ConnectionClosed as error:
-            del error  # gone: the reader ends
+            await stream.receive()
         finally:
-            reader.end()
             await serving
             await sending

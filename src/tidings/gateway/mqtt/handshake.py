@@ -1,0 +1,57 @@
+"""Handshake of an MQTT connection: which CONNECT is accepted, and the words of CONNACK."""
+
+from __future__ import annotations
+
+import secrets
+
+from tidings.errors import StoreFullError, TidingsError
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.packets import V5, V31, Malformed, Reason
+from tidings.security.attempts import TooManyAttempts
+
+ALIASES = 32
+OLD_CODES = {
+    Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4,
+    Reason.NOT_AUTHORISED: 5,
+}  # fmt: skip
+
+
+def reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
+    """The reason of a CONNACK for a client that was not let in."""
+    if isinstance(error, TooManyAttempts | StoreFullError):
+        return Reason.UNAVAILABLE
+    return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
+
+
+def check_connect(connect: mq.ConnectPacket) -> None:
+    """Refuse a CONNECT that can be read and breaks a rule, and name a client without an id. Raises
+    `Malformed`."""
+    properties = connect.properties
+    for name in ("receive_maximum", "maximum_packet"):
+        if properties.get(name) == 0:
+            raise Malformed(f"{name} is 0", Reason.PROTOCOL)
+    if "authentication_method" in properties:
+        raise Malformed("no such method", Reason.AUTHENTICATION)
+    if "authentication_data" in properties:
+        raise Malformed("authentication data without a method", Reason.PROTOCOL)
+    if not connect.client_id:
+        if connect.version == V31 or (connect.version != V5 and not connect.clean):
+            raise Malformed("a session without a client id", Reason.CLIENT_ID)
+        connect.client_id = f"auto-{secrets.token_hex(8)}"
+        properties["assigned"] = connect.client_id
+
+
+def stated(connect: mq.ConnectPacket, *, receive_maximum: int, maximum_packet: int) -> mq.Properties:
+    """The properties of a CONNACK, with our bounds."""
+    if connect.version != V5:
+        return {}
+    properties: mq.Properties = {
+        "receive_maximum": receive_maximum,
+        "maximum_packet": maximum_packet,
+        "topic_alias_maximum": ALIASES,
+        "subscription_ids_available": 1,
+        "shared_available": 1,
+    }
+    if "assigned" in connect.properties:
+        properties["assigned_client_id"] = connect.properties["assigned"]
+    return properties

@@ -1,0 +1,168 @@
+"""Bytes of one MQTT connection, over TCP or a WebSocket.
+
+Rules
+- While a sink is set, bytes that come are handed to it at once, without a turn of the event loop; no bytes
+  at all are the end. Without one
+  they wait for `read`, and the peer is not read from when many wait.
+- A peer that does not read what is written to it is not read from either.
+"""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from typing import Any, Protocol, cast
+
+from tidings.runtime.admission import AdmittedConnection, Factory
+
+MOST_UNREAD = 2**16  # bytes that wait for `read`; more pause the peer
+
+Sink = Callable[[bytes], None]
+
+
+class Wire(Protocol):
+    """Interface of the connection below: TCP, or a WebSocket."""
+
+    def write(self, data: bytes) -> None: ...
+
+    def close(self) -> None: ...
+
+    def get_write_buffer_size(self) -> int: ...
+
+    def get_extra_info(self, name: str) -> Any: ...
+
+    def pause_reading(self) -> None: ...
+
+    def resume_reading(self) -> None: ...
+
+
+class ByteStream:
+    """Both directions of one connection."""
+
+    def __init__(self) -> None:
+        self.wire: Wire
+        self.sink: Sink | None = None
+        self.is_over = False  # no more bytes come
+        self._unread: list[bytes] = []
+        self._unread_bytes = 0
+        self.is_paused = False  # is the peer not read from?
+        self._is_full = False  # does the peer not read?
+        self._reading: asyncio.Future[None] | None = None
+        self._draining: list[asyncio.Future[None]] = []
+
+    # -- from the peer -----------------------------------------------------------------------------
+
+    def feed(self, data: bytes) -> None:
+        """Bytes came."""
+        if self.sink is not None and not self._unread:
+            self.sink(data)
+            return
+        self._unread.append(data)
+        self._unread_bytes += len(data)
+        if self._unread_bytes > MOST_UNREAD:
+            self._pause()
+        self._wake()
+
+    def feed_eof(self) -> None:
+        """No more bytes come."""
+        self.is_over = True
+        self._wake()
+        self.resume_writing()
+        if self.sink is not None:
+            self.sink(b"")
+
+    async def read(self) -> bytes:
+        """The bytes that came; none at the end."""
+        while not self._unread and not self.is_over:
+            self._reading = asyncio.get_running_loop().create_future()
+            await self._reading
+        return self.take()
+
+    def take(self) -> bytes:
+        """The bytes that came and were not read, without waiting."""
+        data = self._unread[0] if len(self._unread) == 1 else b"".join(self._unread)
+        self._unread, self._unread_bytes = [], 0
+        if self.is_paused and not self._is_full:
+            self.is_paused = False
+            self.wire.resume_reading()
+        return data
+
+    def _wake(self) -> None:
+        if self._reading is not None and not self._reading.done():
+            self._reading.set_result(None)
+
+    def _pause(self) -> None:
+        if not self.is_paused and not self.is_over:
+            self.is_paused = True
+            self.wire.pause_reading()
+
+    # -- to the peer -------------------------------------------------------------------------------
+
+    def pause_writing(self) -> None:
+        self._is_full = True
+        self._pause()
+
+    def resume_writing(self) -> None:
+        self._is_full = False
+        if self.is_paused and self._unread_bytes <= MOST_UNREAD:
+            self.is_paused = False
+            if not self.is_over:
+                self.wire.resume_reading()
+        waiting, self._draining = self._draining, []
+        for future in waiting:
+            if not future.done():
+                future.set_result(None)
+
+    async def drained(self) -> None:
+        """Wait until few bytes wait for the peer. Raises `ConnectionResetError` when it is gone."""
+        if self.is_over:
+            raise ConnectionResetError("the peer is gone")
+        if self._is_full:
+            future = asyncio.get_running_loop().create_future()
+            self._draining.append(future)
+            await future
+
+
+class TcpStream(ByteStream, asyncio.Protocol):
+    """A connection by TCP, with or without TLS. `serve` is run for it."""
+
+    def __init__(
+        self,
+        serve: Callable[[ByteStream, AdmittedConnection], Awaitable[None]],
+        visit: AdmittedConnection,
+        most_unsent: int,
+    ) -> None:
+        super().__init__()
+        self._serve = serve
+        self._visit = visit
+        self._most_unsent = most_unsent
+        self._task: asyncio.Task[None] | None = None
+
+    data_received = ByteStream.feed
+
+    def connection_made(self, made: asyncio.BaseTransport) -> None:
+        transport = cast(asyncio.Transport, made)  # of another event loop it is no subclass
+        transport.set_write_buffer_limits(high=self._most_unsent)
+        self.wire = transport
+        self._visit.end = lambda reason: transport.abort()
+        self._task = asyncio.get_running_loop().create_task(self._run())
+
+    async def _run(self) -> None:
+        try:
+            if not self._visit.is_over:  # else it had to go before it began
+                await self._serve(self, self._visit)
+        finally:
+            self._visit.leave()
+
+    def eof_received(self) -> bool:
+        self.feed_eof()
+        return self.wire.get_extra_info("sslcontext") is None  # TLS has no half-closed connections
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        del exc  # why it ended: the other side is gone in any case
+        self.feed_eof()
+
+
+def streams(serve: Callable[[ByteStream, AdmittedConnection], Awaitable[None]], most_unsent: int) -> Factory:
+    """A factory for connections by TCP; of more unsent bytes than that the peer is a slow one."""
+    return lambda visit: TcpStream(serve, visit, most_unsent)

@@ -1,0 +1,140 @@
+"""Bytes of MQTT connections: handled as they come, in order, and bounded."""
+
+from __future__ import annotations
+
+import asyncio
+
+import msgspec
+import pytest
+from tests.gateway._peer import Peer, at, run
+
+from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.events import plain_event
+from tidings.gateway.mqtt.packets import V5, V311, PacketKind
+from tidings.gateway.mqtt.pushes import PacketCache, written
+from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream
+from tidings.gateway.mqtt.writing import write
+from tidings.model.event import make_event
+
+
+class Wire:
+    """Records whether the peer is read from."""
+
+    def __init__(self) -> None:
+        self.is_read = True
+
+    def pause_reading(self) -> None:
+        self.is_read = False
+
+    def resume_reading(self) -> None:
+        self.is_read = True
+
+
+def fed(*parts: bytes) -> tuple[ByteStream, Wire]:
+    stream, wire = ByteStream(), Wire()
+    stream.wire = wire  # type: ignore[assignment]
+    for part in parts:
+        stream.feed(part)
+    return stream, wire
+
+
+def test_bytes_wait_for_a_reader_and_many_pause_the_peer() -> None:
+    stream, wire = fed(b"a" * MOST_UNREAD)
+    assert wire.is_read
+    stream.feed(b"b")
+    assert not wire.is_read
+    assert stream.take() == b"a" * MOST_UNREAD + b"b"
+    assert wire.is_read
+
+
+def test_a_sink_gets_no_byte_before_those_that_wait() -> None:
+    stream, _ = fed(b"a")
+    came: list[bytes] = []
+    stream.sink = came.append
+    stream.feed(b"b")
+    assert came == []
+    assert stream.take() == b"ab"
+    stream.feed(b"c")
+    stream.feed_eof()
+    assert came == [b"c", b""]
+
+
+def test_a_peer_that_does_not_read_is_not_read_from() -> None:
+    stream, wire = fed(b"a")
+    stream.pause_writing()
+    assert not wire.is_read
+    stream.take()
+    assert not wire.is_read
+    stream.resume_writing()
+    assert wire.is_read
+
+
+def test_waiting_for_a_peer_ends_when_it_reads_or_is_gone() -> None:
+    async def test() -> None:
+        stream, _ = fed()
+        stream.pause_writing()
+        waiting = asyncio.create_task(stream.drained())
+        await asyncio.sleep(0)
+        assert not waiting.done()
+        stream.resume_writing()
+        await waiting
+        stream.feed_eof()
+        with pytest.raises(ConnectionResetError):
+            await stream.drained()
+
+    asyncio.run(test())
+
+
+@pytest.mark.parametrize("version", [V311, V5])
+def test_packets_for_all_are_those_of_each(version: int) -> None:
+    now = make_event({}, source="s", id="i").time
+    sizes = (0, 1, 126, 127, 128, 20_000)
+    events = tuple(
+        plain_event(mq.PublishPacket(f"a//{size}", b"x" * size, 1), "s", now)  # type: ignore[arg-type]
+        for size in sizes
+    )
+    each = [write(mq.PublishPacket(f"a//{size}", b"x" * size), version) for size in sizes]
+    cache = PacketCache()
+    assert cache.packets(events, version) == b"".join(each)
+    assert cache.packets(events, version) is cache.packets(events, version)
+    other = V5 if version == V311 else V311
+    assert cache.packets(events, other) != cache.packets(events, version)
+    assert cache.packets(events[:1], version) == each[0] == written(events[0], version, retain=False)
+
+
+def test_an_event_that_depends_on_its_subscriber_has_no_packet_for_all() -> None:
+    plain = plain_event(mq.PublishPacket("a", b"x"), "s", make_event({}, source="s", id="i").time)  # type: ignore[arg-type]
+    foreign = make_event({"b": 1}, source="s", id="1", topic="a")
+    assert PacketCache().packets((plain, foreign), V5) is None
+    typed = msgspec.structs.replace(plain, content_type="text/plain")
+    assert PacketCache().packets((typed,), V5) is None
+
+
+def test_packets_of_one_write_are_answered_in_order_whatever_they_are() -> None:
+    async def test() -> None:
+        async with at() as port:
+            peer = Peer(port, V311)
+            await peer.connect("a")
+            parts: list[bytes] = []
+            for number in range(1, 151):  # more than a slice, and more than may be unanswered
+                parts.append(write(mq.PublishPacket("t", b"x", 1, packet_id=number), V311))
+                if not number % 50:
+                    parts.append(write(mq.PingPacket(), V311))
+                    parts.append(write(mq.PublishPacket("t", b"x", 2, packet_id=1000 + number), V311))
+            peer.send_bytes(b"".join(parts))
+            acks, others = [], []
+            while len(acks) + len(others) < 156:
+                packet = await peer.next()
+                if isinstance(packet, mq.AckPacket):
+                    acks.append((packet.kind, packet.packet_id))
+                else:
+                    others.append(packet)
+            expected = []
+            for number in range(1, 151):
+                expected.append((PacketKind.PUBACK, number))
+                if not number % 50:
+                    expected.append((PacketKind.PUBREC, 1000 + number))
+            assert acks == expected
+            assert others == [mq.PingPacket(True)] * 3
+
+    run(test)
