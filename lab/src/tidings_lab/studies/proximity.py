@@ -13,11 +13,12 @@ SOCBR that makes no swap which lengthens the mean way between any two brokers of
 thesis asks for it and gives no rule; this one is ours, and that a lighter link which may go is looked for
 when the lightest may not was settled with results of this study in view).
 
-Figures 4.14 and 4.19 cannot both be right beside 4.18. With h hops, t messages for a subscription and m of
+The text of 4.19 can be read in two ways. With h hops, t messages for a subscription and m of
 self-organisation, the break-even is R0 = m / saved hops, and the reduction at R is saved (R - R0) / (R h +
-t). With 12 and 30 for R0 and 30% at R = 100 for both, the bound of 100 ms would have to save 88/70, a
-quarter, more hops than SOCBR without a bound; the text of 4.18 has it close to SOCBR's, and less cannot be
-more (E-V9f).
+t). With 12 and 30 for R0 and 30% of CBR's messages saved at R = 100 by both, the bound of 100 ms would have
+to save 88/70, a quarter, more hops than SOCBR without a bound, while 4.18 has it close to SOCBR's, and less
+cannot be more. If "still a 30% less" says that the gain is 30% smaller than SOCBR's, it is 0.88 of SOCBR's
+hops, which is close, and nothing contradicts (E-V9f).
 """
 
 from __future__ import annotations
@@ -183,10 +184,12 @@ def _triggers(runs: ProximityRuns) -> list[PaperClaim]:
 
 
 def _contradiction(runs: ProximityRuns) -> PaperClaim:
-    """E-V9f: a bound would have to save more than no bound."""
+    """E-V9f: by one reading of 4.19 a bound would have to save more than no bound."""
     needed = 88 / 70
     found = {
-        trigger: estimate(runs.share_of_way(NearCase(NEAR_100, trigger, known=known)))
+        f"{trigger}, {'blind' if known == BLIND else 'near'} trees": estimate(
+            runs.share_of_way(NearCase(NEAR_100, trigger, known=known))
+        )
         for trigger in TRIGGERS
         for known in (BLIND, NEAR)
     }
@@ -194,9 +197,10 @@ def _contradiction(runs: ProximityRuns) -> PaperClaim:
         "VIR4-11", "hops saved with a bound of 100 ms over those saved without, as the printed break-evens "
         "and "
         "reductions demand together", where="beside Figures 4.14, 4.18 and 4.19", paper=None,
-        reference=f"{needed:.2f} by algebra; at most 1 by 4.18", erratum="E-V9f", seeds=len(runs.seeds),
-        ours=", ".join(f"{trigger}: {share.text('.2f')}" for trigger, share in found.items()),
-        rule="no interval of ours reaches what the print demands",
+        reference=f"{needed:.2f} if both save 30%, {0.7 * needed:.2f} if the gain is 30% smaller; at most "
+        "1 by 4.18", erratum="E-V9f", seeds=len(runs.seeds),
+        ours=", ".join(f"{name}: {share.text('.2f')}" for name, share in found.items()),
+        rule="no interval of ours reaches what the first reading demands",
         held=all(each.high < needed for each in found.values()),
         why="The identity holds for every workload; only the saved hops are measured.",
     )  # fmt: skip
