@@ -15,7 +15,7 @@ import pytest
 from tests.chaos._nats import SERVER, Cluster
 
 import tidings
-from tidings.availability.records import Append, Forget, Put
+from tidings.availability.records import Append, Delete, Forget, Put
 from tidings.errors import SettingsError, StoreError
 from tidings.model.event import make_event
 from tidings.runtime.server import Server
@@ -58,6 +58,32 @@ def test_an_earlier_owner_is_refused(cluster: Cluster) -> None:
     with pytest.raises(StoreError, match="owner no more"):
         first.commit([event(2)])
     second.commit([event(2)])
+    first.close()
+    second.close()
+
+
+def test_a_message_that_comes_between_reading_and_owning_is_read_too(
+    cluster: Cluster, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Seen after a power cut: the last commit of the killed broker appeared after the new one had read."""
+    first = JetStreamStore(f"{cluster.address}/between")
+    first.commit([event(1), Put("t", "k", b"v")])
+    opened = jetstream.StreamJournal.open
+    late = iter([2, 3])
+
+    def open_then_late(journal: jetstream.StreamJournal) -> list[jetstream._JournalPart]:
+        parts = opened(journal)
+        first.commit([event(next(late)), event(next(late)), Delete("t", "k")])
+        return parts
+
+    monkeypatch.setattr(jetstream.StreamJournal, "open", open_then_late)
+    second = JetStreamStore(f"{cluster.address}/between")
+    loaded = second.load()
+    assert [entry.offset for entry in loaded.entries] == [1, 2, 3]
+    assert not loaded.tables.get("t")
+    with pytest.raises(StoreError, match="owner no more"):
+        first.commit([event(4)])
+    second.commit([event(4)])
     first.close()
     second.close()
 

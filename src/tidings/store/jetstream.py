@@ -7,6 +7,8 @@ is replayed into memory when the store is opened.
 Rules
 - One owner at a time: each message names the sequence number that it comes after. An opening owner writes a
   message first; from then on an earlier owner, on any machine, is refused (`StoreError`), and stops.
+- A message of the earlier owner may become visible between an opening owner's reading and its first message: a
+  leader that was just elected answers before it has applied its log. The opening owner then reads again.
 - A message that was not answered is sent again under its identity until `patience` is over, so that a server
   may die and another take its place; whether it was kept is looked up, never guessed.
 - A value that is larger than a message goes in several, which count together: servers take 1 MB by default.
@@ -44,8 +46,13 @@ PART_BYTES = 512 << 10  # of one message; servers take 1 MB by default
 LEAST_BYTES = 8 << 20  # below this a journal is not worth writing anew
 WRONG_SEQUENCE = 10071  # JetStream's code: another owner wrote
 TRY_SECONDS = 2.0
+OPENING_TRIES = 10  # of an opening owner; an earlier owner that still writes moves the end of the stream
 EXPECTED = "Nats-Expected-Last-Sequence"
 IDENTITY = "Nats-Msg-Id"
+
+
+class _OvertakenError(StoreError):
+    """Another owner wrote after the last message that this one knows."""
 
 
 class _JournalPart(msgspec.Struct, array_like=True):
@@ -97,6 +104,13 @@ class StreamJournal:
         self._connection = await self._until(deadline, lambda: nats.connect(self._servers, **options))
         self._stream = self._connection.jetstream(timeout=TRY_SECONDS)
         await self._until(deadline, lambda: self._make(config))
+        return await self._read_by(deadline)
+
+    def read(self) -> list[_JournalPart]:
+        """Read the stream again, from its beginning to its end."""
+        return self._do(self._read_by(self._loop.time() + self._patience))  # type: ignore[no-any-return]
+
+    async def _read_by(self, deadline: float) -> list[_JournalPart]:
         found: list[_JournalPart] = await self._until(deadline, self._read)
         return found
 
@@ -193,7 +207,7 @@ class StreamJournal:
         if found.seq <= self.last:
             return None
         if (found.headers or {}).get(IDENTITY) != identity:
-            raise StoreError(
+            raise _OvertakenError(
                 f"store {self._name}: another broker has opened it, and this one is its owner no more",
                 hint="one broker at a time; give each its own stream",
             )
@@ -230,14 +244,29 @@ class JetStreamDisk(MemoryDisk):
             [f"{SCHEME}{server}" for server in servers], stream, replicas=replicas, patience=patience
         )
         try:
-            self._replay(self._journal.open())
-            self._send([], is_anew=False)  # from now on it is ours
+            self._own(self._journal.open())
         except BaseException:
             self._journal.close()
             raise
 
+    def _own(self, parts: Sequence[_JournalPart]) -> None:
+        """Replay the stream and write a first message; from then on the stream is ours. When a
+        message of an earlier owner came between, the stream is read again."""
+        for tries_left in reversed(range(OPENING_TRIES)):
+            self._replay(parts)
+            try:
+                self._send([], is_anew=False)
+            except _OvertakenError as error:
+                if not tries_left:
+                    raise
+                log.info("%s: reads again: %s", self.name, error)
+                parts = self._journal.read()
+            else:
+                return
+
     def _replay(self, parts: Sequence[_JournalPart]) -> None:
         """A commit with missing parts was never acknowledged."""
+        self._values, self._keys, self._marked = {}, [], 0
         begun: list[_JournalPart] = []
         for part in parts:
             is_next = begun and (part.owner, part.batch, part.part) == (
@@ -257,7 +286,7 @@ class JetStreamDisk(MemoryDisk):
     def write(self, changes: Sequence[Change]) -> None:
         self._send(list(changes), is_anew=False)
         super().write(changes)
-        if self._journal.bytes > max(LEAST_BYTES, 4 * self.size()):
+        if self._journal.bytes > LEAST_BYTES and self._journal.bytes > 4 * self.size():
             self._write_anew()
 
     def _send(self, changes: list[Change], *, is_anew: bool) -> int:
