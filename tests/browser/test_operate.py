@@ -188,6 +188,31 @@ def test_a_purge_says_how_many_and_asks_first(operated: Operated, ann: tidings.B
     page.wait_for_selector("text=No event is available here")
 
 
+def test_a_retained_message_is_found_and_cleared(operated: Operated, ann: tidings.Bus, watched: Any) -> None:
+    async def retain() -> None:
+        for level in (1, 2):  # the second supersedes the first
+            await ann.publish({"level": level}, topic="tank/7", key="tank/7", lifetime=3600)
+        await ann.publish({"level": 9}, topic="it's/8", key="it's/8", lifetime=3600)
+
+    operated.stage.run(retain())
+    opened = signed_in(watched, operated.url, "root")
+    page = opened.show("retained")
+    page.wait_for_selector("text=level=2")
+    assert not page.locator("text=level=1").count()
+    page.get_by_label("Search retained messages").fill("it's")
+    page.wait_for_selector("text=1 of 2 retained messages")
+    assert page.evaluate("() => location.hash") == "#/retained?search=it%27s"
+    assert page.evaluate(UNNAMED) == []
+    assert not page.evaluate(WIDER)
+    page.get_by_role("button", name="Clear it's/8").click()
+    confirm(page, "Clear")
+    page.wait_for_selector("text=0 of 1 retained message")
+    page.get_by_label("Search retained messages").fill("")
+    page.wait_for_selector("text=level=2")
+    opened.picture("retained-light")
+    assert any(who == "root" and subject.startswith("purge id =") for who, _, subject in operated.audited())
+
+
 def test_the_history_goes_back_a_day(operated: Operated, watched: Any) -> None:
     opened = signed_in(watched, operated.url, "root")
     page = opened.show("history")
@@ -202,6 +227,8 @@ def test_without_the_right_pages_say_so_and_the_broker_refuses(operated: Operate
     for name in ("clients", "letters", "groups"):
         page = opened.show(name)
         page.wait_for_selector("text=This needs the right admin")
+    opened.refused = ("403",)
+    opened.show("retained").wait_for_selector("text=may subscribe nothing")
     opened.refused = ("403",)
     status = page.evaluate(
         """async () => (await fetch("/api/admin", {

@@ -32,6 +32,9 @@ from tidings.runtime.service import Service
 
 MOST_SUBSCRIPTIONS = 1_000  # of each broker in one answer: those for which most waits
 MOST_ENTRIES = 200  # of the log in one answer
+MOST_RETAINED = 500  # retained messages in one answer
+SCANNED_AT_ONCE = 1_000  # entries of the log in one page of a scan
+SCANNED_AT_MOST = 20_000  # entries that one answer looks at; the next one goes on
 OPTIONS = ("topic", "type", "id", "key")
 
 Ask = Callable[[Request, Visitor], Awaitable[Response]]
@@ -56,6 +59,7 @@ class ConsoleQueries:
             ("POST", "/api/publish", self.publish),
             ("GET", "/api/trace", self._observed(self.trace)),
             ("GET", "/api/log", self.log),
+            ("GET", "/api/retained", self.retained),
             ("GET", "/api/admin", self._acting.look),
             ("POST", "/api/admin", self._acting.act),
             ("GET", "/api/past", self._observed(self._acting.past, whole=True)),
@@ -176,6 +180,33 @@ class ConsoleQueries:
             for one in reversed(page.entries)
         ]
         return _json({"log": page.log, "begin": page.begin, "end": page.end, "entries": entries})
+
+    async def retained(self, request: Request, visitor: Visitor) -> Response:
+        """Retained messages of this broker's log: events that a newer one of the same key supersedes. The
+        answer ends at `upto`; `?after=` goes on from there."""
+        after = _offset(request.query_params.get("after", "0"))
+        text = request.query_params.get("filter") or None
+        rows: list[dict[str, Any]] = []
+        async with self._http_sessions.of(visitor.principal) as session:
+            last = after + SCANNED_AT_MOST
+            while True:
+                page = await session.bus.read_log(text, after=after, limit=SCANNED_AT_ONCE)
+                last = max(last, page.begin + SCANNED_AT_MOST)
+                rows += [
+                    {"offset": one.offset, "accepted": one.accepted, "event": _shown(one.event),
+                     "key": one.event.key, "bytes": len(one.event.payload or b"")}
+                    for one in page.entries if one.event.key is not None
+                ]  # fmt: skip
+                is_stuck, after = page.upto <= after, max(after, page.upto)
+                if is_stuck or after >= min(page.end, last) or len(rows) >= MOST_RETAINED:
+                    break
+        return _json({"log": page.log, "end": page.end, "upto": after, "rows": rows})
+
+
+def _offset(text: str) -> int:
+    if not text.isdecimal() or len(text) > 18:
+        raise InputError(f"`after` is {text!r}", hint="an offset of the log")
+    return int(text)
 
 
 def _lag(cursor: dict[str, Any]) -> int:

@@ -6,7 +6,7 @@ import { live } from "./live.js";
 
 const PAGES = [
   ["", [["overlay", "Overlay"], ["rates", "Rates and delays"], ["history", "History"], ["subscriptions", "Subscriptions"], ["consumers", "Slow consumers"]]],
-  ["Operate", [["clients", "Clients"], ["groups", "Groups and holds"], ["letters", "Dead letters"]]],
+  ["Operate", [["clients", "Clients"], ["groups", "Groups and holds"], ["letters", "Dead letters"], ["retained", "Retained messages"]]],
   ["Keeping the promise", [["store", "Store"], ["recovery", "Recovery"], ["verdict", "Verdict"]]],
   ["Data", [["quality", "Quality"], ["streams", "Spark streams"], ["studies", "Studies"]]],
   ["Hands on", [["try", "Try it"]]],

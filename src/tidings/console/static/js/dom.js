@@ -44,6 +44,7 @@ const ICONS = {
   history: "M12 7v5l4 2M4 12a8 8 0 1 0 2.500-5.800L4 8M4 3v5h5",
   clients: "M9 11a4 4 0 1 0-.1 0M2 21c0-4 3-6 7-6s7 2 7 6M17 4a4 4 0 0 1 0 7M22 21c0-3-1.500-5-4-5.700",
   groups: "M4 5h6v6H4zM14 5h6v6h-6zM4 15h6v6H4zM14 15h6v6h-6z",
+  retained: "M6 3h12v18l-6-5-6 5z",
   letters: "M3 6h18v13H3zM3 7l9 7 9-7",
   try: "M5 4l14 8-14 8z",
   menu: "M4 6h16M4 12h16M4 18h16",
