@@ -3,6 +3,7 @@
     python scripts/capacity.py                                  # the table for 10^3 to 10^9 subscriptions
     python scripts/capacity.py --check here                     # costs at three sizes on this machine
     python scripts/capacity.py --check simulation --brokers 100,1000
+    python scripts/capacity.py --check simulation --brokers 10000 --system routing
 
 Rules
 - A check calibrates on the smaller sizes and predicts the largest; it prints both, and never adjusts.
@@ -19,6 +20,7 @@ import subprocess
 import sys
 import time
 from random import Random
+from typing import Any
 
 import msgspec
 
@@ -39,29 +41,68 @@ class Costs(msgspec.Struct, frozen=True, kw_only=True):
 COSTS = Costs()
 
 
-def subtree_shares(overlay: object) -> list[float]:
-    """For each link of a tree: the share of brokers on one side."""
-    links: dict[str, list[str]] = {}
-    for one, other in overlay.links:  # type: ignore[attr-defined]
-        links.setdefault(one, []).append(other)
-        links.setdefault(other, []).append(one)
-    root = overlay.brokers[0]  # type: ignore[attr-defined]
+class Side(msgspec.Struct, frozen=True):
+    """One side of a link of a tree, seen from the other: share of the brokers, and longest path there."""
+
+    share: float
+    height: int
+
+
+def sides_of(overlay: Any) -> list[tuple[Side, Side]]:
+    """For each link of a tree: the side below it and the side above it, from the first broker."""
+    links, root = overlay.neighbours(), overlay.brokers[0]
     order, parent = [root], {root: ""}
     for broker in order:
-        for other in links.get(broker, []):
+        for other in links[broker]:
             if other != parent[broker]:
                 parent[other] = broker
                 order.append(other)
-    size = dict.fromkeys(order, 1)
+    size, below = dict.fromkeys(order, 1), dict.fromkeys(order, 0)
     for broker in reversed(order[1:]):
         size[parent[broker]] += size[broker]
-    return [size[broker] / len(order) for broker in order[1:]]
+        below[parent[broker]] = max(below[parent[broker]], below[broker] + 1)
+    above, found = {root: -1}, []
+    for broker in order:
+        children = [other for other in links[broker] if other != parent[broker]]
+        heights = sorted(((below[child] + 1, child) for child in children), reverse=True)
+        for child in children:
+            others = [height for height, name in heights[:2] if name != child]
+            above[child] = max(0, above[broker] + 1, *others)
+            share = size[child] / len(order)
+            found.append((Side(share, below[child]), Side(1 - share, above[child])))
+    return found
 
 
 def hops_over(shares: list[float], targets: float) -> float:
     """Links that an event crosses, from a random broker to so many random ones: a link with the share `a` on
     one side is crossed when the publisher and some target are apart."""
     return sum(a * (1 - a**targets) + (1 - a) * (1 - (1 - a) ** targets) for a in shares)
+
+
+def settling_hops(
+    sides: list[tuple[Side, Side]], matches: list[int], *, subscriptions: int, publishers: int, rate: float,
+    link_seconds: float,
+) -> float:  # fmt: skip
+    """Links that events cross without being wanted, once, after the first publish of a network.
+
+    A broker advertises everything at its first publish that no client advertised. Until a link has answered,
+    events cross it whether they are wanted or not (`protocol/routing/settled.py`). It answers after the
+    longest path behind it, there and back, and one more round trip when filters are told over it. The first
+    event crosses every link, and so do those of that time. A later publisher only has to settle the path to
+    the part of the tree where an earlier one has.
+    """
+    shares = [below.share for below, _ in sides]
+    total = 0.0
+    for below, above in sides:
+        for far, near in ((below, above), (above, below)):  # the publisher is on the near side
+            told = 1 - (1 - far.share) ** subscriptions
+            window = link_seconds * 2 * (1 + far.height + told)
+            unwanted = sum((1 - far.share) ** count for count in matches) / len(matches)
+            total += near.share * (1 + rate * window) * unwanted
+    for number in range(2, publishers + 1):
+        path = hops_over(shares, number - 1) - hops_over(shares, number - 2)
+        total += path * (1 + rate / publishers * link_seconds * (path + 2))
+    return total
 
 
 def predict(
@@ -135,37 +176,89 @@ def check_here(sizes: list[int]) -> None:
     print(json.dumps({"predicted": predicted, "measured": {name: last[name] for name in predicted}}))
 
 
-def check_simulation(sizes: list[int], subscriptions: int, events: int) -> None:
-    from tidings.simulation.topology import random_tree
+def routing_alone() -> str:
+    """A system with the routing of `tidings` and no logs and cursors, whose memory grows with the square of
+    the brokers; its name."""
+    from tidings import systems
+    from tidings.protocol.routing.covering import CoveringRouting
+    from tidings.systems.brokers import broker_slots
 
+    def slots(site: systems.Site) -> dict[str, Any]:
+        routing = CoveringRouting(advertisements=True, acknowledged=True, remember_links=True)
+        return broker_slots(site, routing)
+
+    name = "tidings-routing"
+    systems._BY_NAME[systems._plain(name)] = systems.System(
+        name=name, contract="SIENA", model="content", promise="", graph=systems.TREE, strategies=slots
+    )
+    return name
+
+
+def predicted_hops(experiment: Any) -> dict[str, float]:
+    """Links that an event crosses, from the tree and the matches of each event alone."""
+    from tidings.language import parse_filter
+    from tidings.language.evaluate import accepts
+    from tidings.model.event import make_event
+    from tidings.simulation.simulator import SimulationSettings
+    from tidings.simulation.workloads import PublishStep, SubscribeStep, content_named, mixed
+
+    overlay, plan = experiment.build_overlay(), experiment.plan
+    content = content_named(experiment.workload)
+    steps = mixed(content, overlay.brokers, Random(f"{experiment.seed}/workload"), plan).steps
+    filters = [parse_filter(step.filter) for step in steps if isinstance(step, SubscribeStep)]
+    events = [
+        make_event(step.attributes, source="p", id="1") for step in steps if isinstance(step, PublishStep)
+    ]
+    matches = [sum(accepts(filter, event) for filter in filters) for event in events]
+    sides = sides_of(overlay)
+    shares = [below.share for below, _ in sides]
+    settled = sum(hops_over(shares, count) for count in matches) / len(matches)
+    once = settling_hops(
+        sides, matches, subscriptions=len(filters), publishers=plan.publishers, rate=plan.rate,
+        link_seconds=SimulationSettings().link_seconds,
+    )  # fmt: skip
+    return {"settled": settled, "once": once, "all": settled + once / len(events)}
+
+
+def simulated_hops(experiment: Any) -> dict[str, Any]:
+    """The same, counted: all forwards, and those within the smallest subtree that joins the publisher and
+    the subscribers of an event, which is where a settled network forwards it."""
+    from tidings.simulation.experiment import _schedule, build_world
+    from tidings.simulation.topology import minimal_subtree
+    from tidings.simulation.workloads import content_named, mixed
+
+    world = build_world(experiment)
+    until, _ = _schedule(world, experiment)
+    world.run(until)
+    content, brokers = content_named(experiment.workload), world.overlay.brokers
+    home = mixed(content, brokers, Random(f"{experiment.seed}/workload"), experiment.plan).clients
+    ends: dict[Any, set[str]] = {}
+    for row in world.rows:
+        if row.op in ("pub", "ntfy"):
+            ends.setdefault((row.source, row.event), set()).add(home[row.process])
+    needed = sum(len(minimal_subtree(world.overlay, each)) for each in ends.values())
+    return {"all": world.simulation.hops / len(ends), "settled": needed / len(ends),
+            "once": world.simulation.hops - needed, "sent": dict(world.simulation.sent)}  # fmt: skip
+
+
+def check_simulation(sizes: list[int], subscriptions: int, events: int, seed: int, system: str) -> None:
+    from tidings.simulation.experiment import Experiment
+    from tidings.simulation.workloads import Plan
+
+    if system == "routing":
+        system = routing_alone()
     for brokers in sizes:
-        command = [
-            sys.executable,
-            "-m",
-            "tidings",
-            "simulate",
-            "tidings",
-            "--brokers",
-            str(brokers),
-            "--json",
-        ]
-        command += ["--subscriptions", str(subscriptions), "--events", str(events), "--seed", "1"]
+        plan = Plan(subscriptions=subscriptions, events=events, rate=100.0, leave=True)
+        experiment = Experiment(system=system, seed=seed, brokers=brokers, plan=plan)
+        row: dict[str, Any] = {"system": system, "brokers": brokers, "seed": seed}
+        row["predicted"] = {name: round(value, 1) for name, value in predicted_hops(experiment).items()}
+        print(json.dumps(row), flush=True)
         began = time.monotonic()
-        done = json.loads(subprocess.run(command, check=True, capture_output=True, text=True).stdout)
-        matches = done["delivered"] / done["published"]
-        shares = subtree_shares(random_tree(brokers, Random(1)))
-        row = {
-            "brokers": brokers,
-            "matches": round(matches, 2),
-            "hops": round(done["messages"]["Forward"] / done["published"], 2),
-            "predicted_hops": round(hops_over(shares, matches), 2),
-            "predicted_balanced": round(hops_over(balanced_shares(brokers), matches), 2),
-            "cursors": subscriptions * (brokers - 1),
-            "replay_messages": sum(n for name, n in done["messages"].items() if name.startswith("Replay")),
-            "interest_messages": done["messages"]["Interest"],
-            "holds": done["properties"]["completeness"]["holds"],
-            "seconds": round(time.monotonic() - began),
-        }
+        found = simulated_hops(experiment)
+        row["sent"] = found.pop("sent")
+        row["measured"] = {name: round(value, 1) for name, value in found.items()}
+        row["megabytes"] = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024
+        row["seconds"] = round(time.monotonic() - began)
         print(json.dumps(row), flush=True)
 
 
@@ -178,6 +271,8 @@ def main() -> int:
     parser.add_argument("--brokers", default="100,1000")
     parser.add_argument("--subscriptions", type=int, default=50)
     parser.add_argument("--events", type=int, default=200)
+    parser.add_argument("--seed", type=int, default=1)
+    parser.add_argument("--system", default="tidings", help="routing: its routing alone, without logs")
     parser.add_argument("--cost", type=int, help=argparse.SUPPRESS)
     given = parser.parse_args()
     if given.cost:
@@ -185,7 +280,8 @@ def main() -> int:
     elif given.check == "here":
         check_here([int(size) for size in given.sizes.split(",")])
     elif given.check == "simulation":
-        check_simulation([int(size) for size in given.brokers.split(",")], given.subscriptions, given.events)
+        sizes = [int(size) for size in given.brokers.split(",")]
+        check_simulation(sizes, given.subscriptions, given.events, given.seed, given.system)
     else:
         for subscriptions in (1e3, 1e5, 1e6, 1e7, 1e8, 1e9):
             for brokers in (1, 10, 100, 1_000, 10_000):

@@ -5,8 +5,9 @@ broker at once, and a takeover by another broker process while the first one sta
 Events have 100 bytes to 4 MB. A kill leaves the page cache: what a real power cut takes is the server's
 promise (`sync_interval: always`).
 
-The short run is part of the default suite; the long one is soak (`TIDINGS_JETSTREAM_ACKNOWLEDGED`, `TIDINGS_JETSTREAM_SEED`:
-a run can be divided into several with seeds of their own).
+The short run is part of the default suite; the long one is soak (`TIDINGS_JETSTREAM_ACKNOWLEDGED` events;
+with `TIDINGS_JETSTREAM_SEED` it can be divided). Faults are spread evenly over the events, so their number is
+fixed.
 """
 
 from __future__ import annotations

@@ -7,8 +7,8 @@ is replayed into memory when the store is opened.
 Rules
 - One owner at a time: each message names the sequence number that it comes after. An opening owner writes a
   message first; from then on an earlier owner, on any machine, is refused (`StoreError`), and stops.
-- A message of the earlier owner may become visible between an opening owner's reading and its first message: a
-  leader that was just elected answers before it has applied its log. The opening owner then reads again.
+- A message of the earlier owner may become visible between an opening owner's reading and its first message:
+  a leader that was just elected answers before it has applied its log. The opening owner then reads again.
 - A message that was not answered is sent again under its identity until `patience` is over, so that a server
   may die and another take its place; whether it was kept is looked up, never guessed.
 - A value that is larger than a message goes in several, which count together: servers take 1 MB by default.
