@@ -100,7 +100,8 @@ def add(
     if name in before.users:  # before a password is asked for
         before.add(name, None)
     stored = None if by_certificate else _asked_key()
-    before.add(name, stored, groups=list(group or ()), tenant=tenant, filter=filter).write()
+    with UsersFile.editing(file, missing_ok=True) as now:
+        now.add(name, stored, groups=list(group or ()), tenant=tenant, filter=filter).write()
     _said(file, name, "added", as_json)
 
 
@@ -111,7 +112,9 @@ def passwd(file: FileArgument, name: NameArgument, as_json: Json = False) -> Non
     before = UsersFile.read(file)
     if name not in before.users:
         before.remove(name)  # says which users there are
-    before.with_password(name, _asked_key()).write()
+    key = _asked_key()
+    with UsersFile.editing(file) as now:
+        now.with_password(name, key).write()
     _said(file, name, "changed", as_json)
 
 
@@ -119,7 +122,8 @@ def remove(file: FileArgument, name: NameArgument, as_json: Json = False) -> Non
     """Remove a user. Rules that name it stay, and its open sessions end at the next reload."""
     from tidings.security.users_file import UsersFile
 
-    UsersFile.read(file).remove(name).write()
+    with UsersFile.editing(file) as now:
+        now.remove(name).write()
     _said(file, name, "removed", as_json)
 
 

@@ -3,17 +3,22 @@
 Rules
 - A user is a table `[users.NAME]` of its own. One that is written in another form is refused, not rewritten.
 - The new text is parsed before it is written, and must differ from the old one in that user alone.
-- The file is replaced at once and keeps its permissions; a new one is for its owner alone.
+- The file is replaced at once and keeps its permissions and its owner; a new one is for its owner alone. A
+  link stays a link: the file that it names is replaced.
+- Commands that edit one file at the same time follow one another: each reads, changes and writes under a
+  lock of the directory.
 """
 
 from __future__ import annotations
 
+import fcntl
 import json
 import os
 import re
 import tempfile
 import tomllib
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -42,6 +47,17 @@ class UsersFile:
             if not missing_ok:
                 raise
             return cls(path, "")
+
+    @classmethod
+    @contextmanager
+    def editing(cls, path: Path, *, missing_ok: bool = False) -> Iterator[UsersFile]:
+        """The file as it is now, for one change: other commands that edit it wait until the block ends."""
+        directory = os.open(path.resolve().parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            fcntl.flock(directory, fcntl.LOCK_EX)
+            yield cls.read(path, missing_ok=missing_ok)
+        finally:
+            os.close(directory)
 
     @property
     def users(self) -> Mapping[str, Mapping[str, Any]]:
@@ -120,15 +136,18 @@ class UsersFile:
     def write(self) -> None:
         """Check the whole file as a broker would, and replace it."""
         parse_users(self.text, read=lambda name: (self.path.parent / name).read_bytes(), where=str(self.path))
-        mode = self.path.stat().st_mode & 0o777 if self.path.exists() else 0o600
-        descriptor, new = tempfile.mkstemp(dir=self.path.parent, prefix=f".{self.path.name}-")
+        path = self.path.resolve()
+        before = path.stat() if path.exists() else None
+        descriptor, new = tempfile.mkstemp(dir=path.parent, prefix=f".{path.name}-")
         try:
             with os.fdopen(descriptor, "w", encoding="utf-8") as file:
                 file.write(self.text)
                 file.flush()
                 os.fsync(file.fileno())
-            Path(new).chmod(mode)
-            Path(new).replace(self.path)
+            if before is not None and (before.st_uid, before.st_gid) != (os.geteuid(), os.getegid()):
+                os.chown(new, before.st_uid, before.st_gid)  # its broker has to read it
+            Path(new).chmod(0o600 if before is None else before.st_mode & 0o777)
+            Path(new).replace(path)
         except BaseException:
             Path(new).unlink(missing_ok=True)
             raise

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import os
+import threading
 from pathlib import Path
 
 import pytest
@@ -88,3 +90,39 @@ def test_a_file_that_a_broker_would_refuse_is_not_written(file: UsersFile) -> No
     with pytest.raises(SettingsError):
         file.add("cy", "no key").write()
     assert file.path.read_text() == TEXT
+
+
+def test_two_that_edit_at_the_same_time_lose_no_change(file: UsersFile) -> None:
+    path, has_read, others = file.path, threading.Event(), []
+
+    def add(name: str) -> None:
+        has_read.wait()
+        with UsersFile.editing(path) as now:
+            now.add(name, KEY).write()
+
+    with UsersFile.editing(path) as now:
+        others += [threading.Thread(target=add, args=(name,)) for name in ("cy", "di", "ed")]
+        for each in others:
+            each.start()
+        has_read.set()
+        others[0].join(0.05)  # it waits for us; without a lock it would have written by now
+        now.add("flo", KEY).write()
+    for each in others:
+        each.join()
+    assert set(UsersFile.read(path).users) == {"ann", "bob@example", "cy", "di", "ed", "flo"}
+
+
+def test_a_link_stays_a_link(file: UsersFile, tmp_path: Path) -> None:
+    link = tmp_path / "elsewhere" / "users.toml"
+    link.parent.mkdir()
+    link.symlink_to(file.path)
+    UsersFile.read(link).remove("ann").write()
+    assert link.is_symlink()
+    assert set(UsersFile.read(file.path).users) == {"bob@example"}
+
+
+@pytest.mark.skipif(os.geteuid() != 0, reason="only root may give a file to another user")
+def test_a_file_keeps_its_owner(file: UsersFile) -> None:
+    os.chown(file.path, 65534, 65534)
+    file.remove("ann").write()
+    assert (file.path.stat().st_uid, file.path.stat().st_gid) == (65534, 65534)
