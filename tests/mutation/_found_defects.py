@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from tests.mutation._suites import (
+    BACKUPS,
     BATCHES,
     CLOCKS,
     DOOR,
@@ -309,4 +310,24 @@ FOUND = (
     # commits of a member forgotten
     Defect("protocol/resume_tokens.py",
         "self._committed.setdefault(group, positions)", "positions", by=WIDE),
+    # -- operations, found by an attacker of issue 31
+    # a backup builds on a damaged file of an earlier one
+    Defect("store/backup.py", "if sum_known is None or not self._is_sound(sum_known):",
+        "if sum_known is None or not self._file(sum_known).exists():", by=BACKUPS),
+    # the sums of the latest backup alone
+    Defect("store/backup.py", "        self._check(self.backups() if number is None else [backup])\n",
+        "        self._check([backup])\n", by=BACKUPS),
+    # two brokers in one directory
+    Defect("store/backup.py", "            self._check_owner(before, broker)\n", "", by=BACKUPS),
+    # a record without its sum
+    Defect("store/backup.py", "or backup.sum not in (\"\", backup.signed.sum):", "or False:", by=BACKUPS),
+    # a store before its gap
+    Defect("store/backup.py", "            if finish is not None:\n                finish(new, backup)\n",
+        "", by=BACKUPS),
+    # stores of a unit that were restored one by one
+    Defect("runtime/processes.py", "    before = processes_of(folder) or _restored(folder)\n",
+        "    before = processes_of(folder)\n", by=BACKUPS),
+    # two that edit a users file
+    Defect("security/users_file.py", "            fcntl.flock(directory, fcntl.LOCK_EX)\n", "",
+        by=("tests/unit/security/test_users_file.py",)),
 )  # fmt: skip

@@ -68,6 +68,7 @@ FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)
 GUARD = ("tests/unit/security/test_authorization.py", *WIDE)
 DOOR = ("tests/unit/runtime/test_client_ingress.py", *WIDE)
 LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
+BACKUPS = ("tests/unit/store/test_backup.py", "tests/unit/runtime/test_backups.py")
 KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
 PACKAGES: dict[str, tuple[str, ...]] = {

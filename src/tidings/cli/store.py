@@ -65,29 +65,36 @@ def backup(
     A running broker makes a checkpoint of hard links and goes on; this command copies what no earlier
     backup in DIR holds. Run it as the user that owns the store.
     """
-    from tidings.runtime.backups import back_up, backup_set
+    from tidings.runtime.backups import back_up_all, backup_set
 
-    taken, copied = back_up(store, into)
-    removed = backup_set(into).prune(keep) if keep else 0
+    shown = []
+    for path, taken, copied in back_up_all(store, into):
+        removed = backup_set(path).prune(keep) if keep else 0
+        shown.append(_shown(taken) | {"copied_bytes": copied, "removed": removed})
+        if not as_json:
+            print(
+                f"backup {taken.number} of {taken.broker or store}: {_content(taken)}; "
+                f"{_size(copied)} copied of {_size(taken.size)}"
+                + (f"; {removed} earlier removed" if removed else "")
+            )
     if as_json:
-        print_json(_shown(taken) | {"copied_bytes": copied, "removed": removed})
-        return
-    print(
-        f"backup {taken.number} of {taken.broker or store}: {_content(taken)}; "
-        f"{_size(copied)} copied of {_size(taken.size)}" + (f"; {removed} earlier removed" if removed else "")
-    )
+        _print_all(shown)
 
 
 def list_(into: BackupArgument, as_json: Json = False) -> None:
     """List the backups in a directory, the oldest first."""
-    from tidings.runtime.backups import backup_set
+    from tidings.runtime.backups import backup_set, members
 
-    found = backup_set(into).backups()
+    sets = [backup_set(path) for path in members(into)]
+    found = [each for one in sets for each in one.backups()]
+    damaged = [str(error) for one in sets for error in one.damaged()]
     if as_json:
-        print_json({"backups": [_shown(each) for each in found]})
+        print_json({"backups": [_shown(each) for each in found], "damaged": damaged})
         return
     for each in found:
         print(f"{each.number}  {each.time}  {each.broker}  {_content(each)}, {_size(each.size)}")
+    for text in damaged:
+        print(f"damaged: {text}")
 
 
 def restore(into: BackupArgument, store: StoreArgument, number: Number = None, as_json: Json = False) -> None:
@@ -98,17 +105,21 @@ def restore(into: BackupArgument, store: StoreArgument, number: Number = None, a
     """
     from tidings.runtime import backups
 
-    restored, gap = backups.restore(into, store, number)
+    done = backups.restore_all(into, store, number)
     if as_json:
-        print_json(_shown(restored) | {"store": str(store), "skipped_offsets": gap})
+        _print_all([_shown(one) | {"store": str(at), "skipped_offsets": gap} for at, one, gap in done])
         return
-    print(f"{store} holds backup {restored.number} of {restored.broker or 'a broker'}, {_content(restored)}")
-    if restored.group:
-        print("it is the disk of a group's member: start it while the others run, and it copies the rest")
-    else:
-        print(f"events after {restored.time} are lost at this broker; its log goes on at", end=" ")
-        print(f"offset {restored.next_offset + gap}, behind all that were given")
-        print(f"start the broker with --name {restored.broker}, and let its neighbours run")
+    for at, restored, gap in done:
+        print(f"{at} holds backup {restored.number} of {restored.broker or 'a broker'}, {_content(restored)}")
+        if restored.group:
+            print("it is the disk of a group's member: start it while the others run, and it copies the rest")
+        else:
+            print(f"events after {restored.time} are lost at this broker; its log goes on at", end=" ")
+            print(f"offset {restored.next_offset + gap}, behind all that were given")
+    if len(done) > 1:
+        print(f"start the unit with the same --name and --processes {len(done)}")
+    elif not done[0][1].group:
+        print(f"start the broker with --name {done[0][1].broker}, and let its neighbours run")
 
 
 def verify(
@@ -118,20 +129,23 @@ def verify(
 ) -> None:
     """Read and check everything in a store or a backup.
 
-    Ends with exit code 3 and names the damage when there is any.
+    Of a directory of backups the checksums of all and the records of the latest; with --number all of that
+    one. Ends with exit code 3 and names the damage when there is any.
     """
     from tidings.runtime import backups
 
-    found = backups.verify(path, number)
+    all_found = [(at, backups.verify(at, number)) for at in backups.members(path)]
     if as_json:
-        print_json({"ok": True, **found})
+        _print_all([{"ok": True, **found} for _, found in all_found])
         return
-    what = f"backup {found['backup']} in {path}" if "backup" in found else str(path)
-    print(
-        f"{what} is sound: {found['entries']} events and {found['rows']} rows of "
-        f"{found['broker'] or 'a broker'}, "
-        f"next offset {found['next_offset']}, {_size(found['bytes'])}"
-    )
+    for at, found in all_found:
+        what = f"backup {found['backup']} in {at}" if "backup" in found else str(at)
+        print(
+            f"{what} is sound: {found['entries']} events and {found['rows']} rows of "
+            f"{found['broker'] or 'a broker'}, "
+            f"next offset {found['next_offset']}, {_size(found['bytes'])}"
+            + (f"; so are the checksums of all {found['checked']}" if found.get("checked", 1) > 1 else "")
+        )
 
 
 def compact(store: StoreArgument, as_json: Json = False) -> None:
@@ -141,10 +155,17 @@ def compact(store: StoreArgument, as_json: Json = False) -> None:
     """
     from tidings.runtime import backups
 
-    found = backups.compact(store)
-    print_json(found) if as_json else print(
-        f"{store}: {_size(found['before'])} before, {_size(found['after'])} now"
-    )
+    done = [(at, backups.compact(at)) for at in backups.members(store)]
+    if as_json:
+        _print_all([found for _, found in done])
+        return
+    for at, found in done:
+        print(f"{at}: {_size(found['before'])} before, {_size(found['after'])} now")
+
+
+def _print_all(rows: list[dict[str, Any]]) -> None:
+    """One row as itself; those of a unit's processes as a list."""
+    print_json(rows[0] if len(rows) == 1 else {"processes": rows})
 
 
 def _shown(backup: Backup) -> dict[str, Any]:

@@ -6,6 +6,8 @@ Rules
 - A log that goes back to an older copy must give no offset twice (decision 26). Neighbours and resume tokens
   know some of the offsets that were given after the backup; a restored log therefore begins behind all that
   could have been given (`gap_of`), whether or not any of them speaks.
+- The store of a unit (`--processes`) is that of its processes, each with backups of its own; `NAME-k` and the
+  number of processes are the same in both directories.
 - The disk of a group's member goes back without its promises: the committed log stays, the votes, the view
   and the uncommitted tail go, and the other members hand it the rest as to an empty disk.
 """
@@ -23,8 +25,9 @@ from tidings.errors import InputError, StoreLockedError
 from tidings.protocol.membership import agreed
 from tidings.protocol.recovery import group_log
 from tidings.runtime.broker import owner_of
+from tidings.runtime.processes import mark_unit, processes_of
 from tidings.runtime.store_control import ControlConnection
-from tidings.store.backup import Backup, BackupSet, StoreSummary, inspect
+from tidings.store.backup import Backup, BackupSet, StoreSummary, check_empty, inspect
 from tidings.store.rocks import CHECKPOINTS, RocksStore
 
 EVENTS_PER_SECOND = 100_000  # more than a broker persists
@@ -75,16 +78,51 @@ def restore(
 ) -> tuple[Backup, int]:
     """Put a backup into an empty place, ready for its broker to start; the backup, and the offsets left
     out."""
-    backup = backup_set(backups).restore(store, number)
-    with closing(RocksStore(store)) as opened:
-        loaded = opened.load()
-        if is_member(loaded):
-            opened.commit(_without_promises(loaded))
-            return backup, 0
-        gap = gap_of(backup, now or datetime.now(UTC)) if backup.next_offset > 1 else 0
-        if gap:
-            opened.skip(gap)
-        return backup, gap
+    gap = 0
+
+    def finish(new: Path, backup: Backup) -> None:
+        nonlocal gap
+        with closing(RocksStore(new)) as opened:
+            loaded = opened.load()
+            if is_member(loaded):
+                opened.commit(_without_promises(loaded))
+                return
+            gap = gap_of(backup, now or datetime.now(UTC)) if backup.next_offset > 1 else 0
+            if gap:
+                opened.skip(gap)
+
+    return backup_set(backups).restore(store, number, finish=finish), gap
+
+
+def back_up_all(store: Path, into: Path) -> Iterator[tuple[Path, Backup, int]]:
+    """Back up the store of a broker, or of each process of a unit: where to, the backup, and how many bytes
+    were copied."""
+    stores = members(store)
+    if stores == [store]:
+        yield into, *back_up(store, into)
+        return
+    if BackupSet.is_at(into):
+        raise InputError(
+            f"{into} holds backups of one broker, and {store} is that of a unit",
+            hint="give them a directory of their own",
+        )
+    for each in stores:
+        yield into / each.name, *back_up(each, into / each.name)
+    mark_unit(into, len(stores))
+
+
+def restore_all(backups: Path, store: Path, number: int | None = None) -> list[tuple[Path, Backup, int]]:
+    """Restore the store of a broker, or of each process of a unit: the store, the backup, and the offsets
+    left out. A unit is marked as one when all its processes are there."""
+    sets = members(backups)
+    if sets == [backups]:
+        return [(store, *restore(backups, store, number))]
+    check_empty(store)
+    for each in sets:
+        backup_set(each).find(number)
+    done = [(store / each.name, *restore(each, store / each.name, number)) for each in sets]
+    mark_unit(store, len(sets))
+    return done
 
 
 def _without_promises(loaded: Loaded) -> list[Record]:
@@ -96,9 +134,11 @@ def _without_promises(loaded: Loaded) -> list[Record]:
 def verify(path: Path, number: int | None = None) -> dict[str, Any]:
     """Read and check everything in a store, or in a backup. Raises `CorruptionError`."""
     if BackupSet.is_at(path):
-        backup = backup_set(path).verify(number)
+        backups = backup_set(path)
+        backup = backups.verify(number)
         return {
             "backup": backup.number,
+            "checked": len(backups.backups()) if number is None else 1,
             "broker": backup.broker,
             "entries": backup.entries,
             "rows": backup.rows,
@@ -129,6 +169,21 @@ def compact(store: Path) -> dict[str, int]:
         before = opened.sizes()["bytes"]
         opened.compact()
         return {"before": before, "after": opened.sizes()["bytes"]}
+
+
+def members(folder: Path) -> list[Path]:
+    """The stores, or the backups, of the processes of a unit; of one broker, the folder itself."""
+    count = processes_of(folder)
+    if not count:
+        return [folder]
+    found = {each.name.rpartition("-")[2]: each for each in folder.iterdir() if each.is_dir()}
+    missing = [number for number in map(str, range(1, count + 1)) if number not in found]
+    if missing:
+        raise InputError(
+            f"{folder} is that of {count} processes, and that of process {', '.join(missing)} is not there",
+            hint="restore each from its own backups: tidings store restore DIR/NAME-k STORE/NAME-k",
+        )
+    return [found[str(number)] for number in range(1, count + 1)]
 
 
 def check_store(store: Path) -> None:

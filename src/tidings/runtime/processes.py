@@ -299,30 +299,66 @@ def _mark_store(settings: BrokerSettings) -> None:
     if not settings.store or "://" in settings.store:
         return
     folder = Path(settings.store)
-    mark = folder / MARK
-    if mark.exists():
-        before = json.loads(mark.read_text())["processes"]
-        if before != settings.processes:
-            raise SettingsError(
-                f"store {folder} is that of {before} processes, and this unit has {settings.processes}",
-                hint=f"start it with --processes {before}; durable subscriptions live in the process that "
-                "their client's name chooses among so many",
-            )
-        return
-    if folder.exists() and any(folder.iterdir()):
+    before = processes_of(folder) or _restored(folder)
+    if before and before != settings.processes:
+        raise SettingsError(
+            f"store {folder} is that of {before} processes, and this unit has {settings.processes}",
+            hint=f"start it with --processes {before}; durable subscriptions live in the process that "
+            "their client's name chooses among so many",
+        )
+    if not before and _entries(folder):
         raise SettingsError(
             f"store {folder} is not that of a unit",
             hint="give --processes an empty folder; one is made for each",
         )
+    if not (folder / MARK).exists():
+        mark_unit(folder, settings.processes)
+
+
+def mark_unit(folder: Path, processes: int) -> None:
+    """Write down how many processes a folder is for."""
     folder.mkdir(parents=True, exist_ok=True)
-    mark.write_text(json.dumps({"processes": settings.processes}))
+    new = folder / f"{MARK}.new"
+    new.write_text(json.dumps({"processes": processes}))
+    new.replace(folder / MARK)
+
+
+def processes_of(folder: Path) -> int:
+    """How many processes the folder of a unit is for; 0: it is not marked as one."""
+    try:
+        return int(json.loads((folder / MARK).read_text())["processes"])
+    except (FileNotFoundError, NotADirectoryError):
+        return 0
+    except (ValueError, KeyError, TypeError):
+        raise SettingsError(
+            f"{folder / MARK} does not say a number of processes",
+            hint='it holds {"processes": N}: as many as there are folders NAME-1 to NAME-N beside it',
+        ) from None
+
+
+def _entries(folder: Path) -> list[str]:
+    """Names in a folder, but that of a new disk's own directory."""
+    return [each.name for each in folder.iterdir() if each.name != "lost+found"] if folder.is_dir() else []
+
+
+def _restored(folder: Path) -> int:
+    """Of how many processes the stores in an unmarked folder are, when each was restored on its own."""
+    found = _entries(folder)
+    name = found[0].rpartition("-")[0] if found else ""
+    wanted = {member_name(name, number) for number in range(len(found))}
+    return (
+        len(found) if set(found) == wanted and all((folder / each / "db").is_dir() for each in found) else 0
+    )
 
 
 def refuse_store_of_unit(settings: BrokerSettings) -> None:
     """Refuse to open the folder of a unit as the store of one broker. Raises `SettingsError`."""
-    if settings.store and "://" not in settings.store and (Path(settings.store) / MARK).exists():
+    if not settings.store or "://" in settings.store:
+        return
+    folder = Path(settings.store)
+    if processes_of(folder) or _restored(folder):
         raise SettingsError(
-            f"store {settings.store} is that of a unit of processes", hint="start it with --processes"
+            f"store {folder} is that of a unit of processes", hint="start it with --processes"
         )
 
 

@@ -4,30 +4,36 @@ Layout: `files/` (each file once, under the SHA-256 of its content), `NUMBER.jso
 sums and sizes of its files, and what its store holds), `lock`.
 
 Rules
-- Tables of RocksDB never change, so a backup copies only those that no earlier backup holds.
+- Tables of RocksDB never change, so a backup copies only those that no earlier backup holds. A file that it
+  takes over from an earlier one is read and its sum checked; a damaged one is copied again.
+- A directory holds the backups of one broker: `prune` counts, and `restore` takes the latest.
 - A backup counts when its `NUMBER.json` is there, which is written last. An interrupted backup leaves files
   that the next one uses or `prune` removes.
 - Each file is on stable storage before the backup counts; each backup is read as a whole by `audit` before
   it does.
-- Restoring checks every sum and audits the result before the store gets its name.
+- `NUMBER.json` carries a sum of itself. One that is damaged is named, never passed over: another backup has
+  to be asked for by its number.
+- Restoring checks every sum, audits the result and has it finished by its caller before the store gets its
+  name: a restore that is killed leaves no store.
 """
 
 from __future__ import annotations
 
+import errno
 import fcntl
 import hashlib
 import os
 import shutil
 import tempfile
 from collections.abc import Callable, Iterator
-from contextlib import closing, contextmanager, suppress
+from contextlib import ExitStack, closing, contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 
 import msgspec
 
 from tidings.availability.records import Loaded
-from tidings.errors import CorruptionError, InputError, StoreLockedError
+from tidings.errors import CorruptionError, InputError, StoreFullError, StoreLockedError
 from tidings.store.account import StoreAccount
 from tidings.store.audit import audit
 from tidings.store.rocks import RocksEngine
@@ -62,6 +68,13 @@ class Backup(msgspec.Struct, frozen=True, kw_only=True):
     files: tuple[BackupFile, ...]  # of the database
     beside: tuple[BackupFile, ...] = ()  # that a broker keeps beside it, such as its webhooks
     format: int = FORMAT
+    sum: str = ""  # SHA-256 of the rest; empty: of a version that wrote none
+
+    @property
+    def signed(self) -> Backup:
+        """The same with its sum."""
+        rest = msgspec.json.encode(msgspec.structs.replace(self, sum=""))
+        return msgspec.structs.replace(self, sum=hashlib.sha256(rest).hexdigest())
 
     @property
     def size(self) -> int:
@@ -92,36 +105,45 @@ class BackupSet:
         return (path / "files").is_dir()
 
     def backups(self) -> list[Backup]:
-        """All of them, the oldest first."""
+        """All that can be read, the oldest first."""
+        return [each for each in map(self._read, self._records()) if isinstance(each, Backup)]
+
+    def damaged(self) -> list[CorruptionError]:
+        """Why records of backups cannot be read."""
+        return [each for each in map(self._read, self._records()) if isinstance(each, CorruptionError)]
+
+    def _records(self) -> list[Path]:
         if not self.path.is_dir():
             raise InputError(f"{self.path} holds no backups: there is no such directory")
-        found = []
-        for file in sorted(self.path.glob("*.json")):
-            try:
-                found.append(msgspec.json.decode(file.read_bytes(), type=Backup))
-            except msgspec.MsgspecError as error:
-                raise CorruptionError(f"{file} is no backup: {error}") from None
-        for backup in found:
-            if backup.format != FORMAT:
-                raise InputError(
-                    f"backup {backup.number} in {self.path} has format {backup.format}, "
-                    f"this version reads {FORMAT}",
-                    hint="use the version of Tidings that made it",
-                )
-        return found
+        return sorted(each for each in self.path.glob("*.json") if each.stem.isdecimal())
+
+    def _read(self, record: Path) -> Backup | CorruptionError:
+        try:
+            backup = msgspec.json.decode(record.read_bytes(), type=Backup)
+        except msgspec.MsgspecError as error:
+            return _unreadable(record, str(error))
+        if backup.format != FORMAT:
+            raise InputError(
+                f"backup {backup.number} in {self.path} has format {backup.format}, "
+                f"this version reads {FORMAT}",
+                hint="use the version of Tidings that made it",
+            )
+        if backup.number != int(record.stem) or backup.sum not in ("", backup.signed.sum):
+            return _unreadable(record, "its sum is another one")
+        return backup
 
     def find(self, number: int | None = None) -> Backup:
         """The backup of this number; None: the latest."""
-        backups = self.backups()
-        if not backups:
+        records = {int(each.stem): each for each in self._records()}
+        if not records:
             raise InputError(f"{self.path} holds no backup", hint="make one: tidings store backup STORE DIR")
-        if number is None:
-            return backups[-1]
-        for backup in backups:
-            if backup.number == number:
-                return backup
-        known = ", ".join(str(each.number) for each in backups)
-        raise InputError(f"{self.path} holds no backup {number}", hint=f"it holds {known}")
+        if number is not None and number not in records:
+            known = ", ".join(map(str, records))
+            raise InputError(f"{self.path} holds no backup {number}", hint=f"it holds {known}")
+        found = self._read(records[max(records) if number is None else number])
+        if isinstance(found, CorruptionError):
+            raise found
+        return found
 
     # -- taking ----------------------------------------------------------------------------------
 
@@ -130,15 +152,17 @@ class BackupSet:
     ) -> tuple[Backup, int]:
         """Back the store in `folder` up, whose files do not change meanwhile; the backup, and the bytes
         copied."""
-        with self._locked():
+        with self._locked(), self._full_is_said():
             summary = inspect(folder)
             before = self.backups()
+            broker, group = self._owner(summary.loaded)
+            self._check_owner(before, broker)
             known = {(f.name, f.size, f.modified): f.sha256 for backup in before for f in backup.files}
             files, copied = [], 0
             for source in _files_of(folder / "db"):
                 status = source.stat()
                 sum_known = known.get((source.name, status.st_size, status.st_mtime_ns))
-                if sum_known is None or not self._file(sum_known).exists():
+                if sum_known is None or not self._is_sound(sum_known):
                     sum_known, is_new = self._copy_in(source)
                     copied += status.st_size if is_new else 0
                 files.append(BackupFile(source.name, sum_known, status.st_size, status.st_mtime_ns))
@@ -149,9 +173,8 @@ class BackupSet:
                         beside.append(self._kept_beside(file))
             sync_directory(self.path / "files")
             account = summary.account
-            broker, group = self._owner(summary.loaded)
             backup = Backup(
-                number=before[-1].number + 1 if before else 1,
+                number=max((int(each.stem) for each in self._records()), default=0) + 1,
                 time=(now or datetime.now(UTC)).isoformat(timespec="seconds"),
                 broker=broker,
                 group=group,
@@ -164,6 +187,20 @@ class BackupSet:
             )
             self._write(backup)
             return backup, copied
+
+    def _check_owner(self, before: list[Backup], broker: str) -> None:
+        others = sorted({each.broker for each in before if each.broker} - {broker})
+        if broker and others:
+            raise InputError(
+                f"{self.path} holds backups of {', '.join(others)}, and this is the store of {broker}",
+                hint="give the backups of each broker a directory of their own",
+            )
+
+    def _is_sound(self, sum: str) -> bool:
+        try:
+            return _sum_of(self._file(sum)) == sum
+        except OSError:  # gone, or its disk cannot read it
+            return False
 
     def _kept_beside(self, source: Path) -> BackupFile:
         """Small files that are replaced as a whole: each is one version of itself."""
@@ -193,7 +230,7 @@ class BackupSet:
         path = self.path / f"{backup.number:06}.json"
         new = path.with_suffix(".new")
         with new.open("wb") as file:
-            file.write(msgspec.json.format(msgspec.json.encode(backup)))
+            file.write(msgspec.json.format(msgspec.json.encode(backup.signed)))
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
@@ -202,12 +239,14 @@ class BackupSet:
     def prune(self, keep: int) -> int:
         """Remove all but the latest `keep` backups, and files that none holds; how many backups went."""
         with self._locked():
+            for error in self.damaged():  # it may need any of the files
+                raise error
             backups = self.backups()
             gone = backups[: max(0, len(backups) - keep)]
             for backup in gone:
                 (self.path / f"{backup.number:06}.json").unlink()
             kept = backups[len(gone) :]
-            stored = {file.sha256 for backup in kept for file in (*backup.files, *backup.beside)}
+            stored = {sum for backup in kept for sum in _sums_of(backup)}
             for file in (self.path / "files").iterdir():
                 if file.name not in stored:
                     file.unlink()
@@ -216,36 +255,57 @@ class BackupSet:
     # -- reading ---------------------------------------------------------------------------------
 
     def verify(self, number: int | None = None) -> Backup:
-        """Check every sum of a backup and audit its store. Raises `CorruptionError`."""
+        """Check every sum of a backup and audit its store; without a number the sums of all backups, and
+        the store of the latest. Raises `CorruptionError`."""
+        for error in self.damaged() if number is None else ():
+            raise error
         backup = self.find(number)
-        for file in (*backup.files, *backup.beside):
-            self._check(file)
-        with tempfile.TemporaryDirectory(dir=self.path, prefix="verify-") as folder:
-            self._assemble(backup, Path(folder), os.link)
-            self._compare(backup, inspect(Path(folder)).account)
+        self._check(self.backups() if number is None else [backup])
+        with self._assembled(backup) as folder:
+            self._compare(backup, inspect(folder).account)
         return backup
 
-    def restore(self, store: Path, number: int | None = None) -> Backup:
-        """Put a backup into a directory that is empty or not there. Raises."""
+    @contextmanager
+    def _assembled(self, backup: Backup) -> Iterator[Path]:
+        """The store of a backup, to be read: of links beside the files, or elsewhere when their disk takes
+        none."""
+        with ExitStack() as stack:
+            try:
+                folder = stack.enter_context(tempfile.TemporaryDirectory(dir=self.path, prefix="verify-"))
+                self._assemble(backup, Path(folder), _linked(os.link))
+            except OSError:  # read-only, or without hard links
+                folder = stack.enter_context(tempfile.TemporaryDirectory(prefix="verify-"))
+                self._assemble(
+                    backup, Path(folder), _linked(lambda file, name: name.symlink_to(file.resolve()))
+                )
+            yield Path(folder)
+
+    def restore(
+        self, store: Path, number: int | None = None, *, finish: Callable[[Path, Backup], None] | None = None
+    ) -> Backup:
+        """Put a backup into a directory that is empty or not there; `finish` changes the new store before
+        it gets its name. Raises."""
         backup = self.find(number)
-        if store.exists() and (not store.is_dir() or any(store.iterdir())):
-            raise InputError(
-                f"{store} is not empty", hint="move it away first; a backup is restored into an empty place"
-            )
-        for file in (*backup.files, *backup.beside):
-            self._check(file)
+        is_there = check_empty(store)
+        self._check([backup])
         store.parent.mkdir(parents=True, exist_ok=True)
-        new = Path(tempfile.mkdtemp(dir=store.parent, prefix=f"{store.name}.restoring-"))
+        place = store if is_there else store.parent  # a directory that is there may be a disk of its own
+        new = Path(tempfile.mkdtemp(dir=place, prefix=f"{store.name}.restoring-"))
         try:
             self._assemble(backup, new, _copied)
             watermark = Watermark(new / "watermark", str(new))
             watermark.settle(backup.commit)
             watermark.close()
             self._compare(backup, inspect(new).account)
-            if store.exists():
-                store.rmdir()
-            new.rename(store)
-            sync_directory(store.parent)
+            if finish is not None:
+                finish(new, backup)
+            if is_there:
+                for each in sorted(new.iterdir(), key=lambda each: each.name == "db"):
+                    each.rename(store / each.name)  # a store is there with its `db`, the last of them
+                new.rmdir()
+            else:
+                new.rename(store)
+            sync_directory(place)
         except BaseException:
             shutil.rmtree(new, ignore_errors=True)
             raise
@@ -259,16 +319,19 @@ class BackupSet:
             put(self._file(file.sha256), folder / file.name)
         sync_directory(folder / "db")
 
-    def _check(self, file: BackupFile) -> None:
-        try:
-            found = _sum_of(self._file(file.sha256))
-        except FileNotFoundError:
-            found = "nothing"
-        if found != file.sha256:
-            raise CorruptionError(
-                f"backup {self.path}: its file {file.name} is damaged or gone ({self._file(file.sha256)})",
-                hint="restore an earlier backup (--number), and make a new one into another directory",
-            )
+    def _check(self, backups: list[Backup]) -> None:
+        """Check the sums of all files of these backups, each file once."""
+        wanted: dict[str, str] = {}
+        for backup in backups:
+            wanted |= {file.sha256: file.name for file in (*backup.files, *backup.beside)}
+        for sum, name in wanted.items():
+            if not self._is_sound(sum):
+                held = [each.number for each in backups if sum in _sums_of(each)]
+                raise CorruptionError(
+                    f"backup {', '.join(map(str, held))} in {self.path}: the file {name} is damaged or gone "
+                    f"({self._file(sum)})",
+                    hint="restore another backup (--number), and make a new one",
+                )
 
     def _compare(self, backup: Backup, account: StoreAccount) -> None:
         found = (account.commit, account.next_offset, account.entries, account.rows)
@@ -277,6 +340,18 @@ class BackupSet:
 
     def _file(self, sum: str) -> Path:
         return self.path / "files" / sum
+
+    @contextmanager
+    def _full_is_said(self) -> Iterator[None]:
+        try:
+            yield
+        except OSError as error:
+            if error.errno not in (errno.ENOSPC, errno.EDQUOT):
+                raise
+            raise StoreFullError(
+                f"{self.path} has no room for this backup; none was made, the earlier ones stay",
+                hint="make room there; --keep N removes earlier ones after the next backup",
+            ) from None
 
     @contextmanager
     def _locked(self) -> Iterator[None]:
@@ -294,6 +369,28 @@ class BackupSet:
             os.close(lock)
 
 
+def _unreadable(record: Path, why: str) -> CorruptionError:
+    return CorruptionError(
+        f"{record} is no backup: {why}",
+        hint="move that file away; restore another backup (--number), and make a new one",
+    )
+
+
+def _sums_of(backup: Backup) -> set[str]:
+    return {file.sha256 for file in (*backup.files, *backup.beside)}
+
+
+def check_empty(store: Path) -> bool:
+    """Is the directory there? Raises `InputError` when it is not empty."""
+    if not store.exists():
+        return False
+    if not store.is_dir() or any(each.name != "lost+found" for each in store.iterdir()):
+        raise InputError(
+            f"{store} is not empty", hint="move it away first; a backup is restored into an empty place"
+        )
+    return True
+
+
 def inspect(folder: Path) -> StoreSummary:
     """Read and check a store without changing it. Raises `StoreLockedError`, `CorruptionError`."""
     with closing(RocksEngine(folder)) as engine:
@@ -305,6 +402,11 @@ def _files_of(folder: Path) -> list[Path]:
     if not folder.is_dir():
         return []
     return sorted(each for each in folder.iterdir() if each.is_file() and not each.name.startswith(_LEFT_OUT))
+
+
+def _linked(link: Callable[[Path, Path], object]) -> Callable[[Path, Path], object]:
+    """Link the tables, which are large and never change, and copy the rest, which opening may touch."""
+    return lambda source, target: (link if target.suffix == ".sst" else _copied)(source, target)
 
 
 def _copied(source: Path, target: Path) -> None:

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import asyncio
 import shutil
-from contextlib import AsyncExitStack
+from contextlib import AsyncExitStack, closing
 from pathlib import Path
 from typing import Any
 
 import pytest
+from tests.unit.store._kit import append
 
 import tidings
-from tidings.errors import InputError, StoreLockedError
+from tidings.errors import InputError, SettingsError, StoreLockedError
 from tidings.runtime import backups
+from tidings.runtime.processes import check_unit, refuse_store_of_unit
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, read_settings
 from tidings.store.rocks import RocksStore
@@ -153,3 +155,37 @@ def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
         backups.back_up(tmp_path / "s", tmp_path / "s" / "backups")
     with pytest.raises(InputError, match="is no directory"):
         backups.compact(Path("nats://127.0.0.1/news"))
+
+
+def test_a_unit_is_backed_up_and_restored_after_rm_rf(tmp_path: Path) -> None:
+    """The folder that `--processes` has as its store; restored as a whole, or one process at a time."""
+    unit = BrokerSettings(name="u", processes=2, store=str(tmp_path / "data"))
+    check_unit(unit)
+    for name in ("u-1", "u-2"):
+        with closing(RocksStore(tmp_path / "data" / name, reserve_bytes=0)) as store:
+            store.commit([append(1)])
+    done = list(backups.back_up_all(tmp_path / "data", tmp_path / "backups"))
+    assert [path.name for path, _, _ in done] == ["u-1", "u-2"]
+    assert [backups.verify(each)["entries"] for each in backups.members(tmp_path / "backups")] == [1, 1]
+    shutil.rmtree(tmp_path / "data")
+    restored = backups.restore_all(tmp_path / "backups", tmp_path / "data")
+    assert [(path.name, gap >= backups.SMALLEST_GAP) for path, _, gap in restored] == [
+        ("u-1", True), ("u-2", True),
+    ]  # fmt: skip
+    check_unit(unit)
+    with pytest.raises(InputError, match="is not empty"):
+        backups.restore_all(tmp_path / "backups", tmp_path / "data")
+    shutil.rmtree(tmp_path / "data")
+
+    backups.restore(tmp_path / "backups" / "u-2", tmp_path / "data" / "u-2")
+    with pytest.raises(SettingsError, match="not that of a unit"):
+        check_unit(unit)
+    backups.restore(tmp_path / "backups" / "u-1", tmp_path / "data" / "u-1")
+    with pytest.raises(SettingsError, match="that of 2 processes"):
+        check_unit(BrokerSettings(name="u", processes=3, store=unit.store))
+    with pytest.raises(SettingsError, match="unit of processes"):
+        refuse_store_of_unit(BrokerSettings(name="u", store=unit.store))
+    check_unit(unit)
+    shutil.rmtree(tmp_path / "data" / "u-2")
+    with pytest.raises(InputError, match="process 2 is not there"):
+        backups.members(tmp_path / "data")

@@ -161,3 +161,100 @@ def test_compaction_gives_room_back(tmp_path: Path) -> None:
     assert sum(file.stat().st_size for file in (tmp_path / "store" / "db").glob("*.sst")) < 100_000
     assert store.verify() == 10
     store.close()
+
+
+def two_backups(folder: Path) -> BackupSet:
+    """The second has a table that the first has too, and one of its own."""
+    store = RocksStore(folder / "store", reserve_bytes=0)
+    for number in (1, 2):
+        store.commit([append(number, payload=bytes(2000 * [number]))])
+        taken(store, folder / "backups", str(number))
+    store.close()
+    return backups(folder / "backups")
+
+
+def flip(file: Path) -> None:
+    content = bytearray(file.read_bytes())
+    content[len(content) // 2] ^= 1
+    file.write_bytes(content)
+
+
+def tables(found: BackupSet, number: int) -> set[str]:
+    return {file.sha256 for file in found.find(number).files if file.name.endswith(".sst")}
+
+
+def test_a_backup_builds_on_no_damaged_file_of_an_earlier_one(tmp_path: Path) -> None:
+    found = two_backups(tmp_path)
+    (shared,) = tables(found, 1) & tables(found, 2)
+    flip(tmp_path / "backups" / "files" / shared)
+    with pytest.raises(CorruptionError, match=r"backup 1, 2 in .* is damaged or gone"):
+        found.verify()
+    third, _ = found.take(tmp_path / "store")
+    assert shared in tables(found, third.number)
+    assert found.verify().number == 3, "the file was copied again, for all three"
+    found.verify(1)
+
+
+def test_verify_reads_the_checksums_of_all_backups(tmp_path: Path) -> None:
+    found = two_backups(tmp_path)
+    manifest = next(file for file in found.find(1).files if file.name.startswith("MANIFEST"))
+    assert manifest.sha256 not in {file.sha256 for file in found.find(2).files}
+    flip(tmp_path / "backups" / "files" / manifest.sha256)
+    with pytest.raises(CorruptionError, match="backup 1 in"):
+        found.verify()
+    assert found.verify(2).number == 2
+
+
+def test_a_flipped_digit_in_the_record_of_a_backup_is_noticed(tmp_path: Path) -> None:
+    """The time and the next offset decide where a restored log goes on."""
+    found = two_backups(tmp_path)
+    record = tmp_path / "backups" / "000002.json"
+    text = record.read_text()
+    for damaged in (text.replace('"time": "2', '"time": "3'), text.replace('"b1"', '"c1"'), text[:100], ""):
+        record.write_text(damaged)
+        with pytest.raises(CorruptionError, match="is no backup"):
+            found.restore(tmp_path / "new")
+        with pytest.raises(CorruptionError, match="is no backup"):
+            found.verify()
+        with pytest.raises(CorruptionError, match="is no backup"):
+            found.prune(1)
+        assert [each.number for each in found.backups()] == [1]
+        assert found.verify(1).entries == 1
+    assert found.take(tmp_path / "store")[0].number == 3, "its number is not given again"
+
+
+def test_one_directory_holds_the_backups_of_one_broker(tmp_path: Path) -> None:
+    """`--keep 1` of the second broker would remove all that the first has."""
+    two_backups(tmp_path)
+    other = BackupSet(tmp_path / "backups", lambda loaded: ("b2", False))
+    with pytest.raises(InputError, match="holds backups of b1, and this is the store of b2"):
+        other.take(tmp_path / "store")
+    assert len(other.backups()) == 2
+
+
+def test_a_restore_that_is_broken_off_leaves_no_store(tmp_path: Path) -> None:
+    found = two_backups(tmp_path)
+
+    def fail(folder: Path, backup: object) -> None:
+        raise KeyboardInterrupt
+
+    (tmp_path / "disk" / "lost+found").mkdir(parents=True)
+    for place in (tmp_path / "new", tmp_path / "disk"):
+        with pytest.raises(KeyboardInterrupt):
+            found.restore(place, finish=fail)
+    assert not (tmp_path / "new").exists()
+    assert [each.name for each in (tmp_path / "disk").iterdir()] == ["lost+found"]
+    device = (tmp_path / "disk").stat().st_ino
+    found.restore(tmp_path / "disk")
+    assert (tmp_path / "disk").stat().st_ino == device, "a disk that is mounted there stays"
+    assert inspect(tmp_path / "disk").account.entries == 2
+
+
+def test_backups_without_hard_links_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found = two_backups(tmp_path)
+
+    def refuse(*names: object) -> None:
+        raise OSError("a read-only disk")
+
+    monkeypatch.setattr("tidings.store.backup.os.link", refuse)
+    assert found.verify().entries == 2
