@@ -326,9 +326,9 @@ class BackupSet:
             wanted |= {file.sha256: file.name for file in (*backup.files, *backup.beside)}
         for sum, name in wanted.items():
             if not self._is_sound(sum):
-                numbers = [each.number for each in backups if sum in _sums_of(each)]
+                numbers = ", ".join(str(each.number) for each in backups if sum in _sums_of(each))
                 raise CorruptionError(
-                    f"backup {', '.join(map(str, numbers))} in {self.path}: the file {name} is damaged or gone "
+                    f"backup {numbers} in {self.path}: the file {name} is damaged or gone "
                     f"({self._file(sum)})",
                     hint="restore another backup (--number), and make a new one",
                 )
