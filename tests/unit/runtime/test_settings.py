@@ -144,8 +144,8 @@ def test_a_broker_may_be_of_another_system_that_brokers_can_be_of() -> None:
     settings = read_settings(fields={**fields, "gossip.fan_out": 2})
     assert settings.options == {"gossip": {"fan_out": 2}}
     assert peers_of(settings) == {"b2": "127.0.0.1:7001"}
-    with pytest.raises(SettingsError, match="siena runs in simulations alone"):
-        read_settings(fields={**fields, "system": "siena"})
+    with pytest.raises(SettingsError, match="elvin runs in simulations alone"):
+        read_settings(fields={**fields, "system": "elvin"})
     with pytest.raises(SettingsError, match="no system is called 'rumour'"):
         read_settings(fields={**fields, "system": "rumour"})
     with pytest.raises(SettingsError, match="peers has 'b2'"):
