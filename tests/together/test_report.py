@@ -139,3 +139,17 @@ def test_without_a_browser_the_error_says_what_to_do(tmp_path: Path, monkeypatch
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingDependencyError, match="no Chromium"):
         print_to_pdf(tmp_path / "index.html")
+
+
+def numbered(shown: Any) -> set[str]:
+    """Numbers of claims that a row answers: its own, and those that its subject names (`VIR4-5 to 4-8`)."""
+    found = {*shown.ids, *re.findall(r"[A-Z]+\d?-\d+", shown.what)}
+    for name, first, last in re.findall(r"([A-Z]+\d?)-(\d+) to \d-(\d+)", shown.what):
+        found |= {f"{name}-{n}" for n in range(int(first), int(last) + 1)}
+    return found
+
+
+def test_every_numbered_claim_has_a_row() -> None:
+    most = {"VIR2": 7, "VIR3": 8, "VIR4": 11, "VIR5": 10, "BAL": 6, "COS": 12, "DAM": 12, "UAR": 10}
+    wanted = {f"{name}-{n}" for name, count in most.items() for n in range(1, count + 1)}
+    assert wanted - {id for shown in SHOWN for id in numbered(shown)} == set()
