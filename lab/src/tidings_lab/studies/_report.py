@@ -220,12 +220,12 @@ def claims_page(found: Sequence[StudyRecord]) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
     verdicts = [str(verdict) for verdict in ClaimVerdict]
-    quick = [each.study for each in found if each.quick]
+    short = [each.study for each in found if each.quick]
     parts = [
         "# Every claim, and what we measured\n",
         f"{sentence(claims)} How a verdict comes about, plots and tables: [the report](report.md). "
         "[What we believe is wrong in the papers](wrong.md) has the evidence for each erratum.\n",
-        *([f"**Run in their quick form, at smaller sizes: {', '.join(quick)}.**\n"] if quick else []),
+        *([f"**Run in their quick form, at smaller sizes: {', '.join(short)}.**\n"] if short else []),
         _line("kind", "claims", *verdicts), _line(*["---"] * 7), *(_line(*row) for row in headline(claims)),
         "",
     ]  # fmt: skip
