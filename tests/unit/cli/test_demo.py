@@ -20,6 +20,7 @@ Run = Callable[..., Any]
 
 
 @pytest.mark.spark
+@pytest.mark.usefixtures("spark")  # the session that the demonstration finds outlives it
 def test_every_claim_is_proved_and_counted(
     tidings: Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
