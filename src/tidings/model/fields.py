@@ -7,7 +7,9 @@ Pydantic and attrs are never imported here: an object says itself what it is.
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Callable, Mapping
+import json
+from collections.abc import Mapping
+from datetime import timedelta
 from functools import lru_cache
 from inspect import signature
 from types import UnionType
@@ -118,12 +120,42 @@ def as_text(value: Any) -> str | None:
 def read_as(cls: type, fields: dict[str, Any]) -> Any:
     """An object of a class from its fields. Raises ValueError, TypeError or msgspec.ValidationError."""
     if is_model(cls):
-        validate: Callable[[Any], Any] = cls.model_validate  # type: ignore[attr-defined]
-        return validate(fields, **_by_both_names(cls))
+        return _read_model(cls, fields)
     if issubclass(cls, msgspec.Struct):
         keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
         fields = {keys.get(name, name): value for name, value in fields.items()}
     return msgspec.convert(fields, cls, str_keys=True, dec_hook=_read_text)
+
+
+def _read_model(cls: Any, fields: dict[str, Any]) -> Any:
+    """A Pydantic model. A strict one wants enumerations, tuples and sets as they are, which no body carries:
+    it is read as strict JSON is, where their forms are known; with bytes, which JSON lacks, as lenient."""
+    names = _by_both_names(cls)
+    try:
+        return cls.model_validate(fields, **names)
+    except ValueError as error:
+        if any(each["type"] not in _SHAPES for each in error.errors()):  # type: ignore[attr-defined]
+            raise
+    if _has_bytes(fields):
+        return cls.model_validate(fields, strict=False, **names)
+    return cls.model_validate_json(json.dumps(fields, default=_as_json), **names)
+
+
+_SHAPES = frozenset(
+    {"is_instance_of", "tuple_type", "set_type", "frozen_set_type"}
+)  # errors of strict models
+
+
+def _has_bytes(value: Any) -> bool:
+    if isinstance(value, dict | list):
+        return any(map(_has_bytes, value.values() if isinstance(value, dict) else value))
+    return isinstance(value, bytes)
+
+
+def _as_json(value: Any) -> Any:
+    if isinstance(value, timedelta):
+        return f"{'-' if value < timedelta() else ''}PT{abs(value).total_seconds():.6f}S"
+    return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
 @lru_cache(maxsize=1024)
@@ -136,6 +168,8 @@ def _by_both_names(cls: type) -> dict[str, bool]:
 
 def check_readable(cls: type) -> None:
     """Refuse a class that no event can be read as. Raises TypeError, which names the field's type."""
+    if issubclass(cls, msgspec.Struct) and cls.__struct_config__.array_like:
+        raise TypeError("a Struct with array_like=True has no names for its fields")
     if not is_model(cls):
         msgspec.msgpack.Decoder(cls, dec_hook=_read_text)
 

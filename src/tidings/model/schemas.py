@@ -52,7 +52,21 @@ def schema_of(cls: Any) -> dict[str, Any]:
             f"{cls!r} has no schema",
             hint="give a dataclass, a Struct, a model, an attrs class or a TypedDict",
         )
-    return _made(cls, partial(msgspec.json.schema, cls))
+    schema = _made(cls, partial(msgspec.json.schema, cls))
+    return _by_field_names(cls, schema) if issubclass(cls, msgspec.Struct) else schema
+
+
+def _by_field_names(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
+    """The schema of a Struct as an event has it: fields by their names in the class, and no tag, since the
+    event's type says what it is. Structs inside keep both."""
+    own = dict(_resolved(schema, schema))
+    names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
+    tag = cls.__struct_config__.tag_field
+    if "properties" not in own or (tag is None and all(key == name for key, name in names.items())):
+        return schema
+    own["properties"] = {names[key]: each for key, each in own["properties"].items() if key != tag}
+    own["required"] = [names[key] for key in own.get("required", ()) if key != tag]
+    return own if "$defs" not in schema else {**own, "$defs": schema["$defs"]}
 
 
 def _made(cls: type, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:

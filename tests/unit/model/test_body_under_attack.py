@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, date, datetime
+from datetime import UTC, date, datetime, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, NewType, TypedDict
@@ -19,7 +19,7 @@ from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import Event, make_event
 from tidings.model.fields import required_values
-from tidings.model.schemas import SchemaRegistry
+from tidings.model.schemas import SchemaRegistry, schema_of
 from tidings.model.typed import build_instance, event_fields
 from tidings.runtime.coercion import filter_from
 
@@ -284,3 +284,92 @@ def test_a_class_that_cannot_be_read_is_refused_at_subscribe() -> None:
     assert "event.attributes" in str(caught.value.hint)
     filter_from((Pets,))
     filter_from((WithComplex,))  # its constructor reads the value
+
+
+class Camel(msgspec.Struct, rename="camel"):
+    order_id: int
+    unit_price: Decimal = Decimal(0)
+
+
+class Tagged(msgspec.Struct, tag="t", tag_field="kind", rename="camel"):
+    order_id: int
+    inside: list[Camel]
+
+
+class Kinds(Enum):
+    TEXT = "text"
+    NUMBER = 1
+
+
+@dataclasses.dataclass
+class MixedKinds:
+    kinds: list[Kinds]
+
+
+class AsArray(msgspec.Struct, array_like=True):
+    a: int
+
+
+def test_a_renamed_or_tagged_struct_fits_its_own_schema() -> None:
+    registry = SchemaRegistry()
+    for value in (Camel(1, Decimal("0.5")), Tagged(1, [Camel(2)])):
+        cls = type(value)
+        registry.attach(cls)
+        lineage, fields = event_fields(value)
+        event = make_event(fields, source="s", id="1", type=lineage)
+        registry.check(event)
+        assert build_instance(cls, event) == value
+        wrong = make_event({"orderId": 1}, source="s", id="1", type=lineage)
+        with pytest.raises(SchemaError, match="order_id is missing"):
+            registry.check(wrong)
+    assert schema_of(Tagged)["required"] == ["order_id", "inside"]
+
+
+def test_mixed_enumerations_and_arrays_are_refused_at_the_first_call() -> None:
+    with pytest.raises(
+        FilterError, match="no event can be read as a MixedKinds: Enums must contain either all"
+    ):
+        filter_from((MixedKinds,))
+    with pytest.raises(SchemaError, match="MixedKinds has no schema: Enums must contain either all"):
+        SchemaRegistry().attach(MixedKinds)
+    with pytest.raises(FilterError, match="no event can be read as a AsArray: a Struct with array_like=True"):
+        filter_from((AsArray,))
+
+
+def test_strict_models_of_pydantic_are_read_as_they_were_published() -> None:
+    strict = pydantic.ConfigDict(strict=True)
+
+    class Inner(pydantic.BaseModel):
+        model_config = strict
+        x: Decimal
+
+    class Strict(pydantic.BaseModel):
+        model_config = strict
+        key: UUID
+        day: date
+        took: timedelta
+        kind: Kinds
+        pair: tuple[int, str]
+        tags: set[str]
+        inner: list[Inner]
+        wide: int
+
+    class WithBytes(Strict):
+        raw: bytes
+
+    given: dict[str, Any] = {
+        "key": UUID(int=1), "day": date(2026, 1, 1), "took": timedelta(seconds=1.5), "kind": Kinds.NUMBER,
+        "pair": (1, "a"), "tags": {"x"}, "inner": [Inner(x=Decimal("1.10"))], "wide": 2**70,
+    }  # fmt: skip
+    for value in (Strict(**given), WithBytes(**given, raw=b"\xff")):
+        _, fields = event_fields(value)
+        event = make_event(fields, source="s", id="1", type=type(value).__name__)
+        assert build_instance(type(value), event) == value
+    lenient = make_event({**fields, "wide": "5"}, source="s", id="1", type="Strict")
+    with pytest.raises(EventError, match="wide"):  # it is strict all the same
+        build_instance(Strict, lenient)
+    elements = make_event(
+        {**event_fields(Strict(**given))[1], "pair": ["1", "a"]}, source="s", id="1", type="Strict"
+    )
+    with pytest.raises(EventError, match="pair"):
+        build_instance(Strict, elements)
