@@ -81,7 +81,7 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
 
     def run(view: View) -> bool | None:
         known = True
-        for element in _elements(view, positions, needed):
+        for element in elements_of(view, positions, needed):
             value: bool | None = condition(element)
             if value is decisive:
                 return decisive
@@ -91,7 +91,7 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
     return run
 
 
-def _elements(view: View, positions: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:
+def elements_of(view: View, positions: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:
     """What the condition sees, element by element; the view itself when no list is there."""
     for position in positions:
         found = view.get(position)
@@ -115,7 +115,7 @@ def _within(
             yield from _within(item, position, outside, positions, needed)
         elif kind is dict:
             inside = ((f"{position}.{name}", value) for name, value in item.items())
-            yield from _elements(
+            yield from elements_of(
                 outside | {name: value for name, value in inside if name in needed}, positions, needed
             )
         else:
@@ -125,5 +125,5 @@ def _within(
 def elements_at(view: View, name: str) -> Iterator[Any]:
     """The values that a name leads to, through every list on its way; None for a NULL."""
     positions = tuple(prefixes(name))
-    for element in _elements(view, positions, frozenset(positions)):
+    for element in elements_of(view, positions, frozenset(positions)):
         yield element.get(name)

@@ -28,6 +28,7 @@ from numpy.typing import NDArray
 from tidings.errors import InputError
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar import table as files
+from tidings.matching.columnar.elements import ElementIndex, entries_of
 from tidings.matching.columnar.freeze import RowSource, source_of
 from tidings.matching.columnar.layout import give_back
 from tidings.matching.columnar.merge import (
@@ -139,6 +140,7 @@ class ColumnarMatcher:
         self._alive = bytearray()
         self._handle_room = 4096  # handles that walks have bits for
         self._free: list[int] = []
+        self.elements = ElementIndex()  # filters that an element of a list finds
         self._sample: list[Event] = []
         self._ticks = 0
         self._work: Generator[None, None, None] | None = None
@@ -163,6 +165,12 @@ class ColumnarMatcher:
 
     def add(self, filter: Filter) -> int:
         """Take a filter in; the handle is in effect at once."""
+        entries = entries_of(filter)
+        if entries is not None:
+            handle = self._take_handle()
+            self.elements.add(handle, filter, entries)
+            self._match_elements_too()
+            return handle
         slots, delta = self.slots.version, self.deltas[-1]
         shape = delta.shape
         rows = rows_of(filter, self._parts)
@@ -182,6 +190,10 @@ class ColumnarMatcher:
             raise KeyError(handle)
         self._alive[handle] = 0
         heappush(self._free, handle)
+        if handle in self.elements.filters:
+            self.elements.remove(handle)
+            self._match_elements_too()
+            return
         if self._journal is not None:
             self._journal.append(JournalEntry(handle, None))
         for delta in self.deltas:
@@ -192,6 +204,46 @@ class ColumnarMatcher:
             self.version += 1
         remove_rows(self.table, handle)
         self.table.plain = False
+
+    def _match_elements_too(self) -> None:
+        """Look at elements of lists only while a filter asks for them."""
+        cls = type(self)
+        if not self.elements:
+            self.__dict__.pop("match", None)
+            self.__dict__.pop("match_batch", None)
+        elif "match" not in self.__dict__:
+            self.__dict__["match"] = lambda event: self._and_elements(cls.match(self, event), event)
+            self.__dict__["match_batch"] = lambda events: self._batch_and_elements(
+                cls.match_batch(self, events), events
+            )
+
+    def _and_elements(self, found: Handles, event: Event) -> Handles:
+        more = self.elements.match(event)
+        return merged(found, more) if more else found
+
+    def _batch_and_elements(self, matches: Matches, events: Any) -> Matches:
+        from tidings.matching.columnar.batches import event_of, is_record_batch
+
+        columnar = is_record_batch(events)
+        events = events if columnar or isinstance(events, list) else list(events)
+        offsets, parts = [0], []
+        for number in range(events.num_rows if columnar else len(events)):
+            event = event_of(events, number) if columnar else events[number]
+            found = np.asarray(
+                matches.handles[matches.offsets[number] : matches.offsets[number + 1]], np.int32
+            )
+            parts.append(self._and_elements(found, event))
+            offsets.append(offsets[-1] + len(parts[-1]))
+        together = np.concatenate(parts) if parts else np.zeros(0, np.int32)
+        return Matches(np.array(offsets, np.int64), together)  # type: ignore[arg-type]
+
+    def _file_in_table(self) -> None:
+        """File the filters on elements as rows, as a saved table has them."""
+        for handle, filter in self.elements.filters.items():
+            self.deltas[-1].add(rows_of(filter, self._parts), handle, self.slots.text)
+        self.elements = ElementIndex()
+        self._match_elements_too()
+        self.version += 1
 
     def _take_handle(self) -> int:
         if self._free:
@@ -219,6 +271,8 @@ class ColumnarMatcher:
 
     def save(self, path: str | PathLike[str], *, version: str = "") -> None:
         """Freeze, and write the table as a file that other processes map."""
+        self._finish()
+        self._file_in_table()
         self.freeze()
         derived = [msgspec.msgpack.encode(expression) for expression in self._parts.derived.expressions]
         files.save(self.table, path, handles=len(self._alive), derived=derived, version=version)
@@ -403,7 +457,7 @@ class ColumnarMatcher:
                     give_back()
                     continue
                 if not self.due:
-                    return 0
+                    return max((matcher.maintain(1) for matcher in self.elements.matchers()), default=0)
                 self._work = self._begun()
             if next(self._work, self) is self:
                 self._work = None
@@ -412,6 +466,8 @@ class ColumnarMatcher:
     def freeze(self) -> None:
         """All upkeep at once: the whole delta goes into the table, and the table is built anew."""
         self._finish()
+        for matcher in self.elements.matchers():
+            matcher.freeze()
         _drained(self._freezing([]))
 
     def begin_freeze(self) -> None:

@@ -1,0 +1,198 @@
+"""Filters that are found by an element of a list, beside the tables of a columnar matcher.
+
+A table has a row of an event, and a condition on elements none: it was asked of Python for each candidate.
+Here the elements of a list are looked up instead. Rules
+- `ANY(c)` is filed by the normal form of `c` under the list that its first name leads to: equalities with
+  that name by value, all other conditions in a columnar matcher of their own, where each element is an event.
+- Every alternative of `c` demands the first name, so that an event without the list is not looked at.
+- A filter that is no more than such conditions is accepted by its element. Others, and all filters for an
+  event that may be over a work budget, are candidates that the evaluator tests.
+- A filter with a condition that a table files well, beside ranges on elements alone, stays in the table.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any, NamedTuple
+
+from tidings.errors import FilterError, FilterLimitError
+from tidings.language.evaluate import accepts
+from tidings.language.lists import elements_of, has_lists, names_in, prefixes
+from tidings.language.normalise import normalise
+from tidings.language.work import BUDGET, longest_text, work_of
+from tidings.model.constraint import Equals, Exists, IsA, Missing, OneOf
+from tidings.model.event import RESERVED, Event
+from tidings.model.expression import AnyOf, Expression
+from tidings.model.filter import TIDINGS, Conjunction, Filter
+
+_FLAT = frozenset({str, int, float, bool})
+_BY_VALUE = (Equals, OneOf)
+
+
+class ElementEntry(NamedTuple):
+    """A condition on the elements of one list: its alternatives, and whether it is all that its conjunction
+    asks for."""
+
+    first: str
+    names: frozenset[str]
+    alternatives: tuple[Conjunction, ...]
+    is_all: bool
+
+
+def entries_of(filter: Filter) -> list[ElementEntry] | None:
+    """An entry for each conjunction; None for a filter that belongs in a table."""
+    if filter.dialect != TIDINGS or not filter.conjunctions:
+        return None
+    found = [_entry(conjunction) for conjunction in filter.conjunctions]
+    return None if None in found else [entry for entry in found if entry is not None]
+
+
+def _entry(conjunction: Conjunction) -> ElementEntry | None:
+    for residual in conjunction.residuals:
+        if isinstance(residual, AnyOf):
+            entry = _alternatives(residual.condition, conjunction)
+            if entry is not None:
+                return entry
+    return None
+
+
+def _alternatives(condition: Expression, conjunction: Conjunction) -> ElementEntry | None:
+    names = frozenset(names_in(condition))
+    if has_lists(condition) or any(name.partition(".")[0] in RESERVED for name in names):
+        return None
+    try:
+        inner = normalise(condition, text="")
+    except (FilterError, FilterLimitError):
+        return None
+    first = next(names_in(condition))
+    others = [each for each in conjunction.constraints if not isinstance(each, Exists)]
+    for part in inner.conjunctions:
+        own = [each for each in part.constraints if each.attribute == first and not isinstance(each, Missing)]
+        if part.residuals or not own or any(isinstance(each, IsA) for each in part.constraints):
+            return None
+        if others and not any(isinstance(each, _BY_VALUE) for each in part.constraints):
+            return None
+    is_all = len(conjunction.residuals) == 1 and all(
+        isinstance(each, Exists) and each.attribute == first and "." not in first
+        for each in conjunction.constraints
+    )
+    return ElementEntry(first, names, inner.conjunctions, is_all)
+
+
+class _List:
+    """The conditions on the elements of the list that one name leads to."""
+
+    def __init__(self, first: str) -> None:
+        self.first = first
+        self.positions = tuple(prefixes(first))
+        self.needed: frozenset[str] = frozenset(self.positions)
+        self.by_value: dict[Any, list[int]] = {}  # owners, by the value of an element
+        self.matcher: Any = None  # of other conditions, where each element is an event
+        self.owners: dict[int, int] = {}  # by handle of that matcher
+
+    def add(self, owner: int, entry: ElementEntry) -> None:
+        self.needed |= {prefix for name in entry.names for prefix in prefixes(name)}
+        for part in entry.alternatives:
+            values = _values(part)
+            for value in values or ():
+                self.by_value.setdefault(_key(value), []).append(owner)
+            if values is None:
+                if self.matcher is None:
+                    from tidings.matching.engine import columnar_matcher
+
+                    self.matcher = columnar_matcher()
+                self.owners[self.matcher.add(Filter("", (part,)))] = owner
+
+    def remove(self, owner: int) -> None:
+        self.by_value = {
+            value: kept
+            for value, owners in self.by_value.items()
+            if (kept := [each for each in owners if each != owner])
+        }
+        for handle in [handle for handle, each in self.owners.items() if each == owner]:
+            self.matcher.remove(handle)
+            del self.owners[handle]
+
+    def found(self, view: Mapping[str, Any]) -> Iterator[int]:
+        """Owners of the conditions that hold for an element."""
+        if not any(position in view for position in self.positions):
+            return
+        by_value, first, matcher = self.by_value, self.first, self.matcher
+        for element in elements_of(view, self.positions, self.needed):
+            value = element.get(first)
+            if value is not None and type(value) is not tuple:
+                yield from by_value.get(_key(value), ())
+            if matcher is not None:
+                owners = self.owners
+                for handle in matcher.match(_event_of(element)).tolist():
+                    yield owners[handle]
+
+
+def _values(part: Conjunction) -> tuple[Any, ...] | None:
+    """The values of a lone equality with the first name; None for anything else."""
+    if len(part.constraints) != 1:
+        return None
+    (only,) = part.constraints
+    if isinstance(only, Equals):
+        return (only.value,)
+    return tuple(only.values) if isinstance(only, OneOf) else None
+
+
+def _key(value: Any) -> Any:
+    return ("bool", value) if type(value) is bool else value
+
+
+def _event_of(element: Mapping[str, Any]) -> Event:
+    """An element as an event of a matcher."""
+    is_flat = all(type(value) in _FLAT for value in element.values())
+    event = Event("", "", dict(element) if is_flat else {}, rich=not is_flat)
+    event.__dict__["view"] = element
+    return event
+
+
+class ElementIndex:
+    """The filters of a matcher that are found by elements of lists, by their handles."""
+
+    def __init__(self) -> None:
+        self.filters: dict[int, Filter] = {}
+        self._is_all: dict[int, bool] = {}
+        self._lists: dict[str, _List] = {}
+        self._heaviest = 0  # weight of a filter here: how much of a text or a list is within every budget
+
+    def __len__(self) -> int:
+        return len(self.filters)
+
+    def add(self, handle: int, filter: Filter, entries: list[ElementEntry]) -> None:
+        self.filters[handle] = filter
+        self._is_all[handle] = all(entry.is_all for entry in entries)
+        self._heaviest = max(self._heaviest, sum(weight for _, weight in work_of(filter)))
+        for entry in entries:
+            if entry.first not in self._lists:
+                self._lists[entry.first] = _List(entry.first)
+            self._lists[entry.first].add(handle, entry)
+
+    def remove(self, handle: int) -> None:
+        for entry in entries_of(self.filters.pop(handle)) or ():
+            self._lists[entry.first].remove(handle)
+        del self._is_all[handle]
+
+    def match(self, event: Event) -> list[int]:
+        """Handles of the filters that accept the event, each once."""
+        view = event.view
+        candidates = {handle for some in self._lists.values() for handle in some.found(view)}
+        if not candidates:
+            return []
+        is_light = self._heaviest * longest_text(event) <= BUDGET
+        is_all, filters = self._is_all, self.filters
+        return [
+            handle
+            for handle in candidates
+            if (is_light and is_all[handle]) or accepts(filters[handle], event)
+        ]
+
+    def matchers(self) -> Iterator[Any]:
+        """The matchers of elements, which have upkeep of their own."""
+        return (some.matcher for some in self._lists.values() if some.matcher is not None)
+
+
+__all__ = ["ElementIndex", "entries_of"]

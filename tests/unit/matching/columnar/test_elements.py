@@ -1,0 +1,113 @@
+"""Filters that an element of a list finds: which they are, and that a matcher keeps them through its life."""
+
+from __future__ import annotations
+
+import random
+from decimal import Decimal
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tidings.language import parse_filter
+from tidings.language.evaluate import accepts
+from tidings.language.work import BUDGET
+from tidings.matching.columnar.elements import entries_of
+from tidings.matching.columnar.matcher import ColumnarMatcher
+from tidings.matching.columnar.numpy_matcher import NumpyMatcher
+from tidings.matching.matcher import lists_of
+from tidings.model.event import Event, make_event
+
+
+@pytest.mark.parametrize(
+    ("text", "is_filed"),
+    [
+        ("'red' IN tags", True), ("ANY(lines.price > 100)", True), ("region = 'eu' AND 'red' IN tags", True),
+        ("region = 'eu' AND ANY(lines.price > 100)", False), ("ALL(lines.price > 1)", False),
+        ("'red' IN tags OR a = 1", False), ("ANY(lines.sku IS NULL)", False),
+        ("ANY(lines.a > lines.b)", False),
+        ("ANY(lines.sku = 'a' AND lines.q > 1)", True), ("ANY(lines.q > 1 AND id = '7')", False),
+        ("'red' IN tags AND ALL(lines.q > 1)", True), ("NOT 'red' IN tags", False),
+    ],
+)  # fmt: skip
+def test_which_filters_an_element_finds(text: str, is_filed: bool) -> None:
+    assert (entries_of(parse_filter(text)) is not None) is is_filed
+    assert entries_of(parse_filter("a = 1")) is None
+
+
+def made(body: dict[str, Any]) -> Event:
+    return make_event(body, source="s", id="1")
+
+
+def drawn(seed: int) -> tuple[list[str], list[Event]]:
+    rng = random.Random(seed)
+    texts = [
+        rng.choice(
+            [
+                f"'t{rng.randrange(30)}' IN tags", f"ANY(lines.price > {rng.randrange(100)})",
+                f"ANY(lines.price BETWEEN {rng.randrange(100)} AND 60 AND lines.sku = 's{rng.randrange(5)}')",
+                f"region = 'r{rng.randrange(3)}' AND {rng.randrange(9)} IN nums",
+                f"ANY(tags LIKE 't{rng.randrange(9)}%') OR 5 IN nums", f"a = {rng.randrange(5)}",
+                f"ANY(lines.price = DECIMAL('{rng.randrange(100)}.10'))",
+            ]
+        )
+        for _ in range(300)
+    ]  # fmt: skip
+    events = [
+        made(
+            {
+                "a": rng.randrange(5), "region": f"r{rng.randrange(3)}",
+                "tags": rng.choice(["t1", [f"t{rng.randrange(30)}" for _ in range(3)], [["t2"], None], []]),
+                "nums": [rng.choice([rng.randrange(9), 5.0, True, Decimal(3)]) for _ in range(2)],
+                "lines": [
+                    {"sku": f"s{rng.randrange(5)}", "price": rng.choice([Decimal(f"{n}.10"), n, n + 0.1])}
+                    for n in rng.sample(range(100), 3)
+                ],
+            }
+        )
+        for _ in range(40)
+    ]  # fmt: skip
+    return texts, [*events, made({"a": 1}), made({})]
+
+
+@pytest.mark.parametrize("cls", [ColumnarMatcher, NumpyMatcher])
+def test_they_match_as_evaluated_while_filters_come_and_go(cls: Any, tmp_path: Path) -> None:
+    texts, events = drawn(11)
+    filters = [parse_filter(text) for text in texts]
+    matcher = cls()
+    alive = {matcher.add(filter): filter for filter in filters}
+
+    def check(matcher: Any) -> None:
+        expected = [[h for h, f in sorted(alive.items()) if accepts(f, event)] for event in events]
+        assert [list(map(int, matcher.match(event))) for event in events] == expected
+        assert [list(map(int, found)) for found in lists_of(matcher.match_batch(events))] == expected
+
+    check(matcher)
+    matcher.freeze()
+    check(matcher)
+    for handle in sorted(alive)[::2]:
+        matcher.remove(handle)
+        del alive[handle]
+    check(matcher)
+    for filter in filters[:20]:
+        alive[matcher.add(filter)] = filter
+    while matcher.maintain(100):
+        pass
+    check(matcher)
+    matcher.save(tmp_path / "table")
+    assert not matcher.elements
+    check(cls.open(tmp_path / "table"))
+    for handle in list(alive):
+        matcher.remove(handle)
+        del alive[handle]
+    check(matcher)
+
+
+def test_an_element_decides_nothing_over_the_work_budget() -> None:
+    matcher = ColumnarMatcher()
+    light, heavy = parse_filter("'a' IN tags"), parse_filter("ANY(tags = 'a' AND tags LIKE '%a%b%c%d%')")
+    matcher.add(light)
+    matcher.add(heavy)
+    event = made({"tags": ["a", "x" * (BUDGET // 20)]})
+    assert list(matcher.match(event)) == [n for n, f in enumerate((light, heavy)) if accepts(f, event)]
+    assert not accepts(heavy, event)
