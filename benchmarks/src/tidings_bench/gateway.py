@@ -1,208 +1,218 @@
-"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and publishing by HTTP beside
-a bare Starlette application.
+"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and HTTP, WebSocket and
+server-sent events beside a bare Starlette application.
 
-The MQTT work is driven by the same generator in C for all; a run with an event lost, repeated or out of order
-does not count. Rows: QoS 0 with 1, 10 and 100 subscribers, 1,000 topics, an open loop with its p99, and QoS 1
-publishes, not kept and kept on disk (mosquitto acknowledges before it saves). HTTP rows are events a second
-by eight requests at once, of one event or a hundred; the Starlette application reads bodies and does nothing.
+The generator in C drives QoS 0 and 1, idle connections and the open loop; a run with an event lost, repeated
+or out of order does not count. Clients in Python (`mqtt_client.py`) drive QoS 2, retained messages, wildcards
+and TLS. Works (`--only`)
+- fan: QoS 0 to 1, 10 and 100 subscribers. topics: 1,000 topics. openloop: 1,000 messages a second, p99.
+- qos1: publishes by 64 clients that wait for each answer and by one with 64 in flight; deliveries of QoS 1.
+- kept: those 64 clients with a kept session, on disk before the answer (mosquitto answers before it saves).
+- qos2, retained, wildcards, tls. idle: connections that say nothing, memory for each.
+- http: publishing, one event or a hundred in a request. websocket, sse: delivery to 100 subscribers.
 """
 
 from __future__ import annotations
 
 import asyncio
-import json
-import subprocess
-import sys
-import tempfile
-import time
-from collections.abc import Iterator
-from contextlib import contextmanager
+import ssl
+from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from tidings.errors import UnreachableError
+from tidings.errors import InputError, UnreachableError
+from tidings.runtime.authority import issue, make_authority
+from tidings_bench import gateway_web, mqtt_client
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_peer
-from tidings_bench.broker.rows import (
-    BROKER_CPU,
-    DELIVERED,
-    KEPT,
-    OURS,
-    P99,
-    Row,
-    Unit,
-    compared,
-    left_out,
-    row,
-)
+from tidings_bench.broker.rows import BROKER_CPU, DELIVERED, KEPT, OURS, P99, Row, Unit, compared, left_out
 from tidings_bench.broker.works import Measure, measured
+from tidings_bench.gateway_web import ours
 
 PEERS = ("mosquitto", "amqtt")
+KEEPING = ("mosquitto",)  # amqtt keeps no message
 FANS = (1, 10, 100)
 WINDOW = 500
 TOPICS = 1000
 OPEN_RATE = 1000.0  # messages a second, whatever comes back
-STARLETTE = "starlette, bare"
-PUBLISHED = Unit("events/s", True)
-BARE = """
-import socket, uvicorn
-from starlette.applications import Starlette
-from starlette.responses import Response
-from starlette.routing import Route
-
-async def publish(request):
-    await request.body()
-    return Response(status_code=202)
-
-listening = socket.create_server(("127.0.0.1", 0))
-print(listening.getsockname()[1], flush=True)
-app = Starlette(routes=[Route("/events", publish, methods=["POST"])])
-uvicorn.Server(uvicorn.Config(app, log_level="error")).run(sockets=[listening])
-"""
+EXCHANGED = Unit("exchanges/s", True)
+RETAINED = Unit("retained messages/s", True)
+MEMORY = Unit("KiB/connection", False)
+WORKS = (
+    "fan", "topics", "openloop", "qos1", "kept", "qos2", "retained", "wildcards", "tls", "idle", "http",
+    "websocket", "sse",
+)  # fmt: skip
 
 
-@contextmanager
-def ours(folder: Path, *, store: bool = False) -> Iterator[dict[str, str]]:
-    """A broker with its gateways: their addresses, and the process."""
-    stated = {
-        "name": "b1",
-        "listen": "127.0.0.1:0",
-        "gateway.http": "127.0.0.1:0",
-        "gateway.mqtt": "127.0.0.1:0",
+def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+    """Rows of every work, or of those that `only` names, with commas between them."""
+    chosen = WORKS if only is None else tuple(only.split(","))
+    for name in chosen:
+        if name not in WORKS:
+            raise InputError(
+                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(WORKS)}"
+            )
+    seconds = 0.5 if quick else 4.0
+    todo: dict[str, Callable[[], Iterator[Row]]] = {
+        "fan": lambda: _fans(FANS, seconds),
+        "topics": lambda: _topics(seconds),
+        "openloop": lambda: _open_loop(seconds),
+        "qos1": lambda: _acknowledged(seconds),
+        "kept": lambda: _kept(seconds),
+        "qos2": lambda: _by_clients("mqtt QoS 2, in flight", 64, EXCHANGED, _exchanges(seconds)),
+        "retained": lambda: _retained(500 if quick else 20_000),
+        "wildcards": lambda: _wildcards(seconds),
+        "tls": lambda: _tls(seconds),
+        "idle": lambda: _idle(200 if quick else 10_000),
+        "http": lambda: gateway_web.http(seconds),
+        "websocket": lambda: gateway_web.streams("websocket", 20 if quick else 100, seconds),
+        "sse": lambda: gateway_web.streams("sse", 20 if quick else 100, seconds),
     }
-    stated |= {"log.level": "error"} | ({"store": str(folder / "store")} if store else {})
-    process = subprocess.Popen(  # noqa: S603
-        [sys.executable, "-m", "tidings.gateway.development", json.dumps(stated)],
-        stdin=subprocess.PIPE, stdout=subprocess.PIPE, cwd=folder,
-    )  # fmt: skip
-    with brokers.ending(process):
-        assert process.stdout is not None
-        line = process.stdout.readline()
-        if not line:
-            raise UnreachableError("the broker did not start", hint="what it said is above")
-        yield {**json.loads(line)["gateways"], "pid": str(process.pid)}
+    for name in chosen:
+        yield from todo[name]()
 
 
-def run(*, quick: bool = False) -> Iterator[Row]:
-    seconds = 1.0 if quick else 4.0
-    for fan in FANS:
-        yield from _topics(fan, seconds)
-    yield from _many_topics(seconds)
-    yield from _open_loop(seconds)
-    for kept in (False, True):
-        yield from _acknowledged(16 if quick else 64, seconds, kept=kept)
-    yield from _http(seconds)
+# -- by the generator in C -----------------------------------------------------------------------------
 
 
-def _topics(fan: int, seconds: float) -> Iterator[Row]:
-    options = {"subs": fan, "secs": seconds, "window": WINDOW, "drain": 10}
-    found, failed = _all(options)
-    for unit, name in ((DELIVERED, "recv_per_s"), (BROKER_CPU, "broker_us_per_recv")):
-        yield from compared("mqtt topic", fan, unit, {engine: one[name] for engine, one in found.items()})
-    for engine, why in failed:
-        yield left_out("mqtt topic", fan, engine, why)
+def _fans(fans: tuple[int, ...], seconds: float) -> Iterator[Row]:
+    for fan in fans:
+        options = {"subs": fan, "secs": seconds, "window": WINDOW, "drain": 10}
+        units = {DELIVERED: "recv_per_s", BROKER_CPU: "broker_us_per_recv"}
+        yield from _by_generator("mqtt topic", fan, units, options)
 
 
-def _many_topics(seconds: float) -> Iterator[Row]:
+def _topics(seconds: float) -> Iterator[Row]:
     options = {"subs": 10, "topics": TOPICS, "secs": seconds, "window": WINDOW, "drain": 10}
-    found, failed = _all(options)
-    figures = {engine: one["recv_per_s"] for engine, one in found.items()}
-    yield from compared("mqtt topics", TOPICS, DELIVERED, figures)
-    for engine, why in failed:
-        yield left_out("mqtt topics", TOPICS, engine, why)
+    yield from _by_generator("mqtt topics", TOPICS, {DELIVERED: "recv_per_s"}, options)
 
 
 def _open_loop(seconds: float) -> Iterator[Row]:
     options = {"subs": 10, "rate": OPEN_RATE, "secs": seconds, "drain": 10}
-    found, failed = _all(options)
-    figures = {engine: one["lat_p99_us"] for engine, one in found.items()}
-    yield from compared("mqtt open loop", int(OPEN_RATE), P99, figures)
-    for engine, why in failed:
-        yield left_out("mqtt open loop", int(OPEN_RATE), engine, why)
+    yield from _by_generator("mqtt open loop", int(OPEN_RATE), {P99: "lat_p99_us"}, options)
 
 
-def _acknowledged(publishers: int, seconds: float, *, kept: bool) -> Iterator[Row]:
-    options = {"subs": 0, "pubs": publishers, "inflight": 1, "qos": 1, "secs": seconds}
-    work = "mqtt QoS 1 publishes, kept" if kept else "mqtt QoS 1 publishes"
-    found, failed = _all(options, *(["--durable-sub"] if kept else []), kept=kept)
-    figures = {engine: one["acked_per_s"] for engine, one in found.items()}
-    yield from compared(work, publishers, KEPT, figures)
-    for engine, why in failed:
-        yield left_out(work, publishers, engine, why)
+def _acknowledged(seconds: float) -> Iterator[Row]:
+    units = {KEPT: "acked_per_s"}
+    for publishers, in_flight, work in (
+        (64, 1, "mqtt QoS 1, publishers"),
+        (1, 64, "mqtt QoS 1, in flight"),
+    ):
+        options = {"subs": 0, "pubs": publishers, "inflight": in_flight, "qos": 1, "secs": seconds}
+        yield from _by_generator(work, 64, units, options)
+    options = {"subs": 10, "qos": 1, "subqos": 1, "inflight": 64, "secs": seconds, "drain": 10}
+    options |= {"window": WINDOW}
+    yield from _by_generator("mqtt QoS 1 topic", 10, {DELIVERED: "recv_per_s"}, options)
 
 
-def _all(
-    options: dict[str, float], *flags: str, kept: bool = False
-) -> tuple[dict[str, Figures], list[tuple[str, str]]]:
-    measures: dict[str, Measure] = {OURS: lambda folder: _ours(folder, options, flags, kept=kept)}
-    for name in PEERS[:1] if kept else PEERS:  # amqtt keeps no message
-        measures[name] = _peer(name, options, flags, kept=kept)
+def _kept(seconds: float) -> Iterator[Row]:
+    options = {"subs": 0, "pubs": 64, "inflight": 1, "qos": 1, "secs": seconds}
+    units = {KEPT: "acked_per_s"}
+    yield from _by_generator("mqtt QoS 1, kept", 64, units, options, "--durable-sub", kept=True)
+
+
+def _idle(count: int) -> Iterator[Row]:
+    yield from _by_generator("mqtt idle", count, {MEMORY: "kb_per_conn"}, {"idle": count, "subs": 0})
+
+
+def _by_generator(
+    work: str, size: int, units: dict[Unit, str], options: dict[str, float], *flags: str, kept: bool = False
+) -> Iterator[Row]:
+    def ours_measured(folder: Path) -> Figures:
+        with ours(folder, store=kept) as gateway:
+            return load_peer("mqtt", _port(gateway), [int(gateway["pid"])], *flags, **options)
+
+    def peer_measured(name: str) -> Measure:
+        def measure(folder: Path) -> Figures:
+            with brokers.peer(name, folder, durable=kept) as broker:
+                return load_peer("mqtt", broker.port, [broker.pid], *flags, **options)
+
+        return measure
+
+    measures: dict[str, Measure] = {OURS: ours_measured}
+    measures |= {name: peer_measured(name) for name in (KEEPING if kept else PEERS)}
     failed: list[tuple[str, str]] = []
-    return measured(measures, failed), failed
+    found = measured(measures, failed)
+    for unit, name in units.items():
+        yield from compared(work, size, unit, {engine: one[name] for engine, one in found.items()})
+    for engine, why in failed:
+        yield left_out(work, size, engine, why)
 
 
-def _ours(folder: Path, options: dict[str, float], flags: tuple[str, ...], *, kept: bool) -> Figures:
-    with ours(folder, store=kept) as gateway:
-        port = int(gateway["mqtt"].rpartition(":")[2])
-        return load_peer("mqtt", port, [int(gateway["pid"])], *flags, **options)
+def _port(gateway: dict[str, str]) -> int:
+    return int(gateway["mqtt"].rpartition(":")[2])
 
 
-def _peer(name: str, options: dict[str, float], flags: tuple[str, ...], *, kept: bool) -> Measure:
+# -- by clients in Python ------------------------------------------------------------------------------
+
+Load = Callable[[int], Awaitable[float]]
+
+
+def _exchanges(seconds: float) -> Load:
+    return lambda port: mqtt_client.exchanges(port, seconds)
+
+
+def _retained(count: int) -> Iterator[Row]:
+    yield from _by_clients("mqtt retained", count, RETAINED, lambda port: mqtt_client.retained(port, count))
+
+
+def _wildcards(seconds: float) -> Iterator[Row]:
+    """Each of ten subscribers has three filters with wildcards, of which one matches every message."""
+    filters = [["t/+/x", f"t/{number}/+/y", f"u/{number}/#"] for number in range(10)]
+    yield from _by_clients(
+        "mqtt wildcards", TOPICS, DELIVERED, lambda port: mqtt_client.deliveries(port, seconds, filters)
+    )
+
+
+def _by_clients(work: str, size: int, unit: Unit, load: Load) -> Iterator[Row]:
+    def measure(name: str) -> Measure:
+        def one(folder: Path) -> Figures:
+            if name == OURS:
+                with ours(folder) as gateway:
+                    return {"rate": _run(load, _port(gateway))}
+            with brokers.peer(name, folder) as broker:
+                return {"rate": _run(load, broker.port)}
+
+        return one
+
+    failed: list[tuple[str, str]] = []
+    found = measured({name: measure(name) for name in (OURS, *PEERS)}, failed)
+    yield from compared(work, size, unit, {engine: one["rate"] for engine, one in found.items()})
+    for engine, why in failed:
+        yield left_out(work, size, engine, why)
+
+
+def _run(load: Load, port: int) -> float:
+    async def bounded() -> float:
+        return await load(port)
+
+    try:
+        return asyncio.run(bounded())
+    except (OSError, TimeoutError) as error:
+        raise UnreachableError(f"the clients were not served: {error or 'too slow'}") from None
+
+
+def _tls(seconds: float) -> Iterator[Row]:
+    failed: list[tuple[str, str]] = []
+    found = measured({name: _tls_measure(name, seconds) for name in (OURS, *KEEPING)}, failed)
+    yield from compared("mqtt by TLS", 1, DELIVERED, {engine: one["rate"] for engine, one in found.items()})
+    for engine, why in failed:
+        yield left_out("mqtt by TLS", 1, engine, why)
+
+
+def _tls_measure(name: str, seconds: float) -> Measure:
     def measure(folder: Path) -> Figures:
-        with brokers.peer(name, folder, durable=kept) as broker:
-            return load_peer("mqtt", broker.port, [broker.pid], *flags, **options)
+        make_authority(folder / "certs")
+        pem = issue(folder / "certs", "b1", hosts=("127.0.0.1", "localhost"), broker=True)
+        authority = str(folder / "certs" / "authority.pem")
+        context = ssl.create_default_context(cafile=authority)
+
+        def load(port: int) -> Awaitable[float]:
+            return mqtt_client.deliveries(port, seconds, [["t/#"]], context)
+
+        certificate, key = str(pem.certificate), str(pem.key)
+        if name == OURS:
+            with ours(folder, tls=(certificate, key, authority)) as gateway:
+                return {"rate": _run(load, _port(gateway))}
+        with brokers.peer(name, folder, tls=(certificate, key)) as broker:
+            return {"rate": _run(load, broker.port)}
 
     return measure
-
-
-def _http(seconds: float) -> Iterator[Row]:
-    with tempfile.TemporaryDirectory() as folder, ours(Path(folder)) as gateway:
-        for size in (1, 100):
-            rate = asyncio.run(_post(gateway["http"], size, seconds))
-            yield row("http publish", size, OURS, rate, PUBLISHED.name)
-    with bare_starlette() as address:
-        rate = asyncio.run(_post(address, 1, seconds))
-        yield row("http publish", 1, STARLETTE, rate, PUBLISHED.name)
-
-
-@contextmanager
-def bare_starlette() -> Iterator[str]:
-    """An application that reads each request and answers at once, in a process of its own; its address."""
-    process = subprocess.Popen([sys.executable, "-c", BARE], stdout=subprocess.PIPE)  # noqa: S603
-    with brokers.ending(process):
-        assert process.stdout is not None
-        port = process.stdout.readline().decode().strip()
-        if not port:
-            raise UnreachableError("the Starlette application did not start", hint="what it said is above")
-        yield f"http://127.0.0.1:{port}"
-
-
-async def _post(address: str, size: int, seconds: float) -> float:
-    """Eight requests at once, each of `size` CloudEvents, for a while; events a second."""
-    import httpx
-
-    count = 0
-    until = time.perf_counter() + seconds
-
-    async with httpx.AsyncClient(base_url=address, timeout=30, trust_env=False) as http:
-
-        async def keep_on(worker: int) -> None:
-            nonlocal count
-            turn = 0
-            while time.perf_counter() < until:
-                turn += 1
-                batch = [
-                    {
-                        "specversion": "1.0", "id": f"{worker}-{turn}-{n}", "source": "bench",
-                        "type": "quote",
-                        "data": {"StockName": "IBM", "change": n},
-                    }
-                    for n in range(size)
-                ]  # fmt: skip
-                kind = {"content-type": "application/cloudevents-batch+json"}
-                answer = await http.post("/events", content=json.dumps(batch), headers=kind)
-                answer.raise_for_status()
-                count += size
-
-        begun = time.perf_counter()
-        await asyncio.gather(*(keep_on(worker) for worker in range(8)))
-        return count / (time.perf_counter() - begun)

@@ -70,13 +70,19 @@ def ours(
 
 
 @contextmanager
-def peer(name: str, folder: Path, *, durable: bool = False) -> Iterator[RunningBroker]:
-    """A peer, with no event kept or with every event kept."""
+def peer(
+    name: str, folder: Path, *, durable: bool = False, tls: tuple[str, str] | None = None
+) -> Iterator[RunningBroker]:
+    """A peer, with no event kept or with every event kept; mosquitto also behind a certificate and its
+    key."""
     where = program(name)
     if where is None:
         raise MissingDependencyError(f"{name} is not installed")
     port = _free_port()
     words = PEERS[name](where, port, folder, durable)
+    if tls is not None:
+        with Path(words[-1]).open("a", encoding="utf-8") as settings:
+            settings.write(f"certfile {tls[0]}\nkeyfile {tls[1]}\n")
     with (folder / f"{name}.log").open("wb") as stated:
         process = subprocess.Popen(words, stdout=stated, stderr=stated)  # noqa: S603
     with ending(process):
