@@ -1,4 +1,4 @@
-"""`tidings store`: back up, restore, verify and compact the store of a broker, while it runs or is
+"""`tidings store`: back up, restore, verify, compact and export the store of a broker, while it runs or is
 stopped."""
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ Number = Annotated[
 
 def register(app: typer.Typer) -> None:
     store = typer.Typer(
-        help="Back up, restore, verify and compact the store of a broker.\n\n"
+        help="Back up, restore, verify, compact and export the store of a broker.\n\n"
         "The broker may run: publishing goes on meanwhile. See docs/how-to/backup.md.",
         no_args_is_help=True,
     )
@@ -49,6 +49,12 @@ def register(app: typer.Typer) -> None:
     store.command(
         "compact", epilog=examples("tidings store compact data", "tidings store compact data --json")
     )(compact)
+    store.command(
+        "export",
+        epilog=examples(
+            "tidings store export data > events.jsonl", "tidings store export d1 | tidings pub --mode kept"
+        ),
+    )(export)
     app.add_typer(store, name="store")
 
 
@@ -166,6 +172,19 @@ def compact(store: StoreArgument, as_json: Json = False) -> None:
 def _print_all(rows: list[dict[str, Any]]) -> None:
     """One row as itself; those of a unit's processes as a list."""
     print_json(rows[0] if len(rows) == 1 else {"processes": rows})
+
+
+def export(store: StoreArgument) -> None:
+    """Print the events of a store's log as CloudEvents, one JSON document on each line.
+
+    `tidings pub` publishes them elsewhere under their identities. This is the way out when a group has lost
+    the majority of its disks: see docs/how-to/backup.md. Cursors of durable subscriptions stay behind.
+    """
+    from tidings.model.cloudevents import to_structured
+    from tidings.runtime import backups
+
+    for event in backups.exported(store):
+        print(to_structured(event).decode())
 
 
 def _shown(backup: Backup) -> dict[str, Any]:

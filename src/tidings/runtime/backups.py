@@ -10,6 +10,9 @@ Rules
   number of processes are the same in both directories.
 - The disk of a group's member goes back without its promises: the committed log stays, the votes, the view
   and the uncommitted tail go, and the other members hand it the rest as to an empty disk.
+- A group that has lost the majority of its disks cannot be continued. The events of a remaining disk can be
+  exported and published to a new group; the uncommitted tail is among them, since any of its events may have
+  been acknowledged.
 """
 
 from __future__ import annotations
@@ -20,9 +23,13 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
+import msgspec
+
 from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.errors import InputError, StoreLockedError
+from tidings.model.event import Event
 from tidings.protocol.membership import agreed
+from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery import group_log
 from tidings.runtime.broker import owner_of
 from tidings.runtime.processes import mark_unit, processes_of
@@ -32,6 +39,7 @@ from tidings.store.rocks import CHECKPOINTS, RocksStore
 
 EVENTS_PER_SECOND = 100_000  # more than a broker persists
 SMALLEST_GAP = 1_000_000
+PAGE_EVENTS, PAGE_BYTES = 1_000, 16 << 20  # read at once by an export
 GAP_CEILING = 1 << 32  # what resume tokens may move a log by (`resources.client.ahead`)
 _NOTHING_PROVED = b"\x00"  # epoch 0, in MessagePack
 
@@ -154,6 +162,25 @@ def verify(path: Path, number: int | None = None) -> dict[str, Any]:
             "next_offset": account.next_offset,
             "bytes": size,
         }
+
+
+def exported(store: Path) -> Iterator[Event]:
+    """The events of a store's log in their order, for publishing them elsewhere; of a group's member also
+    those that it does not know to be committed."""
+    with readable(store) as (folder, summary), closing(RocksStore(folder, reserve_bytes=0)) as opened:
+        after = 0
+        while found := opened.fetch(after + 1, PAGE_EVENTS, PAGE_BYTES):
+            yield from (append.event for append in found)
+            after = found[-1].offset
+        tail = [
+            msgspec.msgpack.decode(value, type=PlacedEvent)
+            for key, value in summary.loaded.tables.get(group_log.TABLE, {}).items()
+            if key != group_log.EPOCH
+        ]
+        last = summary.loaded.next_offset - 1
+        for placed in sorted(tail, key=lambda placed: placed.offset):
+            if placed.offset > last:
+                yield placed.proposal.event
 
 
 def compact(store: Path) -> dict[str, int]:

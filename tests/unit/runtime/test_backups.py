@@ -143,6 +143,45 @@ def test_a_group_member_is_restored_without_its_promises(tmp_path: Path) -> None
     play(story())
 
 
+def test_a_group_that_lost_the_majority_of_its_disks_is_founded_anew(tmp_path: Path) -> None:
+    """The remaining member serves no publish; its events go into a new group, each once."""
+
+    async def found(stack: AsyncExitStack) -> list[Service]:
+        services: list[Service] = []
+        for name in members:
+            joins = [service.server.address for service in services[:1]]
+            given = settings(tmp_path, name, group__name="news", group__members=members, join=joins)
+            services.append(await stack.enter_async_context(Service(given)))
+        return services
+
+    async def story() -> None:
+        async with AsyncExitStack() as stack:
+            services = await found(stack)
+            async with tidings.connect(services[0].server.address, name="p", timeout=60) as bus:
+                for n in range(5):
+                    await bus.publish({"n": n}, key=f"k{n}", mode="replicated", lifetime=600)
+            while services[1].figures().get("group committed") != 5:
+                await asyncio.sleep(0)
+        for name in ("d1", "d3"):
+            shutil.rmtree(tmp_path / name)
+        (tmp_path / "d2").rename(tmp_path / "old")
+        saved = list(backups.exported(tmp_path / "old"))
+        assert [(event["n"], event.key, event.lifetime) for event in saved] == [
+            (n, f"k{n}", 600.0) for n in range(5)
+        ]
+        async with AsyncExitStack() as stack:
+            services = await found(stack)
+            async with tidings.connect(services[0].server.address, name="p", timeout=60) as bus:
+                for event in [*saved, *saved]:  # a second remaining disk holds the same
+                    await bus.publish(event, mode="replicated")
+                await bus.publish({"n": 5}, mode="replicated", lifetime=600)
+                async with bus.subscribe("n >= 0") as news:
+                    assert await numbers(news, 6) == list(range(6)), "none twice"
+
+    members = ["d1", "d2", "d3"]
+    play(story())
+
+
 def test_a_store_that_another_program_holds_is_named(tmp_path: Path) -> None:
     store = RocksStore(tmp_path / "s", reserve_bytes=0)
     with pytest.raises(StoreLockedError, match="which takes no requests"):
