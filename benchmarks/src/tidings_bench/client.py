@@ -12,6 +12,7 @@ Works, all with events of about 100 bytes, in one client process
 Rules
 - Every server is a process of its own on loopback, started for the run; one that is not installed is left
   out, and a row says so. No server keeps events on disk.
+- The servers are started in threads, so that clients which are connected already answer meanwhile.
 - The engines take turns: each round runs every engine once, and the best round of each counts.
 - A client gets the calls that its documentation shows. Where it has none for a work, it has no row.
 """
@@ -25,10 +26,10 @@ import subprocess
 import tempfile
 import time
 from collections.abc import Awaitable, Callable, Iterator
-from contextlib import AsyncExitStack, contextmanager
+from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from tidings.errors import MissingDependencyError
 from tidings_bench.broker.brokers import HOST, _free_port, _wait, ending, ours, peer, program
@@ -42,6 +43,7 @@ ROUNDS = 3
 LIMIT_SECONDS = 60.0  # for one round of one engine
 TOGETHER = 500  # unanswered publishes of clients that have no pipeline of their own
 
+S = TypeVar("S")
 Work = Callable[[int], Awaitable[None]]
 
 
@@ -78,10 +80,16 @@ class Arrivals:
         await self._done.wait()
 
 
+async def _started(stack: AsyncExitStack, server: AbstractContextManager[S]) -> S:
+    """Start a server in a thread. Starting takes seconds, and a client whose loop stands still for longer
+    than `peer_timeout_seconds` sends no keepalive and loses its connection."""
+    return await asyncio.to_thread(stack.enter_context, server)
+
+
 async def tidings_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
     import tidings
 
-    server = stack.enter_context(ours(folder))
+    server = await _started(stack, ours(folder))
     address = f"tidings://{HOST}:{server.port}"
     bus = await stack.enter_async_context(tidings.connect(address, name="bench"))
     engine = ClientEngine("tidings")
@@ -138,7 +146,7 @@ async def tidings_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
 async def nats_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
     import nats
 
-    server = stack.enter_context(peer("nats-server", folder))
+    server = await _started(stack, peer("nats-server", folder))
     connection = await nats.connect(f"nats://{HOST}:{server.port}")
     stack.push_async_callback(connection.close)
     engine, arrivals = ClientEngine("nats-py"), Arrivals()
@@ -181,7 +189,7 @@ async def redis_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
     import redis
     import redis.asyncio
 
-    server = stack.enter_context(peer("redis-server", folder))
+    server = await _started(stack, peer("redis-server", folder))
     client = redis.asyncio.Redis(host=HOST, port=server.port)
     stack.push_async_callback(client.aclose)
     plain = redis.Redis(host=HOST, port=server.port)
@@ -233,7 +241,7 @@ async def redis_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
 async def mqtt_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
     import aiomqtt
 
-    server = stack.enter_context(peer("mosquitto", folder))
+    server = await _started(stack, peer("mosquitto", folder))
     bounds: dict[str, Any] = {"max_inflight_messages": TOGETHER, "max_concurrent_outgoing_calls": TOGETHER}
     client = await stack.enter_async_context(aiomqtt.Client(HOST, server.port, **bounds))
     reader = await stack.enter_async_context(aiomqtt.Client(HOST, server.port))
@@ -270,7 +278,7 @@ async def amqp_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
     import aio_pika
     from aio_pika.patterns import RPC
 
-    port = stack.enter_context(rabbitmq(folder))
+    port = await _started(stack, rabbitmq(folder))
     connection = await aio_pika.connect(f"amqp://guest:guest@{HOST}:{port}/")
     stack.push_async_callback(connection.close)
     channel = await connection.channel(publisher_confirms=True)
