@@ -54,7 +54,7 @@ class Operated(NamedTuple):
 
     def audited(self) -> list[tuple[str, str, str]]:
         entries = [json.loads(line) for line in (self.folder / "audit.jsonl").read_text().splitlines()]
-        return [(e["principal"], e["outcome"], e["subject"]) for e in entries if e["what"] == "admin"]
+        return [(e["principal"], e["outcome"], e["subject"]) for e in entries if e["action"] == "admin"]
 
 
 @pytest.fixture(scope="module")

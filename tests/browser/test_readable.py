@@ -114,7 +114,7 @@ def test_a_phone_has_a_menu_and_tables_without_scrolling_sideways(market: Networ
     menu = page.get_by_role("button", name="Overlay", exact=True)
     assert page.locator(".nav a:visible").count() == 0
     menu.click()
-    assert page.locator(".nav a:visible").count() == 15
+    assert page.locator(".nav a:visible").count() == 16
     boxes = [link.bounding_box() for link in page.locator(".nav a").all()]
     assert all(box and box["x"] >= 0 and box["x"] + box["width"] <= NARROW["width"] for box in boxes)
     assert all(box and box["height"] >= 40 for box in boxes)

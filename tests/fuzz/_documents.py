@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import tempfile
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,7 @@ from tidings.cli.events import event_of, json_object
 from tidings.errors import CorruptionError, EventError, FilterError, HistoryError, InputError, SettingsError
 from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_requested
 from tidings.gateway.bridges.bridge import read_bridge
-from tidings.gateway.mqtt.events import attributes_of, options_of, wanted
+from tidings.gateway.mqtt.events import attributes_of, options_of, plain_event, wanted
 from tidings.gateway.mqtt.packets import (
     ConnectPacket,
     Malformed,
@@ -32,7 +33,7 @@ from tidings.history.files import read_history
 from tidings.language.eventbridge import from_pattern, to_pattern
 from tidings.model.event import make_event
 from tidings.pipeline.flows import read_flow
-from tidings.runtime.coercion import event_from
+from tidings.runtime.coercion import UNNUMBERED, event_from
 from tidings.runtime.settings import read_settings
 from tidings.store.guard import append_from, entry_from, entry_key, guarded, stored_entry
 from tidings_quality.documents import read_json, read_xml, write_json, write_xml
@@ -48,6 +49,7 @@ FOLDER = Path(tempfile.mkdtemp(prefix="tidings-fuzz-"))
 DEEP = b"[" * 3000  # what nests deeper than a parser's own stack
 NESTED = b'{"a": ' * 900 + b"1" + b"}" * 900  # what it just stands
 LONG = b"1" * 5000  # more digits than Python turns into a number
+NOW = datetime(2026, 1, 1, tzinfo=UTC)
 MEDIA = (STRUCTURED_TYPE, BATCH_TYPE, "application/json", "text/plain", "")
 
 
@@ -74,7 +76,10 @@ def mqtt(data: bytes) -> None:
                 assert again == [packet], (packet, again)
                 if isinstance(packet, PublishPacket) and packet.topic:
                     with contextlib.suppress(EventError):
-                        make_event(attributes_of(packet), source="s", id="1", **options_of(packet))
+                        options = options_of(packet, NOW)
+                        event = make_event(attributes_of(packet), source="s", id=UNNUMBERED, **options)
+                        if not (packet.properties or packet.retain or packet.payload[:1] == b"{"):
+                            assert plain_event(packet, "s", NOW) == event
                 if isinstance(packet, SubscribePacket):
                     for wish in packet.wishes:
                         with contextlib.suppress(FilterError):
