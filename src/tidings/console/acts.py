@@ -35,7 +35,7 @@ class ConsoleActs:
         query = dict(request.query_params)
         if query.get("do") not in LOOKS:
             raise InputError(f"nothing is shown by {query.get('do')!r}", hint=f"one of {', '.join(LOOKS)}")
-        self._guard.administer(visitor.principal, str(query["do"]), noted=False)
+        self._guard.administer(visitor.principal, str(query["do"]))
         about = {name: query[name] for name in ("do", "kind", "name") if query.get(name)}
         watch = await self._watches.of(visitor)
         if not watch.last:

@@ -1,8 +1,11 @@
 """The inquiry `admin`: an operator lists, inspects and ends what others own, and purges the log.
 
 Rules
-- Every request needs the right `admin`, a right of its own; each is written to the audit with its subject,
-  refused or not. Names are those that lists show, with their scopes.
+- Every request needs the right `admin`, a right of its own; each is written to the audit with its subject and
+  its outcome. Looks that a page repeats are written once in `LOOK_SECONDS`.
+- Names are those that lists show, with their scopes. `a/b/c` may be `b/c` of `a` and `c` of `a/b`: a name
+  that several have is refused, and `a//b/c` says which is meant.
+- The subscription of a webhook ends with its webhook alone, which would otherwise stay and send nothing.
 - A change passes through the node as an input (`protocol/delivery/administration.py`), so it is persisted
   like all else.
 - Answers are plain values. A list is bounded (`described_subscriptions`).
@@ -14,11 +17,11 @@ import asyncio
 from collections.abc import Awaitable, Callable, Iterable
 from typing import TYPE_CHECKING, Any, Protocol
 
-from tidings.errors import InputError
+from tidings.errors import InputError, TidingsError
 from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.model.event import TENANT_MARK, Event
-from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId
+from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unscoped
 from tidings.protocol.inputs import EndRetentionHold, EndSubscription, PurgeEntries, SettleDeadLetters
 
 if TYPE_CHECKING:
@@ -26,6 +29,8 @@ if TYPE_CHECKING:
     from tidings.runtime.server import Server
 
 LOOKS = ("list", "pins", "letters")  # change nothing, and pages ask for them again and again
+LOOK_SECONDS = 60.0  # between two entries of the audit for the same look of one principal
+MOST_LOOKS = 1_000  # that are remembered
 KINDS = ("subscription", "group", "hold", "webhook", "session")
 
 About = dict[str, Any]
@@ -46,6 +51,7 @@ class BrokerAdministration:
         self._server, self._secured = server, secured
         self._most = server.resources.described_subscriptions  # rows of one answer
         self.webhooks: Webhooks | None = None  # when that gateway is open
+        self._looks: dict[tuple[str, str], float] = {}  # when each was last written to the audit
         self._acts: dict[str, Callable[[About], Awaitable[Any] | Any]] = {
             "list": self._list,
             "inspect": self._inspect,
@@ -66,11 +72,27 @@ class BrokerAdministration:
                 f"no act of administration is called {do!r}", hint=f"one of {', '.join(self._acts)}"
             )
         subject = " ".join(str(about[name]) for name in ("kind", "name", "filter", "upto") if name in about)
-        is_look = do in LOOKS and not about.get("name")
-        self._secured.guard.administer(principal, str(do), subject, noted=not is_look)
-        value = act(about)
-        done = await value if isinstance(value, Awaitable) else value
+        guard, subject = self._secured.guard, f"{do} {subject}".strip()
+        guard.administer(principal, subject)
+        try:
+            value = act(about)
+            done = await value if isinstance(value, Awaitable) else value
+        except TidingsError as error:
+            guard.note_administered(principal, subject, error)
+            raise
+        if do not in LOOKS or self._is_new_look(principal, subject):
+            guard.note_administered(principal, subject)
         return {"broker": self._server.name, **done}
+
+    def _is_new_look(self, principal: Any, subject: str) -> bool:
+        now, key = asyncio.get_running_loop().time(), (principal.name, subject)
+        last = self._looks.get(key)
+        if last is not None and now < last + LOOK_SECONDS:
+            return False
+        if len(self._looks) >= MOST_LOOKS:
+            self._looks.clear()
+        self._looks[key] = now
+        return True
 
     # -- looking -----------------------------------------------------------------------------------
 
@@ -154,7 +176,9 @@ class BrokerAdministration:
             if ended:
                 self._server.hand(EndRetentionHold(names[name]))
         else:
-            self._server.hand(EndSubscription(self._found(kind, name)))
+            id = self._found(kind, name)
+            self._check_no_webhook(id)
+            self._server.hand(EndSubscription(id))
             ended = True
         if not ended:
             raise self._unknown(kind, name)
@@ -162,10 +186,20 @@ class BrokerAdministration:
 
     def _found(self, kind: str, name: str) -> SubscriptionId:
         """The subscription that is shown under this name. Raises `InputError`."""
-        for id in self._ids():
-            if id.shown in (name, f"{GROUPS}/{name}") and (kind != "group" or _is_group(id)):
-                return id
-        raise self._unknown(kind, name)
+        ids = [id for id in self._ids() if kind != "group" or _is_group(id)]
+        found = _named(ids, name)
+        if found is None:
+            raise self._unknown(kind, name)
+        return found
+
+    def _check_no_webhook(self, id: SubscriptionId) -> None:
+        number = unscoped(id.subscriber).rpartition("/")[2]
+        hooks = () if self.webhooks is None else self.webhooks.administered()
+        if unscoped(id.name) == "webhook" and any(hook["id"] == number for hook in hooks):
+            raise InputError(
+                f"{id.shown} is the subscription of webhook {number}",
+                hint=f"end that: tidings admin end webhook {number}",
+            )
 
     def _ids(self) -> Iterable[SubscriptionId]:
         return self._server.node.subscriptions()
@@ -181,11 +215,8 @@ class BrokerAdministration:
     def _box(self, about: About) -> SubscriptionId:
         """Whose dead letters are meant: of a subscription, or of one that has ended."""
         name = _text(about, "name")
-        for row in self._server.node.inspect("letters") or ():
-            if row["id"].shown in (name, f"{GROUPS}/{name}"):
-                found: SubscriptionId = row["id"]
-                return found
-        return self._found("subscription", name)
+        ids = {row["id"]: None for row in self._server.node.inspect("letters") or ()}
+        return _named(ids, name) or self._found("subscription", name)
 
     def _letters(self, about: About) -> dict[str, Any]:
         if not about.get("name"):
@@ -237,6 +268,24 @@ class BrokerAdministration:
         if offsets and not about.get("dry"):
             self._server.hand(PurgeEntries(tuple(offsets)))
         return {"purged": 0 if about.get("dry") else len(offsets), "matches": len(offsets), "upto": last}
+
+
+def _named(ids: Iterable[SubscriptionId], name: str) -> SubscriptionId | None:
+    """The one that is shown under this name, or spelled so. Raises `InputError` when several are."""
+    ids = list(ids)
+    found = [id for id in ids if id.shown in (name, f"{GROUPS}/{name}")]
+    found = found or [id for id in ids if _spelled(id) == name]
+    if len(found) > 1:
+        raise InputError(
+            f"{len(found)} subscriptions are shown as {name!r}",
+            hint=f"say which: {' or '.join(sorted(map(_spelled, found)))}",
+        )
+    return found[0] if found else None
+
+
+def _spelled(id: SubscriptionId) -> str:
+    """Subscriber and name, told apart."""
+    return f"{_shown(id.subscriber)}//{_shown(id.name)}"
 
 
 def _is_group(id: SubscriptionId) -> bool:

@@ -62,9 +62,17 @@ class Audit:
         self._skipped: dict[tuple[str, str, str], int] = {}
 
     def note(
-        self, action: str, outcome: str, principal: str, *, whose: str | None = None, **more: Any
+        self,
+        action: str,
+        outcome: str,
+        principal: str,
+        *,
+        whose: str | None = None,
+        bounded: bool = True,
+        **more: Any,
     ) -> None:
-        """`whose`: the account of the entry; None: the principal. An unproved name counts for no account."""
+        """`whose`: the account of the entry; None: the principal. An unproved name counts for no account.
+        Not `bounded`: it is written, however many came before."""
         now = self._clock()
         key = (action, outcome, principal if whose is None else whose)
         bucket = self._buckets.get(key)
@@ -73,7 +81,7 @@ class Audit:
                 self._buckets.clear()
                 self._skipped.clear()
             bucket = self._buckets[key] = TokenBucket(PER_SECOND, BURST, now)
-        if not bucket.has(1.0, now):
+        if bounded and not bucket.has(1.0, now):
             self._skipped[key] = self._skipped.get(key, 0) + 1
             return
         bucket.take(1.0, now)

@@ -426,20 +426,25 @@ class Authorizer:
                     hint="a rule for the action release, without a filter, has to allow it",
                 )
 
-    def administer(self, principal: Principal, what: str, subject: str = "", *, noted: bool = True) -> None:
-        """Authorize an act on what others own, and write it to the audit; without `noted` a refusal alone.
-        Raises."""
-        with self._refusing(principal, "admin", f"{what} {subject}".strip()):
+    def administer(self, principal: Principal, subject: str) -> None:
+        """Authorize an act on what others own; a refusal is written to the audit. Raises."""
+        with self._refusing(principal, "admin", subject):
             self._audit.check()
             if not self.right(principal, Action.ADMIN).is_total:
                 raise RefusedError(
                     f"{principal.name} may not administer this broker",
                     hint="a rule for the action admin, without a filter, has to allow it; tenants have none",
                 )
-        if noted:
-            self._audit.note(
-                "admin", OK, principal.name, method=principal.means, subject=f"{what} {subject}".strip()
-            )
+
+    def note_administered(
+        self, principal: Principal, subject: str, error: TidingsError | None = None
+    ) -> None:
+        """Write to the audit that an authorized act was done, or why it was not. Each is written, however
+        many come."""
+        outcome, reason = (OK, {}) if error is None else (REFUSED, {"reason": error.message})
+        self._audit.note(
+            "admin", outcome, principal.name, bounded=False, method=principal.means, subject=subject, **reason
+        )
 
     def administers(self, principal: Principal) -> bool:
         return self.right(principal, Action.ADMIN).is_total

@@ -88,10 +88,15 @@ def test_only_the_right_to_administer_counts_and_all_is_audited(service: Service
             ):
                 with pytest.raises(InputError):
                     await root.inquire("admin", **wrong)
+            await root.inquire("admin", do="list", kind="session")  # a page repeats it
+            await root.inquire("admin", do="pins")
         assert entries(tmp_path) == [
             ("spy", "admin", "refused", "list session"),
             ("spy", "admin", "refused", "purge TRUE"),
-            ("root", "admin", "ok", "end hold no"),
+            ("root", "admin", "ok", "list session"),
+            ("root", "admin", "refused", "list x"),
+            ("root", "admin", "refused", "end hold no"),
+            ("root", "admin", "ok", "pins"),
         ]
 
     play(story())
@@ -204,5 +209,67 @@ def test_holds_are_listed_and_ended(service: Service) -> None:
             assert (await root.inquire("admin", do="pins"))["pins"][0]["kind"] == "hold"
             await root.inquire("admin", do="end", kind="hold", name="ann:reader")
             await until(lambda: service.figures()["entries"] == 0)
+
+    play(story())
+
+
+def test_each_of_many_acts_is_audited(service: Service, tmp_path: Path) -> None:
+    """Refusals that come in masses are counted; what an operator did is written, one by one."""
+
+    async def story() -> None:
+        async with service, connect(service, "root") as root:
+            for number in range(50):
+                await root.inquire("admin", do="purge", filter=f"n = {number}")
+        assert [subject for _, _, _, subject in entries(tmp_path)] == [f"purge n = {n}" for n in range(50)]
+
+    play(story())
+
+
+def test_a_name_that_two_subscriptions_have_ends_neither(service: Service) -> None:
+    """`desk/x` of ann, and `x` of ann/desk."""
+
+    async def story() -> None:
+        async with service, connect(service, "root") as root, connect(service, "ann") as ann:
+            desk = tidings.connect(
+                service.server.address, name="ann/desk", credentials=PasswordCredentials("ann", "secret")
+            )
+            async with desk, ann.subscribe("n >= 0", name="desk/x", durable=True) as kept:
+                ended = desk.subscribe("n >= 0", name="x", durable=True)
+                await ended.__aenter__()
+                with pytest.raises(InputError, match="2 subscriptions are shown as 'ann/desk/x'") as error:
+                    await root.inquire("admin", do="end", kind="subscription", name="ann/desk/x")
+                assert "say which: ann//desk/x or ann/desk//x" in str(error.value)
+                await root.inquire("admin", do="end", kind="subscription", name="ann/desk//x")
+                with pytest.raises(ClosedError):
+                    await ended.get(timeout=30)
+                await ann.publish({"n": 1})
+                assert (await kept.get(timeout=30))["n"] == 1
+
+    play(story())
+
+
+def test_the_subscription_of_a_webhook_ends_with_its_webhook_alone(service: Service) -> None:
+    class Webhooks:
+        def administered(self) -> list[dict[str, Any]]:
+            return [{"id": "W1"}]
+
+        async def end(self, id: str) -> bool:
+            return True
+
+    async def story() -> None:
+        async with service, connect(service, "root") as root:
+            assert service.administration is not None
+            hook = tidings.connect(
+                service.server.address,
+                name="ann/webhook/W1",
+                credentials=PasswordCredentials("ann", "secret"),
+            )
+            async with hook, hook.subscribe("n >= 0", name="webhook", durable=True):
+                about = {"do": "end", "kind": "subscription", "name": "ann/webhook/W1/webhook"}
+                service.administration.webhooks = Webhooks()
+                with pytest.raises(InputError, match="is the subscription of webhook W1"):
+                    await root.inquire("admin", **about)
+                service.administration.webhooks = None
+                await root.inquire("admin", **about)
 
     play(story())
