@@ -241,9 +241,9 @@ def test_a_name_that_two_subscriptions_have_ends_neither(service: Service) -> No
                 assert "say which: ann//desk/x or ann/desk//x" in str(error.value)
                 await root.inquire("admin", do="end", kind="subscription", name="ann/desk//x")
                 with pytest.raises(ClosedError):
-                    await ended.get(timeout=30)
+                    await ended.get(timeout=60)
                 await ann.publish({"n": 1})
-                assert (await kept.get(timeout=30))["n"] == 1
+                assert (await kept.get(timeout=60))["n"] == 1
 
     play(story())
 
