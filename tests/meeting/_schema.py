@@ -9,7 +9,8 @@ from pyspark.sql import types as t
 
 PLAIN = {
     "string": t.StringType(), "bigint": t.LongType(), "double": t.DoubleType(), "boolean": t.BooleanType(),
-    "timestamp": t.TimestampType(), "binary": t.BinaryType(),
+    "timestamp": t.TimestampType(), "binary": t.BinaryType(), "date": t.DateType(),
+    "timestamp_ntz": t.TimestampNTZType(),
 }  # fmt: skip
 
 
@@ -21,7 +22,7 @@ def schema(text: str) -> t.StructType:
 def _parts(text: str) -> list[str]:
     parts, depth, begin = [], 0, 0
     for at, letter in enumerate(text):
-        depth += (letter == "<") - (letter == ">")
+        depth += (letter in "<(") - (letter in ">)")
         if letter == "," and depth == 0:
             parts.append(text[begin:at])
             begin = at + 1
@@ -39,4 +40,6 @@ def _type(text: str) -> Any:
         return schema(text[7:-1])
     if text.startswith("array<"):
         return t.ArrayType(_type(text[6:-1]))
+    if text.startswith("decimal("):
+        return t.DecimalType(*map(int, text[8:-1].split(",")))
     return PLAIN[text]

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import random
 from collections.abc import Iterator
+from datetime import date
+from decimal import Decimal
 from importlib.util import module_from_spec, spec_from_file_location
 from pathlib import Path
 from typing import Any
@@ -17,6 +19,7 @@ from tidings.archive.state import Archive
 from tidings.archive.writing import ArchiveEntry, ArchiveWriter
 from tidings.errors import InputError
 from tidings.language import accepts, parse_filter
+from tidings.language.spark import to_spark_sql
 from tidings.model.event import FOREVER, make_event
 from tidings.pipeline.broker import register
 from tidings.pipeline.broker.catching import catch_up
@@ -191,3 +194,24 @@ def test_alerts_that_users_state_at_brokers_are_matched_on_spark_and_delivered_b
         with pytest.raises(TimeoutError):
             alerts.get(timeout=0.5)
     assert {(str(event.topic).removeprefix("alerts/"), event["event"]) for event in got} == expected
+
+
+def test_lists_and_decimals_of_a_log_are_columns_that_sql_and_filters_reach(spark: Any, two: Brokers) -> None:
+    register(spark)
+    ann = two.bus(0, "ann")
+    for n in range(4):
+        lines = [{"sku": "ab"[n % 2], "price": Decimal(n) + Decimal("0.10")}]
+        ann.publish(
+            {"n": n, "lines": lines, "tags": ["red"][n % 2 :], "day": date(2026, 1, 1 + n)}, lifetime=600
+        )
+    frame = spark.read.format("tidings").options(brokers=two.all).load()
+    assert dict(frame.dtypes)["lines"] == "array<struct<sku:string,price:decimal(38,2)>>"
+    assert dict(frame.dtypes)["day"] == "date"
+    text = "ANY(lines.price > DECIMAL('1.1') AND lines.sku = 'a') AND 'red' IN tags"
+    assert [row["n"] for row in frame.where(to_spark_sql(parse_filter(text), frame.schema)).collect()] == [2]
+    assert frame.selectExpr("sum(lines[0].price)").collect()[0][0] == Decimal("6.40")
+    received = two.bus(1, "bob").subscribe(text, name="bob")
+    out = frame.select("n", "lines", "tags", "day").write.format("tidings")
+    out.options(broker=two.addresses[1], job="rich").mode("append").save()
+    event = received.get(timeout=120)
+    assert (event["n"], event["day"], event["lines"][0]["price"]) == (2, date(2026, 1, 3), Decimal("2.10"))

@@ -7,7 +7,7 @@
 | `_log`, `_offset`, `_accepted` | where and when its broker took it in (read only) |
 | `_lifetime`, `_key`, `_expires`, `_payload`, `_content_type` | what else an event carries |
 | `_rest` | JSON: the attributes that no other column holds |
-| any other | the attribute of that name; a struct holds nested ones |
+| any other | the attribute of that name: arrays, structs, decimals, dates and bytes too (`kinds.py`) |
 
 Rules
 - A declared schema is a choice: attributes without a column are left out, unless `_rest` is among the
@@ -34,6 +34,7 @@ import msgspec
 from tidings.errors import EventError, InputError
 from tidings.model.event import FOREVER, Event, make_event
 from tidings.model.textual import json_ready
+from tidings.pipeline.broker.kinds import columns_of_kinds, fitted, is_plain, widened
 from tidings.pipeline.broker.reading import Entries, LogSpan, decoded, raw_pages
 from tidings.runtime.pages import StoredEntry
 
@@ -124,6 +125,8 @@ class Columns:
             known = frozenset(self._attributes)
             return pa.array([_rest(stored.event.attributes, known) for _, stored in entries], kind)
         values = [stored.event.attributes.get(name) for _, stored in entries]
+        if not is_plain(kind):
+            return pa.array([fitted(value, kind) for value in values], kind)
         _refuse_mixture(pa, values, kind)
         return pa.array(values, kind)
 
@@ -155,9 +158,9 @@ class Columns:
                 continue
             kind = self.arrow.field(name).type
             try:
-                _refuse_mixture(pa, [value], kind)
-                pa.array([value], kind)
-                kept[name] = value
+                found = fitted(value, kind)
+                pa.array([found], kind)
+                kept[name] = found
             except (pa.ArrowException, TypeError, ValueError, OverflowError):
                 if not self._has_rest:
                     raise InputError(
@@ -298,41 +301,10 @@ def inferred(events: Iterable[Event]) -> str:
     """The columns of a sample of events, as Spark writes them."""
     seen: dict[str, Any] = {}
     for event in events:
-        _look(event.attributes, seen)
-    own = "".join(f", `{name}` {_spark_type(kind)}" for name, kind in seen.items())
-    return f"{INFERRED}{own}, {ADDED}"
-
-
-def _look(attributes: Mapping[str, Any], seen: dict[str, Any]) -> None:
-    for name, value in attributes.items():
-        if value is None or name in META:
-            continue
-        if isinstance(value, Mapping):
-            before = seen.setdefault(name, {})
-            if isinstance(before, dict):
-                _look(value, before)
-        else:
-            kind = _kind(value)
-            before = seen.setdefault(name, kind)
-            if {before, kind} == {"bigint", "double"} if isinstance(before, str) else False:
-                seen[name] = "double"
-
-
-def _kind(value: Any) -> str:
-    if isinstance(value, bool):
-        return "boolean"
-    if isinstance(value, int):
-        return "bigint"
-    if isinstance(value, float):
-        return "double"
-    return "timestamp" if isinstance(value, datetime) else "string"
-
-
-def _spark_type(kind: Any) -> str:
-    if isinstance(kind, dict):
-        inside = ", ".join(f"`{name}`: {_spark_type(each)}" for name, each in kind.items())
-        return f"struct<{inside}>"
-    return str(kind)
+        for name, value in event.attributes.items():
+            if name not in META:
+                seen[name] = widened(seen.get(name), value)
+    return f"{INFERRED}{columns_of_kinds(seen)}, {ADDED}"
 
 
 # -- from rows to events -------------------------------------------------------------------------
@@ -377,9 +349,7 @@ def _opened(text: str) -> dict[str, Any]:
 def _value(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {name: _value(each) for name, each in value.items() if each is not None}
-    if isinstance(value, datetime):
-        return _aware(value)
-    return value
+    return [_value(each) for each in value] if isinstance(value, list) else value
 
 
 def _aware(value: Any) -> Any:
