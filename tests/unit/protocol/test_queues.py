@@ -142,6 +142,14 @@ def test_a_bound_on_count_gives_up_the_oldest() -> None:
     assert sum(row.op == DROP for row in stage.rows) == 5
 
 
+def test_a_bound_on_count_leaves_out_what_is_with_a_member() -> None:
+    """Four were delivered and are not acknowledged: the newest three of the others stay, not the oldest."""
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="mine", durable=True, queue=2, keep_events=3, window=4)
+    publish(stage, *range(20))
+    assert stage.drain("s", ref) == [0, 1, 2, 3, 17, 18, 19]
+
+
 def test_a_bound_on_age_gives_up_what_waited_too_long_and_frees_the_log() -> None:
     stage = stage_with(stable=True)
     ref = stage.subscribed("s", name="mine", durable=True, queue=2, keep_seconds=60)
