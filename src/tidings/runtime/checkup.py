@@ -19,14 +19,17 @@ import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from tidings._version import __version__
 from tidings.errors import TidingsError
 from tidings.runtime import tls
 from tidings.runtime.dialling import parse_addresses
 from tidings.runtime.secured import load_revoked, load_users
-from tidings.runtime.settings import BrokerSettings
+from tidings.runtime.settings import BrokerSettings, TlsSettings
+
+if TYPE_CHECKING:
+    from cryptography.x509 import Certificate
 
 OK, WARNING, PROBLEM = "ok", "warning", "problem"
 EXPIRES_SOON = timedelta(days=30)
@@ -89,6 +92,7 @@ def look_at_settings(settings: BrokerSettings) -> Iterator[Finding]:
     yield from _tried("users", lambda: [_users(settings)])
     yield from _tried("certificates", lambda: certificates(settings))
     yield from _tried("disk", lambda: disk(settings))
+    yield from _tried("files", lambda: _files(settings))
     yield _port(settings)
 
 
@@ -125,6 +129,10 @@ def certificates(settings: BrokerSettings, now: datetime | None = None) -> Itera
     load_revoked(given)
     from cryptography import x509
 
+    own = x509.load_pem_x509_certificate(Path(given.certificate).read_bytes())
+    yield from _name_of(own, settings)
+    if given.authority:
+        yield from _issuer_of(own, given)
     for file in filter(None, (given.certificate, given.authority)):
         certificate = x509.load_pem_x509_certificate(Path(file).read_bytes())
         left = certificate.not_valid_after_utc - (now or datetime.now(UTC))
@@ -135,6 +143,57 @@ def certificates(settings: BrokerSettings, now: datetime | None = None) -> Itera
             yield Finding("certificates", WARNING, until, "renew it, then SIGHUP the broker")
         else:
             yield Finding("certificates", OK, until)
+
+
+def _name_of(certificate: Certificate, settings: BrokerSettings) -> Iterator[Finding]:
+    from cryptography.x509.oid import NameOID
+
+    names = [str(each.value) for each in certificate.subject.get_attributes_for_oid(NameOID.COMMON_NAME)]
+    if settings.name and names and settings.name not in names:
+        yield Finding(
+            "certificates",
+            PROBLEM,
+            f"{settings.tls.certificate} is the certificate of {names[0]}, "
+            f"and this broker is {settings.name}",
+            f"tidings certs broker DIR {settings.name}",
+        )
+
+
+def _issuer_of(certificate: Certificate, given: TlsSettings) -> Iterator[Finding]:
+    """Whether the authority, or one of the chain in the broker's file, issued the certificate."""
+    from cryptography import x509
+    from cryptography.exceptions import InvalidSignature
+
+    chain = x509.load_pem_x509_certificates(Path(given.certificate).read_bytes())[1:]
+    for each in (*chain, *x509.load_pem_x509_certificates(Path(given.authority).read_bytes())):
+        try:
+            certificate.verify_directly_issued_by(each)
+        except (ValueError, TypeError, InvalidSignature):
+            continue
+        return
+    yield Finding(
+        "certificates",
+        PROBLEM,
+        f"{given.certificate} was not issued by {given.authority}: other brokers will refuse it",
+        "name the authority that issued it, or let that one issue a new certificate",
+    )
+
+
+def _files(settings: BrokerSettings) -> Iterator[Finding]:
+    """The files of the audit and of the log: can they be written?"""
+    for setting, name in (("security.audit", settings.security.audit), ("log.file", settings.log.file)):
+        if not name:
+            continue
+        path = Path(name).absolute()
+        if path.exists():
+            is_writable = path.is_file() and os.access(path, os.W_OK)
+        else:
+            is_writable = path.parent.is_dir() and os.access(path.parent, os.W_OK | os.X_OK)
+        if not is_writable:
+            do = "make its directory, and let the user of the broker write there"
+            yield Finding("files", PROBLEM, f"{name} ({setting}) cannot be written", do)
+        else:
+            yield Finding("files", OK, f"{name} ({setting}) can be written")
 
 
 def disk(settings: BrokerSettings) -> Iterator[Finding]:
@@ -152,7 +211,12 @@ def disk(settings: BrokerSettings) -> Iterator[Finding]:
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding("disk", PROBLEM, f"{there} cannot be written", "let the user of the broker write it")
         return
-    free = shutil.disk_usage(there).free
+    usage = shutil.disk_usage(there)
+    if not usage.total:
+        do = "name a directory of a disk"
+        yield Finding("disk", PROBLEM, f"{there} is no disk: a store cannot be made there", do)
+        return
+    free = usage.free
     text = f"{free >> 20} MiB are free for {folder}"
     if free < max(settings.retention.warn_free_bytes, 1):
         yield Finding("disk", PROBLEM, text, "make room; tidings admin pins says who pins the log")

@@ -46,6 +46,43 @@ def test_certificates_that_end_soon_are_named(tmp_path: Path, days: int, state: 
     assert (broken.state, "are no certificate and its key" in broken.finding) == (checkup.PROBLEM, True)
 
 
+def test_a_certificate_of_another_broker_or_of_another_authority_is_a_problem(tmp_path: Path) -> None:
+    for name in ("one", "two"):
+        make_authority(tmp_path / name)
+        for broker in ("b1", "b2"):
+            issue(tmp_path / name, broker, hosts=("127.0.0.1",), broker=True)
+
+    def problems(broker: str, authority: str) -> list[str]:
+        folder = tmp_path / "one"
+        given = TlsSettings(
+            certificate=str(folder / f"{broker}.pem"),
+            key=str(folder / f"{broker}.key"),
+            authority=str(tmp_path / authority / "authority.pem"),
+        )
+        found = checkup.certificates(BrokerSettings(name="b1", tls=given))
+        return [each.finding for each in found if each.state == checkup.PROBLEM]
+
+    assert problems("b1", "one") == []
+    (other,) = problems("b2", "one")
+    assert "is the certificate of b2, and this broker is b1" in other
+    (foreign,) = problems("b1", "two")
+    assert "was not issued by" in foreign
+
+
+def test_files_that_cannot_be_written_are_named(tmp_path: Path) -> None:
+    def found(audit: Path) -> dict[str, str]:
+        security = SecuritySettings(anonymous=True, audit=str(audit))
+        return states(checkup._files(BrokerSettings(security=security)))
+
+    assert found(tmp_path / "audit.jsonl") == {"files": checkup.OK}
+    assert not (tmp_path / "audit.jsonl").exists()
+    assert found(tmp_path / "nowhere" / "audit.jsonl") == {"files": checkup.PROBLEM}
+    assert found(tmp_path) == {"files": checkup.PROBLEM}
+    nowhere = BrokerSettings(store="/proc/nowhere/data")
+    (finding,) = checkup.disk(nowhere)
+    assert (finding.state, "is no disk" in finding.finding) == (checkup.PROBLEM, True)
+
+
 def test_the_disk_and_the_users_file(tmp_path: Path) -> None:
     users = tmp_path / "users.toml"
     users.write_text('[users.ann]\ngroups = []\n[[allow]]\nwho = "ann"\naction = "admin"\n')
