@@ -152,6 +152,9 @@ class Socket:
     async def say(self, **fields: Any) -> None:
         await self._connection.send(json.dumps(fields))
 
+    async def send_bytes(self, data: bytes) -> None:
+        await self._connection.send(data)
+
     async def receive(self) -> Any:
         return json.loads(await self._connection.recv())
 
@@ -191,6 +194,17 @@ def test_a_durable_socket_loses_nothing_with_its_connection(tmp_path: Path, acks
                     pass
             async with socket(http) as second:
                 assert await second.numbers(30 - acks) == list(range(acks, 30))
+
+    run(test)
+
+
+def test_a_binary_message_is_answered_and_ends_no_socket(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path) as (http, service), socket(http) as found:
+            await found.send_bytes(b"\xff\xfe")
+            assert "binary" in (await found.receive())["detail"]
+            await publish(service, range(1))
+            assert await found.numbers(1) == [0]
 
     run(test)
 

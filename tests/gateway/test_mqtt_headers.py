@@ -42,6 +42,14 @@ def test_user_properties_go_on_as_they_came(pairs: list[tuple[str, str]], payloa
     assert gone.payload == payload
 
 
+@pytest.mark.parametrize("field", [{"correlation_data": b""}, {"content_type": "x" * 65535}], ids=list)
+def test_a_property_at_the_edge_goes_on_as_it_came(field: dict[str, str | bytes]) -> None:
+    event = made(mq.PublishPacket("a", b"x", properties=dict(field)))
+    assert len(event.content_type or "") <= 1024  # the bound of every client
+    gone = publish_of(event, 0, retain=False, with_properties=True, header=header_of(event))
+    assert gone.properties == field
+
+
 FAR = 1e12  # every event is older
 FORGED = {
     "mqtt_qos": 0,

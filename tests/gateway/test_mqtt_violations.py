@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +27,33 @@ def test_a_connect_against_the_rules_is_refused(properties: dict[str, Any]) -> N
     async def test() -> None:
         async with at() as port:
             assert (await Peer(port).connect("c", **properties)).reason == Reason.PROTOCOL
+
+    run(test)
+
+
+@versions
+def test_a_client_id_that_is_too_long_is_refused_with_its_reason(version: int) -> None:
+    async def test() -> None:
+        async with at() as port:
+            refused = await Peer(port, version).connect("x" * 1024)
+            assert refused.reason == (Reason.CLIENT_ID if version == V5 else 2)
+            assert (await Peer(port, version).connect("x" * 500)).reason == 0
+
+    run(test)
+
+
+@versions
+def test_a_payload_of_more_members_than_attributes_is_delivered(version: int) -> None:
+    async def test() -> None:
+        async with at() as port:
+            client = Peer(port, version)
+            await client.connect("c")
+            await client.subscribe("a", 1)
+            payload = json.dumps({f"n{number}": number for number in range(2000)}).encode()
+            client.send(mq.PublishPacket("a", payload, 1, packet_id=9))
+            found = [await client.next(), await client.next()]
+            assert [each.reason for each in found if isinstance(each, mq.AckPacket)] == [0]
+            assert [each.payload for each in found if isinstance(each, mq.PublishPacket)] == [payload]
 
     run(test)
 

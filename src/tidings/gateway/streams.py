@@ -291,8 +291,11 @@ class _SocketConversation:
         self._bus.watch(watch)
         try:
             while True:
-                text = await self._socket.receive_text()
-                await asyncio.sleep(charge(self._bus, len(text)))
+                message = await self._socket.receive()
+                if message["type"] == "websocket.disconnect":
+                    return
+                text = message.get("text")
+                await asyncio.sleep(charge(self._bus, len(text or message.get("bytes") or "")))
                 await self._receive(text)
         except WebSocketDisconnect:
             return
@@ -318,9 +321,11 @@ class _SocketConversation:
             subscription.task.cancel()
             await asyncio.gather(subscription.task, return_exceptions=True)
 
-    async def _receive(self, text: str) -> None:
+    async def _receive(self, text: str | None) -> None:
         fields: Any = None
         try:
+            if text is None:
+                raise InputError("the message is binary", hint="send JSON as text")
             if is_crowded(text.encode(errors="surrogatepass")):
                 raise InputError(f"a message of more than {MOST_JSON_TOKENS} names, values and signs")
             fields = msgspec.json.decode(text)

@@ -21,6 +21,29 @@ def test_publishing_an_identity_again_gives_the_same_acknowledgement_and_changes
     assert stage.node.figures()["duplicate publishes"] == 1
 
 
+def test_a_clear_is_acknowledged_when_the_end_of_the_older_event_is_on_the_disk() -> None:
+    """An event with a key and no lifetime is not kept itself. Its acknowledgement left before the older one
+    was forgotten on the disk, which a crash brought back."""
+    stage = Stage(stable=True)
+    p = stage.client("p")
+    stage.published(p, {"n": 1}, key="k", lifetime=FOREVER)
+    stage.is_full = True  # nothing is committed
+    call = stage.publish(p, {"n": 2}, key="k")
+    quick = stage.publish(p, {"n": 3}, key="j", mode=AckMode.BEST_EFFORT)
+    stage.settle()
+    assert call not in stage.answers
+    assert quick in stage.answers
+    assert len(stage.disk.log) == 1
+    stage.is_full = False
+    stage.settle()
+    assert call in stage.answers
+    assert stage.disk.log == {}
+    stage.crash()
+    s = stage.client("s")
+    stage.link(s)
+    assert stage.drain(s, stage.subscribed(s, replay=True)) == []
+
+
 def test_another_client_that_publishes_the_same_identity_is_recognised() -> None:
     stage = Stage()
     p, q, s = stage.client("p"), stage.client("q"), stage.client("s")

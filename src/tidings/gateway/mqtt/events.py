@@ -44,6 +44,7 @@ from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
 from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.model.value import INT_MAX, INT_MIN
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.coercion import UNNUMBERED
 
 EMPTY = "∅"
@@ -71,6 +72,7 @@ class MessageHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     correlation: bytes | None = None  # as above
     payload_format: int | None = None
     user: tuple[tuple[str, str], ...] = ()
+    content_type: str | None = None  # one longer than the bound `name` of clients
 
 
 _PLAIN = tuple({PROTOCOL: msgspec.msgpack.encode(MessageHeader(qos))} for qos in range(3))
@@ -200,7 +202,7 @@ def options_of(publish: PublishPacket, now: datetime) -> dict[str, Any]:
         options["key"] = KEY + topic
         options["lifetime"] = FOREVER if publish.payload else 0.0
     properties = publish.properties
-    if "content_type" in properties:
+    if "content_type" in properties and len(properties["content_type"]) <= DEFAULT_LIMITS.client.name:
         options["content_type"] = properties["content_type"]
     if "message_expiry" in properties:
         options["expires"] = float(properties["message_expiry"])
@@ -218,11 +220,13 @@ def _reply(properties: Properties) -> dict[str, bytes]:
 
 def _header(publish: PublishPacket) -> MessageHeader:
     properties = publish.properties
+    content_type = properties.get("content_type", "")
     return MessageHeader(
         publish.qos,
         publish.retain,
         payload_format=properties.get("payload_format"),
         user=tuple(properties.get("user", ())),
+        content_type=content_type if len(content_type) > DEFAULT_LIMITS.client.name else None,
     )
 
 
@@ -348,7 +352,12 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
         user = _user(event.attributes, members_of(payload, event.content_type))
     else:
         user = header.user
-        response, correlation = response or header.response_topic, correlation or header.correlation
+        response, correlation = (
+            response or header.response_topic,
+            header.correlation if correlation is None else correlation,
+        )
+        if header.content_type is not None and _fits(header.content_type):
+            properties["content_type"] = header.content_type
         if header.payload_format in (0, 1):
             properties["payload_format"] = header.payload_format
     if response and _fits(response) and not is_pattern(response):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import secrets
 
-from tidings.errors import StoreFullError, TidingsError
+from tidings.errors import RefusedError, StoreFullError, TidingsError
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Reason
 from tidings.security.attempts import TooManyAttempts
@@ -16,10 +16,16 @@ OLD_CODES = {
 }  # fmt: skip
 
 
+class ClientIdTooLong(RefusedError):
+    """The client id makes a name that is longer than the broker keeps."""
+
+
 def reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
     """The reason of a CONNACK for a client that was not let in."""
     if isinstance(error, TooManyAttempts | StoreFullError):
         return Reason.UNAVAILABLE
+    if isinstance(error, ClientIdTooLong):
+        return Reason.CLIENT_ID
     return Reason.NOT_AUTHORISED if connect.password is None else Reason.PASSWORD
 
 

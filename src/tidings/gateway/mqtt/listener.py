@@ -25,6 +25,7 @@ from tidings.gateway.http_sessions import client_name
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.connection import BUFFER, MqttConnection
 from tidings.gateway.mqtt.exchanges import ExchangeJournal, Exchanges
+from tidings.gateway.mqtt.handshake import ClientIdTooLong
 from tidings.gateway.mqtt.packets import Reason
 from tidings.gateway.mqtt.publishing import SessionPublisher, message_of
 from tidings.gateway.mqtt.pushes import PacketCache
@@ -58,6 +59,7 @@ class MqttListener:
         tls: ssl.SSLContext | None, bounds: ClientLimits = DEFAULT_LIMITS.client,
     ) -> None:  # fmt: skip
         self.topic_filters, self._session_bytes = bounds.topic_filters, bounds.session_bytes
+        self._longest_name = bounds.name
         self._host = host
         self._prover = prover
         self._listen = listen
@@ -148,6 +150,8 @@ class MqttListener:
         self, principal: Any, connect: mq.ConnectPacket, link: MqttConnection
     ) -> tuple[MqttSession, bool]:
         """The session that this connection carries on, or a new one; was there one?"""
+        if (length := len(client_name(principal, connect.client_id))) > self._longest_name:
+            raise ClientIdTooLong(f"the client's name has {length} characters; at most {self._longest_name}")
         key = key_of(principal, connect.client_id)
         if key in self._expiring:
             await self._expiring[key].wait()

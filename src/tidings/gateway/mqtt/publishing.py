@@ -17,7 +17,14 @@ from datetime import UTC, datetime
 from sys import modules
 from typing import Any
 
-from tidings.errors import RefusedError, StoreFullError, TidingsError, TooLargeError, UnknownOutcomeError
+from tidings.errors import (
+    EventError,
+    RefusedError,
+    StoreFullError,
+    TidingsError,
+    TooLargeError,
+    UnknownOutcomeError,
+)
 from tidings.gateway.mqtt.events import attributes_of, options_of, plain_event
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Malformed, PublishPacket, Reason, Will
@@ -149,7 +156,11 @@ class SessionPublisher:
         options = options_of(packet, now)
         if id is not None:
             options["id"] = id
-        return event_from(attributes_of(packet), options, self._bus.name)
+        attributes = attributes_of(packet)
+        try:
+            return event_from(attributes, dict(options), self._bus.name)
+        except EventError:  # more than an event holds: the payload is bytes as any other
+            return event_from({}, options, self._bus.name)
 
     def _outcome(self, packet: PublishPacket, error: Exception) -> Outcome:
         """The reason code of a failed publish."""

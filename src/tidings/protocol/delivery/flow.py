@@ -15,6 +15,7 @@ A batch of publishes of one client goes through the steps together, and one publ
 - After a start, an event that is kept is dispatched when each neighbour has said how far it knows our log, or
   `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that
   neighbours know under other events, and they would pass over ours.
+- An event with a key that no log holds ends the older one of its key: acknowledged when that is on the disk.
 - Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the
   log holds the event, and for the deduplication window after that.
 """
@@ -36,7 +37,7 @@ from tidings.protocol.batches import too_large
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.migration_header import HEADER, STAYED
-from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.pending import PendingPublish, offset_of
 from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.registry import Registry
@@ -198,7 +199,7 @@ class PublishFlow:
         event = message.event
         if self._ports.disk.full is not None and self._is_kept_out(session, message, now):
             return []
-        is_own = _is_own(session, event.id, message.sequence)
+        is_own = session.is_own(event.id, message.sequence)
         if self._answer_again(session, message, is_own, now):
             return []
         refusal = self._refusal(message, is_own)
@@ -263,7 +264,7 @@ class PublishFlow:
             if not pending.is_dispatched:
                 self._ports.send(session.address, Refused(message.call, *unsure(reason)))
             return not pending.is_dispatched
-        is_own = _is_own(session, event.id, message.sequence)
+        is_own = session.is_own(event.id, message.sequence)
         if self._seen(session, message, is_own, now) is not IdentityStatus.NEW:
             return False
         is_asked = event.lifetime > 0 or message.mode is KEPT
@@ -394,7 +395,7 @@ class PublishFlow:
         for follower in pending.followers:
             self._pass_on(follower, now)
 
-    def _not_kept_all(self, pendings: list[PendingPublish], failure: PersistFailed, now: float) -> None:
+    def _not_kept_all(self, pendings: Sequence[PendingPublish], failure: PersistFailed, now: float) -> None:
         for pending in pendings:
             for refused in (pending, *pending.followers):
                 self._under_way.pop(refused.event.identity, None)
@@ -446,7 +447,7 @@ class PublishFlow:
         if offset is not None:
             self._index.expose(offset)
         elif event.key is not None:
-            self._supersede(event.key)
+            self._supersede(event.key, pending)
         ports.events.passing(self._envelope(pending, offset, now), None, now, self._dispatch_here, pending)
         pending.is_dispatched = True
         if offset is not None:
@@ -483,11 +484,20 @@ class PublishFlow:
         pending.expires_at, pending.position = expires_at, position
         self._dispatch_here(pending, now)
 
-    def _supersede(self, key: str) -> None:
-        """An event that is not kept itself still ends the older one that is."""
-        records = self._index.supersede(key)
-        if records and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
+    def _supersede(self, key: str, pending: PendingPublish) -> None:
+        """An event that is not kept itself still ends the older one that is, and blocks until it has."""
+        disk, records, one = self._ports.disk, self._index.supersede(key), (pending,)
+        if records and disk.failed is None:
+            pending.blocked += 1
+            not_kept, stalled = partial(self._not_kept_all, one), partial(self.stalled, one)
+            disk.persist(records, partial(self._superseded, pending), not_kept, stalled)
+            if pending.mode is BEST_EFFORT:
+                self.answer(pending)
+
+    def _superseded(self, pending: PendingPublish, now: float) -> None:
+        pending.blocked -= 1
+        if not pending.blocked:
+            self.unblocked(pending)
 
     def _envelope(self, pending: PendingPublish, offset: int | None, now: float) -> Envelope:
         event, log = pending.event, self._index.log
@@ -554,8 +564,8 @@ class PublishFlow:
         again = [
             each for each in self._under_way.values() if each.offset is not None and not each.is_dispatched
         ]
-        again = sorted((each for each in again if _offset(each) >= index.end), key=_offset)
-        records = [record for each in again for record in index.withdraw(_offset(each))]
+        again = sorted((each for each in again if offset_of(each) >= index.end), key=offset_of)
+        records = [record for each in again for record in index.withdraw(offset_of(each))]
         index.skip_to(upto)
         for pending in again:
             offset, event = index.next_offset, pending.event
@@ -587,14 +597,4 @@ class PublishFlow:
             assert pending.event.identity == identity
             assert not pending.is_dispatched or pending.blocked, "a dispatched event that blocks is answered"
         for source, pending in self._last_of.items():
-            assert _offset(pending) >= self._index.end, f"{source} waits for a dispatched event"
-
-
-def _offset(pending: PendingPublish) -> int:
-    assert pending.position is not None
-    return pending.position.offset
-
-
-def _is_own(session: Session, id: str, number: int) -> bool:
-    """Did the client make this id from its number?"""
-    return id == f"{session.incarnation}-{number}"
+            assert offset_of(pending) >= self._index.end, f"{source} waits for a dispatched event"

@@ -29,9 +29,15 @@ class PendingPublish(msgspec.Struct, eq=False, gc=False):
     match: Match | None = None  # the entries that accept it ...
     version: int = -1  # ... at this version of the interest table
     followers: list[PendingPublish] = []  # later ones of the same source that need no disk
-    blocked: int = 0  # subscriptions with policy `block` that have no room for it
+    blocked: int = 0  # subscriptions with policy `block` without room for it; one more: the disk
     is_dispatched: bool = False
 
     @property
     def offset(self) -> int | None:
         return None if self.position is None else self.position.offset
+
+
+def offset_of(pending: PendingPublish) -> int:
+    """The offset of a publish that the log holds."""
+    assert pending.position is not None
+    return pending.position.offset

@@ -38,6 +38,10 @@ class Session:
         self.homes: dict[int, str] = {}  # by ref: the log of the broker where it was opened first
         self.advertisements: dict[str, Advertisement] = {}  # by name; they end with the link
 
+    def is_own(self, id: str, number: int) -> bool:
+        """Did the client make this id from its number?"""
+        return id == f"{self.incarnation}-{number}"
+
     def moved(self, source: str) -> MigrationHeader | None:
         """Header that names the client's earlier brokers."""
         return (
