@@ -38,7 +38,7 @@ COMMANDS = {
     "bridge": "Carry events between a broker and NATS, Redis or MQTT.",
     "cluster": "Run a network of brokers on this machine, for development.",
     "settings": "Print the settings of a broker, with their documentation.",
-    "store": "Back up, restore, verify and compact the store of a broker.",
+    "store": "Back up, restore, verify, compact and export the store of a broker.",
     "admin": "List, inspect and end what others own at a broker, and purge its log.",
     "doctor": "Check what a broker needs, and say what to do.",
     "users": "Make and check entries of a users file.",

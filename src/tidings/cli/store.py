@@ -174,8 +174,9 @@ def _print_all(rows: list[dict[str, Any]]) -> None:
     print_json(rows[0] if len(rows) == 1 else {"processes": rows})
 
 
-def export(store: StoreArgument) -> None:
-    """Print the events of a store's log as CloudEvents, one JSON document on each line.
+def export(store: StoreArgument, as_json: Json = False) -> None:  # noqa: ARG001 - as for every command
+    """Print the events of a store's log as CloudEvents, one JSON document on each line, with --json or
+    without.
 
     `tidings pub` publishes them elsewhere under their identities. This is the way out when a group has lost
     the majority of its disks: see docs/how-to/backup.md. Cursors of durable subscriptions stay behind.

@@ -30,7 +30,6 @@ if TYPE_CHECKING:
 
 LOOKS = ("list", "pins", "letters")  # change nothing, and pages ask for them again and again
 LOOK_SECONDS = 60.0  # between two entries of the audit for the same look of one principal
-MOST_LOOKS = 1_000  # that are remembered
 KINDS = ("subscription", "group", "hold", "webhook", "session")
 
 About = dict[str, Any]
@@ -89,9 +88,8 @@ class BrokerAdministration:
         last = self._looks.get(key)
         if last is not None and now < last + LOOK_SECONDS:
             return False
-        if len(self._looks) >= MOST_LOOKS:
-            self._looks.clear()
-        self._looks[key] = now
+        recent = {one: at for one, at in self._looks.items() if now < at + LOOK_SECONDS}
+        self._looks = recent | {key: now}
         return True
 
     # -- looking -----------------------------------------------------------------------------------

@@ -393,7 +393,9 @@ class Bus(LogCalls, HandlerCalls):
         listener._push = push
         return await listener.open()
 
-    async def hear(self, filter: Filter, push: Pushed, /, **options: Any) -> Listener[Event]:
+    async def hear(
+        self, filter: Filter, push: Pushed, /, **options: Unpack[SubscribeOptions]
+    ) -> Listener[Event]:
         """Deprecated name of `subscribe_callback`."""
         warnings.warn("Bus.hear is Bus.subscribe_callback now", DeprecationWarning, stacklevel=2)
         return await self.subscribe_callback(filter, push, **options)

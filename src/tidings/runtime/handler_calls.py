@@ -214,6 +214,7 @@ class HandlerCalls:
             await bus.open()
         loop = asyncio.get_running_loop()
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
+        before = {number: signal.getsignal(number) for number in caught}
         for number in caught:
             loop.add_signal_handler(number, self._ask_to_end)
         try:
@@ -223,6 +224,7 @@ class HandlerCalls:
             self._end.clear()
             for number in caught:
                 loop.remove_signal_handler(number)
+                signal.signal(number, before[number])
             await bus.close()
 
     def _ask_to_end(self) -> None:

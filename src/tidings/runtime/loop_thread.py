@@ -85,6 +85,7 @@ class LoopThread:
 
     def __init__(self) -> None:
         self._loop = _SharedLoop()
+        self._may_stop = threading.Lock()
         self._thread = threading.Thread(target=self._run, name="tidings-bus", daemon=True)
         self._thread.start()
 
@@ -184,5 +185,6 @@ class LoopThread:
             )
 
     def stop(self) -> None:
-        self.call_soon(self._loop.stop)
+        if self._may_stop.acquire(blocking=False):  # a second stop would end the end of the loop
+            self.call_soon(self._loop.stop)
         self._thread.join()
