@@ -18,12 +18,23 @@ import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
 
-from tidings.errors import InputError, UnreachableError
+from tidings.errors import UnreachableError
 from tidings.runtime.authority import issue, make_authority
 from tidings_bench import gateway_web, mqtt_client
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_peer
-from tidings_bench.broker.rows import BROKER_CPU, DELIVERED, KEPT, OURS, P99, Row, Unit, compared, left_out
+from tidings_bench.broker.rows import (
+    BROKER_CPU,
+    DELIVERED,
+    KEPT,
+    OURS,
+    P99,
+    Row,
+    Unit,
+    chosen_works,
+    compared,
+    left_out,
+)
 from tidings_bench.broker.works import Measure, measured
 from tidings_bench.gateway_web import ours
 
@@ -44,12 +55,7 @@ WORKS = (
 
 def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
-    chosen = WORKS if only is None else tuple(only.split(","))
-    for name in chosen:
-        if name not in WORKS:
-            raise InputError(
-                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(WORKS)}"
-            )
+    chosen = chosen_works(only, WORKS)
     seconds = 0.5 if quick else 4.0
     todo: dict[str, Callable[[], Iterator[Row]]] = {
         "fan": lambda: _fans(FANS, seconds),

@@ -9,8 +9,8 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 
-from tidings.errors import InputError, MissingDependencyError
-from tidings_bench.broker.rows import OURS, Row, left_out
+from tidings.errors import MissingDependencyError
+from tidings_bench.broker.rows import OURS, Row, chosen_works, left_out
 
 WORKS = (
     "content", "topic", "latency", "openloop", "overload", "durable", "slow", "idle", "subscriptions",
@@ -25,12 +25,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     from tidings_bench.broker.openloop import openloop, overload
     from tidings_bench.broker.slow import slow
 
-    chosen = WORKS if only is None else tuple(only.split(","))
-    for name in chosen:
-        if name not in WORKS:
-            raise InputError(
-                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(WORKS)}"
-            )
+    chosen = chosen_works(only, WORKS)
     try:
         compiled(OWN)
     except MissingDependencyError as error:

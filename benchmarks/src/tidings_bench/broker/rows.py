@@ -10,6 +10,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any, NamedTuple, TypeAlias
 
+from tidings.errors import InputError
+
 Row: TypeAlias = dict[str, Any]
 OURS = "tidings"
 
@@ -62,3 +64,14 @@ def better(figure: float, other: float, unit: Unit) -> float | None:
     """How many times better; None without a measurement."""
     above, below = (figure, other) if unit.is_more_better else (other, figure)
     return above / below if below else None
+
+
+def chosen_works(only: str | None, works: tuple[str, ...]) -> tuple[str, ...]:
+    """The works that `only` names, with commas between them; None: all. Raises `InputError`."""
+    chosen = works if only is None else tuple(only.split(","))
+    for name in chosen:
+        if name not in works:
+            raise InputError(
+                f"no work of this benchmark is called {name!r}", hint=f"there are {', '.join(works)}"
+            )
+    return chosen
