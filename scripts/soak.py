@@ -9,6 +9,10 @@
 A part passes when its tests pass. Their counts (events, faults, inputs, kills; lost, doubled, leaked) are
 added up in `artefacts/soak/soak.json`, with a page beside it. A part that was stopped goes on where it was:
 with the seeds, or the tests, that it had not finished on this code.
+
+A finished part of full size is also written to `docs/campaign.json`, with the commit and a digest of the code
+that it judges (`judged_code.py`): commit that file. A part counts as long as that code is unchanged, on any
+machine; `make docs` puts the table into docs/reliability.md.
 """
 
 from __future__ import annotations
@@ -22,18 +26,19 @@ import subprocess
 import sys
 import time
 from collections import Counter
-from hashlib import blake2b
 from pathlib import Path
 from typing import Any, NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
-sys.path[:0] = [str(ROOT / "src"), str(ROOT)]
+sys.path[:0] = [str(ROOT / "src"), str(ROOT), str(ROOT / "scripts")]
 
+from judged_code import digest  # noqa: E402
 from tests.resume import passed, wanted  # noqa: E402
 
 from tidings.pipeline.sweeps import sweep  # noqa: E402
 
 FOLDER = ROOT / "artefacts" / "soak"
+RECORD = ROOT / "docs" / "campaign.json"  # parts of full size, kept with the code
 SEEDS = 10_000
 NOTHING_LEFT = 5  # what pytest says when every test is left out, because it has passed before
 SAY_SECONDS = 60.0  # how often a part tells how far it is
@@ -45,15 +50,25 @@ class Part(NamedTuple):
     tests: tuple[str, ...]
     minutes: float  # on two cores, about
     sizes: tuple[tuple[str, int], ...] = ()  # environment variables that `--share` makes smaller
+    judges: tuple[str, ...] = ()  # files or folders beside its tests and what they import ...
+    loads: tuple[str, ...] = ()  # ... and modules that are found by their entry points
+    starts_processes: bool = True  # then it judges the whole product
 
+    def code(self) -> str:
+        """Digest of the code that the part judges."""
+        return digest((*self.tests, *self.judges), modules=self.loads, whole=self.starts_processes)
+
+
+SYSTEMS = ("tidings_lab.systems", "tidings_lab.contracts")
+EVERYTHING = ("src", "lab", "quality", "benchmarks", "tests")
 
 PARTS = (
     Part("seeds",
         f"{SEEDS:,} simulated seeds, nine of ten of the wide world, at least ten faults each, on Spark", (),
-        20),
+        20, judges=("tests/simulation/_campaign.py",), loads=SYSTEMS, starts_processes=False),
     Part("simulation", "the other long simulations",
         ("tests/simulation", "tests/scenarios", "tests/papers", "tests/together", "lab/tests",
-            "quality/tests"), 60),
+            "quality/tests"), 60, loads=SYSTEMS),
     Part("chaos",
         "five broker processes, with sizes, replaced and full disks and clock jumps, until a million "
         "publishes are acknowledged", ("tests/chaos/test_network.py",), 40,
@@ -63,11 +78,14 @@ PARTS = (
         ("tests/upgrade",), 60, (("TIDINGS_UPGRADE_ROUNDS", 20),)),
     Part("power", "power cuts: 200 kills in the middle of commits",
         ("tests/chaos/test_store_kill.py", "tests/chaos/test_embedded_kill.py"), 20),
-    Part("rot", "every byte of a segment flipped", ("tests/chaos/test_store_rot.py",), 10),
+    Part("rot", "every byte of a segment flipped", ("tests/chaos/test_store_rot.py",), 10,
+        judges=("tests/chaos/_store_child.py",), starts_processes=False),
     Part("fuzz", "every parser fuzzed, by coverage", ("tests/fuzz", "tests/gateway/test_schema.py"), 60,
         (("TIDINGS_FUZZ_SECONDS", 300),)),
-    Part("rights", "a million permission triples", ("tests/properties/test_security_permissions.py",), 5),
-    Part("properties", "the other properties, many more examples", ("tests/properties",), 30),
+    Part("rights", "a million permission triples", ("tests/properties/test_security_permissions.py",), 5,
+        starts_processes=False),
+    Part("properties", "the other properties, many more examples", ("tests/properties",), 30,
+        starts_processes=False),
     Part("processes",
         "memory, half-open connections, lossy UDP, groups, lost brokers, peers, a hundred brokers in a "
         "browser", ("tests/chaos", "tests/browser", "tests/unit/runtime", "benchmarks/tests",
@@ -75,19 +93,11 @@ PARTS = (
         (("TIDINGS_UDP_EVENTS", 100_000),)),
     Part("spark", "50 kills of workers, drivers and brokers in mid-batch; long Spark tests",
         ("tests/pipeline", "tests/meeting", "tests/unit/cli"), 90, (("TIDINGS_KILLS", 50),)),
-    Part("studies", "long tests of the studies", ("lab/tests/studies", "quality/tests/studies"), 30),
+    Part("studies", "long tests of the studies", ("lab/tests/studies", "quality/tests/studies"), 30,
+        judges=("lab/src/tidings_lab/studies",), loads=SYSTEMS, starts_processes=False),
     Part("defects", "every seeded defect, one test each; the suite has to notice 95 of 100",
-        ("tests/mutation",), 120),
+        ("tests/mutation",), 120, judges=EVERYTHING),
 )  # fmt: skip
-
-
-def code() -> str:
-    """What is judged: a digest of everything that a part depends on."""
-    digest = blake2b(digest_size=8)
-    for folder in ("src", "lab", "quality", "benchmarks", "tests"):
-        for file in sorted((ROOT / folder).rglob("*.py")):
-            digest.update(file.read_bytes())
-    return digest.hexdigest()
 
 
 # -- running
@@ -99,7 +109,8 @@ def run(part: Part, share: float, anew: bool) -> dict[str, Any]:
     return {
         "part": part.name,
         "what": part.what,
-        "code": code(),
+        "code": part.code(),
+        "commit": commit(),
         "share": share,
         "seconds": round(time.monotonic() - began),
         "seed": int(os.environ["TEST_SEED"]),
@@ -148,7 +159,7 @@ def run_seeds(share: float) -> dict[str, Any]:
 def run_tests(part: Part, share: float, anew: bool) -> dict[str, Any]:
     sizes = {name: str(max(1, int(size * share))) for name, size in part.sizes}
     delivered, finished, log = (FOLDER / f"{part.name}.{kind}" for kind in ("figures", "passed", "log"))
-    stamp = json.dumps({"code": code(), "sizes": sizes})
+    stamp = json.dumps({"code": part.code(), "sizes": sizes})
     if anew or not finished.exists() or finished.read_text().split("\n", 1)[0] != stamp:
         finished.write_text(stamp + "\n")
         delivered.unlink(missing_ok=True)
@@ -227,12 +238,35 @@ def added_up(delivered: Path) -> dict[str, float]:
     return dict(stored)
 
 
+def commit() -> str:
+    """The commit that is checked out; a mark behind it: with changes that are not committed."""
+    told = subprocess.run(
+        ["git", "describe", "--always", "--dirty=+", "--abbrev=8", "--exclude=*"],
+        cwd=ROOT, capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return told.stdout.strip()
+
+
 # -- what is kept
 
 
 def kept() -> dict[str, dict[str, Any]]:
-    file = FOLDER / "soak.json"
-    return {each["part"]: each for each in json.loads(file.read_text())["parts"]} if file.exists() else {}
+    """Results by part: those of the record, and newer ones of this folder."""
+    found: dict[str, dict[str, Any]] = {}
+    for file in (RECORD, FOLDER / "soak.json"):
+        if file.exists():
+            found |= {each["part"]: each for each in json.loads(file.read_text())["parts"]}
+    return found
+
+
+def record(found: dict[str, Any]) -> None:
+    """Write a part of full size to the record."""
+    parts = json.loads(RECORD.read_text())["parts"] if RECORD.exists() else []
+    names = ("part", "what", "passed", "commit", "code", "seconds", "seed", "held", "bad seeds")
+    row = {"date": time.strftime("%Y-%m-%d"), **{name: found[name] for name in names if name in found}}
+    by_name = {each["part"]: each for each in parts} | {found["part"]: row}
+    ordered = [by_name[part.name] for part in PARTS if part.name in by_name]
+    RECORD.write_text(json.dumps({"parts": ordered}, indent=1) + "\n")
 
 
 def keep(results: dict[str, dict[str, Any]]) -> None:
@@ -281,12 +315,12 @@ def main() -> None:
         return
     FOLDER.mkdir(parents=True, exist_ok=True)
     print(f"examples are drawn from --seed {os.environ['TEST_SEED']}", flush=True)
-    results, now = kept(), code()
+    results = kept()
     chosen = [part for part in PARTS if part.name in (options.parts or names)]
     left = [
         part for part in chosen
         if options.again or (known := results.get(part.name)) is None
-        or not known["passed"] or known["code"] != now or known["share"] < options.share
+        or not known["passed"] or known["code"] != part.code() or known.get("share", 1.0) < options.share
     ]  # fmt: skip
     for number, part in enumerate(left):
         rest = sum(each.minutes for each in left[number:]) * options.share
@@ -296,6 +330,8 @@ def main() -> None:
         found = run(part, options.share, options.again)
         results = {**kept(), part.name: found}  # another campaign may have finished parts meanwhile
         keep(results)
+        if options.share >= 1:
+            record(found)
         print(
             f"       {'passed' if results[part.name]['passed'] else 'FAILED'}: {results[part.name]['held']}",
             flush=True,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import subprocess
 import sys
@@ -9,7 +10,8 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import pytest
-from scripts.soak import PARTS, keep_figures, others_below
+from scripts.judged_code import closure, normalised
+from scripts.soak import PARTS, RECORD, keep_figures, others_below
 from tests.resume import passed, wanted
 from tests.simulation._campaign import campaign_seed
 from tests.tidy._sources import ROOT
@@ -93,3 +95,21 @@ def test_each_kind_of_seed_of_the_campaign_runs(number: int) -> None:
     seen = campaign_seed(number)
     assert seen["faults"] >= 10
     assert not seen["broken"]
+
+
+def test_code_of_a_part_follows_imports_and_not_comments() -> None:
+    rights = next(part for part in PARTS if part.name == "rights")
+    files = {path.relative_to(ROOT).as_posix() for path in closure([ROOT / rights.tests[0]])}
+    assert {"src/tidings/security/rules.py", "src/tidings/language/evaluate.py"} <= files
+    assert not [name for name in files if name.startswith(("src/tidings/gateway", "src/tidings/pipeline"))]
+    wide = closure([ROOT / "tests/simulation/_campaign.py"])
+    assert ROOT / "src/tidings/protocol/delivery/flow.py" in wide
+    plain, noted = "def f():\n    return 1\n", '# why\ndef f():\n    """What."""\n    return 1\n'
+    assert normalised(plain) != normalised("def f():\n    return 2\n")
+    assert normalised(noted) == normalised(plain)
+
+
+def test_every_part_on_record_is_a_part() -> None:
+    if RECORD.exists():
+        recorded = [each["part"] for each in json.loads(RECORD.read_text())["parts"]]
+        assert set(recorded) <= {part.name for part in PARTS}
