@@ -4,8 +4,9 @@ edges."""
 from __future__ import annotations
 
 import math
+import random
 from datetime import UTC, date, datetime, time, timedelta
-from decimal import Decimal
+from decimal import Decimal, localcontext
 from typing import Any
 from uuid import UUID
 
@@ -49,8 +50,21 @@ def _decimals(number: int | float) -> tuple[Decimal, ...]:
     )
 
 
+def _beside(number: float, sign: int) -> Decimal:
+    """A decimal nearer to the number than any double."""
+    with localcontext() as context:
+        context.prec = 1200
+        return Decimal(number) + sign * Decimal("1E-350")
+
+
 NUMBERS: tuple[Any, ...] = tuple(n for pivot in DOUBLES for n in neighbours(pivot))
+FINITE = sorted({n for n in (*NUMBERS, 2.0**53 - 1, 5e-324) if math.isfinite(n)})
 DECIMALS: tuple[Any, ...] = tuple(d for number in DOUBLES for d in _decimals(number))
+BETWEEN: tuple[Any, ...] = (
+    *(_beside(n, sign) for n in FINITE for sign in (1, -1)),
+    *DECIMALS, *FINITE, Decimal("1E-500"), Decimal("-1E+400"), Decimal("9007199254740991.3"),
+    Decimal("9007199254740991.7"), Decimal("9007199254740993.5"), 2**53 + 1,
+)  # fmt: skip
 ODD: tuple[Any, ...] = (
     2**63, -(2**70), Decimal("1E+400"), Decimal("-Infinity"), Decimal("NaN"), Decimal("0.00"),
     Decimal("-0"), b"", b"\x00", date(2026, 1, 1), date.min, datetime(2026, 1, 1), datetime(2026, 1, 1,
@@ -191,3 +205,46 @@ def test_a_pattern_fits_a_value_and_a_list_with_it(number: Any, text: str) -> No
             assert accepts(filter, made({"x": [None, [value]]}))
             assert not accepts(filter, made({"x": [], "y": value}))
             assert from_pattern(to_pattern(filter)).digest == filter.digest
+
+
+def _bounds(rng: random.Random, name: str) -> Any:
+    """One or two bounds on a name, often neighbours of one another."""
+    low, high = sorted(rng.choices(FINITE, k=2))
+    parts = [
+        e.Compare(rng.choice((">", ">=")), e.Attribute(name), e.Literal(low)),
+        e.Compare(rng.choice(("<", "<=", "!=")), e.Attribute(name), e.Literal(high)),
+        e.In(e.Attribute(name), (e.Literal(low), e.Literal(high)), rng.random() < 0.5),
+    ]
+    return rng.choice((parts[0], parts[1], parts[2], e.And(parts[0], parts[1])))
+
+
+@settings(max_examples=20)
+@given(seed=st.integers(0, 2**32))
+def test_decimals_between_doubles_are_found_in_frozen_tables(seed: int) -> None:
+    """Filters on one, two and three of eight numbers, so that single cells, pairs and boxes are used."""
+    rng = random.Random(seed)
+    attributes = "abcdefgh"
+    shapes = [rng.sample(attributes, rng.choice((1, 2, 2, 3))) for _ in range(4)]
+    filters = []
+    for _ in range(120):
+        first, *others = rng.choice(shapes)
+        expression = _bounds(rng, first)
+        for name in others:
+            expression = e.And(expression, _bounds(rng, name))
+        filters.append(filter_of(expression))
+    bodies = [
+        {name: rng.choice(BETWEEN) for name in rng.sample(attributes, rng.randrange(1, 9))} for _ in range(12)
+    ]
+    events = [made(body) for body in bodies]
+    oracle = NaiveMatcher()
+    for filter in filters:
+        oracle.add(filter)
+    expected = [list(oracle.match(event)) for event in events]
+    for matcher in (ColumnarMatcher(), NumpyMatcher()):
+        for filter in filters[:90]:
+            matcher.add(filter)
+        matcher.freeze()
+        for filter in filters[90:]:
+            matcher.add(filter)
+        assert [matcher.match(event).tolist() for event in events] == expected
+        assert [list(map(int, handles)) for handles in lists_of(matcher.match_batch(events))] == expected

@@ -17,7 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import EventError
-from tidings.matching.columnar.layout import EXACT_DOUBLES
+from tidings.matching.columnar.layout import EXACT_DOUBLES, MOST_BETWEEN
 from tidings.matching.columnar.merge import Delta
 from tidings.matching.columnar.parts import AttributePlan, Packer, exact_number, exact_time
 from tidings.matching.columnar.programs import Program, result_of, text_of
@@ -58,16 +58,18 @@ def rows_of_events(packer: Packer, events: Sequence[Event]) -> tuple[Matrix, Res
     matrix = np.empty((len(events), width))
     row = packer.blank[:]
     view = np.frombuffer(row)
-    exactly: list[int] = []
+    exactly: dict[int, dict[int, int]] = {}
     for number, event in enumerate(events):
         if not packer.pack(event, row):
-            exactly.append(number)
+            exactly[number] = packer.pack_all(event, row)
         matrix[number] = view
     large = (np.abs(matrix) >= EXACT_DOUBLES) & np.isfinite(matrix)
-    exactly.extend(np.nonzero(large.any(axis=1))[0].tolist())
-    rests = np.zeros((len(events) if exactly else 0, width), np.int32)
-    for number in exactly:
-        for slot, rest in packer.rests(events[number]).items():
+    for number in np.nonzero(large.any(axis=1))[0].tolist():
+        if number not in exactly:
+            exactly[number] = packer.pack_all(events[number], row)
+    rests = np.zeros((len(events) if any(exactly.values()) else 0, width), np.int32)
+    for number, found in exactly.items():
+        for slot, rest in found.items():
             rests[number, slot] = rest
     return matrix, rests
 
@@ -107,9 +109,9 @@ def compute_rows(packer: Packer, piece: Any, numbers: list[int], matrix: Matrix,
         return rests
     row = packer.blank[:]
     for number in numbers:
-        packer.pack_all(piece[number], row)
+        found = packer.pack_all(piece[number], row)
         matrix[number] = row
-        for slot, rest in packer.rests(piece[number]).items():
+        for slot, rest in found.items():
             rests[number, slot] = rest
     return rests
 
@@ -451,9 +453,9 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
     rows, rests = (rows_of_batch if columnar else rows_of_events)(packer, piece)
     if len(packer.computed) < len(packer.programs):
         rests = _derived(scratch, packer, piece, rows, rests)
-    between = _between(packer, rests)
-    if len(between):
-        return _one_by_one(matcher, piece, between)
+    many = np.nonzero(_between(packer, rests) > MOST_BETWEEN)[0]
+    if len(many):
+        return _one_by_one(matcher, piece, many)
     _learn(matcher, piece, columnar)
     offsets = np.zeros(len(rows) + 1, np.int64)
     # as much room as the last batch took: growing costs a copy
@@ -481,17 +483,16 @@ def _match_piece(matcher: Batched, piece: Any) -> tuple[NDArray[np.int64], NDArr
 
 
 def _between(packer: Packer, rests: Rests) -> NDArray[np.int64]:
-    """The rows with a number that the compiled walk cannot file (`Packer.is_between`)."""
-    slots = sorted(packer.numbers)
-    return np.nonzero((rests[:, slots] & 1).any(axis=1))[0] if len(rests) and slots else np.zeros(0, np.int64)
+    """Numbers between neighbouring doubles, by row."""
+    return np.asarray((rests[:, sorted(packer.numbers)] & 1).sum(axis=1))
 
 
 def _one_by_one(
-    matcher: Any, piece: Any, between: NDArray[np.int64]
+    matcher: Any, piece: Any, alone: NDArray[np.int64]
 ) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
     """A piece in which some rows are matched by themselves, and the others together."""
     columnar = is_record_batch(piece)
-    single = set(between.tolist())
+    single = set(alone.tolist())
     others = [number for number in range(piece.num_rows if columnar else len(piece)) if number not in single]
     rest = piece.take(others) if columnar else [piece[number] for number in others]
     found: dict[int, Any] = {}
@@ -518,12 +519,18 @@ def _only_boxes(matcher: Batched) -> bool:
 
 
 def _derived(scratch: Any, packer: Packer, piece: Any, rows: Matrix, rests: Rests) -> Rests:
-    """Let the machine compute what it can, and Python the rows where it stopped."""
+    """Let the machine compute what it can, and Python the rows where it stopped. The machine knows doubles
+    alone: rows with a number between two of them are Python's too."""
     from tidings.matching.columnar.row_kernels import derive_rows
 
     failed = np.empty(len(rows), np.int64)
     count = derive_rows(scratch.table, rows, failed)
-    return compute_rows(packer, piece, failed[:count].tolist(), rows, rests) if count else rests
+    between = np.nonzero(_between(packer, rests))[0]
+    for program, _ in packer.programs:
+        if program.steps is not None:
+            rows[between, program.target] = np.nan
+    left = np.union1d(failed[:count], between)
+    return compute_rows(packer, piece, left.tolist(), rows, rests) if len(left) else rests
 
 
 def _larger(some: NDArray[Any]) -> NDArray[Any]:

@@ -40,7 +40,9 @@ QUESTIONS_AT, QUESTIONS, QUESTION_TEXT, QUESTION_PLACES = 26, 27, 28, 29
 SIZE = TIER + 3 * TIER_SIZE
 
 # FLAGS: what the event and the answer need beside the handles
-HAS_REST, ASKED = 0, 1
+HAS_REST, ASKED, STRADDLES, ABOVE = 0, 1, 2, 3
+MOST_BETWEEN = 5  # numbers of an event that may lie between neighbouring doubles: two walks for each of them
+STRADDLING_AT = 28672  # in RUN_FROM: the slots of such numbers that have an edge beside them
 # COUNTERS: what the walk met, for `stats`
 EVENTS, CANDIDATES, SURVIVORS, EXACT_CHECKS, MATCHES = 0, 1, 2, 3, 4
 COUNTERS_ROOM = 32

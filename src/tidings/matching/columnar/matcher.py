@@ -353,9 +353,8 @@ class ColumnarMatcher:
     def _match_slowly(self, event: Event) -> Handles:
         """The same with exact rests of large integers and new texts, and all computed by Python."""
         scratch, packer = self._local.scratch, self._local.packer
-        packer.pack_all(event, scratch.row)
-        rests = packer.rests(event)
-        if packer.is_between(rests):
+        rests = packer.pack_all(event, scratch.row)
+        if packer.has_many_between(rests):
             from tidings.matching.columnar.exact import match_row
 
             row, rest = np.array(scratch.row), np.zeros(len(scratch.row), np.int32)

@@ -17,13 +17,13 @@ beside their double: the slow way, taken only when the fast one says so.
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta
 from decimal import Decimal
 from math import floor, inf
 from typing import Any, NamedTuple, TypeAlias
 
-from tidings.matching.columnar.layout import EXACT_DOUBLES
+from tidings.matching.columnar.layout import EXACT_DOUBLES, MOST_BETWEEN
 from tidings.matching.columnar.programs import Derived, Program, result_of
 from tidings.matching.columnar.slots import (
     ABSENT,
@@ -77,7 +77,6 @@ Part: TypeAlias = tuple[int, float, float, int, int, tuple[Exact, ...], bool]
 Said: TypeAlias = tuple[list[list[Part]], bool, bool]
 
 _NUMBERS = frozenset((int, float, Decimal))
-_SCALARS = frozenset((bool, str, datetime))
 NEVER: Said = ([], True, True)
 WEAKER: Said = ([[]], False, True)
 
@@ -102,7 +101,7 @@ def _exact_wide(value: float | Decimal) -> Exact:
         nearest = inf if value > 0 else -inf
     if nearest == value:
         return nearest, 0
-    if not INT_MIN <= value <= INT_MAX or abs(nearest) < EXACT_DOUBLES:
+    if abs(nearest) < EXACT_DOUBLES or not INT_MIN <= value <= INT_MAX:
         return nearest, 1 if value > nearest else -1
     whole = floor(value)
     return nearest, 2 * (whole - int(nearest)) + (whole != value)
@@ -393,10 +392,10 @@ class Packer:
         )
 
     def pack(self, event: Event, row: array[float]) -> bool:
-        """Write the event's row; False when a value needs a rest (use `pack_exactly`)."""
-        row[:] = self.blank
+        """Write the event's row; False when a value may need a rest (use `pack_all`)."""
         if event.rich:
-            return self._rich(event, row)
+            return False
+        row[:] = self.blank
         plans = self.plans
         fine = True
         for name, value in event.body.items():
@@ -419,35 +418,29 @@ class Packer:
             fine = self._own(event, row) and fine
         return self._compute(event, row, self.computed) and fine if self.computed else fine
 
-    def _rich(self, event: Event, row: array[float]) -> bool:
-        """The row of an event with lists or decimals: from its view, and never without a look for rests."""
-        for name, value in event.view.items():
-            plan = self.plans.get(name)
-            if plan is None or name in RESERVED:
-                continue
-            if type(value) in _NUMBERS:
-                row[plan.number] = exact_number(value)[0]
-            elif type(value) in _SCALARS:
-                self._value(plan, value, row, "")
-            else:
-                row[plan.present] = 0.0
-        if self.own:
-            self._own(event, row)
-        self._compute(event, row, self.computed)
-        return False
-
-    def pack_all(self, event: Event, row: array[float]) -> None:
-        """Write the event's row with everything that the machine would compute."""
-        self.pack(event, row)
-        self._compute(event, row, self.programs)
+    def pack_all(self, event: Event, row: array[float]) -> dict[int, int]:
+        """Write the event's row with everything that the machine would compute; the rests, by slot."""
+        row[:] = self.blank
+        rests: dict[int, int] = {}
+        view, plans = event.view, self.plans
+        for name, value in view.items():
+            plan = plans.get(name)
+            if plan is not None:
+                _place(plan, value, row, rests)
+        for program, plan in self.programs:
+            value = program.run(view)
+            if value is not None:
+                _place(plan, value, row, rests)
+        if event.type:
+            self._lineage(event, row)
+        return rests
 
     def _compute(
         self, event: Event, row: array[float], programs: list[tuple[Program, AttributePlan]]
     ) -> bool:
         """The derived attributes."""
         fine = True
-        rich = event.rich
-        stored = event.view.get if rich else event.body.get
+        stored = event.body.get
         value: Any
         for program, plan in programs:
             known = program.remembered
@@ -456,7 +449,7 @@ class Packer:
                 value = known.get(text, known)
             if value is not known:
                 pass  # a function of one text, remembered
-            elif rich or not program.direct:
+            elif not program.direct:
                 value = program.run(event.view)
             else:
                 for name in program.inputs:
@@ -542,39 +535,33 @@ class Packer:
             if value is not None:
                 fine = self._value(self.plans[name], value, row, name) and fine
         if event.type:
-            if self.typed >= 0:
-                row[self.typed] = 0.0
-            trash, find = self.trash, self.members.get
-            for ancestor in event.type:
-                row[find(ancestor, trash)] = 0.0
+            self._lineage(event, row)
         return fine
 
-    def is_between(self, rests: Mapping[int, int]) -> bool:
-        """Does a number lie between two neighbours of all bounds? Rests of integers are even. The compiled
-        walk files such a number with its nearest double, which may be on the other side of a bound."""
-        return any(rest & 1 and slot in self.numbers for slot, rest in rests.items())
+    def _lineage(self, event: Event, row: array[float]) -> None:
+        if self.typed >= 0:
+            row[self.typed] = 0.0
+        trash, find = self.trash, self.members.get
+        for ancestor in event.type:
+            row[find(ancestor, trash)] = 0.0
 
-    def rests(self, event: Event) -> dict[int, int]:
-        """The rests that the event's row needs, by slot."""
-        found: dict[int, int] = {}
-        for name, value in self._seen(event):
-            plan = self.plans.get(name)
-            if plan is None:
-                continue
-            kind, rest = type(value), 0
-            if kind is int or kind is Decimal:
-                rest, position = exact_number(value)[1], plan.number
-            elif kind is str:
-                rest, position = plan.strings.find(value)[1], plan.text
-            elif kind is datetime:
-                rest, position = exact_time(value)[1], plan.time
-            if rest and position != plan.present:
-                found[position] = rest
-        return found
+    def has_many_between(self, rests: Mapping[int, int]) -> bool:
+        """Do more numbers lie between two neighbouring doubles than the compiled walk takes?"""
+        between = sum(rest & 1 and slot in self.numbers for slot, rest in rests.items())
+        return between > MOST_BETWEEN
 
-    def _seen(self, event: Event) -> Iterator[tuple[str, Any]]:
-        yield from event.view.items()
-        for program, _ in self.programs:
-            value = program.run(event.view)
-            if value is not None:
-                yield program.name, value
+
+def _place(plan: AttributePlan, value: Any, row: array[float], rests: dict[int, int]) -> None:
+    """Write one value of a view, and the rest that it needs."""
+    kind = type(value)
+    if kind is str:
+        position, (row[position], rest) = plan.text, plan.strings.find(value)
+    elif kind in _NUMBERS:
+        position, (row[position], rest) = plan.number, exact_number(value)
+    elif kind is datetime:
+        position, (row[position], rest) = plan.time, exact_time(value)
+    else:
+        row[plan.flag if kind is bool else plan.present] = value is True
+        return
+    if rest and position != plan.present:
+        rests[position] = rest

@@ -151,6 +151,26 @@ def cell_of(t, tier, x, y):
 
 
 @compiled
+def is_of_this_walk(t, start, stop, row, parts):
+    """Each row is looked for by one of the walks of an event (see `walk`): where a number straddles an edge,
+    the upper side takes the rows with an open bound at the double below."""
+    flags = longs(t[at.FLAGS])
+    count, above = flags[at.STRADDLES], flags[at.ABOVE]
+    if count == 0:
+        return True
+    slots, found = longs(t[at.RUN_FROM] + 8 * at.STRADDLING_AT), 0
+    for p in range(start, stop):
+        part = parts[p]
+        if part.lo_rest > 0:
+            for i in range(count):
+                if part.slot == slots[i]:
+                    v = row[slots[i]]
+                    below = np.nextafter(v, -np.inf) if (above >> i) & 1 else v
+                    found |= 1 << i if part.lo == below else 0
+    return found == above
+
+
+@compiled
 def walk_cell(t, tier, column, line, row, rest, out, m):
     """Boxes of one cell that match, written to out[m:] in order."""
     frames, across = doubles(t[tier + at.BOX_FRAMES]), t[tier + at.BOX_ACROSS]
@@ -165,14 +185,15 @@ def walk_cell(t, tier, column, line, row, rest, out, m):
     points, rests = doubles(t[tier + at.POINTS]), ints(t[tier + at.RESTS])
     verdict = small(t[tier + at.BOX_VERDICT])
     filter_cell(n, block, x, y, verdict)
-    checked = 0
+    checked, straddles = 0, longs(t[at.FLAGS])[at.STRADDLES] > 0
     for k in range(n):
         v = verdict[k]
         r = rows[k]
         out[m] = r
-        if v == 1:
+        if v == 1 or (straddles and v == 2):
             checked += 1
-            m += 1 if holds(starts[r], starts[r + 1], row, rest, parts, points, rests) else 0
+            good = holds(starts[r], starts[r + 1], row, rest, parts, points, rests)
+            m += 1 if good and is_of_this_walk(t, starts[r], starts[r + 1], row, parts) else 0
         else:
             m += np.int64(v >> 1)
     counters = longs(t[at.COUNTERS])
@@ -240,13 +261,15 @@ def code_place(s):
 def encode(t, row, rest, has_rest):
     """Codes of all slots; the access slots that the event holds. -1: a number needs its rest.
 
-    A caller that gives rests has computed the derived attributes, too.
+    A caller that gives rests has computed the derived attributes, too. A number between two neighbouring
+    doubles straddles if these are in different buckets; otherwise its bucket is that of both.
     """
     slots = t[at.SLOTS]
     text = small(t[at.TEXT])
     edges_at, edges = ints(t[at.EDGES_AT]), doubles(t[at.EDGES])
     codes, sure = longs(t[at.CODES]), longs(t[at.SURE])
     here, buckets = longs(t[at.HERE]), longs(t[at.BUCKETS])
+    straddling, straddles = longs(t[at.RUN_FROM] + 8 * at.STRADDLING_AT), 0
     link(t, row)
     if has_rest == 0 and not derive(t, row):
         return at.NEEDS_REST
@@ -266,6 +289,13 @@ def encode(t, row, rest, has_rest):
                 return at.NEEDS_REST
             doubt = rest[s] != 0
         b = bucket_of(edges, edges_at[s], edges_at[s + 1], v)
+        if has_rest != 0 and rest[s] & 1 and not text[s]:
+            other = np.nextafter(v, np.inf if rest[s] > 0 else -np.inf)
+            below = min(abs(v), abs(other)) < at.EXACT_DOUBLES  # beyond, no bound is filed at the next double
+            if below and bucket_of(edges, edges_at[s], edges_at[s + 1], other) != b:
+                doubt = True
+                straddling[straddles] = s
+                straddles += 1
         codes[position] = 2 * b + 2
         sure[position] = -1 if doubt else 2 * b + 2
         if s < FINE_SLOTS:
@@ -276,6 +306,7 @@ def encode(t, row, rest, has_rest):
         n += 1
     codes[255] = 2
     sure[255] = 2
+    longs(t[at.FLAGS])[at.STRADDLES] = straddles
     return n
 
 
@@ -405,7 +436,9 @@ def settle(t, tier, n, row, rest, out, m):
         prefetch(first + 2 * LINE)
     for i in range(k):
         out[m] = open_[i]
-        m += 1 if holds(open_[k + i], starts[open_[i] + 1], row, rest, parts, points, rests) else 0
+        start, stop = open_[k + i], starts[open_[i] + 1]
+        good = holds(start, stop, row, rest, parts, points, rests)
+        m += 1 if good and is_of_this_walk(t, start, stop, row, parts) else 0
     longs(t[at.COUNTERS])[at.EXACT_CHECKS] += k
     return m
 
@@ -418,9 +451,10 @@ def walk_tier(t, tier, n, row, rest, out, m):
     if t[tier + at.BOX_ACROSS] > 0:
         m = walk_boxes(t, tier, row, rest, out, m)
     count = runs(t, tier, n)
+    always = at.DOUBT if longs(t[at.FLAGS])[at.STRADDLES] > 0 else 0
     k, candidates, survivors = 0, 0, 0
     for i in range(count):
-        start, doubt = run_from[i] & (at.DOUBT - 1), run_from[i] & at.DOUBT
+        start, doubt = run_from[i] & (at.DOUBT - 1), (run_from[i] & at.DOUBT) | always
         stop = run_to[i]
         candidates += stop - start
         while start < stop:
@@ -467,10 +501,24 @@ def to_handles(t, tier, out, first, last):
 
 
 @compiled
+def take_sides(t, row, rest, above):
+    """Put each straddling number on the side that a bit of `above` says: the double below it, or above."""
+    slots = longs(t[at.RUN_FROM] + 8 * at.STRADDLING_AT)
+    for i in range(longs(t[at.FLAGS])[at.STRADDLES]):
+        s, wanted = slots[i], (above >> i) & 1
+        if (rest[s] < 0) != (wanted == 1):
+            row[s] = np.nextafter(row[s], np.inf if wanted == 1 else -np.inf)
+            rest[s] = -rest[s]
+    longs(t[at.FLAGS])[at.ABOVE] = above
+
+
+@compiled
 def walk(t, row, rest, has_rest):
     """Handles of one event in OUT; how many (and, above 32 bits, how many in ASK), or NEEDS_REST.
 
     They are sorted, unless checks are open: the caller that settles them adds handles, and sorts them all.
+    A number between two neighbouring doubles compares with every bound as (the lower one, 1) and as (the
+    upper one, -1). With an edge between the two, each side alone finds some rows: there is a walk for each.
     """
     flags, counters = longs(t[at.FLAGS]), longs(t[at.COUNTERS])
     flags[at.ASKED] = 0
@@ -479,11 +527,15 @@ def walk(t, row, rest, has_rest):
         return np.int64(at.NEEDS_REST)
     counters[at.EVENTS] += 1
     out = ints(t[at.OUT])
-    m = 0
-    for i in range(t[at.TIERS]):
-        tier = at.TIER + i * at.TIER_SIZE
-        last = walk_tier(t, tier, n, row, rest, out, m)
-        m = to_handles(t, tier, out, m, last)
+    m, straddles = 0, flags[at.STRADDLES]
+    for above in range(1 << straddles):
+        if straddles > 0:
+            take_sides(t, row, rest, above)
+            n = encode(t, row, rest, has_rest)
+        for i in range(t[at.TIERS]):
+            tier = at.TIER + i * at.TIER_SIZE
+            last = walk_tier(t, tier, n, row, rest, out, m)
+            m = to_handles(t, tier, out, m, last)
     if flags[at.ASKED] == 0:
         m = sort_handles(out, longs(t[at.BITS]), m)
     counters[at.MATCHES] += m
