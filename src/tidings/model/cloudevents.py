@@ -1,8 +1,8 @@
 """Events to and from CloudEvents 1.0: structured (one JSON document) and binary (headers and body).
 
 Rules
-- `subject` carries the topic. Extensions and the members of a JSON `data` are attributes; a context
-  attribute wins over a member of the same name, which stays reachable as `data.NAME`.
+- `subject` carries the topic. Extensions and the members of a JSON `data` are attributes. A filter means
+  the context attribute by a name that both have, and the member by `data.NAME`.
 - A foreign event keeps its data as the payload, byte for byte (empty when it has none), and its
   `datacontenttype` as the content type. So it goes out again as it came in.
 - An event of ours without a payload carries its attributes in `data`. Beside an opaque payload they
@@ -29,7 +29,7 @@ import msgspec
 from tidings.errors import EventError
 from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE
-from tidings.model.event import FOREVER, Event, check_number, make_event
+from tidings.model.event import FOREVER, RESERVED, Event, check_number, make_event
 from tidings.model.textual import as_kind_and_text, from_kind_and_text
 from tidings.model.topic import check_topic
 from tidings.model.value import is_null
@@ -42,7 +42,7 @@ _ELSEWHERE = "extension"  # where the extension `topic` goes
 _CONTEXT = frozenset(
     {"specversion", "id", "source", "type", "time", "subject", "dataschema", "datacontenttype"}
 )
-_TAKEN = _CONTEXT | {"topic"}  # members of `data` never become attributes under these names
+_TAKEN = _CONTEXT - RESERVED  # members of `data` with these names become attributes below `data`
 _EXTENSION = re.compile(r"[a-z0-9]+", re.ASCII)
 _JSON_TYPE = re.compile(
     r"\s*[\w!#$&^.+-]+/(?:[\w!#$&^.+-]*\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE | re.DOTALL
@@ -487,7 +487,7 @@ def _values(members: Mapping[str, Any], counts: list[int] | None) -> dict[str, A
 
 
 def _is_attribute(value: Any) -> bool:
-    return type(value) in (bool, int, float, str) or is_list_of_values(value)
+    return value is None or type(value) in (bool, int, float, str) or is_list_of_values(value)
 
 
 # Kinds that JSON cannot tell

@@ -36,14 +36,13 @@ from tidings.errors import EventError, FilterError
 from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, PublishPacket, Reason
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
-from tidings.model.body import is_list_of_values
+from tidings.model.body import MAX_NESTING, is_list_of_values
 from tidings.model.decoding import UNREADABLE, is_crowded
 from tidings.model.event import DEFAULT_LIFETIME, FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
 from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
-from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.coercion import UNNUMBERED
 
@@ -280,13 +279,10 @@ def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
     for name, value in members.items():
         if not name or "." in name:
             continue
-        if isinstance(value, dict) and depth < 8:
-            kept[name] = _plain(value, depth + 1)
-        elif (
-            type(value) in (bool, str, float)
-            or (type(value) is int and INT_MIN <= value <= INT_MAX)
-            or is_list_of_values(value)
-        ):
+        if isinstance(value, dict):
+            if depth < MAX_NESTING:
+                kept[name] = _plain(value, depth + 1)
+        elif not isinstance(value, list) or is_list_of_values(value):
             kept[name] = value
     return kept
 
