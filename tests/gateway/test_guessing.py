@@ -15,7 +15,7 @@ from tests.gateway.conftest import USERS
 import tidings
 from tidings.console.listeners import ConsoleGateways
 from tidings.errors import RefusedError
-from tidings.gateway import authentication
+from tidings.gateway import authentication, origins
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, GatewaySettings, SecuritySettings
 from tidings.security import attempts
@@ -26,6 +26,7 @@ from tidings.security.credentials import PasswordCredentials
 @pytest.fixture(autouse=True)
 def quick_refusals(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(authentication, "REFUSAL_SECONDS", 0.0)
+    monkeypatch.setattr(origins, "REFUSAL_PAUSE", 0.0)
 
 
 def run(folder: Path, test: Any) -> None:

@@ -5,7 +5,10 @@ from __future__ import annotations
 import ast
 import re
 
+import pytest
 from tests.tidy._sources import PACKAGE, ROOT, SOURCES, name_of, python_files, tracked, tree_of
+
+pytestmark = pytest.mark.xdist_group("sources")  # every file is parsed once
 
 REQUIRED = (
     "README.md", "ARCHITECTURE.md", "CONTRIBUTING.md", "CHANGELOG.md", "LICENSE", "Makefile", ".ci/run",
