@@ -93,7 +93,8 @@ class Codec:
         from tidings.wire.earlier import EarlierForm
 
         form, made = EarlierForm(), copy(self)
-        made.encode = lambda message: Codec.encode(made, form.of(message))  # type: ignore[method-assign]
+        # Encoded by this codec: events that most peers receive alike are encoded once for all of them.
+        made.encode = lambda message: self.encode(form.of(message))  # type: ignore[method-assign]
         return made
 
     def limited(self, max_frame_bytes: int) -> Codec:

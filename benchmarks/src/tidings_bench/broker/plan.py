@@ -18,6 +18,7 @@ from tidings.errors import TidingsError
 from tidings.language import parse_filter
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy
+from tidings.protocol.inputs import ALL_FEATURES
 from tidings.protocol.messages import AckMode, Hello, Message, Publish, Subscribe
 from tidings.runtime.messages import BESIDE, HANDSHAKE, KeepaliveAck, OpenSession
 from tidings.wire.codec import HEAD, Codec
@@ -91,7 +92,7 @@ class LoadPlan(NamedTuple):
         pieces: Sequence[tuple[int, bytes]],
     ) -> Iterable[bytes]:
         yield struct.pack("<I", port)
-        yield _sized(_codec.encode(OpenSession("client", name, mechanism="anonymous")))
+        yield _sized(_codec.encode(OpenSession("client", name, mechanism="anonymous", features=ALL_FEATURES)))
         yield _sized(b"".join(map(_codec.encode, messages)))
         yield struct.pack("<3I", len(messages), wants, len(pieces))  # each of what it says is answered once
         for kind, text in pieces:
