@@ -9,6 +9,7 @@ import pytest
 from tidings.language import parse_filter
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol.compositions import intermediary
+from tidings.protocol.delivery.unacked import NONE_UNACKED
 from tidings.protocol.inputs import LinkUp, Received, Started
 from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Hello, Subscribe
@@ -68,7 +69,8 @@ def test_an_idle_subscription_has_no_line_of_its_own() -> None:
         is cursor.unread
         is EMPTY
     )
-    assert stored.unacked is stored.others is stored.movers is stored.lost is cursor.seen is NOTHING
+    assert stored.unacked is NONE_UNACKED
+    assert stored.others is stored.movers is stored.lost is cursor.seen is NOTHING
     assert not vars(stored), "what few subscriptions have is set on few"
     assert not vars(cursor)
     assert stored.filter == parse_filter("a > 1")

@@ -13,7 +13,6 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
-from itertools import repeat
 
 from tidings.history.schema import dead_row
 from tidings.language.evaluate import accepts
@@ -34,8 +33,9 @@ from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.publisher_migration import PublisherMigration
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
+from tidings.protocol.delivery.unacked import NONE_UNACKED, SentRun, Unacked
 from tidings.protocol.effects import Record, Send
-from tidings.protocol.lazy_queues import EMPTY, NOTHING, own
+from tidings.protocol.lazy_queues import EMPTY, own
 from tidings.protocol.messages import Deliver, DeliverAll
 from tidings.protocol.slots import Ports
 
@@ -111,9 +111,9 @@ class Dispatcher:
                         self._send_kept(state, member, items[:position])
                     elif position < count:
                         some = items[:position]
-                        self._send_first(state, member, some, sum([item.size for item in some]))
+                        self._send_first(state, member, some, sum([item.size for item in some]), True)
                     else:
-                        events = self._send_first(state, member, items, size, events)
+                        events = self._send_first(state, member, items, size, True, events)
                     if state.durable:
                         self._hooks.delivered(state, now)
                     if state.others and state.is_behind:
@@ -130,18 +130,19 @@ class Dispatcher:
         member: Member,
         items: list[Item],
         size: int,
+        is_plain: bool,
         events: tuple[Event, ...] = (),
     ) -> tuple[Event, ...]:
-        """Send a member events for the first time that no log holds, in one message. `events`: theirs, if
-        another member was sent them before; the same object is encoded once."""
+        """Send a member events for the first time that no log holds, in one message. `is_plain`: none is a
+        dead letter. `events`: theirs, if another member was sent them before; the same object is encoded
+        once."""
         count, tag = len(items), state.last_tag + 1
         if not state.unacked:
-            state.unacked = {}
+            state.unacked = Unacked()
+        state.unacked.add(tag, items, member, size, is_plain)
         if count == 1:
-            state.unacked[tag] = (items[0], member)
             self._ports.emit(Send(member.address, Deliver(member.ref, tag, items[0].event)))
         else:
-            state.unacked.update(zip(range(tag, tag + count), zip(items, repeat(member)), strict=False))
             events = events or tuple([item.event for item in items])
             if events == self._last_events:
                 events = self._last_events
@@ -351,14 +352,15 @@ class Dispatcher:
         if member.open_bytes + state.queued_bytes >= self._few_bytes:
             room = self._credit.room(member)
         items: list[Item] = []  # that share a message
-        shared = 0  # bytes of those
+        shared, is_plain = 0, True  # bytes of those; is none a dead letter?
         if len(queue) <= most and state.queued_bytes < room:  # all of it, unless an item is of another kind
             for item in queue:
                 is_first = item.attempt == 1 and not item.again and item.position is None
                 if not is_first or item.expires_at is not None or item.event.key is not None:
-                    size = 0
+                    size, is_plain = 0, True
                     break
                 size += item.size
+                is_plain = is_plain and item.dead_letter is None
             else:
                 items, shared, state.queue = list(queue), size, EMPTY
         while state.queue and most > 0 and room > 0 and member.credit > 0:
@@ -374,22 +376,24 @@ class Dispatcher:
             if item.position is None and not item.again and item.attempt == 1:
                 items.append(item)
                 shared += item.size
+                is_plain = is_plain and item.dead_letter is None
                 continue
             if items:
-                self._send_first(state, member, items, shared)
-                items, shared = [], 0
+                self._send_first(state, member, items, shared, is_plain)
+                items, shared, is_plain = [], 0, True
             self._send(state, member, item)
         if items:
-            self._send_first(state, member, items, shared)
+            self._send_first(state, member, items, shared, is_plain)
         size = size if size < state.queued_bytes else state.queued_bytes
         state.queued_bytes -= size
         state.memory.used -= size
 
     def _send(self, state: SubscriptionState, member: Member, item: Item) -> None:
         state.last_tag += 1
-        if state.unacked is NOTHING:
-            state.unacked = {}
-        state.unacked[state.last_tag] = (item, member)
+        if not state.unacked:
+            state.unacked = Unacked()
+        is_plain = item.position is None and item.dead_letter is None
+        state.unacked.add(state.last_tag, (item,), member, item.size, is_plain)
         self.sent += 1
         member.credit -= 1
         member.open_bytes += item.size
@@ -428,43 +432,33 @@ class Dispatcher:
 
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         """Settle what a member has handled; `pump_granted` follows."""
-        state, unacked = member.subscription, member.subscription.unacked
-        if len(tags) > 1 and len(tags) > len(unacked):  # an ack costs no more than was sent
-            tags = [tag for tag in unacked if tag in tags]
+        state = member.subscription
         size = 0
-        for tag in tags:
-            if tag in unacked and unacked[tag][1] is member:
-                item = unacked[tag][0]
-                del unacked[tag]
-                size += item.size
-                if item.position is not None or item.dead_letter is not None:
-                    self.settle(state, item, now)
+        for run in self._taken(state, member, tags):
+            size += run.size
+            for item in () if run.is_plain else run.items:
+                self.settle(state, item, now)
         member.open_bytes -= size
         state.memory.used -= size
-        if not unacked:
-            state.unacked = NOTHING
         if member.withheld and self._credit.restore(member):
             self.granted[state] = None
 
-    def _taken_back(self, member: Member, item: Item) -> None:
-        """An event is with a member no longer."""
-        member.open_bytes -= item.size
-        member.subscription.memory.used -= item.size
-        if member.withheld:
-            self._credit.restore(member)
+    def _taken(self, state: SubscriptionState, member: Member, tags: Sequence[int]) -> list[SentRun]:
+        """Deliveries to a member under these tags; they are with it no longer."""
+        taken = state.unacked.take(member, tags)
+        if not state.unacked:
+            state.unacked = NONE_UNACKED
+        return taken
 
     def has_some(self, member: Member) -> bool:
         """Has the member an unacknowledged delivery?"""
-        return any(holder is member for _, holder in member.subscription.unacked.values())
+        return member.subscription.unacked.holds(member)
 
-    def give_back(self, member: Member, tags: tuple[int, ...], *, counted: bool, now: float) -> None:
+    def give_back(self, member: Member, tags: Sequence[int], *, counted: bool, now: float) -> None:
         state = member.subscription
         for tag in sorted(tags, reverse=True):
-            item, holder = state.unacked.get(tag, (None, None))
-            if item is None or holder is not member:
+            if (item := self.take_off(member, tag)) is None:
                 continue
-            del state.unacked[tag]
-            self._taken_back(member, item)
             if counted and item.attempt >= state.options.max_deliveries:
                 self.bury(state, item, now)
                 continue
@@ -475,8 +469,7 @@ class Dispatcher:
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
-        tags = tuple(tag for tag, (_, holder) in member.subscription.unacked.items() if holder is member)
-        self.give_back(member, tags, counted=False, now=now)
+        self.give_back(member, member.subscription.unacked.tags_of(member), counted=False, now=now)
 
     def _put_back(self, state: SubscriptionState, item: Item, now: float) -> None:
         key = item.event.key if state.options.superseding else None
@@ -490,12 +483,14 @@ class Dispatcher:
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
-        item, holder = member.subscription.unacked.get(tag, (None, None))
-        if item is None or holder is not member:
+        runs = self._taken(member.subscription, member, (tag,))
+        if not runs:
             return None
-        del member.subscription.unacked[tag]
-        self._taken_back(member, item)
-        return item
+        member.open_bytes -= runs[0].size
+        member.subscription.memory.used -= runs[0].size
+        if member.withheld:
+            self._credit.restore(member)
+        return runs[0].items[0]
 
     def bury(self, state: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
         if item.dead_letter is not None:
@@ -586,7 +581,7 @@ class Dispatcher:
         if state.blocked:
             state.blocked = EMPTY
         state.barred.clear()
-        state.unacked = NOTHING
+        state.unacked = NONE_UNACKED
 
 
 def _next_member(state: SubscriptionState) -> Member | None:

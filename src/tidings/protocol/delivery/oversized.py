@@ -62,7 +62,7 @@ class OversizedEvents:
 
     def resend(self, state: SubscriptionState, dead_letters: Iterable[DeadRow]) -> None:
         """Queue dead letters for their subscription again; each goes when it is acknowledged."""
-        waiting = (*state.queue, *state.own.pending, *(item for item, _ in state.unacked.values()))
+        waiting = (*state.queue, *state.own.pending, *state.unacked.items())
         queued = {item.dead_letter for item in waiting}
         for dead_letter in dead_letters:
             if dead_letter.number not in queued:

@@ -27,6 +27,7 @@ from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
+from tidings.protocol.delivery.unacked import NONE_UNACKED
 from tidings.protocol.lazy_queues import EMPTY, NOTHING
 from tidings.protocol.messages import Unsubscribe
 
@@ -126,7 +127,7 @@ class SubscriptionState:
         self.since = since  # when it took this filter: decides which events were available
         self.handle: int | None = None  # in the matcher; None: it hears dead letters
         self.queue: deque[Item] = EMPTY
-        self.unacked: dict[int, tuple[Item, Member]] = NOTHING
+        self.unacked = NONE_UNACKED
         self.members: tuple[Member, ...] = ()  # the next one to be served first
         self.joining: tuple[Member, ...] = ()  # not answered yet
         self.last_tag = 0
@@ -229,7 +230,7 @@ class SubscriptionState:
     def belongs_to(self, memory: OwnerMemory) -> None:
         """Count the subscription's bytes for this principal from now on."""
         if self.memory is not memory:
-            used = self.queued_bytes + sum(item.size for item, _ in self.unacked.values())
+            used = self.queued_bytes + sum(item.size for item in self.unacked.items())
             self.memory.used -= used
             self.memory = memory
             memory.used += used
@@ -294,7 +295,7 @@ class SubscriptionState:
     def _waiting(self) -> dict[str, list[int]]:
         """By log: the offsets that are in the queue or with members."""
         found: dict[str, list[int]] = {}
-        for item in (*self.queue, *self.blocked, *self.barred, *(item for item, _ in self.unacked.values())):
+        for item in (*self.queue, *self.blocked, *self.barred, *self.unacked.items()):
             if item.position is not None:
                 found.setdefault(item.position.log, []).append(item.position.offset)
         return found

@@ -171,7 +171,7 @@ class Observer:
         waiting: dict[OwnerMemory, int] = {}
         count: Counter[OwnerMemory] = Counter()
         for each in subscriptions:
-            items = [*each.queue, *each.own.pending, *(item for item, _ in each.unacked.values())]
+            items = [*each.queue, *each.own.pending, *each.unacked.items()]
             size = sum(event_size(item.event) for item in items)
             waiting[each.memory] = waiting.get(each.memory, 0) + size
             count[each.memory] += 1
