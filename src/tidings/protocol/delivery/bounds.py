@@ -54,7 +54,7 @@ class SubscriptionBounds:
         """Give up what is more than the subscription wants kept, or its owner may keep."""
         most = state.options.keep_events
         if most is not None and state.durable:
-            while state.owes() - len(state.unacked) + self._has_unknown(state) > most:
+            while state.owes() - state.unacked.deliveries + self._has_unknown(state) > most:
                 if not self._give_up_unknown(state, now) and not self._give_up_oldest(state, ON_COUNT, now):
                     break
         if state.owner:

@@ -73,7 +73,7 @@ def described(state: SubscriptionState) -> dict[str, Any]:
         "credit": sum(member.credit + member.withheld for member in state.members),
         "waiting": len(state.queue),
         "blocked": len(state.blocked),
-        "unacknowledged": len(state.unacked),
+        "unacknowledged": state.unacked.deliveries,
         "phase": str(state.own.state),
         "logs": {
             log: {

@@ -137,9 +137,11 @@ class Dispatcher:
         dead letter. `events`: theirs, if another member was sent them before; the same object is encoded
         once."""
         count, tag = len(items), state.last_tag + 1
-        if not state.unacked:
-            state.unacked = Unacked()
-        state.unacked.add(tag, items, member, size, is_plain)
+        unacked = state.unacked
+        if not unacked:
+            unacked = state.unacked = Unacked()
+        unacked += (SentRun(tag, tag + count, tag, items, member, size, is_plain),)
+        unacked.deliveries += count
         if count == 1:
             self._ports.emit(Send(member.address, Deliver(member.ref, tag, items[0].event)))
         else:
@@ -390,10 +392,12 @@ class Dispatcher:
 
     def _send(self, state: SubscriptionState, member: Member, item: Item) -> None:
         state.last_tag += 1
-        if not state.unacked:
-            state.unacked = Unacked()
+        unacked, tag = state.unacked, state.last_tag
+        if not unacked:
+            unacked = state.unacked = Unacked()
         is_plain = item.position is None and item.dead_letter is None
-        state.unacked.add(state.last_tag, (item,), member, item.size, is_plain)
+        unacked += (SentRun(tag, tag + 1, tag, (item,), member, item.size, is_plain),)
+        unacked.deliveries += 1
         self.sent += 1
         member.credit -= 1
         member.open_bytes += item.size
@@ -434,21 +438,16 @@ class Dispatcher:
         """Settle what a member has handled; `pump_granted` follows."""
         state = member.subscription
         size = 0
-        for run in self._taken(state, member, tags):
+        for run in state.unacked.take(member, tags):
             size += run.size
             for item in () if run.is_plain else run.items:
                 self.settle(state, item, now)
+        if not state.unacked:
+            state.unacked = NONE_UNACKED
         member.open_bytes -= size
         state.memory.used -= size
         if member.withheld and self._credit.restore(member):
             self.granted[state] = None
-
-    def _taken(self, state: SubscriptionState, member: Member, tags: Sequence[int]) -> list[SentRun]:
-        """Deliveries to a member under these tags; they are with it no longer."""
-        taken = state.unacked.take(member, tags)
-        if not state.unacked:
-            state.unacked = NONE_UNACKED
-        return taken
 
     def has_some(self, member: Member) -> bool:
         """Has the member an unacknowledged delivery?"""
@@ -483,11 +482,14 @@ class Dispatcher:
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
-        runs = self._taken(member.subscription, member, (tag,))
+        state = member.subscription
+        runs = state.unacked.take(member, (tag,))
         if not runs:
             return None
+        if not state.unacked:
+            state.unacked = NONE_UNACKED
         member.open_bytes -= runs[0].size
-        member.subscription.memory.used -= runs[0].size
+        state.memory.used -= runs[0].size
         if member.withheld:
             self._credit.restore(member)
         return runs[0].items[0]

@@ -187,7 +187,7 @@ class SubscriptionState:
 
     def in_hand(self) -> int:
         """Number of events that wait here, or are with members."""
-        waiting = len(self.queue) + len(self.unacked) + len(self.blocked) + len(self.barred)
+        waiting = len(self.queue) + self.unacked.deliveries + len(self.blocked) + len(self.barred)
         return waiting + sum(len(cursor.pending) for cursor in self.cursors)
 
     def remember(self) -> DeliveredRanges:

@@ -13,7 +13,7 @@ from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from operator import attrgetter
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Self
 
 import msgspec
 
@@ -30,103 +30,97 @@ class SentRun(msgspec.Struct, eq=False):
 
     first: int
     stop: int
-    base: int  # tag of the first of `all_items`
-    all_items: Sequence[Item]
+    base: int  # tag of the first of `items`: those below `first`, and from `stop` on, are acknowledged
+    items: Sequence[Item]
     member: Member
-    size: int  # bytes of the items
-    is_plain: (
-        bool  # no log holds one of them, and none is a dead letter: they are done with when acknowledged
-    )
+    size: int  # bytes of the items that are not acknowledged
+    is_plain: bool  # no log holds one of them, and none is a dead letter; an acknowledgement ends them
 
-    @property
-    def items(self) -> Sequence[Item]:
-        return self.all_items[self.first - self.base : self.stop - self.base]
-
-    def part(self, begin: int, end: int, size: int | None = None) -> SentRun:
-        """The run of the tags from `begin` up to `end`; its size, if that is known."""
-        run = SentRun(begin, end, self.base, self.all_items, self.member, 0, self.is_plain)
-        run.size = sum([item.size for item in run.items]) if size is None else size
-        return run
+    def part(self, begin: int, end: int) -> SentRun:
+        """The run of the tags from `begin` up to `end`, with no other items."""
+        items = self.items[begin - self.base : end - self.base]
+        size = sum([item.size for item in items])
+        return SentRun(begin, end, begin, items, self.member, size, self.is_plain)
 
 
-class Unacked:
-    """The unacknowledged deliveries of one subscription."""
+class Unacked(list[SentRun]):
+    """The unacknowledged deliveries of one subscription. The dispatcher adds runs, and counts their
+    deliveries."""
 
-    __slots__ = ("_count", "_runs")
+    deliveries = 0
 
-    def __init__(self) -> None:
-        self._runs: list[SentRun] = []
-        self._count = 0
-
-    def __len__(self) -> int:
-        return self._count
-
-    def add(self, first: int, items: Sequence[Item], member: Member, size: int, is_plain: bool) -> None:
-        """A member was sent these items under the tags from `first` on, greater than all before."""
-        count = len(items)
-        self._runs.append(SentRun(first, first + count, first, items, member, size, is_plain))
-        self._count += count
-
-    def take(self, member: Member, tags: Sequence[int]) -> list[SentRun]:
+    def take(self, member: Member, tags: Sequence[int]) -> Sequence[SentRun]:
         """Remove the deliveries of a member under these tags, and return them in the order of the tags;
         others are passed over."""
         taken: list[SentRun] = []
-        for begin, end in ((tags.start, tags.stop),) if type(tags) is range else _ranges(tags):
-            runs = self._runs
-            low = 0 if not runs or runs[0].stop > begin else bisect_right(runs, begin, key=_first) - 1
-            high, left = low, []  # the runs from `low` to `high` are replaced by what is left of them
-            while high < len(runs) and (run := runs[high]).first < end:
-                high += 1
+        if type(tags) is range:
+            ranges: Sequence[tuple[int, int]] = ((tags.start, tags.stop),)
+        else:
+            ranges = _ranges(tags) if tags[1:] or not tags else ((tags[0], tags[0] + 1),)
+        for begin, end in ranges:
+            low = 0 if not self or self[0].stop > begin else bisect_right(self, begin, key=_first) - 1
+            left: list[SentRun] = []
+            high = low  # the runs from `low` to `high` are replaced by what is left of them
+            for run in self[low:] if low else self:
                 first, stop = run.first, run.stop
+                if first >= end:
+                    break
+                high += 1
                 if run.member is not member or stop <= begin:
-                    left.append(run)
+                    left += (run,)
                     continue
-                whole = run
-                if first < begin or end < stop:
-                    run = whole.part(max(first, begin), min(stop, end))
-                    rest = whole.size - run.size
-                    if first < begin:
-                        left.append(whole.part(first, begin, rest if stop <= end else None))
-                        rest -= left[-1].size
-                    if end < stop:
-                        left.append(whole.part(end, stop, rest))
-                taken.append(run)
-                self._count -= run.stop - run.first
-            runs[low:high] = left
+                lower, upper = begin if begin > first else first, end if end < stop else stop
+                self.deliveries -= upper - lower
+                if lower == first and upper == stop:
+                    run.items, run.base = run.items[first - run.base : stop - run.base], first
+                    taken += (run,)
+                    continue
+                if upper - lower == 1:
+                    item = run.items[lower - run.base]
+                    part = SentRun(lower, upper, lower, (item,), member, item.size, run.is_plain)
+                else:
+                    part = run.part(lower, upper)
+                taken += (part,)
+                run.size -= part.size
+                if lower > first and upper < stop:
+                    left += (head := run.part(first, lower),)
+                    run.size -= head.size
+                if upper < stop:
+                    run.first = upper
+                else:
+                    run.stop = lower
+                left += (run,)
+            self[low:high] = left
         return taken
 
     def tags_of(self, member: Member) -> list[int]:
         """The tags of a member's deliveries, in ascending order."""
-        runs = (range(run.first, run.stop) for run in self._runs if run.member is member)
-        return list(chain.from_iterable(runs))
+        return list(chain.from_iterable(range(run.first, run.stop) for run in self if run.member is member))
 
     def holds(self, member: Member) -> bool:
         """Has the member an unacknowledged delivery?"""
-        return any(run.member is member for run in self._runs)
+        return any(run.member is member for run in self)
 
     def items(self) -> Iterator[Item]:
         """All items, in the order of their tags."""
-        return chain.from_iterable([run.items for run in self._runs])
+        return chain.from_iterable([run.items[run.first - run.base : run.stop - run.base] for run in self])
 
 
 class _NoneUnacked(Unacked):
-    __slots__ = ()
-
-    def add(self, first: int, items: Sequence[Item], member: Member, size: int, is_plain: bool) -> None:
+    def __iadd__(self, runs: Iterable[SentRun]) -> Self:  # type: ignore[misc, override]
         raise AssertionError("this one is shared: make an own one before you add to it")
 
 
 NONE_UNACKED: Unacked = _NoneUnacked()
 
 
-def _ranges(tags: Iterable[int]) -> Iterator[tuple[int, int]]:
+def _ranges(tags: Sequence[int]) -> Sequence[tuple[int, int]]:
     """Ranges of neighbouring tags that follow one another, each as its begin and its excluded end."""
-    begin = end = -1
+    found: list[tuple[int, int]] = []
+    begin = end = tags[0] if tags else 0
     for tag in tags:
         if tag != end:
-            if begin < end:
-                yield begin, end
+            found += ((begin, end),)
             begin = tag
         end = tag + 1
-    if begin < end:
-        yield begin, end
+    return [*found, (begin, end)]

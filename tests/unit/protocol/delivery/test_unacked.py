@@ -9,7 +9,7 @@ import pytest
 
 from tidings.model.event import Event
 from tidings.protocol.delivery.item import Item
-from tidings.protocol.delivery.unacked import NONE_UNACKED, Unacked
+from tidings.protocol.delivery.unacked import NONE_UNACKED, SentRun, Unacked
 
 ONE: Any = object()
 OTHER: Any = object()
@@ -34,7 +34,9 @@ def test_it_is_the_same_as_a_table_of_tags(seed: int) -> None:
         member = rng.choice((ONE, OTHER))
         if rng.random() < 0.5:
             items = _items(rng.choice((1, 1, 2, 7, 30)))
-            unacked.add(last + 1, items, member, len(items), True)
+            run = SentRun(last + 1, last + 1 + len(items), last + 1, items, member, len(items), True)
+            unacked += (run,)
+            unacked.deliveries += len(items)
             table.update((last + 1 + place, (item, member)) for place, item in enumerate(items))
             last += len(items)
         else:
@@ -44,13 +46,15 @@ def test_it_is_the_same_as_a_table_of_tags(seed: int) -> None:
             runs = unacked.take(member, tags)
             assert [id(item) for run in runs for item in run.items] == [*map(id, wanted)]
             assert sum(run.size for run in runs) == len(wanted)
-        assert len(unacked) == len(table)
+        assert unacked.deliveries == len(table)
+        assert bool(unacked) == bool(table)
         assert [*map(id, unacked.items())] == [id(item) for item, _ in table.values()]
         assert unacked.tags_of(ONE) == [tag for tag, (_, holder) in table.items() if holder is ONE]
         assert unacked.holds(OTHER) == any(holder is OTHER for _, holder in table.values())
 
 
 def test_the_empty_one_is_not_filled() -> None:
+    unacked = NONE_UNACKED
     with pytest.raises(AssertionError, match="shared"):
-        NONE_UNACKED.add(1, _items(1), ONE, 1, True)
+        unacked += (SentRun(1, 2, 1, _items(1), ONE, 1, True),)
     assert NONE_UNACKED.take(ONE, (1, 2)) == []
