@@ -101,9 +101,12 @@ class TraceRing:
         if published:
             self._note(now, PUBLISHED, peer, None, 0, published)
         if len(published) < len(messages):
+            carried: dict[str, list[Event]] = {}  # by how: those of one batch share a moment
             for message in messages:
-                if type(message) not in _CLIENTS:
-                    self._carried(now, RECEIVED, peer, message)
+                if type(message) not in _CLIENTS and (events := _events_of(message)):
+                    carried.setdefault(HOW.get(type(message), ""), []).extend(events)
+            for how, events in carried.items():
+                self._note(now, RECEIVED, peer, None, 0, tuple(events), how)
 
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
@@ -133,13 +136,10 @@ class TraceRing:
         self._note(now, WITHHELD, principal, None, 0, (event,))
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
-        """Messages between brokers carry one envelope, or several."""
+        """Note each event of a message between brokers."""
         how = HOW.get(type(message), "")
-        envelope = getattr(message, "envelope", None)
-        if envelope is not None:
-            self._note(now, what, peer, None, 0, (envelope.event,), how)
-        for envelope in getattr(message, "envelopes", ()):
-            self._note(now, what, peer, None, 0, (envelope.event,), how)
+        for event in _events_of(message):
+            self._note(now, what, peer, None, 0, (event,), how)
 
     def _note(
         self,
@@ -319,6 +319,14 @@ def _is_seen(step: TraceStep, view: ObservedScope) -> bool:
     if step.what == DELIVERED and (step.subscription is None or not view.subscription(step.subscription)):
         return False
     return step.what != WITHHELD and view.event(step.event)
+
+
+def _events_of(message: Message) -> list[Event]:
+    """Events of a message between brokers: it carries one envelope, or several, or none."""
+    envelope = getattr(message, "envelope", None)
+    if envelope is not None:
+        return [envelope.event]
+    return [envelope.event for envelope in getattr(message, "envelopes", ())]
 
 
 def _light(event: Event) -> Event:
