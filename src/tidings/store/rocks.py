@@ -187,8 +187,10 @@ class RocksEngine:
         return self._watermark.commit
 
     def mark(self, commit: int) -> None:
-        with self._translating():
+        try:
             self._watermark.mark(commit)
+        except OSError as error:
+            raise self._translated(error) from error
 
     def recover(self) -> None:
         """Open the database again: its log is replayed into a table, and what was written in part is

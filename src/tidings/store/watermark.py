@@ -66,7 +66,8 @@ class Watermark:
         if self._syncer is None:
             self._syncer = threading.Thread(target=self._sync, name="tidings-watermark", daemon=True)
             self._syncer.start()
-        self._dirty.set()
+        if not self._dirty.is_set():  # setting it takes a lock, between a commit and its answer
+            self._dirty.set()
 
     def close(self) -> None:
         """Sync and give the file up."""
