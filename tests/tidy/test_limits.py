@@ -121,6 +121,7 @@ LAB = "of a system that is studied in simulation; its tables are bounded where t
 BOUNDED = {
     "ClientJoined": CLIENT, "Subscribe": CLIENT, "Ack": CLIENT, "AckCredit": CLIENT, "Nack": CLIENT,
     "CommitParts": CLIENT, "StageEvents": CLIENT,
+    "PublishAll": "at most `codec.PUBLISHES` events; the decoder refuses more",
     "InquiryRequest": CLIENT, "Lost": "one number for each policy and bound of a subscription",
     "LogRead": PAGE, "ReplayReply": PAGE, "LogCopyPage": PAGE, "LogState": PAGE, "AdoptLog": PAGE,
     "TailReply": PAGE,

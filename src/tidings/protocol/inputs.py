@@ -32,9 +32,10 @@ class Feature(IntFlag):
     REPLAY_PARTS = 1
     ACK_CREDIT = 2
     RICH_BODIES = 4  # events with lists, decimals and so on, and filters with conditions on them
+    PUBLISH_ALL = 8  # several publishes in one frame
 
 
-ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT | Feature.RICH_BODIES)
+ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT | Feature.RICH_BODIES | Feature.PUBLISH_ALL)
 EARLIER_PEER = (
     "the {} is of an earlier version, which cannot read lists, decimals, UUIDs, dates, bytes, None or fields "
     "with names of the envelope; upgrade it, or publish flat values"

@@ -84,6 +84,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     notifications_ahead: int = 256  # notifications sent before they are taken; no queue policy applies
 
     # -- batches of one step -------------------------------------------------------------------
+    publish_frame_bytes: int = 12 << 10  # publishes of a client in one frame; every broker takes 16 KiB
     publishes_together: int = 1024  # publishes accepted in one step; the first waits for the last
     deliveries_together: int = 1 << 14  # deliveries made in one step; more makes larger messages
     waiting_deliveries: int = 4096  # pending deliveries at which reading of publishers pauses

@@ -34,7 +34,7 @@ from tidings.protocol.messages import AckMode
 from tidings.runtime.blocked_publishes import BlockedPublishes
 from tidings.runtime.broker import BrokerInterface, ConnectionState, Timeout
 from tidings.runtime.callbacks import is_cut_off
-from tidings.runtime.coercion import event_from, events_from, filter_from
+from tidings.runtime.coercion import EventFactory, filter_from
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.failures import error_of, refuse_unknown
 from tidings.runtime.handler_calls import HandlerCalls
@@ -98,6 +98,7 @@ class Bus(LogCalls, HandlerCalls):
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
         self._in_input: set[asyncio.Future[None]] = set()  # watchers that await
+        self._factory = EventFactory(name)
         self._blocked = BlockedPublishes(self)
         self._pending = PendingPublishes(self, DEFAULT_LIMITS.pending_publishes)
 
@@ -224,10 +225,11 @@ class Bus(LogCalls, HandlerCalls):
         After `timeout` seconds it raises `TimedOutError` (it was never sent and is not published) or
         `UnansweredError` (it was sent; it may be delivered or not). Both are `TimeoutError` too.
         """
-        if options:
-            known = (*PUBLISH, "mode", "timeout")
-            refuse_unknown({name: 1 for name in options if name not in PUBLISH}, known, "publish")
-        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
+        if options and not PUBLISH.issuperset(options):
+            refuse_unknown(
+                [name for name in options if name not in PUBLISH], (*PUBLISH, "mode", "timeout"), "publish"
+            )
+        event, is_numbered = self._factory.make(what, options)  # type: ignore[arg-type]
         if type(mode) is not AckMode:
             mode = _chosen(AckMode, mode, "mode")
         family, call = self._family, self._last_call + 1
@@ -258,10 +260,8 @@ class Bus(LogCalls, HandlerCalls):
         Options as for `publish`, without `id`; they hold for each event. When the broker refused some of
         them, the error of the first one is raised after all were answered; the others are published.
         """
-        refuse_unknown(
-            {name: 1 for name in options if name not in PUBLISH_MANY}, PUBLISH_MANY, "publish_many"
-        )
-        events, numbered = events_from(what, options, self.name)
+        refuse_unknown([name for name in options if name not in PUBLISH_MANY], PUBLISH_MANY, "publish_many")
+        events, numbered = self._factory.make_all(what, options)
         if not events:
             return []
         mode = _chosen(AckMode, mode, "mode")
@@ -303,11 +303,14 @@ class Bus(LogCalls, HandlerCalls):
         """Publish without waiting; `flush` waits for the acknowledgements and raises what was refused.
         Options as for `publish`. With too many unanswered ones (65,536) it raises `PublishBufferFullError`.
         Events leave in order."""
-        refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_nowait")
+        if options and not PUBLISH.issuperset(options):
+            refuse_unknown([name for name in options if name not in PUBLISH], PUBLISH, "publish_nowait")
         if self._state != "open" or self._over is not None or asyncio.get_running_loop() is not self._loop:
             self._refuse_call()
-        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
-        self._pending.add(event, is_numbered, _chosen(AckMode, mode, "mode"))
+        event, is_numbered = self._factory.make(what, options)  # type: ignore[arg-type]
+        if type(mode) is not AckMode:
+            mode = _chosen(AckMode, mode, "mode")
+        self._pending.add(event, is_numbered, mode)  # type: ignore[arg-type]
 
     async def flush(self, *, timeout: Timeout = ...) -> None:
         """Wait until every event of `publish_nowait` is acknowledged. When some were refused, the error of
@@ -326,8 +329,8 @@ class Bus(LogCalls, HandlerCalls):
     ) -> None:
         """Publish as best effort without waiting: no answer tells whether the broker accepted it. Options as
         above."""
-        refuse_unknown({name: 1 for name in options if name not in PUBLISH}, PUBLISH, "publish_soon")
-        event, is_numbered = event_from(what, options, self.name)  # type: ignore[arg-type]
+        refuse_unknown([name for name in options if name not in PUBLISH], PUBLISH, "publish_soon")
+        event, is_numbered = self._factory.make(what, options)  # type: ignore[arg-type]
         self._last_call += 1
         self._hand(ClientPublish(self._last_call, event, is_numbered, AckMode.BEST_EFFORT))
 
@@ -459,11 +462,11 @@ class Bus(LogCalls, HandlerCalls):
     ) -> Any:
         """Wait for the answer of a call that was handed over. `blocks`: full queues may delay it, or one of
         so many `calls` that it stands for."""
-        loop = asyncio.get_running_loop()
-        future = self._waiting[call] = loop.create_future()
+        assert self._loop is not None
+        future = self._waiting[call] = self._loop.create_future()
         seconds = self._broker.call_timeout if timeout is ... else timeout
         if seconds is not None:
-            self._deadlines.add(call, seconds)
+            self._deadlines.add(call, seconds, self._loop)
         if blocks:
             self._blocked.add(call, calls)
         try:

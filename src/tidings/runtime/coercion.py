@@ -50,26 +50,61 @@ def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, 
     return event, is_numbered
 
 
-def events_from(
-    many: Iterable[Any], options: Mapping[str, Any], source: str
-) -> tuple[list[Event], list[bool]]:
-    """The events of one call, whose options hold for each of them, and whether the client is to number each.
-    The envelope of plain mappings is checked once."""
-    events: list[Event] = []
-    numbered: list[bool] = []
-    envelope: Event | None = None
-    is_plain = options.get("content_type") is None and "opentelemetry" not in modules and not SCHEMAS.active
-    for what in many:
-        if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
-            if envelope is None:
-                envelope = event_from(None, dict(options), source)[0]
-            events += (replace(envelope, body=dict(what)),)
-            numbered += (True,)
-        else:
-            event, is_numbered = event_from(what, dict(options), source)
-            events.append(event)
-            numbered.append(is_numbered)
-    return events, numbered
+class EventFactory:
+    """Makes the events that one client publishes.
+
+    The checked envelope of the last options is kept: an event with the same options and with plain attributes
+    is a copy of it with another body. Only options that are texts are kept, since equal texts are the same
+    option.
+    """
+
+    __slots__ = ("_envelope", "_options", "_source")
+
+    def __init__(self, source: str) -> None:
+        self._source = source
+        self._options: dict[str, Any] | None = None
+        self._envelope: Any = None  # of these options
+
+    def make(self, what: Any, options: dict[str, Any]) -> tuple[Event, bool]:
+        """The event, and whether the client is to number it."""
+        if (
+            type(what) is dict
+            and (options == self._options or _has_texts_alone(options))
+            and has_plain_attributes(what, ascii=True)
+            and "opentelemetry" not in modules
+            and not SCHEMAS.active
+        ):
+            if options != self._options:
+                self._envelope, self._options = event_from(None, {**options}, self._source)[0], options
+            return replace(self._envelope, body={**what}), True
+        return event_from(what, options, self._source)
+
+    def make_all(self, many: Iterable[Any], options: Mapping[str, Any]) -> tuple[list[Event], list[bool]]:
+        """The events of one call, whose options hold for each of them, and whether the client is to number
+        each."""
+        events: list[Event] = []
+        numbered: list[bool] = []
+        envelope: Event | None = None
+        is_plain = (
+            options.get("content_type") is None and "opentelemetry" not in modules and not SCHEMAS.active
+        )
+        for what in many:
+            if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
+                if envelope is None:
+                    envelope = event_from(None, {**options}, self._source)[0]
+                events += (replace(envelope, body={**what}),)
+                numbered += (True,)
+            else:
+                event, is_numbered = event_from(what, {**options}, self._source)
+                events.append(event)
+                numbered.append(is_numbered)
+        return events, numbered
+
+
+def _has_texts_alone(options: Mapping[str, Any]) -> bool:
+    """Do these options give every plain event the same envelope, and can equal options be known as such?"""
+    is_shared = "id" not in options and "content_type" not in options
+    return is_shared and all(type(value) is str for value in options.values())
 
 
 def _serialised(attributes: Mapping[str, Any] | None, options: dict[str, Any]) -> Mapping[str, Any] | None:

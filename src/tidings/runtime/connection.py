@@ -365,7 +365,8 @@ class Connection(asyncio.Protocol):
         if not self._is_gathered:
             self._coalescer.add_later(self)
 
-    def _gather(self) -> None:
+    def gather(self) -> None:
+        """Flush at the end of the turn."""
         if not self._is_gathered:
             self._is_gathered = True
             self._coalescer.add(self)
@@ -386,7 +387,7 @@ class Connection(asyncio.Protocol):
             parts = tuple(message.one_by_one())
             self._late += len(parts)
             self._out.extend(parts)
-            self._gather()
+            self.gather()
         elif self.unsendable is not None:
             self.unsendable(message, str(error))
         else:
@@ -438,7 +439,7 @@ class Connection(asyncio.Protocol):
         if encoded and self.spent is not None:
             self.spent(perf_counter() - began)
         if self._out and not (self._is_over or self._is_paused):
-            self._gather()
+            self.gather()
 
     def _late_frame(self, message: Message) -> bytes | None:
         """The frame of the first delivery that waited; None: no frame holds it, and that was seen to."""

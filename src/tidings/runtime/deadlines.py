@@ -16,18 +16,18 @@ class Deadlines:
     `expire` is called with a call and its timeout.
     """
 
-    __slots__ = ("_by_call", "_expire", "_timer")
+    __slots__ = ("_at", "_by_call", "_expire", "_timer")
 
     def __init__(self, expire: Callable[[int, float], None]) -> None:
         self._expire = expire
         self._by_call: dict[int, tuple[float, float]] = {}  # the deadline, and the timeout
         self._timer: asyncio.TimerHandle | None = None
+        self._at = 0.0  # when the timer fires
 
-    def add(self, call: int, seconds: float) -> None:
-        loop = asyncio.get_running_loop()
+    def add(self, call: int, seconds: float, loop: asyncio.AbstractEventLoop) -> None:
         at = loop.time() + seconds
         self._by_call[call] = (at, seconds)
-        if self._timer is None or at < self._timer.when():
+        if self._timer is None or at < self._at:
             self._set(loop, at)
 
     def remove(self, call: int) -> None:
@@ -44,7 +44,7 @@ class Deadlines:
     def _set(self, loop: asyncio.AbstractEventLoop, at: float) -> None:
         if self._timer is not None:
             self._timer.cancel()
-        self._timer = loop.call_at(at, self._fire)
+        self._timer, self._at = loop.call_at(at, self._fire), at
 
     def _fire(self) -> None:
         self._timer = None

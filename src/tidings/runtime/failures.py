@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from difflib import get_close_matches
-from typing import Any
 
 from tidings import errors
 from tidings.errors import SettingsError, TidingsError
@@ -28,7 +27,7 @@ def error_of(code: str, reason: str, id: str = "") -> TidingsError:
     return error
 
 
-def refuse_unknown(unknown: Mapping[str, Any], known: Iterable[str], what: str) -> None:
+def refuse_unknown(unknown: Iterable[str], known: Iterable[str], what: str) -> None:
     """An unknown option is an error that names the nearest one."""
     for name in unknown:
         near = get_close_matches(name, list(known), n=1)

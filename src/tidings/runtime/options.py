@@ -145,6 +145,6 @@ class PeerOptions(TypedDict, total=False):
     clock: RuntimeClock | None
 
 
-PUBLISH = tuple(PublishOptions.__annotations__)
-PUBLISH_MANY = tuple(EventOptions.__annotations__)
+PUBLISH = frozenset(PublishOptions.__annotations__)
+PUBLISH_MANY = frozenset(EventOptions.__annotations__)
 SUBSCRIBE = tuple(SubscribeOptions.__annotations__)

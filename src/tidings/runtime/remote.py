@@ -32,9 +32,9 @@ from tidings.history.schema import Row, ntfy_row
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ALL_FEATURES, Input
+from tidings.protocol.inputs import ALL_FEATURES, Feature, Input
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.protocol.messages import Ack, Message, Welcome
+from tidings.protocol.messages import Ack, Message, Publish, Welcome
 from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
 from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
@@ -53,7 +53,7 @@ from tidings.runtime.messages import (
     SessionClose,
 )
 from tidings.security.interfaces import CLIENT, Credentials, NoCredentials
-from tidings.wire.codec import Codec
+from tidings.wire.codec import PUBLISHES, Codec, PublishAll
 
 log = logging.getLogger("tidings.client")
 
@@ -86,43 +86,75 @@ class RemoteSettings(msgspec.Struct, frozen=True, kw_only=True):
 
 
 class _CoalescedCalls:
-    """Sends what the machine says; acknowledgements wait for one another.
+    """Sends what the machine says; publishes, and acknowledgements, that wait for one another leave together.
 
-    An application that takes event by event commits each by itself. Acknowledgements leave together: with the
-    next message of another kind, when `ACKS` of a subscription wait, or after `ACK_SECONDS`. A client that is
-    killed before that receives those events again, as one that is killed before it takes the next one.
+    Publishes leave at the end of the turn, or before any other message. An application that takes event by
+    event commits each by itself: acknowledgements leave with the next message of another kind, when `ACKS` of
+    a subscription wait, or after `ACK_SECONDS`. A client that is killed before that receives those events
+    again, as one that is killed before it takes the next one.
     """
 
-    def __init__(self, connection: Connection) -> None:
+    def __init__(self, connection: Connection, features: int) -> None:
         self._connection = connection
+        self._most = PUBLISHES if features & Feature.PUBLISH_ALL else 1  # publishes in one frame
+        self._most_bytes = connection.limits.publish_frame_bytes
+        self._publishes: list[Publish] = []
+        self._bytes = 0  # of those
         self._tags: dict[int, list[int]] = {}  # by ref
         self._timer: asyncio.TimerHandle | None = None
         connection.before_flush = self._flush
 
     def send(self, message: Message) -> None:
-        if type(message) is not Ack:
-            if self._tags:
+        kind = type(message)
+        if kind is Publish:
+            if self._publishes and not self._joins(message):  # type: ignore[arg-type]
+                self._send_publishes()
+            if not self._publishes:
+                self._connection.gather()
+            self._publishes += (message,)  # type: ignore[arg-type]
+        elif kind is not Ack:
+            if self._tags or self._publishes:
                 self._flush()
             self._connection.send(message)
-            return
-        if message.ref in self._tags:
-            tags = self._tags[message.ref]
-            tags += message.tags
+        elif message.ref in self._tags:  # type: ignore[attr-defined]
+            tags = self._tags[message.ref]  # type: ignore[attr-defined]
+            tags += message.tags  # type: ignore[attr-defined]
             if len(tags) >= ACKS:
                 self._connection.send_later()
         else:
-            self._tags[message.ref] = list(message.tags)
+            self._tags[message.ref] = list(message.tags)  # type: ignore[attr-defined]
             if self._timer is None:
                 self._timer = self._connection.loop.call_later(ACK_SECONDS, self._due)
+
+    def _joins(self, message: Publish) -> bool:
+        """Can it leave in one frame with those that wait?"""
+        first, count = self._publishes[0], len(self._publishes)
+        if count == 1:
+            self._bytes = first.event.size
+        self._bytes += message.event.size
+        return (
+            count < self._most
+            and message.call == first.call + count
+            and message.sequence == first.sequence + count
+            and message.mode is first.mode
+            and self._bytes <= self._most_bytes
+        )
+
+    def _send_publishes(self) -> None:
+        publishes, self._publishes = self._publishes, []
+        self._connection.send(PublishAll.of(publishes) if publishes[1:] else publishes[0])
 
     def _due(self) -> None:
         self._timer = None
         self._flush()
 
     def _flush(self) -> None:
-        waiting, self._tags = self._tags, {}
-        for ref, tags in waiting.items():
-            self._connection.send(Ack(ref, tuple(tags)))
+        if self._publishes:
+            self._send_publishes()
+        if self._tags:
+            waiting, self._tags = self._tags, {}
+            for ref, tags in waiting.items():
+                self._connection.send(Ack(ref, tuple(tags)))
 
 
 _coalescers: WeakValueDictionary[int, WriteCoalescer] = WeakValueDictionary()  # by id of their event loop
@@ -174,6 +206,7 @@ class RemoteClient:
         self._coalescer = _coalescer()
         self._pauses = RetryDelays(network, rng)
         self._connection: Connection | None = None
+        self._calls: _CoalescedCalls | None = None  # of that connection
         self._lost = asyncio.Event()
         self._moves_on = False  # the broker said goodbye
         self._is_welcome = False  # this broker lets us in
@@ -241,12 +274,12 @@ class RemoteClient:
 
     async def inquire(self, what: str, about: dict[str, Any]) -> Any:
         """Ask the broker about itself."""
-        if self._connection is None:
+        if self._connection is None or self._calls is None:
             raise UnreachableError("there is no connection to a broker now")
         self._last_inquiry += 1
         call = self._last_inquiry
         future = self._inquiries[call] = asyncio.get_running_loop().create_future()
-        self._connection.send(InquiryRequest(call, what, about))
+        self._calls.send(InquiryRequest(call, what, about))
         try:
             return await future
         finally:
@@ -343,7 +376,8 @@ class RemoteClient:
         self.broker = opened.name
         self.connections += 1
         connection.receive = self._receive
-        self._driver.link_up(opened.name, _CoalescedCalls(connection).send, features=opened.features)
+        self._calls = _CoalescedCalls(connection, opened.features)
+        self._driver.link_up(opened.name, self._calls.send, features=opened.features)
         if early:
             self._receive(connection, early)
         connection.release("early")

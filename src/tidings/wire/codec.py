@@ -14,7 +14,7 @@ from __future__ import annotations
 import struct
 from collections.abc import Iterable
 from copy import copy
-from typing import Any
+from typing import Annotated, Any
 
 import msgspec
 from crc32c import crc32c
@@ -24,8 +24,9 @@ from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.protocol.inputs import Feature
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.protocol.messages import VERSION, Deliver, DeliverAll, Message, tag_of, union
+from tidings.protocol.messages import VERSION, AckMode, Deliver, DeliverAll, Message, Publish, tag_of, union
 
+PUBLISHES = 64  # in one frame at most: more gain little, and the first waits for the last
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
 SMALL = 4096  # bytes of a frame that are sooner copied than looked at in place
@@ -54,6 +55,28 @@ class _EncodedDeliver(Message, frozen=True, tag="Deliver"):
     again: bool
 
 
+class PublishAll(Message, frozen=True, tag="PublishAll"):
+    """`Publish` for each of these events, whose calls and numbers follow one another, in one frame; only to a
+    broker that announces `Feature.PUBLISH_ALL`. The reader of frames returns single messages."""
+
+    call: int  # of the first; those of the others follow
+    sequence: int  # likewise
+    mode: AckMode
+    events: Annotated[tuple[Event, ...], msgspec.Meta(max_length=PUBLISHES)]
+
+    @classmethod
+    def of(cls, publishes: list[Publish]) -> PublishAll:
+        first = publishes[0]
+        return cls(first.call, first.sequence, first.mode, tuple([each.event for each in publishes]))
+
+    def one_by_one(self) -> list[Publish]:
+        """The same in single messages."""
+        sequence, mode = self.sequence - self.call, self.mode
+        return [
+            Publish(call, event, sequence + call, mode) for call, event in enumerate(self.events, self.call)
+        ]
+
+
 _DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
 _DELIVER_ALL = b"\x94\xaaDeliverAll"  # an array of four
 _FIRST = b"\xc0\x01\xc2"  # in no log, the first attempt, not sent before
@@ -78,7 +101,7 @@ class Codec:
     ) -> None:
         self.max_frame_bytes = max_frame_bytes
         self._encode = msgspec.msgpack.Encoder().encode
-        decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union(declared))
+        decoder: msgspec.msgpack.Decoder[Any] = msgspec.msgpack.Decoder(union((*declared, PublishAll)))
         self.decode_raw = decoder.decode  # the message of a frame with a right checksum; raises `NOT_OURS`
         self._last_event: Event | None = None  # encoded once for all receivers, one after the other
         self._last_raw = b""
@@ -186,19 +209,24 @@ class FrameReader:
         self._codec = codec
         self._rest = bytearray()  # of a frame that is not complete
         self._needed = LENGTH.size  # bytes until there is more to know of it
+        self._ready: list[Message] = []  # of a frame that was read, beyond the limit
         self.has_more = False  # may frames be complete that were not returned?
 
     def feed(self, data: bytes, limit: int = 1 << 62) -> list[Message]:
         """The messages that are complete now, the first `limit` of them; then `has_more` says that others may
         be. A bad frame raises, and the stream is over."""
         self.has_more = False
+        messages: list[Message] = []
+        if self._ready:
+            messages, self._ready = self._ready[:limit], self._ready[limit:]
+            limit -= len(messages)
         if self._rest:
             self._rest += data
             if len(self._rest) < self._needed:
-                return []  # however slowly a large frame comes, it is looked at once
+                self.has_more = bool(self._ready)
+                return messages  # however slowly a large frame comes, it is looked at once
             data = bytes(self._rest)
             self._rest.clear()
-        messages: list[Message] = []
         begin, size, most = 0, len(data), self._codec.max_frame_bytes
         view, decode = memoryview(data), self._codec.decode_raw
         try:
@@ -217,11 +245,17 @@ class FrameReader:
                     self._needed = end - begin
                     break
                 body = data[begin + 9 : end] if length < SMALL else view[begin + 9 : end]
-                if version == VERSION and crc32c(body, _BEGUN) == checksum:
-                    messages.append(decode(body))
+                is_good = version == VERSION and crc32c(body, _BEGUN) == checksum
+                message = decode(body) if is_good else self._codec.decode(view[begin:end])
+                begin = end
+                if type(message) is PublishAll:
+                    publishes = message.one_by_one()
+                    messages += publishes[:limit]
+                    self._ready += publishes[limit:]
+                    limit = max(limit - len(publishes), 0)
                 else:
-                    messages.append(self._codec.decode(view[begin:end]))
-                begin, limit = end, limit - 1
+                    messages.append(message)
+                    limit -= 1
             else:
                 self._needed = LENGTH.size
         except WireError:
@@ -230,11 +264,14 @@ class FrameReader:
             raise not_ours(error) from None
         if begin < size:
             self._rest += view[begin:]
+        if self._ready:
+            self.has_more = True
         return messages
 
     def clear(self) -> None:
         """Forget the frame that is not complete."""
         self._rest = bytearray()
+        self._ready = []
         self.has_more = False
 
     @property

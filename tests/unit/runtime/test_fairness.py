@@ -8,6 +8,8 @@ from typing import Any
 
 import pytest
 
+from tidings.errors import WireError
+from tidings.model.event import Event
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import FIRST_SLICE, SLICE, Connection, WriteCoalescer
 from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
@@ -15,7 +17,7 @@ from tidings.runtime.local_clients import SLICE as GUEST_SLICE
 from tidings.runtime.local_clients import in_slices
 from tidings.runtime.messages import Keepalive
 from tidings.testing.network import CODEC, RawClient, played, serving, until
-from tidings.wire.codec import FrameReader
+from tidings.wire.codec import PUBLISHES, FrameReader, PublishAll
 
 
 class Loop:
@@ -154,6 +156,26 @@ def test_frames_are_read_in_slices_in_their_order() -> None:
     got += [message.client for message in reader.feed(data[-3:], 4)]  # type: ignore[attr-defined]
     assert got == [str(n) for n in range(10)]
     assert reader.pending == 0
+
+
+def test_publishes_of_one_frame_are_read_in_slices() -> None:
+    reader = FrameReader(CODEC)
+    some = [msg.Publish(n, Event("s", str(n)), n + 7) for n in range(10)]
+    data = CODEC.encode(PublishAll.of(some)) + CODEC.encode(msg.Hello("last", "i"))
+    got = [reader.feed(data[:-3], 4)]
+    while reader.has_more:
+        got.append(reader.feed(b"", 4))
+    assert [len(part) for part in got] == [4, 4, 2]
+    assert [*got[0], *got[1], *got[2], *reader.feed(data[-3:])] == [*some, msg.Hello("last", "i")]
+    reader.feed(data, 4)
+    reader.clear()
+    assert reader.feed(b"") == []
+
+
+def test_a_frame_of_too_many_publishes_is_no_frame() -> None:
+    some = [msg.Publish(n, Event("s", str(n)), n) for n in range(PUBLISHES + 1)]
+    with pytest.raises(WireError, match="length <= 64"):
+        FrameReader(CODEC).feed(CODEC.encode(PublishAll.of(some)))
 
 
 class Idle(asyncio.Transport):

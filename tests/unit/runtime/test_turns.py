@@ -12,9 +12,11 @@ from typing import Any
 import pytest
 
 import tidings
+from tidings.model.event import Event
 from tidings.protocol import effects as fx
-from tidings.protocol.inputs import Input, Received, ReceivedAll
-from tidings.protocol.messages import Ack, Message, Silence
+from tidings.protocol.inputs import ALL_FEATURES, Input, Received, ReceivedAll
+from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.messages import Ack, AckMode, Message, Publish, Silence, tag_of
 from tidings.runtime import deadlines
 from tidings.runtime.bus import TURN
 from tidings.runtime.clock import RealClock
@@ -24,7 +26,7 @@ from tidings.runtime.driver import Driver
 from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive, KeepaliveAck
 from tidings.runtime.remote import ACKS, _CoalescedCalls
 from tidings.testing.network import played, serving
-from tidings.wire.codec import Codec, FrameReader
+from tidings.wire.codec import PUBLISHES, Codec, FrameReader
 
 CODEC = Codec((*HANDSHAKE, *BESIDE))
 
@@ -95,7 +97,7 @@ async def test_an_input_that_fails_leaves_no_answer_behind() -> None:
 @played
 async def test_acknowledgements_travel_with_the_next_message_or_when_they_are_many_or_old() -> None:
     connection, transport = connected(lambda *_: None)
-    calls = _CoalescedCalls(connection)
+    calls = _CoalescedCalls(connection, ALL_FEATURES)
     say = calls.send
     say(Ack(1, (1,)))
     say(Ack(1, (2,)))
@@ -113,6 +115,52 @@ async def test_acknowledgements_travel_with_the_next_message_or_when_they_are_ma
         say(Ack(1, (tag,)))
     await asyncio.sleep(0)
     assert transport.writes[2:] == [[Ack(1, tuple(range(ACKS)))]]
+
+
+def publishes(count: int, *, size: int = 1) -> list[Publish]:
+    events = [Event("s", str(n), {"text": "x" * size}) for n in range(count)]
+    return [Publish(n, event, n + 5, AckMode.AUTO) for n, event in enumerate(events, 1)]
+
+
+@played
+async def test_publishes_of_a_turn_are_one_frame_before_the_next_message() -> None:
+    connection, transport = connected(lambda *_: None)
+    frames: list[Message] = []
+    connection._encode = lambda message: frames.append(message) or CODEC.encode(message)  # type: ignore[func-returns-value]
+    say = _CoalescedCalls(connection, ALL_FEATURES).send
+    some = publishes(PUBLISHES + 3)
+    for publish in some:
+        say(publish)
+    say(Keepalive())
+    await asyncio.sleep(0)
+    assert transport.writes == [[*some, Keepalive()]]
+    assert [tag_of(type(frame)) for frame in frames] == ["PublishAll", "PublishAll", "Ping"]
+
+
+@played
+async def test_publishes_have_a_frame_each_for_a_broker_of_before_and_when_they_are_large() -> None:
+    for features, size in ((0, 1), (ALL_FEATURES, DEFAULT_LIMITS.publish_frame_bytes)):
+        connection, transport = connected(lambda *_: None)
+        frames: list[Message] = []
+        connection._encode = lambda message, to=frames: to.append(message) or CODEC.encode(message)  # type: ignore
+        say = _CoalescedCalls(connection, features).send
+        some = publishes(4, size=size)
+        for publish in some:
+            say(publish)
+        await asyncio.sleep(0)
+        assert transport.writes == [some]
+        assert {type(frame) for frame in frames} == {Publish}
+
+
+@played
+async def test_publishes_that_do_not_follow_one_another_stay_in_their_order() -> None:
+    connection, transport = connected(lambda *_: None)
+    say = _CoalescedCalls(connection, ALL_FEATURES).send
+    one, two, three, four = publishes(4)
+    for publish in (one, three, two, two, four):
+        say(publish)
+    await asyncio.sleep(0)
+    assert transport.writes == [[one, three, two, two, four]]
 
 
 @played
@@ -232,20 +280,21 @@ class Loop:
 
 
 def test_one_timer_serves_the_deadlines_of_all_calls(monkeypatch: pytest.MonkeyPatch) -> None:
-    loop, late = Loop(), list[tuple[int, float]]()
+    loop: Any = Loop()
+    late = list[tuple[int, float]]()
     monkeypatch.setattr(deadlines.asyncio, "get_running_loop", lambda: loop)
     calls = Deadlines(lambda call, seconds: late.append((call, seconds)))
     for call in range(100):
-        calls.add(call, 30.0)
+        calls.add(call, 30.0, loop)
         if call % 2:
             calls.remove(call)
     assert len(loop.timers) == 1
-    calls.add(100, 1.0)  # sooner than all others
+    calls.add(100, 1.0, loop)  # sooner than all others
     assert [when for when, _ in loop.timers] == [1.0]
     loop.advance(1.0)
     assert late == [(100, 1.0)]
     loop.advance(10.0)
-    calls.add(101, 30.0)
+    calls.add(101, 30.0, loop)
     loop.advance(30.0)
     assert late[1:] == [(call, 30.0) for call in range(0, 100, 2)]
     assert [when for when, _ in loop.timers] == [40.0]

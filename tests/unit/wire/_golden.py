@@ -37,7 +37,7 @@ from tidings.protocol.routing.topic_gossip import GossipEvents, GossipOffer, Gos
 from tidings.runtime import messages as runtime_messages
 from tidings.simulation.workloads import Step
 from tidings.systems import Site, systems
-from tidings.wire.codec import Codec
+from tidings.wire.codec import Codec, PublishAll
 from tidings_lab.overlay import prefix_messages as pw
 from tidings_lab.recovery import replicated as r
 from tidings_lab.recovery import streams as st
@@ -82,6 +82,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     m.AckAll(1, 4, 300),
     m.AckCredit(1, (1, 2, 3), 4),
     m.DeliverAll(1, 300, (EVENT,) * 20),
+    PublishAll(5, 7, m.AckMode.KEPT, (EVENT,) * 3),
     m.PublishedAll(5, 20),
     m.Nack(1, (4,), False),
     m.Advertise(4, "a", FILTER),
