@@ -5,6 +5,8 @@ Works, all with events of about 100 bytes, in one client process
 - awaited: publish and wait for the server's answer, one after another (NATS: publish and flush; Redis:
   PUBLISH; MQTT: QoS 1; AMQP: publisher confirms).
 - pipelined: publish without waiting, then wait for all answers.
+- in flight: 100 events at a time, from the first publish until a subscriber of the same process has received
+  the last of them; then the next 100.
 - batches: publish them all while a subscriber of the same process takes them; until the last has come.
 - request: a request and its reply, both ends in this process, one after another.
 - blocking: publish and wait, without `await`.
@@ -37,10 +39,14 @@ from tidings_bench.broker.brokers import HOST, _free_port, _wait, ending, ours, 
 EVENT = {"StockName": "IBM", "change": -4.5, "volume": 1200, "venue": "XETRA", "currency": "EUR"}
 BODY = json.dumps(EVENT).encode()
 TOPIC = "quotes/IBM"
-WORKS = ("awaited", "pipelined", "batches", "request", "blocking")
-SIZES = {"awaited": 2_000, "pipelined": 10_000, "batches": 10_000, "request": 1_000, "blocking": 2_000}
+WORKS = ("awaited", "pipelined", "in flight", "batches", "request", "blocking")
+SIZES = {
+    "awaited": 2_000, "pipelined": 10_000, "in flight": 10_000, "batches": 10_000, "request": 1_000,
+    "blocking": 2_000,
+}  # fmt: skip
 ROUNDS = 3
 LIMIT_SECONDS = 60.0  # for one round of one engine
+IN_FLIGHT = 100
 TOGETHER = 500  # unanswered publishes of clients that have no pipeline of their own
 
 S = TypeVar("S")
@@ -120,6 +126,16 @@ async def tidings_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
                 await bus.publish_many(many, topic="batches/IBM")
             await taking
 
+    async def in_flight(count: int) -> None:
+        async with bus.subscribe("change < -3", topic="flight/+") as news:
+            for _ in range(0, count, IN_FLIGHT):
+                for _ in range(IN_FLIGHT):
+                    bus.publish_nowait(EVENT, topic="flight/IBM")
+                left = IN_FLIGHT
+                while left:
+                    left -= len(await news.get_many(left))
+            await bus.flush()
+
     @bus.reply(topic="price")
     async def price(event: tidings.Event) -> tidings.Event:
         return event
@@ -137,8 +153,8 @@ async def tidings_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
 
     await stack.enter_async_context(bus.serving())
     engine.works = {
-        "awaited": awaited, "pipelined": pipelined, "batches": batches, "request": request, "blocking":
-        blocking,
+        "awaited": awaited, "pipelined": pipelined, "in flight": in_flight, "batches": batches,
+        "request": request, "blocking": blocking,
     }  # fmt: skip
     return engine
 
@@ -177,11 +193,18 @@ async def nats_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
             await connection.publish("batches.IBM", BODY)
         await arrivals.wait()
 
+    async def in_flight(count: int) -> None:
+        for _ in range(0, count, IN_FLIGHT):
+            await batches(IN_FLIGHT)
+
     async def request(count: int) -> None:
         for _ in range(count):
             await connection.request("price", BODY, timeout=60)
 
-    engine.works = {"awaited": awaited, "pipelined": pipelined, "batches": batches, "request": request}
+    engine.works = {
+        "awaited": awaited, "pipelined": pipelined, "in flight": in_flight, "batches": batches,
+        "request": request,
+    }  # fmt: skip
     return engine
 
 
@@ -207,25 +230,34 @@ async def redis_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
                 line.publish("quotes", BODY)
             await line.execute()
 
+    async def publish(count: int) -> None:
+        for begin in range(0, count, TOGETHER):
+            line = client.pipeline(transaction=False)
+            for _ in range(min(TOGETHER, count - begin)):
+                line.publish("batches", BODY)
+            await line.execute()
+
+    async def take(news: Any, count: int) -> None:
+        left = count
+        async for message in news.listen():
+            if message["type"] == "message" and json.loads(message["data"])["change"] < -3:
+                left -= 1
+                if left == 0:
+                    return
+
     async def batches(count: int) -> None:
         async with client.pubsub() as news:
             await news.subscribe("batches")
-
-            async def take() -> None:
-                left = count
-                async for message in news.listen():
-                    if message["type"] == "message" and json.loads(message["data"])["change"] < -3:
-                        left -= 1
-                        if left == 0:
-                            return
-
-            taking = asyncio.create_task(take())
-            for begin in range(0, count, TOGETHER):
-                line = client.pipeline(transaction=False)
-                for _ in range(min(TOGETHER, count - begin)):
-                    line.publish("batches", BODY)
-                await line.execute()
+            taking = asyncio.create_task(take(news, count))
+            await publish(count)
             await taking
+
+    async def in_flight(count: int) -> None:
+        async with client.pubsub() as news:
+            await news.subscribe("batches")
+            for _ in range(0, count, IN_FLIGHT):
+                await publish(IN_FLIGHT)
+                await take(news, IN_FLIGHT)
 
     async def blocking(count: int) -> None:
         def publish() -> None:
@@ -234,7 +266,10 @@ async def redis_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
 
         await asyncio.to_thread(publish)
 
-    engine.works = {"awaited": awaited, "pipelined": pipelined, "batches": batches, "blocking": blocking}
+    engine.works = {
+        "awaited": awaited, "pipelined": pipelined, "in flight": in_flight, "batches": batches,
+        "blocking": blocking,
+    }  # fmt: skip
     return engine
 
 
@@ -270,7 +305,11 @@ async def mqtt_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
         await _in_handfuls(lambda: client.publish("batches/IBM", BODY, qos=1), count)
         await taking
 
-    engine.works = {"awaited": awaited, "pipelined": pipelined, "batches": batches}
+    async def in_flight(count: int) -> None:
+        for _ in range(0, count, IN_FLIGHT):
+            await batches(IN_FLIGHT)
+
+    engine.works = {"awaited": awaited, "pipelined": pipelined, "in flight": in_flight, "batches": batches}
     return engine
 
 
@@ -311,11 +350,18 @@ async def amqp_client(stack: AsyncExitStack, folder: Path) -> ClientEngine:
         await _in_handfuls(lambda: exchange.publish(aio_pika.Message(BODY), "batches.IBM"), count)
         await arrivals.wait()
 
+    async def in_flight(count: int) -> None:
+        for _ in range(0, count, IN_FLIGHT):
+            await batches(IN_FLIGHT)
+
     async def request(count: int) -> None:
         for _ in range(count):
             await rpc.call("price", EVENT)
 
-    engine.works = {"awaited": awaited, "pipelined": pipelined, "batches": batches, "request": request}
+    engine.works = {
+        "awaited": awaited, "pipelined": pipelined, "in flight": in_flight, "batches": batches,
+        "request": request,
+    }  # fmt: skip
     return engine
 
 

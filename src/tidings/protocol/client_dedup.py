@@ -17,6 +17,7 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Sequence
 
+from tidings.model.event import TENANT
 from tidings.protocol.client_subscription import ClientSubscription
 from tidings.protocol.messages import Deliver
 
@@ -58,7 +59,9 @@ class ClientDedupWindow:
                 continue
             if deliver.position is None:
                 if self.notes_unlogged:
-                    delivered.append((deliver.ref, *deliver.event.identity))
+                    event = deliver.event
+                    is_plain = TENANT not in event.body  # then the identity is known without making it
+                    delivered += ((deliver.ref, event.source, event.id) if is_plain else _key(deliver),)
             elif self._most_copies and not is_numbered(deliver.event.id):
                 self._copies[_key(deliver)] = deliver.position.log
                 if len(self._copies) > self._most_copies:

@@ -79,8 +79,10 @@ class PublishingClient:
             events = ((input.event, input.number),)
         else:
             events = zip(input.events, input.number, strict=True)  # type: ignore[union-attr, arg-type]
-            count = len(input.events)  # type: ignore[union-attr]
-            batch = PublishBatch(call, [None] * count, count)
+            batch = input.batch  # type: ignore[union-attr]
+            if batch is None:
+                count = len(input.events)  # type: ignore[union-attr]
+                batch = PublishBatch(call, [None] * count, count)
         incarnation, most_bytes, unwanted = self.incarnation, self._event_bytes, self._advertising.unwanted
         is_earlier = not self._takes_rich
         out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log

@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from tidings.availability.records import Append, Loaded
     from tidings.model.event import Event
     from tidings.model.filter import Filter
+    from tidings.protocol.publishing import PublishBatch
 
 
 class Feature(IntFlag):
@@ -234,6 +235,7 @@ class ClientPublishAll(_Input, frozen=True):
     events: tuple[Event, ...]
     number: tuple[bool, ...]  # as in `ClientPublish`, for each event
     mode: AckMode = AckMode.AUTO
+    batch: PublishBatch | None = None  # of which these events are a part; None: they are a batch
 
 
 class ClientSubscribe(_Input, frozen=True):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import msgspec
 
 from tidings.errors import RefusedError, TooLargeError, UnknownOutcomeError
@@ -9,7 +11,7 @@ from tidings.history.schema import Outcome, Row, pub_row
 from tidings.model.event import Event
 from tidings.protocol.batches import size_of, too_large
 from tidings.protocol.effects import CallFailed, Receipt
-from tidings.protocol.inputs import EARLIER_PEER, ClientAsk
+from tidings.protocol.inputs import EARLIER_PEER, ClientAsk, ClientPublishAll
 from tidings.protocol.messages import Publish, Refused, StageEvents
 from tidings.protocol.naming import broker_of
 
@@ -78,6 +80,16 @@ class OutstandingPublish(msgspec.Struct, eq=False, gc=False):
         return pub_row(
             self.issued, client, self.event, sequence=self.sequence, outcome=outcome, broker=broker
         )
+
+
+def in_parts(input: ClientPublishAll, most: int) -> Iterator[ClientPublishAll]:
+    """The same batch in several inputs of at most so many events, so that the broker can begin with the first
+    ones while the others are made."""
+    call, events, number, count = input.call, input.events, input.number, len(input.events)
+    batch = input.batch or PublishBatch(call, [None] * count, count)
+    for begin in range(0, count, most):
+        end = begin + most
+        yield ClientPublishAll(call + begin, events[begin:end], number[begin:end], input.mode, batch)
 
 
 def stage_refusal(request: ClientAsk, most: int) -> CallFailed | None:

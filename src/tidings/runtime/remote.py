@@ -32,9 +32,10 @@ from tidings.history.schema import Row, ntfy_row
 from tidings.model.event import Event
 from tidings.model.subscription import DeliveryOptions, Policy, Position, SubscriptionId
 from tidings.protocol.client import Client
-from tidings.protocol.inputs import ALL_FEATURES, Feature, Input
+from tidings.protocol.inputs import ALL_FEATURES, ClientPublishAll, Feature, Input
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.protocol.messages import Ack, Message, Publish, Welcome
+from tidings.protocol.publishing import in_parts
 from tidings.runtime.broker import ConnectionState, Full, Watch, recorder_of
 from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.connection import Connection, NetworkSettings, WriteCoalescer
@@ -61,6 +62,7 @@ _BESIDE = frozenset(
     (Keepalive, KeepaliveAck, SessionClose, InquiryReply, InquiryRefused)
 )  # that are not for the machine
 ACKS = 64  # acknowledgements of one subscription that wait for one another
+TOGETHER = 2 * PUBLISHES  # publishes of one call that leave before the next ones are made
 ACK_SECONDS = 0.005  # that they wait at most; longer saves messages, and a killed client hears more again
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
@@ -268,7 +270,12 @@ class RemoteClient:
         coalescer = self._coalescer
         coalescer.in_input = True
         try:
-            self._driver.hand(self.name, input)
+            if type(input) is ClientPublishAll and len(input.events) > TOGETHER:
+                for part in in_parts(input, TOGETHER):
+                    self._driver.hand(self.name, part)
+                    coalescer.flush()
+            else:
+                self._driver.hand(self.name, input)
         finally:
             coalescer.settle()
 

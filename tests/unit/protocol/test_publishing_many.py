@@ -9,6 +9,7 @@ from tidings.model.event import Event, make_event
 from tidings.protocol.effects import CallFailed, Receipt
 from tidings.protocol.inputs import ClientCancel, ClientPublishAll
 from tidings.protocol.limits import DEFAULT_LIMITS
+from tidings.protocol.publishing import in_parts
 
 COUNT = 40
 
@@ -36,6 +37,29 @@ def test_a_batch_is_answered_when_all_of_it_is_and_heard_in_order() -> None:
     assert all(type(each) is Receipt for each in results)
     assert len({each.id for each in results}) == COUNT
     assert stage.drain(s, ref) == list(range(COUNT))
+
+
+def test_a_batch_in_several_inputs_is_answered_once_though_another_publish_comes_between() -> None:
+    stage = Stage()
+    p, s = stage.client("p"), stage.client("s")
+    ref = stage.subscribed(s)
+    first = stage.call()
+    for _ in range(COUNT - 1):
+        stage.call()
+    whole = ClientPublishAll(first, tuple(events_of("p")), (True,) * COUNT)
+    begun, *others = in_parts(whole, 16)
+    stage.hand(p, begun)
+    stage.settle()
+    assert first not in stage.answers
+    between = publish_all(stage, p, events_of("p", 2))
+    for part in others:
+        stage.hand(p, part)
+    stage.settle()
+    assert [len(part.events) for part in (begun, *others)] == [16, 16, 8]
+    assert [type(each) for each in stage.answers[between]] == [Receipt] * 2
+    numbers = [int(each.id.rpartition("-")[2]) for each in stage.answers[first]]
+    assert numbers == [*range(1, 17), *range(19, COUNT + 3)]
+    assert stage.drain(s, ref) == [*range(16), 0, 1, *range(16, COUNT)]
 
 
 def test_kept_events_of_a_batch_have_ascending_positions() -> None:
