@@ -88,7 +88,8 @@ class WriteCoalescer:
     waits for the end of the turn.
 
     Waiting gains no time when no other callback is ready in this turn: then the turn ends as soon as its
-    input was handled (`begin_input`, `settle`).
+    input was handled (`begin_input`, `settle`). A loop that does not show its callbacks is taken to have none
+    other when the turn before had one input that sent something.
     """
 
     def __init__(self, loop: asyncio.AbstractEventLoop | None = None) -> None:
@@ -98,6 +99,8 @@ class WriteCoalescer:
         self._loop = loop  # known once a turn was scheduled
         self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
         self._is_scheduled = False  # does a callback end this turn?
+        self._has_more = False  # did a second input of this turn send something ...
+        self._is_single = False  # ... or none of the turn before?
         self.in_input = False  # set while an input is handled; `settle` follows
         self.inputs = 0  # that were handled, and times that a connection could be written to again
 
@@ -133,7 +136,11 @@ class WriteCoalescer:
             if self._ready is not None and len(self._ready) <= self._is_scheduled:
                 self._end()
             elif not self._is_scheduled:
+                if self._ready is None and self._is_single:
+                    self.flush()
                 self._schedule()
+            else:
+                self._has_more = True
 
     def _schedule(self) -> None:
         if self._is_scheduled:
@@ -147,6 +154,7 @@ class WriteCoalescer:
 
     def _end_turn(self) -> None:
         self._is_scheduled = False
+        self._is_single, self._has_more = not self._has_more, False
         later, self._later = self._later, []
         self._end()
         for connection in later:

@@ -7,7 +7,7 @@ import asyncio
 import sys
 import tracemalloc
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -115,6 +115,30 @@ async def test_acknowledgements_travel_with_the_next_message_or_when_they_are_ma
         say(Ack(1, (tag,)))
     await asyncio.sleep(0)
     assert transport.writes[2:] == [[Ack(1, tuple(range(ACKS)))]]
+
+
+class Hiding:
+    """An event loop that does not show its callbacks, as uvloop."""
+
+    def call_soon(self, callback: Callable[[], None]) -> None:
+        asyncio.get_running_loop().call_soon(callback)
+
+
+@played
+async def test_a_loop_that_hides_its_callbacks_writes_at_once_after_a_turn_with_one_input() -> None:
+    transport, loop, ping = Written(), cast(Any, Hiding()), CODEC.encode(Keepalive())
+    coalescer = WriteCoalescer(loop)
+    connection = Connection(CODEC, coalescer, receive=answer, lost=lambda *_: None, most_bytes=1 << 20)
+    connection.connection_made(transport)
+    sizes = []
+    for inputs in (1, 1, 2, 1, 1):
+        before = len(transport.writes)
+        for _ in range(inputs):
+            connection.data_received(ping)
+        sizes.append((len(transport.writes) - before, inputs))
+        await asyncio.sleep(0)
+    assert sizes == [(0, 1), (1, 1), (1, 2), (0, 1), (1, 1)]
+    assert transport.writes == [[KeepaliveAck()]] * 6
 
 
 def publishes(count: int, *, size: int = 1) -> list[Publish]:
