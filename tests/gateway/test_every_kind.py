@@ -14,13 +14,18 @@ from typing import Any, NamedTuple
 
 import aiomqtt
 import httpx
+import pytest
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
 from tests.gateway._kinds import CLASSES, KINDS
 from tests.gateway.conftest import broker
 
 import tidings
+from tidings.errors import SchemaError
 from tidings.model.cloudevents import STRUCTURED_TYPE, from_structured, to_binary, to_structured
 from tidings.model.event import Event, make_event
-from tidings.model.serialisers import encode
+from tidings.model.schemas import SCHEMAS
+from tidings.model.serialisers import SERIALISERS, avro, decode, encode, register
 from tidings.model.typed import event_fields
 from tidings.testing.network import linked, serving, settled
 
@@ -215,3 +220,63 @@ def test_classes() -> None:
                 await listener.close()
 
     run(test)
+
+
+def test_a_schema_is_checked_on_every_path() -> None:
+    """Of each path one event fits, and one has an id that is no UUID: a subscriber with the class receives
+    the fitting ones alone."""
+    cls, given = CLASSES["dataclass"]
+    name, attributes = cls.__name__, event_fields(given)[1]
+    good = encode(attributes, "application/json")
+    bad = encode({**attributes, "id": "7"}, "application/json")
+
+    async def test(at: Paths) -> None:
+        SCHEMAS.attach(cls)
+        SCHEMAS.attach(cls, topic="kinds/order")
+        typed, every = await at.near.subscribe(cls), await at.near.subscribe(EVERY)
+        await at.near.publish(given)
+        with pytest.raises(SchemaError, match="id is '7', which is no uuid"):
+            await at.near.publish({**attributes, "id": "7"}, type=name)
+        foreign = {f"ce-{field}": text for field, text in context("1", type=name).items()}
+        for headers, query in ((JSON, {"type": name}), (JSON | foreign, {})):
+            await at.post(good, headers, **query)
+            answer = await at.http.post("/events", content=bad, headers=headers, params=query)
+            assert (answer.status_code, answer.json()["code"]) == (400, "schema")
+        assert [await typed.get() for _ in range(3)] == [given] * 3
+        for body in (bad, good):
+            await at.mqtt.publish("kinds/order", body, qos=1)
+        assert (await every.get())["data.id"] == str(given.id)
+
+    try:
+        run(test)
+    finally:
+        SCHEMAS.detach(type=name)
+        SCHEMAS.detach(topic="kinds/order")
+
+
+def test_payloads_by_content_type() -> None:
+    """A body is written by the serialiser of its content type, and MQTT and HTTP carry those bytes."""
+    schema = {"type": "record", "name": "Order", "fields": [{"name": "n", "type": "long"}]}
+
+    async def test(at: Paths) -> None:
+        every = await at.near.subscribe(EVERY)
+        for kind in ("application/msgpack", "application/json", avro_type):
+            written = encode({"n": 7}, kind)
+            await at.near.publish({"n": 7}, topic="kinds/a", content_type=kind)
+            message = await anext(at.messages)
+            assert (bytes(message.payload), message.properties.ContentType) == (written, kind)
+            properties = Properties(PacketTypes.PUBLISH)
+            properties.ContentType = kind
+            await at.mqtt.publish("kinds/b", written, qos=1, properties=properties)
+            fields = context(kind, subject="kinds/c").items()
+            await at.post(written, {"content-type": kind, **{f"ce-{field}": text for field, text in fields}})
+            for _ in range(2):  # its own at MQTT, and that of HTTP
+                await anext(at.messages)
+            for event in [await every.get() for _ in range(3)]:
+                assert decode(event.payload, event.content_type) == {"n": 7}
+
+    avro_type = register(avro(schema)).content_type
+    try:
+        run(test)
+    finally:
+        SERIALISERS.unregister(avro_type)

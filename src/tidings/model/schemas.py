@@ -9,18 +9,22 @@ Rules
   demanded, drops a field, or accepts less in a field. A breaking version is refused unless it is forced.
 - Values that JSON lacks are checked as the text that stands for them.
 - The keywords that classes give are checked: type, properties, required, additionalProperties, items, enum,
-  const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths, pattern. Others are ignored.
+  const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths, pattern, contentEncoding
+  base64, and the formats uuid, date, date-time, time and decimal. Others are ignored.
 """
 
 from __future__ import annotations
 
+import base64
 import operator
 import re
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime, time
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -40,6 +44,12 @@ _TYPES: dict[str, tuple[type, ...]] = {
 }  # fmt: skip
 
 
+_FORMATS: dict[str, Callable[[str], Any]] = {
+    "uuid": UUID, "date": date.fromisoformat, "date-time": datetime.fromisoformat,
+    "time": time.fromisoformat, "decimal": Decimal, "base64": partial(base64.b64decode, validate=True),
+}  # fmt: skip
+_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
+_MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
 _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems")}
 
 
@@ -160,6 +170,23 @@ def _bounds(value: Any, schema: Schema, where: str) -> Iterator[str]:
             yield f"{where} is longer than {schema[sized[1]]}"
     if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
         yield f"{where} does not fit the pattern {schema['pattern']!r}"
+    form = _form(schema)
+    if isinstance(value, str) and form is not None and not _is_of_format(value, form):
+        yield f"{where} is {value!r}, which is no {form}"
+
+
+def _form(schema: Schema) -> str | None:
+    """The format that a schema demands of a text; None for any text."""
+    found = schema.get("contentEncoding", schema.get("format"))
+    return found if found in _FORMATS else None
+
+
+def _is_of_format(text: str, form: str) -> bool:
+    try:
+        _FORMATS[form](text)
+    except (ValueError, ArithmeticError):
+        return False
+    return True
 
 
 def _members(value: dict[str, Any], schema: Schema, path: str, root: Schema) -> Iterator[str]:
@@ -197,6 +224,10 @@ def _breaks(old: Schema, new: Schema, before: Schema, after: Schema, path: str, 
     lost = [value for value in old.get("enum", ()) if "enum" in new and value not in new["enum"]]
     if lost or ("enum" in new and "enum" not in old and "const" not in old):
         yield f"{where} no longer accepts {lost or 'every value'}"
+    yield from _narrowed(old, new, where)
+    forms, fresh = _forms(old, before), _forms(new, after)
+    if forms and fresh and None not in fresh and not forms <= fresh:
+        yield f"{where} was {_words(forms)} and is {_words(fresh)}"
     prefix = f"{path}." if path else ""
     olds, news = old.get("properties", {}), new.get("properties", {})
     for name in new.get("required", ()):
@@ -207,8 +238,29 @@ def _breaks(old: Schema, new: Schema, before: Schema, after: Schema, path: str, 
             yield f"{prefix}{name} is gone"
         else:
             yield from _breaks(olds[name], news[name], before, after, f"{prefix}{name}", depth + 1)
-    if isinstance(old.get("items"), Mapping) and isinstance(new.get("items"), Mapping):
-        yield from _breaks(old["items"], new["items"], before, after, f"{path}[]", depth + 1)
+    if isinstance(new.get("items"), Mapping) and ("items" in old or old.get("type") == "array"):
+        yield from _breaks(old.get("items") or {}, new["items"], before, after, f"{path}[]", depth + 1)
+
+
+def _narrowed(old: Schema, new: Schema, where: str) -> Iterator[str]:
+    """Bounds, patterns and constants that the new schema has and the old one had not, or wider."""
+    for words, is_wider in ((_LEAST, operator.le), (_MOST, operator.ge)):
+        for word in words:
+            if word in new and not (word in old and is_wider(new[word], old[word])):
+                yield f"{where} has {word} {new[word]}, and had {old.get(word, 'none')}"
+    for word in ("pattern", "const"):
+        if word in new and (word not in old or old[word] != new[word]):
+            yield f"{where} has {word} {new[word]!r}, and had {old.get(word, 'none')!r}"
+    if new.get("additionalProperties") is False and old.get("additionalProperties", True) is not False:
+        yield f"{where} no longer accepts other fields"
+
+
+def _forms(schema: Schema, root: Schema) -> set[str | None]:
+    """The formats of the texts that a schema accepts; None among them: any text."""
+    if schema.get("type") == "string":
+        return {_form(schema)}
+    parts = [part for word in ("anyOf", "oneOf") for part in schema.get(word, ())]
+    return {form for part in parts for form in _forms(_resolved(part, root), root)}
 
 
 def _accepted(schema: Schema, root: Schema) -> set[str] | None:
@@ -224,8 +276,8 @@ def _accepted(schema: Schema, root: Schema) -> set[str] | None:
     return None
 
 
-def _words(kinds: set[str] | None) -> str:
-    return "anything" if kinds is None else " or ".join(sorted(kinds))
+def _words(kinds: set[str] | set[str | None] | None) -> str:
+    return "anything" if kinds is None else " or ".join(sorted(kind or "any text" for kind in kinds))
 
 
 # The registry

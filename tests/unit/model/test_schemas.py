@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from decimal import Decimal
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import pytest
 
@@ -72,6 +73,10 @@ def test_an_event_fits_the_schema_of_its_class_or_is_refused(
         ({"additionalProperties": False, "properties": {"a": {}}}, {"a": 1, "b": 2}, 1),
         ({"additionalProperties": {"type": "integer"}}, {"b": "x"}, 1), ({"$ref": "#/$defs/n",
         "$defs": {"n": {"type": "integer"}}}, "x", 1),
+        ({"format": "uuid"}, "7", 1), ({"format": "uuid"}, str(UUID(int=7)), 0), ({"format": "uuid"}, 7, 0),
+        ({"format": "date"}, "x", 1), ({"format": "date-time"}, "2026-03-01T08:30:00Z", 0),
+        ({"format": "time"}, "8", 1), ({"format": "decimal"}, "1,5", 1), ({"format": "email"}, "x", 0),
+        ({"contentEncoding": "base64"}, "AP8=", 0), ({"contentEncoding": "base64"}, "AP8", 1),
         ({"type": "integer"}, 5.0, 0), ({"type": "number"}, 5, 0), ({}, object(), 0), ({"$ref": "#"}, 1, 0),
     ],
 )  # fmt: skip
@@ -96,6 +101,18 @@ def version(**properties: Any) -> dict[str, Any]:
         (version(a={"must": True}), version(a={}), []),
         (version(a={"enum": [1, 2]}), version(a={"enum": [2]}), ["a no longer accepts [1]"]),
         (version(a={"items": version(b={})}), version(a={"items": version()}), ["a[].b is gone"]),
+        (version(a={"type": "string"}), version(a={"type": "string", "format": "date"}),
+         ["a was any text and is date"]),
+        (version(a={"type": "string", "format": "date"}), version(a={"type": "string"}), []),
+        (version(a={"anyOf": [{"type": "string", "format": "uuid"}, {"type": "null"}]}),
+         version(a={"anyOf": [{"type": "string", "format": "date"}, {"type": "null"}]}),
+         ["a was uuid and is date"]),
+        (version(a={"minimum": 1}), version(a={"minimum": 2}), ["a has minimum 2, and had 1"]),
+        (version(a={"maxLength": 1}), version(a={"maxLength": 2}), []),
+        (version(a={}), version(a={"pattern": "^a"}), ["a has pattern '^a', and had 'none'"]),
+        (version(a={"type": "array"}), version(a={"type": "array", "items": {"type": "string"}}),
+         ["a[] was anything and is string"]),
+        (version(), version() | {"additionalProperties": False}, ["the body no longer accepts other fields"]),
     ],
 )  # fmt: skip
 def test_changes_that_break(old: dict[str, Any], new: dict[str, Any], broken: list[str]) -> None:

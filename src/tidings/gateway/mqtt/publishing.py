@@ -20,6 +20,7 @@ from typing import Any
 from tidings.errors import (
     EventError,
     RefusedError,
+    SchemaError,
     StoreFullError,
     TidingsError,
     TooLargeError,
@@ -180,6 +181,8 @@ class SessionPublisher:
                 outcome = None  # the broker may have an earlier copy with a lost answer
         elif isinstance(error, TooLargeError):
             outcome = Reason.QUOTA
+        elif isinstance(error, SchemaError):
+            outcome = Reason.PAYLOAD_FORMAT
         else:
             level = logging.WARNING
         log.log(level, "mqtt %s: %s", self._client_id, error)
