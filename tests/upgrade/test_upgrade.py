@@ -156,3 +156,34 @@ async def mix(folder: Path, last: Release) -> None:
 
 def test_a_body_that_the_last_release_cannot_read_is_not_sent_broken(last: Release, tmp_path: Path) -> None:
     asyncio.run(mix(tmp_path, last))
+
+
+async def go_back(folder: Path, last: Release) -> None:
+    """A member of a group goes back to the last release while a rich event is in the log, and returns."""
+    async with Rig(folder) as rig, contextlib.AsyncExitStack() as stack:
+        await rig.group(["d1", "d2", "d3"], PRESENT)
+
+        async def client(name: str, *brokers: str) -> tidings.Bus:
+            addresses = ",".join(f"127.0.0.1:{rig.brokers[broker].port}" for broker in brokers)
+            return await stack.enter_async_context(
+                tidings.connect(f"tidings://{addresses}", name=name, timeout=60)
+            )
+
+        bus = await client("c", "d1", "d2")
+        await rig.brokers["d3"].end()
+        await bus.publish({"number": 0, **RICH}, mode="kept", lifetime=600)
+        await rig.brokers["d3"].start(last)
+        old = await (await client("old", "d3")).subscribe("number >= 0", replay=True)
+        assert (await old.get())["tags"] == ["red"]  # it has a copy now, without the mark of rich bodies
+        with pytest.raises(tidings.RefusedError, match="earlier version"):
+            await bus.publish({"number": 1, **RICH})
+        await bus.publish({"number": 2}, mode="kept", lifetime=600)
+        await rig.replace("d3", PRESENT)
+        new = await (await client("new", "d3")).subscribe("'red' IN tags", replay=True)
+        received = await new.get()
+        assert {name: received[name] for name in RICH} == RICH
+
+
+@pytest.mark.soak
+def test_a_member_that_goes_back_and_returns_keeps_rich_events(last: Release, tmp_path: Path) -> None:
+    asyncio.run(go_back(tmp_path, last))

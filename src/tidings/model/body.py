@@ -135,6 +135,20 @@ def packed_body(mapping: Mapping[Any, Any]) -> tuple[dict[str, Any], bool]:
     return body, packing.rich or any(name.partition(".")[0] in RESERVED for name in body)
 
 
+def is_rich(body: Mapping[str, Any]) -> bool:
+    """Does a body in the form that travels hold more than flat values? For one whose mark may be lost."""
+    return any(name.partition(".")[0] in RESERVED for name in body) or _holds_more(body)
+
+
+def _holds_more(body: Mapping[str, Any]) -> bool:
+    return any(
+        type(value) in _MORE or (type(value) is dict and _holds_more(value)) for value in body.values()
+    )
+
+
+_MORE = frozenset({list, bytes, Ext})
+
+
 def _given_twice(path: str) -> EventError:
     return EventError(
         f"attribute {path!r} is given twice: nested and with a dot in its name, or by two keys of one text",
@@ -379,5 +393,5 @@ _ALIKE = frozenset({bool, int, float, str, type(None)})
 
 __all__ = [
     "DATA", "HAS_LIST", "MAX_ATTRIBUTES", "MAX_ITEMS", "MAX_NESTING", "OPAQUE", "RESERVED",
-    "check_number", "is_list_of_values", "packed_body", "seen_body", "seen_value", "unpacked_body",
+    "check_number", "is_list_of_values", "is_rich", "packed_body", "seen_body", "seen_value", "unpacked_body",
 ]  # fmt: skip

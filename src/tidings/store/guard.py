@@ -18,6 +18,7 @@ from crc32c import crc32c
 
 from tidings.availability.records import Append, Entry, ending
 from tidings.errors import CorruptionError, StoreError
+from tidings.model.body import is_rich
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 
@@ -131,7 +132,10 @@ def append_from(key: bytes, value: bytes, name: str) -> Append:
         stored = _decode_stored(opened(key, value, name))
     except UNREADABLE as error:
         raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
-    return Append(offset_of(key), stored.event, stored.accepted, stored.sequence, stored.expires_at)
+    event = stored.event
+    if not event.rich and is_rich(event.body):  # copied by a member of 0.1, which knows no such mark
+        event = msgspec.structs.replace(event, rich=True)
+    return Append(offset_of(key), event, stored.accepted, stored.sequence, stored.expires_at)
 
 
 def entry_from(key: bytes, value: bytes, name: str) -> Entry:

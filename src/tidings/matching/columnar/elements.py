@@ -5,14 +5,16 @@ Here the elements of a list are looked up instead. Rules
 - `ANY(c)` is filed by the normal form of `c` under the list that its first name leads to: equalities with
   that name by value, all other conditions in a columnar matcher of their own, where each element is an event.
 - Every alternative of `c` demands the first name, so that an event without the list is not looked at.
-- A filter that is no more than such conditions is accepted by its element. Others, and all filters for an
+- `ALL(c)` is filed in the same way, and found by every element; by an empty list, all of them are.
+- A filter that is no more than such conditions is accepted by its elements. Others, and all filters for an
   event that may be over a work budget, are candidates that the evaluator tests.
 - A filter with a condition that a table files well, beside ranges on elements alone, stays in the table.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from itertools import chain
 from typing import Any, NamedTuple
 
 from tidings.errors import FilterError, FilterLimitError
@@ -22,7 +24,7 @@ from tidings.language.normalise import normalise
 from tidings.language.work import BUDGET, longest_text, work_of
 from tidings.model.constraint import Equals, Exists, IsA, Missing, OneOf
 from tidings.model.event import RESERVED, Event
-from tidings.model.expression import AnyOf, Expression
+from tidings.model.expression import AllOf, AnyOf, Expression
 from tidings.model.filter import TIDINGS, Conjunction, Filter
 
 _FLAT = frozenset({str, int, float, bool})
@@ -30,12 +32,13 @@ _BY_VALUE = (Equals, OneOf)
 
 
 class ElementEntry(NamedTuple):
-    """A condition on the elements of one list: its alternatives, and whether it is all that its conjunction
-    asks for."""
+    """A condition on the elements of one list: its alternatives, whether every element must satisfy it, and
+    whether it is all that its conjunction asks for."""
 
     first: str
     names: frozenset[str]
     alternatives: tuple[Conjunction, ...]
+    is_for_every: bool
     is_all: bool
 
 
@@ -48,15 +51,18 @@ def entries_of(filter: Filter) -> list[ElementEntry] | None:
 
 
 def _entry(conjunction: Conjunction) -> ElementEntry | None:
-    for residual in conjunction.residuals:
-        if isinstance(residual, AnyOf):
-            entry = _alternatives(residual.condition, conjunction)
-            if entry is not None:
-                return entry
+    for kind in (AnyOf, AllOf):
+        for residual in conjunction.residuals:
+            if isinstance(residual, kind):
+                entry = _alternatives(residual.condition, conjunction, is_for_every=kind is AllOf)
+                if entry is not None:
+                    return entry
     return None
 
 
-def _alternatives(condition: Expression, conjunction: Conjunction) -> ElementEntry | None:
+def _alternatives(
+    condition: Expression, conjunction: Conjunction, *, is_for_every: bool
+) -> ElementEntry | None:
     names = frozenset(names_in(condition))
     if has_lists(condition) or any(name.partition(".")[0] in RESERVED for name in names):
         return None
@@ -76,14 +82,15 @@ def _alternatives(condition: Expression, conjunction: Conjunction) -> ElementEnt
         isinstance(each, Exists) and each.attribute == first and "." not in first
         for each in conjunction.constraints
     )
-    return ElementEntry(first, names, inner.conjunctions, is_all)
+    return ElementEntry(first, names, inner.conjunctions, is_for_every, is_all)
 
 
 class _List:
-    """The conditions on the elements of the list that one name leads to."""
+    """The conditions on some element, or on every one, of the list that one name leads to."""
 
-    def __init__(self, first: str) -> None:
+    def __init__(self, first: str, *, is_for_every: bool) -> None:
         self.first = first
+        self.filed: set[int] | None = set() if is_for_every else None  # owners that an empty list satisfies
         self.positions = tuple(prefixes(first))
         self.needed: frozenset[str] = frozenset(self.positions)
         self.by_value: dict[Any, list[int]] = {}  # owners, by the value of an element
@@ -92,6 +99,8 @@ class _List:
 
     def add(self, owner: int, entry: ElementEntry) -> None:
         self.needed |= {prefix for name in entry.names for prefix in prefixes(name)}
+        if self.filed is not None:
+            self.filed.add(owner)
         for part in entry.alternatives:
             values = _values(part)
             for value in values or ():
@@ -104,6 +113,8 @@ class _List:
                 self.owners[self.matcher.add(Filter("", (part,)))] = owner
 
     def remove(self, owner: int) -> None:
+        if self.filed is not None:
+            self.filed.discard(owner)
         self.by_value = {
             value: kept
             for value, owners in self.by_value.items()
@@ -113,19 +124,29 @@ class _List:
             self.matcher.remove(handle)
             del self.owners[handle]
 
-    def found(self, view: Mapping[str, Any]) -> Iterator[int]:
-        """Owners of the conditions that hold for an element."""
+    def found(self, view: Mapping[str, Any]) -> Iterable[int]:
+        """Owners of the conditions that hold for an element, or for every one."""
         if not any(position in view for position in self.positions):
-            return
-        by_value, first, matcher = self.by_value, self.first, self.matcher
-        for element in elements_of(view, self.positions, self.needed):
-            value = element.get(first)
-            if value is not None and type(value) is not tuple:
-                yield from by_value.get(_key(value), ())
-            if matcher is not None:
-                owners = self.owners
-                for handle in matcher.match(_event_of(element)).tolist():
-                    yield owners[handle]
+            return ()
+        found = map(self._holding, elements_of(view, self.positions, self.needed))
+        if self.filed is None:
+            return chain.from_iterable(found)
+        common: set[int] | None = None
+        for owners in found:
+            common = set(owners) if common is None else common.intersection(owners)
+            if not common:
+                break
+        return self.filed if common is None else common
+
+    def _holding(self, element: Mapping[str, Any]) -> Iterator[int]:
+        """Owners of the conditions that hold for this element."""
+        value = element.get(self.first)
+        if value is not None and type(value) is not tuple:
+            yield from self.by_value.get(_key(value), ())
+        if self.matcher is not None:
+            owners = self.owners
+            for handle in self.matcher.match(_event_of(element)).tolist():
+                yield owners[handle]
 
 
 def _values(part: Conjunction) -> tuple[Any, ...] | None:
@@ -156,7 +177,7 @@ class ElementIndex:
     def __init__(self) -> None:
         self.filters: dict[int, Filter] = {}
         self._is_all: dict[int, bool] = {}
-        self._lists: dict[str, _List] = {}
+        self._lists: dict[tuple[str, bool], _List] = {}  # by name, and whether for every element
         self._heaviest = 0  # weight of a filter here: how much of a text or a list is within every budget
 
     def __len__(self) -> int:
@@ -167,13 +188,14 @@ class ElementIndex:
         self._is_all[handle] = all(entry.is_all for entry in entries)
         self._heaviest = max(self._heaviest, sum(weight for _, weight in work_of(filter)))
         for entry in entries:
-            if entry.first not in self._lists:
-                self._lists[entry.first] = _List(entry.first)
-            self._lists[entry.first].add(handle, entry)
+            key = (entry.first, entry.is_for_every)
+            if key not in self._lists:
+                self._lists[key] = _List(entry.first, is_for_every=entry.is_for_every)
+            self._lists[key].add(handle, entry)
 
     def remove(self, handle: int) -> None:
         for entry in entries_of(self.filters.pop(handle)) or ():
-            self._lists[entry.first].remove(handle)
+            self._lists[entry.first, entry.is_for_every].remove(handle)
         del self._is_all[handle]
 
     def match(self, event: Event) -> list[int]:
