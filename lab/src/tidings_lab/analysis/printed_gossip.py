@@ -24,7 +24,13 @@ def printed_messages(
     sizes: Sequence[float], c: float, g: float = 5, a: float = 1, success: float = 1.0
 ) -> float:
     """Counts links from the root and not from the lowest group, and only what arrives (5.1; E-D4)."""
-    return sum(size * (math.log(size) + c) for size in sizes) + g * a * success * (len(sizes) - 1)
+    inside = sum(size * (math.log(size) + c) for size in sizes)
+    return inside + printed_messages_across(len(sizes), g, a, success)
+
+
+def printed_messages_across(levels: int, g: float = 5, a: float = 1, success: float = 1.0) -> float:
+    """The second sum of 5.1: messages between groups (E-D4)."""
+    return g * a * success * (levels - 1)
 
 
 def printed_latency(sizes: Sequence[float], target: int = 0) -> float:

@@ -210,7 +210,7 @@ def everywhere(
     id: str, claim: str, *, where: str, paper: float | str | None, levels: Mapping[str, Sequence[float]],
     within: Band,
     why: str, kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", form: str = ".4g",
+    fitted: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on every level of something: held when every level holds, refuted when one is refuted."""
     found = {name: estimate(values) for name, values in levels.items()}
@@ -222,16 +222,18 @@ def everywhere(
     if fitted and verdict is ClaimVerdict.HELD:
         verdict = ClaimVerdict.FITTED
     shown = ", ".join(
-        f"{name}: {each.mean:{form}} ± {format(each.half, form).removeprefix('+')}"
+        f"{name}: {each.mean * scale:{form}} ± {format(each.half * scale, form).removeprefix('+')}{unit}"
         + ("" if verdicts[name] is ClaimVerdict.HELD else f" ({verdicts[name]})")
         for name, each in found.items()
     )
     seeds = min(each.seeds for each in found.values())
+    form_with_unit = f"{{:{form}}}{unit}"
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=f"{shown} ({seeds} seeds)", seeds=seeds,
-        interval=(min(each.low for each in found.values()), max(each.high for each in found.values())),
-        tolerance=f"{band_text(within, f'{{:{form}}}')}, at every level",
+        interval=(scale * min(each.low for each in found.values()),
+                  scale * max(each.high for each in found.values())),
+        tolerance=f"{band_text((within[0] * scale, within[1] * scale), form_with_unit)}, at every level",
         reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
         reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),

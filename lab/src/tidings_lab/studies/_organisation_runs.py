@@ -3,7 +3,7 @@ over seeds."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -136,7 +136,8 @@ class OrganisationRuns:
         self.setting = setting
         self.subscriptions = 200 if setting.quick else 400
         self.seeds = setting.seed_range(3, 20)
-        self.middle = 100 if setting.quick else 200  # figures against R are of the window that ends here
+        self.middle = 100 if setting.quick else 200  # one window for the fit and for what is our own
+        self.windows = (100, 200) if setting.quick else (100, 200, 400)  # the text: sliding changes nothing
         self._runs: dict[Case, list[SeedRun]] = {}
 
     def load(self, cases: Sequence[Case]) -> None:
@@ -148,6 +149,10 @@ class OrganisationRuns:
 
     def __getitem__(self, case: Case) -> list[SeedRun]:
         return self._runs[case]
+
+    def in_windows(self, values: Callable[[int], list[float]]) -> dict[str, list[float]]:
+        """A figure in every window, by where the window ends."""
+        return {f"to {end}": values(end) for end in self.windows}
 
     def pairs(self, case: Case) -> list[tuple[SeedRun, SeedRun]]:
         """Plain routing and the variant, seed by seed."""
@@ -194,6 +199,11 @@ class OrganisationRuns:
             a.per_operation(end, ratio, counting) / b.per_operation(end, ratio, counting) - 1
             for a, b in zip(short, self[case], strict=True)
         ]
+
+    def dearer_hops(self, case: Case, ttl: int, end: int) -> list[float]:
+        """How many more hops a TTL leaves than no bound."""
+        short = self[Case(f"TTL {ttl}", case.trigger, case.forwarding)]
+        return [a.at(end, "hops") / b.at(end, "hops") - 1 for a, b in zip(short, self[case], strict=True)]
 
     def price(self, case: Case, end: int, counting: str) -> list[float]:
         return [run.rate(end, COUNTINGS[counting]) for run in self[case]]

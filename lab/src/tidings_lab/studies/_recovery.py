@@ -111,6 +111,8 @@ class RecoveryRun:
         self.owed: dict[tuple[str, int], int] = {}
         self.likely = 0.0  # deliveries to expect without recovery
         self.requests: Counter[tuple[str, int]] = Counter()  # received, by broker and interval
+        self.askers: dict[tuple[Any, ...], set[str]] = {}  # of this interval, by broker and lost event
+        self.most_askers = self.asked_in = 0
         numbers = dict.fromkeys(publishers, 0)
         far = {publisher: hops_from(self.overlay.neighbours(), publisher) for publisher in publishers}
         at = SETTLE
@@ -187,7 +189,15 @@ class RecoveryRun:
 
     def _count_request(self, name: str, item: Any, now: float) -> None:
         if type(item) is Received and type(item.message) in REQUESTS:
-            self.requests[name, int(now / self.case.gossip.get("interval_seconds", 0.2))] += 1
+            interval = int(now / self.case.gossip.get("interval_seconds", 0.2))
+            self.requests[name, interval] += 1
+            if interval != self.asked_in:
+                self.askers, self.asked_in = {}, interval
+            asker = getattr(item.message, "initiator", item.sender)
+            for lost in _asked_for(item.message):
+                asking = self.askers.setdefault((name, *lost), set())
+                asking.add(asker)
+                self.most_askers = max(self.most_askers, len(asking))
 
     def _figures(self) -> dict[str, float]:
         nodes = [node for _, node in self.world.nodes()]
@@ -203,10 +213,21 @@ class RecoveryRun:
         figures["most rounds"] = max(begun) * len(begun) / sum(begun) if begun else 0.0
         at_sources = [count for (name, _), count in self.requests.items() if f"at-{name}" in self.publishing]
         figures["requests at once"] = max(at_sources, default=0)
-        figures["requests at any broker"] = max(self.requests.values(), default=0)
+        figures["askers of one event"] = self.most_askers
         recovered = figures.get("events recovered", 0)
         figures["copies"] = 1 + figures.get("recovered twice", 0) / recovered if recovered else 0.0
         return figures
+
+
+def _asked_for(message: Any) -> Iterator[tuple[Any, ...]]:
+    """The events that a request names."""
+    if type(message) is PushWant:
+        yield from ((source, id) for source, ids in message.ids.items() for id in ids)
+    elif type(message) is PatternPull:
+        pattern = message.pattern
+        yield from ((source, pattern, c) for source, lost in message.lost.items() for c in lost)
+    else:
+        yield from ((message.source, pattern, c) for pattern, lost in message.lost.items() for c in lost)
 
 
 def matching_calls(style: str, seed: int) -> dict[str, float]:

@@ -6,7 +6,8 @@ near one another. So claims are judged on trees that are blind to it, as printed
 broker); trees whose newcomers join the nearest of two, three or five brokers stand beside them. Three is the
 value with which Figure 4.17 comes out: it was chosen by that figure, and what is said with it is *fitted*.
 Latency is that of links alone, from publisher to last subscriber; the thesis' seconds also hold its
-hardware's share, so shares are compared, not seconds.
+hardware's share. The nearness of first neighbours is not printed, and our shares run from -25% to +87% with
+it: no printed latency is comparable with ours. They stand side by side; hops and messages are judged.
 
 pbSOCBR pays for measuring distances: two messages at each broker that a discovery reaches. `keep alpha` is
 SOCBR that makes no swap which lengthens the mean way between any two brokers of the network (6.1 of the
@@ -25,7 +26,15 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings_lab.studies._claims import ANY_MORE, ClaimKind, PaperClaim, estimate, exact, measured
+from tidings_lab.studies._claims import (
+    ANY_MORE,
+    ClaimKind,
+    PaperClaim,
+    estimate,
+    exact,
+    incomparable,
+    measured,
+)
 from tidings_lab.studies._organisation_runs import ALL, GROWTH, OVERLAP, TRIGGERS
 from tidings_lab.studies._proximity_runs import (
     ALPHA,
@@ -75,13 +84,9 @@ def _printed(runs: ProximityRuns) -> list[PaperClaim]:
     middle = NearCase(NEAR_100)
     percent: dict[str, Any] = {"scale": 100.0, "form": "+.0f", "unit": "%"}
     return [
-        measured("VIR4-11", "latency of SOCBR against CBR", where=f"{PLACE}, Figure 4.17",
-                 paper="a 50% increase",
-                 kind=ClaimKind.NUMBER, values=runs.against_plain(NearCase(SOCBR), "latency"),
-                 within=(0.3, 0.7),
-                 **percent,
-                 why="The catalogue's band, from before the first run."),
+        _latency(runs, SOCBR, "Figure 4.17", "a 50% increase"),
         *_points(runs, BLIND, printed=True),
+        *(_latency(runs, name, "Figure 4.18", words) for name, words in LATENCIES),
         measured("VIR4-11", "break-even with a bound of 100 ms", where=f"{PLACE}, Figure 4.19",
                  paper="about R = 30 : 1",
                  kind=ClaimKind.NUMBER, values=runs.break_even(middle, ALL), within=(22.5, 37.5), form=".1f",
@@ -92,29 +97,46 @@ def _printed(runs: ProximityRuns) -> list[PaperClaim]:
                      ALL),
                  within=(-0.35, -0.20), **percent, why="The catalogue's band, from before the first run.",
                  erratum="E-V9f"),
-        measured("VIR4-11", "latency with a bound of 100 ms, against CBR", where=f"{PLACE}, Figure 4.20",
-                 paper="a maximum of 10%, that in absolute terms is only 0,3 sec.", kind=ClaimKind.NUMBER,
-                 values=runs.against_plain(middle,
-                     "latency"),
-                 within=(0.0, 0.12), **percent,
-                 why="An overhead of at most 10%, and two points for noise; below 0 it is none, and the "
-                 "print has one."),
+        _latency(runs, NEAR_100, "Figure 4.20", "a maximum of 10%, that in absolute terms is only 0,3 sec."),
     ]  # fmt: skip
+
+
+def _latency(runs: ProximityRuns, name: str, figure: str, printed: str) -> PaperClaim:
+    """A printed latency beside ours, on blind trees and on near ones."""
+    found = {
+        "blind": estimate(runs.against_plain(NearCase(name), "latency")),
+        "near": estimate(runs.against_plain(NearCase(name, known=NEAR), "latency")),
+    }
+    return incomparable(
+        "VIR4-11", f"{name}: latency against CBR", where=f"{PLACE}, {figure}", paper=printed,
+        kind=ClaimKind.NUMBER if any(sign.isdigit() for sign in printed) else ClaimKind.WORDS,
+        ours=", ".join(f"{each.percent} on {trees} trees" for trees, each in found.items()),
+        seeds=len(runs.seeds),
+        why="The thesis' first trees are \"completely independent\" of the network and \"probable\" to have "
+        "near neighbours; how near is not printed and decides the sign. Its seconds also hold handling times "
+        "of its simulator.",
+    )  # fmt: skip
+
+
+LATENCIES = (
+    (NEAR_50, "latency is not affected"),
+    (NEAR_100, "only about 0,3 seconds more than in CBR"),
+    (NEAR_150, "very similar to those obtained for regular SOCBR"),
+)
 
 
 def _points(runs: ProximityRuns, known: int, *, printed: bool) -> list[PaperClaim]:
     """The three points that the text gives of Figure 4.18."""
     cases = {name: NearCase(name, known=known) for name in (NEAR_50, NEAR_100, NEAR_150)}
-    whole = estimate(runs.against_plain(NearCase(SOCBR, known=known), "latency")).mean
     where = f"{PLACE}, Figure 4.18" if printed else "beside Figure 4.18"
     words = "" if printed else " (near neighbours)"
     fitted = "" if printed else NEARNESS
     found = []
     for name, stated, band, why in (
-        (NEAR_50, "a TCP hop value similar to no self-organization", (-0.25, 0.25),
+        (NEAR_50, "a TCP hop value similar to the one obtained with no self-organization", (-0.25, 0.25),
             "Similar: a quarter of the way."),
         (NEAR_100, "close to the SOCBR performance", (0.6, 1.1), "Close: at least six tenths of the way."),
-        (NEAR_150, "very similar to those of regular SOCBR", (0.75, 1.25),
+        (NEAR_150, "very similar to those obtained for regular SOCBR", (0.75, 1.25),
             "Very similar: a quarter to either side."),
     ):  # fmt: skip
         found.append(
@@ -122,22 +144,23 @@ def _points(runs: ProximityRuns, known: int, *, printed: bool) -> list[PaperClai
                      paper=stated if printed else None, reference=None if printed else stated, fitted=fitted,
                      values=runs.share_of_way(cases[name]), within=band, form=".2f", why=why)
         )  # fmt: skip
-    for name, stated, band, why in (
-        (NEAR_50, "latency is not affected", (-0.05, 0.05), "Not affected: a twentieth to either side."),
-        (NEAR_100, "only about 0,3 seconds more than in CBR", (0.0, 0.12),
-            "0,3 s are the 10% of Figure 4.20."),
-        (NEAR_150, "very similar to those of regular SOCBR", (whole - 0.1, whole + 0.1),
-         "Very similar: ten points around SOCBR's own mean."),
-    ):  # fmt: skip
-        found.append(
-            measured("VIR4-11", f"{name}: latency against CBR{words}", where=where,
-                     paper=stated if printed else None,
-                     reference=None if printed else stated, fitted=fitted, within=band, scale=100,
-                     form="+.0f",
-                     unit="%",
-                     values=runs.against_plain(cases[name], "latency"), why=why)
-        )  # fmt: skip
     return found
+
+
+def _near_latencies(runs: ProximityRuns) -> list[PaperClaim]:
+    """The three latencies that the text gives of Figure 4.18, on near trees."""
+    whole = estimate(runs.against_plain(NearCase(SOCBR, known=NEAR), "latency")).mean
+    bands = (
+        ((-0.05, 0.05), "Not affected: a twentieth to either side."),
+        ((0.0, 0.12), "0,3 s are the 10% of Figure 4.20."),
+        ((whole - 0.1, whole + 0.1), "Very similar: ten points around SOCBR's own mean."),
+    )
+    return [
+        measured("VIR4-11", f"{name}: latency against CBR (near neighbours)", where="beside Figure 4.18",
+                 paper=None, reference=stated, fitted=NEARNESS, within=band, scale=100, form="+.0f", unit="%",
+                 values=runs.against_plain(NearCase(name, known=NEAR), "latency"), why=why)
+        for (name, stated), (band, why) in zip(LATENCIES, bands, strict=True)
+    ]  # fmt: skip
 
 
 def _fitted(runs: ProximityRuns) -> list[PaperClaim]:
@@ -155,6 +178,7 @@ def _fitted(runs: ProximityRuns) -> list[PaperClaim]:
                  scale=100, form="+.0f", unit="%", fitted=NEARNESS, note=others,
                  why="The band of Figure 4.17."),
         *_points(runs, NEAR, printed=False),
+        *_near_latencies(runs),
         measured("VIR4-11", "latency with a bound of 100 ms (near neighbours)", where="beside Figure 4.20",
                  paper=None,
                  reference="+10%", values=runs.against_plain(middle, "latency"), within=(0.0, 0.12),

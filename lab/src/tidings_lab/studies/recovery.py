@@ -5,13 +5,14 @@ The paper prints no number; its words are judged as orders and bands. The floor 
 document here prints.
 
 The workload is ours: 50 brokers, three of which publish, an event matches three of 35 patterns, links take 10
-ms, 1,000 events, ten seeds (one run takes seconds). The interval (0.2 s against a rate of 50 events a second)
+ms, 1,000 events, 20 seeds (a run takes seconds). The interval (0.2 s against a rate of 50 events a second)
 and push's reach (all links, always) were chosen so that push gets round its table within the run; pulls pass
 requests on with 0.9. These differ from the shipped defaults (one link, one half): both are measured, and the
-table says which is which. Judged are events of the middle of a run. The length of a run matters: a pull
-learns of a loss from a later event of the same source and pattern. Two rules were changed after a first run,
-before this one: the quiet after the losses in COS-9 is half a minute; requests count at sources and, since a
-push asks the broker that offers, at every broker that receives one. With `--quick` few verdicts are decided.
+table says which is which; the paper prints neither, so what the shipped ones bring is a claim of our own.
+Judged are events of the middle of a run. The length of a run matters: a pull learns of a loss from a later
+event of the same source and pattern. Changed after a first run: the quiet after the losses in COS-9 is half a
+minute; implosion (COS-11.5) is counted as 4.2 defines it, by brokers that ask the same one for the same event
+at once, beside all requests at a source. With `--quick` few verdicts are decided.
 """
 
 from __future__ import annotations
@@ -40,6 +41,7 @@ PLACE = "Costa et al. 2003"
 Seeds = list[dict[str, float]]  # the figures of each seed
 
 NONE, ACKNOWLEDGED = "none", "acknowledged"
+BURSTS: dict[str, Any] = {"lossy_until": 0.33, "loss": 0.15, "calm": 30.0}
 REACH = {"fan_out": 4, "forward": 1.0}
 WIDE = {"forward": 0.9}
 STYLES: dict[str, dict[str, Any]] = {
@@ -54,7 +56,7 @@ STYLES: dict[str, dict[str, Any]] = {
 }
 COLUMNS = (
     "delivery", "floor", "gossip", "recovery latency", "copies", "highest load", "requests at once",
-    "requests at any broker", "twice",
+    "askers of one event", "twice",
 )  # fmt: skip
 
 
@@ -66,7 +68,7 @@ class RecoveryBench:
         quick = {"brokers": 24, "patterns": 12, "per_event": 2, "events": 260, "rate": 25.0, "calm": 5.0}
         full = {"brokers": 50, "patterns": 35, "per_event": 3, "events": 1000, "rate": 50.0}
         self.base: dict[str, Any] = {"publishers": 3, **(quick if setting.quick else full)}
-        self.runs = len(setting.seed_range(2, 10))
+        self.runs = len(setting.seed_range(2, 20))
 
     def case(self, style: str, run: int = 0, **knobs: Any) -> dict[str, Any]:
         """Knobs of gossip are written `gossip_x`."""
@@ -164,32 +166,34 @@ def _floor_claims(setting: StudySetting, floors: dict[float, Seeds]) -> list[Pap
 
 def _delivery_claims(table: dict[str, Seeds], shipped: dict[str, Seeds]) -> list[PaperClaim]:
     delivery = {name: values(found, "delivery") for name, found in table.items()}
-    best = [max(pair) for pair in zip(delivery["subscriber pull"], delivery["publisher pull"], strict=True)]
+    parts = ("subscriber pull", "publisher pull")
+    count = len(delivery[NONE])
+    gains = {name: less(delivery[name], delivery[NONE]) for name in ("push", *parts)}
     twice = sum(sum(values(found, "twice")) for found in table.values())
     reach = "the reach of push and the chance of pulls to pass on, so that they get round within the run"
     remembered = "above 0.9 (remembered of the ICDCS paper)"
     claims = [
-        measured("COS-3", "delivery with push less without recovery, loss 0.1", where=f"{PLACE}, 5",
-                 fitted=reach,
-                 paper="a remarkable improvement of event delivery", values=less(delivery["push"],
-                     delivery[NONE]),
-                 within=(0.25, ANY_MORE), form="+.3f", why="Remarkable: a quarter at least (catalogue)."),
-        measured("COS-3", "the same with the shipped settings of push", where=f"{PLACE}, 5",
-                 paper="a remarkable improvement of event delivery", form="+.3f", within=(0.25, ANY_MORE),
+        everywhere("COS-3", "delivery with each of the three algorithms less without recovery, loss 0.1",
+                   where=f"{PLACE}, 5", levels=gains,
+                   paper="our algorithms bring a remarkable improvement of event delivery",
+                   within=(0.25, 1.0), form="+.3f", fitted=reach,
+                   why="Remarkable: a quarter at least (catalogue)."),
+        measured("COS-3", "delivery with push as shipped less without recovery, loss 0.1", where="our system",
+                 paper=None, reference="0.25 or more", form="+.3f", within=(0.25, 1.0),
                  values=less(values(shipped["push"], "delivery"), delivery[NONE]),
-                 why="Remarkable: a quarter at least (catalogue)."),
-        measured("COS-7", "delivery with combined pull less the better of its parts", where=f"{PLACE}, 5",
-                 paper="this combination improves the chances to recover", form="+.4f",
-                 values=less(delivery["combined pull"], best), within=(0.0, ANY_MORE),
-                 why="Improves: not below the better part. The better part of each seed is a hard rival."),
+                 why="The band of COS-3; the paper does not print its fan-out and P_forward."),
+        everywhere("COS-7", "delivery with combined pull less that of each of its parts", where=f"{PLACE}, 5",
+                   paper="this combination improves the chances to recover an event", form="+.4f",
+                   levels={name: less(delivery["combined pull"], delivery[name]) for name in parts},
+                   within=(0.0, 1.0), why="Improves: more than either part alone."),
         exact("COS-3", "events delivered twice, in any style", where="our system", paper=None, reference=0,
               ours=twice,
               rule="none", why="A subscription receives an event at most once.", held=not twice,
-              seeds=len(best)),
+              seeds=count),
         exact("GRYPHON", "acknowledged recovery: least delivery of a seed", where="our system", paper=None,
               reference=1.0,
               ours=min(delivery[ACKNOWLEDGED]), rule="exactly 1", why="It promises everything.",
-              held=min(delivery[ACKNOWLEDGED]) == 1.0, seeds=len(best)),
+              held=min(delivery[ACKNOWLEDGED]) == 1.0, seeds=count),
     ]  # fmt: skip
     for id, style in (("COS-3", "push"), ("COS-7", "combined pull")):
         claims.append(
@@ -220,7 +224,7 @@ def _causes(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]:
         everywhere("COS-11.6", "share of the losses that comes back, by cause", where=f"{PLACE}, 5",
                    paper="can improve reliability in any situation where an event loss may occur",
                    levels=levels,
-                   within=(1 / 3, ANY_MORE), form=".2f", why="Improve: a third at least; no number is "
+                   within=(1 / 3, 1.0), form=".2f", why="Improve: a third at least; no number is "
                    "printed.")
     ]  # fmt: skip
 
@@ -236,8 +240,9 @@ def _intersection(bench: RecoveryBench) -> list[PaperClaim]:
     many, few = dict(zip(styles, found[:4], strict=True)), dict(zip(styles, found[4:], strict=True))
     pull = less(recovered(many["subscriber pull"]), recovered(few["subscriber pull"]))
     push = less(recovered(many["push"]), recovered(few["push"]))
-    parts = [values(few[style], "delivery") for style in ("subscriber pull", "publisher pull")]
-    better = max(parts, key=mean)
+    both = less(recovered(many["combined pull"]), recovered(few["combined pull"]))
+    gain = less(values(few["combined pull"], "delivery"), values(few["subscriber pull"], "delivery"))
+    combine = "One way to overcome this limitation … is to combine subscriber-based with publisher-based pull"
     return [
         measured("COS-11.1", "few subscribers instead of many: fall of the share that subscriber pull "
                  "brings back",
@@ -248,17 +253,11 @@ def _intersection(bench: RecoveryBench) -> list[PaperClaim]:
                  paper="do not affect significantly the performance of push",
                  values=push, within=(-0.1, 0.1), form="+.3f",
                  why="Not significantly: a tenth to either side."),
-        measured("COS-11.7", "few subscribers: delivery of combined pull less that of its better part",
-                 where=f"{PLACE}, 5", paper="One way to overcome this limitation … is to combine "
-                 "subscriber-based with publisher-based pull",
-                 values=less(values(few["combined pull"], "delivery"), better), within=(0.0, ANY_MORE),
-                 form="+.4f",
-                 why="Overcome: not below the part that is better in the mean."),
+        measured("COS-11.7", "few subscribers instead of many: the same fall of combined pull",
+                 where=f"{PLACE}, 5", paper=combine, values=both, within=(-0.15, 0.15), form="+.3f",
+                 why="Overcome: no longer critical, by the 0.15 of COS-11.1."),
         measured("COS-11.7", "few subscribers: delivery of combined pull less that of subscriber pull",
-                 where=f"{PLACE}, 5", paper="One way to overcome this limitation … is to combine "
-                 "subscriber-based with publisher-based pull",
-                 values=less(values(few["combined pull"], "delivery"), parts[0]), within=(0.0, ANY_MORE),
-                 form="+.4f",
+                 where=f"{PLACE}, 5", paper=combine, values=gain, within=(0.0, 1.0), form="+.4f",
                  why="The limitation is that of subscriber pull: combined has to be better than it."),
     ]  # fmt: skip
 
@@ -287,6 +286,7 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
     quiet = dict(zip(styles, bench.by_seed([(style, {"loss": 0.0}) for style in styles]), strict=True))
     counts = {s: [values(t[s], "gossip messages") for t in (quiet, half, table)] for s in styles}
     pull, push = counts["combined pull"], counts["push"]
+    in_bursts = [values(each, "gossip messages") for each in bench.by_seed([(s, BURSTS) for s in styles])]
     where = f"{PLACE}, 5"
     return [
         exact("COS-2", "gossip messages of a pull when nothing is lost", where=where, ours=max(pull[0]),
@@ -298,15 +298,17 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
                  within=(1.0, ANY_MORE),
                  paper="wasted bandwidth when the system is stable", form=".0f",
                  why="Wasted: there are some."),
-        everywhere("COS-11.4", "gossip of pulls: growth from loss 0 to 0.05, and to 0.1", where=where,
-                   form="+.0f",
-                   paper="when there is a large variability in the frequency of event losses",
-                   within=(1.0, ANY_MORE),
+        measured("COS-11.4", "losses in the first third, then none: gossip of combined pull over push's",
+                 where=where, values=jackknife(in_bursts[1], in_bursts[0]), within=(0.0, 1.0), form=".3f",
+                 paper="Reactive approaches perform better, in terms of generated traffic overhead, when "
+                 "there is a large variability in the frequency of event losses",
+                 why="Better: fewer messages than the proactive one."),
+        everywhere("COS-11.4", "gossip of pulls: growth from loss 0 to 0.05, and to 0.1", where="beside 5",
+                   form="+.0f", paper=None, reference="growth", within=(1.0, ANY_MORE),
                    levels={"to 0.05": less(pull[1], pull[0]), "to 0.1": less(pull[2], pull[1])},
                    why="It reacts to losses: more of them, more gossip."),
-        measured("COS-11.4", "gossip of push at loss 0.1 over that at 0", where=where,
-                 paper="a proactive scheme, where gossip takes place periodically",
-                 values=jackknife(push[2], push[0]), within=(0.7, 1.3), form=".2f",
+        measured("COS-11.4", "gossip of push at loss 0.1 over that at 0", where="beside 2.2", paper=None,
+                 reference=1, values=jackknife(push[2], push[0]), within=(0.7, 1.3), form=".2f",
                  why="Proactive: it does not react; 30% to either side, set before the first run."),
     ]  # fmt: skip
 
@@ -314,29 +316,30 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
 def _load(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]:
     """COS-11.5 and 11.8."""
     brokers, claims, where = bench.base["brokers"], [], f"{PLACE}, 4.2"
-    for figure, at in (("requests at once", "at a source"), ("requests at any broker", "at any broker")):
-        for style, words, most in (
+    for figure, words in (
+        ("askers of one event", "most brokers that ask one for the same event in an interval"),
+        ("requests at once", "most requests in one interval at a source"),
+    ):
+        for style, stated, most in (
             ("push", "essentially free from this risk", brokers // 4),
             ("subscriber pull", "essentially free from this risk", brokers // 4),
-            ("publisher pull", "the probability is rather low", brokers // 2),
+            ("publisher pull", "the probability of such a phenomenon is rather low", brokers // 2),
         ):
             claims.append(
-                measured("COS-11.5", f"{style}: most requests in one interval {at}", where=where, paper=words,
+                measured("COS-11.5", f"{style}: {words}", where=where, paper=stated,
                          values=values(table[style], figure), within=(0.0, float(most)), form=".1f",
                          why=f"No implosion: not more than {most} of {brokers} brokers ask one at the same "
                          f"time.")
             )  # fmt: skip
+    own: dict[str, Any] = {"where": "beside 2.2", "paper": None, "within": (0.0, 1.3), "form": ".2f"}
     claims += [
-        measured("COS-11.8", "rounds begun: the most of a broker over the mean", where=f"{PLACE}, 3",
-                 paper="equally distributed", values=values(table["push"], "most rounds"), within=(0.0, 1.3),
-                 form=".2f",
-                 why="Equally: 30% above the mean at most, among brokers that have something to offer."),
-        measured("COS-11.8", "gossip messages sent: the most of a broker over the mean", where=f"{PLACE}, 3",
-                 paper="equally distributed", values=values(table["push"], "highest load"), within=(0.0, 1.3),
-                 form=".2f",
-                 why="The same rule for messages, which are the load; gossip routed on a tree loads its "
-                 "middle.",
-                 erratum="E-C7"),
+        measured("COS-11.8", "rounds begun: the most of a broker over the mean", reference="1",
+                 values=values(table["push"], "most rounds"), **own,
+                 why="2.2 says of gossip in general that its load is equally distributed: 30% above the mean "
+                 "at most, among brokers that have something to offer."),
+        measured("COS-11.8", "gossip messages sent: the most of a broker over the mean", reference="1",
+                 values=values(table["push"], "highest load"), erratum="E-C7", **own,
+                 why="The same rule for messages, which are the load; gossip on a tree loads its middle."),
     ]  # fmt: skip
     return claims
 
@@ -377,8 +380,7 @@ def _policies(bench: RecoveryBench) -> list[PaperClaim]:
 
 def _interval(bench: RecoveryBench) -> list[PaperClaim]:
     """COS-9: losses in the first third, then none, and quiet for half a minute after the last event."""
-    knobs = {"lossy_until": 0.33, "loss": 0.15, "calm": 30.0}
-    fixed, adaptive = bench.by_seed([("push", knobs), ("push", {**knobs, "gossip_longest_seconds": 3.0})])
+    fixed, adaptive = bench.by_seed([("push", BURSTS), ("push", {**BURSTS, "gossip_longest_seconds": 3.0})])
     kept = estimate(less(values(adaptive, "delivery"), values(fixed, "delivery")))
     return [
         measured("COS-9", "messages of push that adapts its interval, over those of one that does not",
@@ -390,7 +392,7 @@ def _interval(bench: RecoveryBench) -> list[PaperClaim]:
 
 def _matching(setting: StudySetting) -> list[PaperClaim]:
     """COS-10."""
-    seeds = setting.seed_range(2, 10)
+    seeds = setting.seed_range(2, 20)
     found = setting.over_seeds(matching_calls, [(style,) for style in ("publisher pull", "push")], seeds)
     pull, push = found
     elsewhere = sum(each["elsewhere"] for each in pull)
@@ -449,33 +451,34 @@ def _beyond(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]:
 
 
 def _gossip_only(setting: StudySetting) -> tuple[list[PaperClaim], StudyTable]:
-    """hpcast, gossip as the only routing, without any fault: one in ten brokers is interested (section 2).
+    """hpcast, gossip as the only routing, without any fault: one in ten brokers is interested (section 6).
 
-    With c = 5 no event was lost in a thousand runs, at nine whole events for each broker; so the claim is
-    judged at fan-out ln S, and the table shows what a larger c buys."""
-    brokers, runs = (24, 200) if setting.quick else (100, 1000)
-    points = [(brokers, brokers // 10, c, runs, setting.seed) for c in (0.0, 1.0, 2.0, 5.0)]
-    found = setting.measure(hpcast, points)
+    Its fan-out is not printed: the words have to hold for ln S + c with every c that is tried."""
+    brokers, runs = (24, 50) if setting.quick else (100, 50)
+    constants = (0.0, 1.0, 2.0, 5.0)
+    cases = [(brokers, brokers // 10, c, runs) for c in constants]
+    by_c = dict(zip(constants, setting.over_seeds(hpcast, cases, setting.seed_range(4, 20)), strict=True))
+    names = ("delivery", "sent", "parasites")
     columns = ("c", "delivery", "whole events sent", "to the uninterested")
-    rows = [
-        (point[2], *(round(f[name], 4) for name in ("delivery", "sent", "parasites")))
-        for point, f in zip(points, found, strict=True)
-    ]
-    small = found[0]
-    claim = exact(
-        "COS-11", "gossip as the only routing: whole events, to the uninterested too, and losses though "
-        "nothing fails",
-        where=f"{PLACE}, 6 (of hpcast)", paper="even in absence of faults it does not guarantee that events "
-        "are delivered",
-        ours=f"delivery {small['delivery']:.3f} with fan-out ln S; {small['sent']:.0f} whole events sent "
-        f"for one, "
-        f"{small['parasites']:.0f} reach the uninterested", why="c = 5 lost none in a thousand runs: the "
-        "table has it.",
-        rule="fan-out ln S: delivery below 1, more sends than a tree's N - 1, most of them to the "
-        "uninterested", seeds=runs,
-        held=small["delivery"] < 1 and small["sent"] > brokers - 1 and small["parasites"] > small["sent"] / 2,
-    )  # fmt: skip
-    return [claim], StudyTable("hpcast: gossip as the only routing, no loss", columns, rows)
+    rows = [(c, *(estimate(values(f, name)).text(".4f") for name in names)) for c, f in by_c.items()]
+    some: dict[str, Any] = {"where": f"{PLACE}, 6", "within": (1e-9, ANY_MORE)}
+    claims = [
+        everywhere("COS-11", "gossip as the only routing: share of deliveries that fail though nothing fails",
+                   paper="even in absence of faults it does not guarantee that events are delivered "
+                   "correctly",
+                   levels={f"c = {c:g}": [1 - v for v in values(f, "delivery")] for c, f in by_c.items()},
+                   form=".5f", why="No guarantee: some fail, whatever the fan-out.", **some),
+        everywhere("COS-11", "the same: whole events that reach the uninterested, for each event",
+                   paper="they can reach also non-interested nodes", form=".1f",
+                   levels={f"c = {c:g}": values(f, "parasites") for c, f in by_c.items()},
+                   why="Can: some do, whatever the fan-out.", **some),
+        everywhere("COS-11", "the same: whole events sent, less the N - 1 of flooding a tree",
+                   paper="in absence of faults it increases the overhead", form="+.1f",
+                   levels={f"c = {c:g}": [v - (brokers - 1) for v in values(f, "sent")]
+                           for c, f in by_c.items()},
+                   why="Increases: above the most that routing on a tree can cost.", **some),
+    ]  # fmt: skip
+    return claims, StudyTable("hpcast: gossip as the only routing, no loss", columns, rows)
 
 
 def _pictures(bench: RecoveryBench, setting: StudySetting) -> list[Picture]:

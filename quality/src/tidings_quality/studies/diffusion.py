@@ -22,7 +22,6 @@ from numpy.typing import NDArray
 from tidings_lab.analysis.fit import fit_rate, goodness
 from tidings_lab.studies._cbr import BROKERS, delays_of
 from tidings_lab.studies.study import (
-    ClaimKind,
     Curve,
     PaperClaim,
     Picture,
@@ -174,7 +173,7 @@ def _shape_claims(
             pooled = goodness(list(times), list(reached), BROKERS, rate)
             claims.append(
                 measured("VIR3-8", f"{row.hosts} hosts, brokers by time, {what}: R² of the logistic curve",
-                         where="Virgillito 2003, 3.3.2, Figure 3.10", kind=ClaimKind.CURVE,
+                         where="Virgillito 2003, 3.3.2, Figure 3.10",
                          paper="the shape of the curves coincides with those in Figure 3.6", values=fits,
                          within=(0.97, float("inf")), form=".4f", note=f"pooled over topologies {pooled:.4f}",
                          why="0.97: the catalogue's; of each topology, since pooling smooths any curve.")

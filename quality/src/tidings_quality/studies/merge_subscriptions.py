@@ -18,8 +18,8 @@ rank`), with other exponents, and with intervals in the place of one-sided bound
 find. The table has all of them; the claims of the thesis are judged by the usual subscriptions alone.
 
 The thesis prints no numbers of subscriptions under its curves, but for the hundred of Figure 5.10, so the
-reduction is judged there, where its text is ("reaches the 75%"), and the curve goes on to two hundred. Figure
-5.9 has its first rule again: the largest table is twice the smallest or more, at the right end.
+reduction is judged there, where its text is ("reaches the 75%"), and the curve goes on to two hundred. Of
+Figure 5.9 the text says what it shows, and nothing that could be judged; the picture is lost.
 """
 
 from __future__ import annotations
@@ -46,6 +46,7 @@ from tidings_lab.studies.study import (
     estimate,
     everywhere,
     exact,
+    incomparable,
     measured,
 )
 
@@ -194,7 +195,7 @@ Runs = dict[tuple[Any, ...], list[list[dict[str, Any]]]]  # by case: the rows of
 def run(setting: StudySetting) -> StudyOutcome:
     sizes = QUICK_SIZES if setting.quick else SIZES
     slow = sizes[: 2 if setting.quick else 4]  # a union is looked for again and again
-    seeds = setting.seed_range(2, 10)
+    seeds = setting.seed_range(2, 20)
     cases: list[tuple[Any, ...]] = [
         (mapping, "covering", sizes, EXPONENT, USUAL) for mapping in (WITH, WITHOUT)
     ]
@@ -253,15 +254,17 @@ def _reductions(runs: Runs, sizes: Sequence[int]) -> list[PaperClaim]:
         max(row["tables"]) / max(1, min(row["tables"]))
         for row in _rows(runs, WITHOUT, "covering", sizes, sizes[-1])
     ]
-    claims.append(
-        measured("VIR5-10", f"largest table over the smallest under the mapping, {sizes[-1]} subscriptions "
-                 f"each",
-                 where=f"{WHERE}, Figure 5.9", paper="a distribution of the sizes of subscription tables in "
-                 "all the organizations",
-                 values=spreads, within=(2.0, float("inf")), form=".2f",
-                 note=f"without mapping {estimate(plain).text('.2f')}",
-                 why="The rule from before the first run: twice or more. It had been loosened since.")
-    )  # fmt: skip
+    more = [a - b for a, b in zip(spreads, plain, strict=True)]
+    claims += [
+        incomparable("VIR5-10", f"largest table over the smallest under the mapping, {sizes[-1]} "
+                     "subscriptions each", where=f"{WHERE}, Figure 5.9", seeds=len(spreads),
+                     paper="a distribution of the sizes of subscription tables in all the organizations",
+                     ours=f"{estimate(spreads).text('.2f')}; without mapping {estimate(plain).text('.2f')}",
+                     why="The picture is lost, and the text gives neither a size nor a spread."),
+        measured("VIR5-10", "the same: with mapping less without", where="beside Figure 5.9", paper=None,
+                 reference="wider", values=more, within=(0.0, float("inf")), form="+.2f",
+                 why="The figure is there to show an effect of the mapping: a wider spread."),
+    ]  # fmt: skip
     return claims
 
 

@@ -191,9 +191,9 @@ def _claims(honest: list[RoundRows], rated: list[RoundRows], unrated: list[Round
     count = len(honest)
     return [
         measured("VIR5-4", "mean quality over organisations: after the feedback less before", form="+.4f",
-                 where="Virgillito 2003, 5.2.2", paper="improve the overall quality",
+                 where="Virgillito 2003, 5.2.2", paper="this process leads to an overall quality improvement",
                  within=(0.0, float("inf")),
-                 values=[delivered[-1] - delivered[0] for delivered in means], why="Improve: above 0."),
+                 values=[delivered[-1] - delivered[0] for delivered in means], why="Improvement: above 0."),
         exact("VIR5-4", "the mean quality from round to round", where="our system", paper=None,
               reference="no fall",
               ours=f"no fall in {sum(map(_rises, means))} of {count} runs", rule="no fall in any run",

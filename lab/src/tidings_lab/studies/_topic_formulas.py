@@ -1,0 +1,70 @@
+"""Claims of study `topic-gossip` that compare printed formulas with one another (Baehni et al. 2004, 5.5)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+
+from tidings_lab.analysis import gossip, printed_gossip
+from tidings_lab.studies._claims import ClaimKind, PaperClaim, exact
+from tidings_lab.studies._topic_gossip import LOSS
+from tidings_lab.studies.study import StudyOutcome, StudySetting, StudyTable
+
+SUCCESS = 1 - LOSS
+PAPER = [10, 100, 1000]
+C = 5
+PAPER_NAME = "Baehni et al. 2004"
+
+
+def memory_claim() -> PaperClaim:
+    """5.5.2, with the printed formulas of all four algorithms."""
+    own = [gossip.memory_damulticast(size, is_root=not position) for position, size in enumerate(PAPER)]
+    members, groups = sum(PAPER) / len(PAPER), len(PAPER)
+    rivals = {
+        "broadcast": [gossip.memory_broadcast(sum(PAPER))] * groups,
+        "multicast": [printed_gossip.printed_memory_multicast(PAPER, level) for level in range(groups)],
+        "hierarchical": [math.log(members) + math.log(groups) + 2 * C] * groups,
+    }
+    larger = [
+        f"T{g} {own[g]:.1f} > {name} {of[g]:.1f}"
+        for name, of in rivals.items()
+        for g in range(groups)
+        if own[g] > of[g]
+    ]
+    return exact(
+        "DAM-8", "memory of a process against the other algorithms, by the printed formulas",
+        where=f"{PAPER_NAME}, 5.5.2",
+        paper="the memory complexity of a process is always smaller in our algorithm than in the other "
+        "algorithms", ours="; ".join(larger) or "never larger", erratum="E-D7", rule="never larger",
+        why="Always leaves no exception. The setting is that of 6.1, in which n is not much larger than the "
+        "largest group, as 5.5.2 assumes.", held=not larger,
+    )  # fmt: skip
+
+
+def conditions(_: StudySetting) -> StudyOutcome:
+    """At the printed bound on c both reliabilities have to be equal, with groups that lose nothing inside."""
+    pit = printed_gossip.printed_passing(1000, success=SUCCESS)
+    right = gossip.passing(1000, success=SUCCESS)
+    cases: tuple[tuple[str, str, Callable[[float], float], Callable[[float, float], float]], ...] = (
+        ("gossip broadcast", "0 ≤ c ≤ -ln(-t · ln(pit))", lambda p: gossip.equals_broadcast(3, p)[1],
+         lambda c, p: math.exp(-math.exp(-c)) - p**3),
+        ("gossip multicast", "0 ≤ c ≤ -ln(-ln(pit))", lambda p: gossip.equals_multicast(p)[1],
+         lambda c, p: math.exp(-math.exp(-c)) - p),
+    )  # fmt: skip
+    claims = [
+        exact("DAM-7", f"as reliable as {name} up to this c: the difference there",
+              where=f"{PAPER_NAME}, 5.5.3",
+              kind=ClaimKind.FORMULA, paper=formula, reference=0.0, ours=gap(bound(pit), pit),
+              rule="within 1e-9",
+              why="The bound is where both are equal; this is algebra.",
+              held=abs(gap(bound(pit), pit)) <= 1e-9)
+        for name, formula, bound, gap in cases
+    ]  # fmt: skip
+    hierarchical = gossip.equals_hierarchical(3, 3, right)[1]
+    rows = [
+        (name, formula, round(bound(pit), 2), round(bound(right), 2)) for name, formula, bound, _ in cases
+    ]
+    rows.append(("hierarchical broadcast", "as printed", round(gossip.equals_hierarchical(3, 3, pit)[1], 2),
+                 round(hierarchical, 2)))  # fmt: skip
+    columns = ("as reliable as", "condition", "largest c, printed pit", "largest c, exact pit (E-D1)")
+    return StudyOutcome(claims=claims, tables=[StudyTable("Conditions of 5.5.3", columns, rows)])
