@@ -38,6 +38,16 @@ def test_json_has_a_line_for_each_system_and_names_the_pictures(
     assert all(Path(path).stat().st_size > 1000 for path in found["plots"])
 
 
+def test_plots_of_several_seeds_are_drawn_too(tidings: Callable[..., Any], tmp_path: Path) -> None:
+    pytest.importorskip("matplotlib")
+    options = ("--seeds", "2", "--json", "--plot", str(tmp_path))
+    ran = tidings("compare", "--systems", "siena", *SMALL, *options)
+    assert sorted(Path(path).name for path in json.loads(ran.out)["plots"]) == [
+        "comparison.png", "comparison.svg",
+    ]  # fmt: skip
+    assert (tmp_path / "comparison.svg").stat().st_size > 1000
+
+
 def test_a_system_that_loses_events_is_told_and_ends_with_1(
     tidings: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:

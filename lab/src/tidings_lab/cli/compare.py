@@ -88,7 +88,7 @@ def compare(
     )
     chosen = chosen_systems(systems)
     if seeds > 1:
-        _over_seeds(chosen, comparison, seeds, as_json)
+        _over_seeds(chosen, comparison, seeds, plots, as_json)
         return
     rows = _run(chosen, comparison)
     drawn: list[Path] = []
@@ -122,7 +122,9 @@ def _run(systems: list[System], comparison: Comparison) -> list[Measures]:
         return run(systems, comparison, lambda name: status.update(f"comparing: {name} ..."))
 
 
-def _over_seeds(systems: list[System], comparison: Comparison, seeds: int, as_json: bool) -> None:
+def _over_seeds(
+    systems: list[System], comparison: Comparison, seeds: int, plots: Path | None, as_json: bool
+) -> None:
     """The same for several seeds: means, intervals, and differences from the first system."""
     import msgspec
 
@@ -133,16 +135,21 @@ def _over_seeds(systems: list[System], comparison: Comparison, seeds: int, as_js
         for number in range(seeds)
     ]
     lines = over_seeds(runs)
+    title = (
+        f"{comparison.workload}, {comparison.brokers} brokers, {seeds} seeds: mean ± half of the 95% interval"
+    )
+    drawn: list[Path] = []
+    if plots is not None:
+        from tidings_lab.studies._comparing import draw_over_seeds
+
+        drawn = draw_over_seeds(lines, plots, title)
     if as_json:
-        said = {"workload": comparison.workload, "seed": comparison.seed, "seeds": seeds}
         print_json(
-            {**said, "brokers": comparison.brokers, "systems": msgspec.to_builtins(lines), "plots": []}
-        )
+            {"workload": comparison.workload, "seed": comparison.seed, "seeds": seeds,
+             "brokers": comparison.brokers, "systems": msgspec.to_builtins(lines),
+             "plots": [str(path) for path in drawn]}
+        )  # fmt: skip
     else:
-        title = (
-            f"{comparison.workload}, {comparison.brokers} brokers, {seeds} seeds: mean ± half of the 95% "
-            f"interval"
-        )
         rows = [
             (
                 line.system,
@@ -153,6 +160,8 @@ def _over_seeds(systems: list[System], comparison: Comparison, seeds: int, as_js
         ]
         _print_table(title, ("system", "exact", *(words for _, words, _ in SEEDED)), rows)
         console().print(SIGNIFICANT)
+        for path in drawn:
+            console().print(f"picture: {path}")
     if any(line.refused is None and line.exact < line.seeds for line in lines):
         raise typer.Exit(Exit.NO)
 

@@ -1,4 +1,5 @@
-"""A comparison of systems as one picture: a panel for each measure, a bar for each system."""
+"""A comparison of systems as one picture: a panel for each measure, a bar for each system, with error bars
+where there are several seeds."""
 
 from __future__ import annotations
 
@@ -7,6 +8,7 @@ from pathlib import Path
 
 from tidings.errors import MissingDependencyError
 from tidings_lab.simulation.comparing import Measures
+from tidings_lab.simulation.significance import SystemOverSeeds
 
 PANELS: tuple[tuple[str, str, float], ...] = (  # a measure, its title, and what to multiply it by
     ("event_messages", "messages with an event, per event", 1.0),
@@ -24,8 +26,28 @@ COLUMNS = 5
 LOGARITHMIC = frozenset({"event_messages", "hops", "control_messages", "bytes"})
 
 
+Bars = dict[str, tuple[float, float]]  # by measure: the value, and half of its 95% interval
+NO_VALUE = (0.0, 0.0)
+
+
 def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[Path]:
-    """Draw it as PNG and SVG; the files that were written. Systems that were not run are left out."""
+    """Draw one seed as PNG and SVG; the files that were written. Systems that were not run are left out."""
+    names = [measure for measure, _, _ in PANELS]
+    shown = {row.system: {name: (float(value), 0.0) for name in names
+                          if (value := getattr(row, name)) is not None}
+             for row in rows if row.refused is None}  # fmt: skip
+    return _draw(shown, folder, title)
+
+
+def draw_over_seeds(lines: Sequence[SystemOverSeeds], folder: Path, title: str) -> list[Path]:
+    """The same of several seeds: means, and 95% intervals as error bars."""
+    shown = {line.system: {name: (each.mean, (each.high - each.low) / 2)
+                           for name, each in line.measures.items()}
+             for line in lines if line.refused is None}  # fmt: skip
+    return _draw(shown, folder, title)
+
+
+def _draw(systems: dict[str, Bars], folder: Path, title: str) -> list[Path]:
     try:
         import matplotlib
     except ImportError:
@@ -38,7 +60,7 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
     matplotlib.rcParams["svg.fonttype"] = "none"  # texts stay texts
     from matplotlib import pyplot
 
-    shown = [row for row in rows if row.refused is None][::-1]  # the first on top
+    shown = list(systems.items())[::-1]  # the first on top
     lines = -(-len(PANELS) // COLUMNS)
     figure, grid = pyplot.subplots(
         lines,
@@ -48,10 +70,14 @@ def draw_comparison(rows: Sequence[Measures], folder: Path, title: str) -> list[
         layout="constrained",
     )
     for axes, (measure, words, factor) in zip(grid.flat, PANELS, strict=True):
-        found = [getattr(row, measure) for row in shown]
-        values = [(value or 0.0) * factor for value in found]
-        bars = axes.barh([row.system for row in shown], values, color="#31688e")
-        words_of = ["?" if value is None else _figure(value * factor) for value in found]
+        found = [bars_of.get(measure) for _, bars_of in shown]
+        values = [(each or NO_VALUE)[0] * factor for each in found]
+        spread = [(each or NO_VALUE)[1] * factor for each in found]
+        bars = axes.barh(
+            [name for name, _ in shown], values, xerr=spread if any(spread) else None, capsize=2,
+            color="#31688e",
+        )  # fmt: skip
+        words_of = ["?" if each is None else _figure(each[0] * factor) for each in found]
         axes.bar_label(bars, words_of, padding=2, fontsize="x-small")
         axes.margins(x=0.18)
         axes.set_title(words, fontsize="medium")
