@@ -57,6 +57,10 @@ CONTENTS = (
 )  # fmt: skip
 
 
+CHAPTER_4 = ("self-organisation", "proximity")
+SEEDS = re.compile(r" \(\d+ seeds?\)")
+
+
 def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = None) -> Path:
     """`index.html` in the folder; the claims, and what is wrong in the papers, as Markdown beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
@@ -235,7 +239,20 @@ def claims_page(found: Sequence[StudyRecord]) -> str:
         parts += [_line(*HEADS), _line(*["---"] * len(HEADS))]
         parts += [_line(*_cells(claim)) for claim in each.claims]
         parts.append("")
-    return "\n".join(parts)
+    return "\n".join([*parts, *_chapter_4(found)])
+
+
+def _chapter_4(found: Sequence[StudyRecord]) -> list[str]:
+    """The tables of both studies of chapter 4, under each trigger."""
+    tables = [table for each in found if each.study in CHAPTER_4 for table in each.tables]
+    if not tables:
+        return []
+    parts = ["## Chapter 4 under the three triggers\n", "Mean ± half of the 95% interval over seeds.\n"]
+    for table in tables:
+        parts += [f"### {table.title}\n", _line(*table.columns), _line(*["---"] * len(table.columns))]
+        parts += [_line(*(SEEDS.sub("", cell(value)) for value in row)) for row in table.rows]
+        parts.append("")
+    return parts
 
 
 def wrong_page(found: Sequence[StudyRecord]) -> str:
