@@ -23,6 +23,7 @@ from tidings_lab.studies._claims import (
     jackknife,
     judged,
     measured,
+    never,
     t_quantile,
     verdict_of,
 )
@@ -127,3 +128,19 @@ def _line() -> int:
 
 def test_a_value_that_is_no_number_decides_nothing() -> None:
     assert verdict_of(estimate([math.nan, 1.0]), (0.0, 2.0)) is ClaimVerdict.UNDECIDED
+
+
+def test_what_was_never_seen_is_bounded_and_not_refuted() -> None:
+    levels = {"seen": [0.1, 0.2, 0.15], "never": never(300, 3)}
+    found = everywhere("X-1", "c", where="6", paper="w", levels=levels, within=(1e-9, 1.0), why="w")
+    assert found.verdict is ClaimVerdict.UNDECIDED
+    assert never(300, 3).high == pytest.approx(0.01)
+
+
+def test_levels_are_scaled_like_other_claims() -> None:
+    found = everywhere(
+        "X-1", "c", where="T", paper="w", levels={"a": [0.1, 0.3]}, within=(0.0, 2.0), why="w", scale=100.0,
+        form=".0f", unit="%",
+    )  # fmt: skip
+    assert str(found.ours).startswith("a: 20 ± ")
+    assert str(found.tolerance) == "0% to 200%, at every level"

@@ -106,6 +106,12 @@ def estimate(values: Sequence[float]) -> SeedEstimate:
     return SeedEstimate(mean, mean - half, mean + half, len(values))
 
 
+def never(trials: int, seeds: int) -> SeedEstimate:
+    """Share of something that was not seen in so many trials: values without spread have no interval of
+    Student's; 3 / trials is the 95% bound (the rule of three)."""
+    return SeedEstimate(0.0, 0.0, 3 / trials, seeds)
+
+
 def jackknife(tops: Sequence[float], bottoms: Sequence[float]) -> list[float]:
     """Pseudo-values of the ratio of two means over the same seeds: their mean and interval are those of the
     ratio.
@@ -207,13 +213,16 @@ def measured(
 
 
 def everywhere(
-    id: str, claim: str, *, where: str, paper: float | str | None, levels: Mapping[str, Sequence[float]],
-    within: Band,
+    id: str, claim: str, *, where: str, paper: float | str | None,
+    levels: Mapping[str, Sequence[float] | SeedEstimate], within: Band,
     why: str, kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
     fitted: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on every level of something: held when every level holds, refuted when one is refuted."""
-    found = {name: estimate(values) for name, values in levels.items()}
+    found = {
+        name: values if isinstance(values, SeedEstimate) else estimate(values)
+        for name, values in levels.items()
+    }
     verdicts = {name: verdict_of(each, within) for name, each in found.items()}
     verdict = next(
         (each for each in (ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED) if each in verdicts.values()),
