@@ -6,13 +6,14 @@ document here prints.
 
 The workload is ours: 50 brokers, three of which publish, an event matches three of 35 patterns, links take 10
 ms, 1,000 events. What is delivered has 20 seeds, caches, intervals and our additions have 10 (a run takes
-some seconds). The interval (0.2 s against a rate of 50 events a second) and push's reach (all links, always) were chosen so that push gets round its table within the run; pulls pass
-requests on with 0.9. These differ from the shipped defaults (one link, one half): both are measured, and the
-table says which is which; the paper prints neither, so what the shipped ones bring is a claim of our own.
-Judged are events of the middle of a run. The length of a run matters: a pull learns of a loss from a later
-event of the same source and pattern. Changed after a first run: the quiet after the losses in COS-9 is half a
-minute; implosion (COS-11.5) is counted as 4.2 defines it, by brokers that ask the same one for the same event
-at once, beside all requests at a source. With `--quick` few verdicts are decided.
+some seconds). The interval (0.2 s against a rate of 50 events a second) and push's reach (all links, always)
+were chosen so that push gets round its table within the run; pulls pass requests on with 0.9. These differ
+from the shipped defaults (one link, one half): both are measured, and the table says which is which; the
+paper prints neither, so what the shipped ones bring is a claim of our own. Judged are events of the middle of
+a run. The length of a run matters: a pull learns of a loss from a later event of the same source and pattern.
+Changed after a first run: the quiet after the losses in COS-9 is half a minute; implosion (COS-11.5) is
+counted as 4.2 defines it, by brokers that ask the same one for the same event at once, beside all requests at
+a source. With `--quick` few verdicts are decided.
 """
 
 from __future__ import annotations
