@@ -169,7 +169,7 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
         for claim in by_name[name].claims
         if claim.id.startswith(shown.ids) and shown.mark in claim.where and claim.kind is not ClaimKind.OWN
     ]
-    answers = [f"<a href=#{name}>{name}</a>" for name in shown.studies]
+    answers = [f"<a href=#{name}>{name}</a>" if name in by_name else name for name in shown.studies]
     answers += [f"<code>tests/{escape(test)}</code>" for test in shown.tests]
     if shown.reason:
         verdict = escape(shown.reason)
