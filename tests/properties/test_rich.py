@@ -214,8 +214,13 @@ def _bounds(rng: random.Random, name: str) -> Any:
         e.Compare(rng.choice((">", ">=")), e.Attribute(name), e.Literal(low)),
         e.Compare(rng.choice(("<", "<=", "!=")), e.Attribute(name), e.Literal(high)),
         e.In(e.Attribute(name), (e.Literal(low), e.Literal(high)), rng.random() < 0.5),
+        e.Compare(
+            rng.choice(("=", "!=", "<", ">=")),
+            e.Attribute(name),
+            e.Call("DECIMAL", (e.Literal(str(rng.choice(DECIMALS))),)),
+        ),
     ]
-    return rng.choice((parts[0], parts[1], parts[2], e.And(parts[0], parts[1])))
+    return rng.choice((*parts, e.And(parts[0], parts[1])))
 
 
 @settings(max_examples=20)

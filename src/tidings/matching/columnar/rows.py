@@ -7,21 +7,25 @@ the growing form, used by the delta and by loading; `FrozenRows` is what a table
 from __future__ import annotations
 
 from dataclasses import dataclass
+from decimal import Decimal
 from itertools import product
+from math import inf, nextafter
 from struct import Struct
 from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.language.evaluate import evaluate
+from tidings.language.lists import names_in
 from tidings.language.work import Work, work_of
-from tidings.matching.columnar.layout import PART
+from tidings.matching.columnar.layout import EXACT_DOUBLES, PART
 from tidings.matching.columnar.parts import ConstraintParts, Part
 from tidings.matching.columnar.programs import Check, Checks
 from tidings.matching.columnar.slots import STRING
-from tidings.model.constraint import Constraint
-from tidings.model.expression import Expression, Literal
-from tidings.model.filter import Conjunction, Filter
+from tidings.model.constraint import Constraint, Range
+from tidings.model.expression import Attribute, Call, Compare, Expression, Literal
+from tidings.model.filter import TIDINGS, Conjunction, Filter
 
 OUTSIDE = 0x8000  # in `count`: the points are those left out
 MOST_ALTERNATIVES = 8  # rows that one conjunction may become; the rest is left to `accepts`
@@ -35,6 +39,29 @@ def _add_plainly(constraint: Constraint, parts: ConstraintParts, plain: list[Par
         return False
     plain += alternatives[0]
     return True
+
+
+def _near(residual: Expression) -> Range | None:
+    """The range of doubles that a comparison of an attribute with an exact decimal demands: candidates."""
+    if not isinstance(residual, Compare) or residual.op not in _MIRRORED:
+        return None
+    one, other, op = residual.left, residual.right, residual.op
+    if isinstance(other, Attribute):
+        one, other, op = other, one, _MIRRORED[op]
+    if not isinstance(one, Attribute) or not isinstance(other, Call) or any(names_in(other)):
+        return None
+    number = evaluate(other, {})
+    if type(number) is not Decimal or not number.is_finite() or abs(number) >= EXACT_DOUBLES:
+        return None
+    low, high = (None if op[0] == "<" else float(number)), (None if op[0] == ">" else float(number))
+    if low is not None and low > number:
+        low = nextafter(low, -inf)
+    if high is not None and high < number:
+        high = nextafter(high, inf)
+    return Range(one.name, low, high)
+
+
+_MIRRORED = {"=": "=", "<": ">", "<=": ">=", ">": "<", ">=": "<="}
 
 
 class FilterRow(NamedTuple):
@@ -82,6 +109,9 @@ def _rows(
         derived = parts.derived.constraint(residual, dialect)
         if derived is None or not _add_plainly(derived, parts, plain):
             residuals.append(residual)
+            near = _near(residual) if dialect == TIDINGS else None
+            if near is not None:
+                plain += parts.of(near)[0][0]
     check = lasting = None
     if requested or residuals or work:
         check = Check(tuple(requested), tuple(residuals), dialect, work)
