@@ -558,4 +558,12 @@ GATEWAYS = (
         "correlation or header.correlation", by=("tests/gateway/test_mqtt_headers.py",)),
     Defect("gateway/mqtt/listener.py", " > self._longest_name:\n", " < 0:\n",
         by=("tests/gateway/test_mqtt_violations.py",)),
+    # publishes of one turn: the order of a client, an identity that two publish, the bound
+    Defect("runtime/local_clients.py", "        elif turn.waiting:\n            turn.flush()\n", "",
+        by=("tests/unit/runtime/test_local_clients.py",)),
+    Defect("protocol/delivery/flow.py",
+        "                self._pass_batch(batch, now)  # one of them may be the one that comes now\n", "",
+        by=("tests/properties/test_together.py",)),
+    Defect("runtime/local_clients.py", "self._count + len(publishes) > self._most", "False",
+        by=("tests/unit/runtime/test_local_clients.py",)),
 )  # fmt: skip

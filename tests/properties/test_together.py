@@ -63,10 +63,10 @@ def _publish(stage: Stage, rng: Random) -> list[int]:
     return calls
 
 
-def _played(seed: int, *, together: bool) -> dict[str, Any]:
+def _played(seed: int, *, together: bool, several: bool | None = None) -> dict[str, Any]:
     rng = Random(seed)
     tiny = DeliverySettings(chunk=2, flush_seconds=0.01)
-    stage = Stage(stable=rng.random() < 0.5, settings=tiny, together=together)
+    stage = Stage(stable=rng.random() < 0.5, settings=tiny, together=together, several=several)
     for name in ("p", "q"):
         stage.client(name)
     readers = _subscribe(stage, rng)
@@ -98,6 +98,42 @@ def _played(seed: int, *, together: bool) -> dict[str, Any]:
 @given(st.integers(0, 2**32))
 def test_together_or_one_after_the_other_is_the_same(seed: int) -> None:
     assert _played(seed, together=True) == _played(seed, together=False)
+
+
+@settings(max_examples=100, deadline=None)
+@given(st.integers(0, 2**32))
+def test_publishes_of_one_turn_do_what_those_of_each_client_do_one_after_the_other(seed: int) -> None:
+    assert _played(seed, together=True, several=True) == _played(seed, together=True, several=False)
+
+
+def test_publishes_of_several_clients_are_matched_and_persisted_as_one_batch() -> None:
+    stage = Stage(stable=True, together=True, several=True)
+    names = [stage.client(f"p{number}") for number in range(8)]
+    stage.subscribed(stage.client("s"), name="mine", durable=True)
+    for name in names:
+        stage.published(name, {"n": 0})
+    for _ in range(2):
+        for number, name in enumerate(names):
+            stage.publish(name, {"n": number})
+        stage.move("message", (names[0], BROKER))
+        assert len(stage.disk.pending) == 1
+        stage.settle()
+    assert stage.node.figures()["kept"] == 24
+    assert all(len(stage.channels[name, BROKER]) == 0 for name in names)
+
+
+def test_an_identity_that_two_clients_publish_in_one_turn_is_answered_when_it_is_kept() -> None:
+    """The second is known by the first, which is not on the disk yet."""
+    stage = Stage(stable=True, together=True, several=True)
+    p, q = stage.client("p"), stage.client("q")
+    stage.settle()
+    calls = [stage.publish(name, {"n": 1}, id="x", source="z", lifetime=60.0) for name in (p, q)]
+    stage.move("message", (p, BROKER))
+    assert stage.disk.pending
+    assert not [message for name in (p, q) for _, message in stage.channels[BROKER, name]]
+    stage.settle()
+    assert stage.answers[calls[0]] == stage.answers[calls[1]]
+    assert stage.node.figures()["duplicate publishes"] == 1
 
 
 def test_a_burst_is_told_and_answered_in_one_message() -> None:

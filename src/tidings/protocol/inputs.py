@@ -73,6 +73,13 @@ class ReceivedAll(_Input, frozen=True):
     messages: list[Message]
 
 
+class PublishesReceived(_Input, frozen=True):
+    """Publishes of several links that came together: the same as `ReceivedAll` for each of these senders and
+    their messages, and cheaper."""
+
+    batches: list[tuple[str, list[Message]]]
+
+
 class TimerFired(_Input, frozen=True):
     """The time that `next_deadline()` named has come."""
 
@@ -334,6 +341,7 @@ class ClientUnadvertise(_Input, frozen=True):
 Input: TypeAlias = (
     Received
     | ReceivedAll
+    | PublishesReceived
     | TimerFired
     | LinkUp
     | LinkDown

@@ -34,6 +34,7 @@ from tidings.protocol.inputs import (
     PersistFailed,
     PrincipalRevoked,
     Probed,
+    PublishesReceived,
     Received,
     ReceivedAll,
     Started,
@@ -42,7 +43,7 @@ from tidings.protocol.inputs import (
 )
 from tidings.protocol.interest import InterestTable, Match
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.messages import Envelope, Message, tag_of
+from tidings.protocol.messages import Envelope, Message, Publish, tag_of
 from tidings.protocol.retained_bytes import RetainedBytes
 from tidings.protocol.roles import EventPassage, GroupCommit, Placement, TopologyHints
 from tidings.protocol.slots import (
@@ -136,6 +137,8 @@ class Node:
                 owner.on_message(input.sender, message, now)  # type: ignore[union-attr]
         elif kind is ReceivedAll:
             self._receive_all(input.sender, input.messages, now)  # type: ignore[union-attr]
+        elif kind is PublishesReceived:
+            self._owners[Publish].on_publishes(input.batches, now)  # type: ignore[union-attr]
         elif kind is TimerFired:
             self._on_timer(now)
         else:

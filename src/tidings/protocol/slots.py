@@ -237,6 +237,11 @@ class Strategy:
         for message in messages:
             self.on_message(sender, message, now)
 
+    def on_publishes(self, batches: Sequence[tuple[str, Sequence[Message]]], now: float) -> None:
+        """Publishes of these senders arrived together."""
+        for sender, messages in batches:
+            self.on_messages(sender, messages, now)
+
     def unsendable(self, to: str, message: Message, now: float) -> None:
         """One of `messages` that we sent is larger than a frame: it did not leave, and will not when it is
         sent again. No link ends for it."""

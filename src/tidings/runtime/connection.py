@@ -97,8 +97,8 @@ class WriteCoalescer:
         self._later: list[Connection] = []  # that send no message of their own before the end of the turn
         self._callbacks: list[Callable[[], None]] = []
         self._loop = loop  # known once a turn was scheduled
-        self._ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
-        self._is_scheduled = False  # does a callback end this turn?
+        self.ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
+        self.is_scheduled = False  # does a callback end this turn?
         self._has_more = False  # did a second input of this turn send something ...
         self._is_single = False  # ... or none of the turn before?
         self.in_input = False  # set while an input is handled; `settle` follows
@@ -107,7 +107,7 @@ class WriteCoalescer:
     def add(self, connection: Connection) -> None:
         """Flush the connection at the end of the turn."""
         self._waiting.append(connection)
-        if not self.in_input and not self._is_scheduled:
+        if not self.in_input and not self.is_scheduled:
             self._schedule()
 
     def add_later(self, connection: Connection) -> None:
@@ -133,27 +133,27 @@ class WriteCoalescer:
         self.in_input = False
         self.inputs += 1
         if self._waiting or self._callbacks:
-            if self._ready is not None and len(self._ready) <= self._is_scheduled:
+            if self.ready is not None and len(self.ready) <= self.is_scheduled:
                 self._end()
-            elif not self._is_scheduled:
-                if self._ready is None and self._is_single:
+            elif not self.is_scheduled:
+                if self.ready is None and self._is_single:
                     self.flush()
                 self._schedule()
             else:
                 self._has_more = True
 
     def _schedule(self) -> None:
-        if self._is_scheduled:
+        if self.is_scheduled:
             return
-        self._is_scheduled = True
+        self.is_scheduled = True
         if self._loop is None:
             self._loop = asyncio.get_running_loop()
-        if self._ready is None:
-            self._ready = getattr(self._loop, "_ready", None)
+        if self.ready is None:
+            self.ready = getattr(self._loop, "_ready", None)
         self._loop.call_soon(self._end_turn)
 
     def _end_turn(self) -> None:
-        self._is_scheduled = False
+        self.is_scheduled = False
         self._is_single, self._has_more = not self._has_more, False
         later, self._later = self._later, []
         self._end()

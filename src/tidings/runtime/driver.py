@@ -30,6 +30,7 @@ from tidings.protocol.inputs import (
     Input,
     LinkDown,
     LinkUp,
+    PublishesReceived,
     Received,
     ReceivedAll,
     Started,
@@ -55,6 +56,8 @@ class Tap(Protocol):
     def came(self, peer: str, message: Message, now: float) -> None: ...
 
     def came_all(self, peer: str, messages: list[Message], now: float) -> None: ...
+
+    def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None: ...
 
     def went(self, peer: str, message: Message, now: float) -> None: ...
 
@@ -261,17 +264,21 @@ class Driver:
             tap.came(input.sender, input.message, now)
         elif type(input) is ReceivedAll:
             tap.came_all(input.sender, input.messages, now)
+        elif type(input) is PublishesReceived:
+            tap.publishes_came(input.batches, now)
 
     def _is_fault_of_a_peer(self, input: Input, error: Exception) -> bool:
         """Whether the machine failed at a message of a remote peer: that peer is left, and others
         are served."""
-        if (
-            self._fault is None
-            or not isinstance(input, Received | ReceivedAll)
-            or input.sender not in self._outlets
-        ):
+        if self._fault is None:
             return False
-        self._fault(input.sender, error)
+        senders = [input.sender] if isinstance(input, Received | ReceivedAll) else []
+        if isinstance(input, PublishesReceived):  # one of them is to blame, and all are left
+            senders = [sender for sender, _ in input.batches]
+        if not senders or any(sender not in self._outlets for sender in senders):
+            return False
+        for sender in senders:
+            self._fault(sender, error)
         return True
 
     def _take_breath(self) -> None:
@@ -293,6 +300,13 @@ class Driver:
             self.hand(self.name, Received(sender, messages[0]))
         elif messages:
             self.hand(self.name, ReceivedAll(sender, messages))
+
+    def receive_publishes(self, batches: list[tuple[str, list[Message]]]) -> None:
+        """Publishes came together on several links, in this order on each."""
+        if len(batches) == 1:
+            self.receive(*batches[0])
+        elif batches:
+            self.hand(self.name, PublishesReceived(batches))
 
     def report(self, input: Input) -> None:
         began = perf_counter()

@@ -20,14 +20,14 @@ from tidings.model.subscription import DeliveryOptions, Policy, Position, Subscr
 from tidings.protocol.client import Client
 from tidings.protocol.inputs import ALL_FEATURES, Input
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.messages import AckMode, Message
+from tidings.protocol.messages import AckMode, Message, Publish
 from tidings.runtime.admission import LOCAL, Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
 from tidings.runtime.client_connection import owner_of
 from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.clock import RuntimeClock
-from tidings.runtime.connection import NetworkSettings
+from tidings.runtime.connection import NetworkSettings, WriteCoalescer
 from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.fairness import ReadingShares
 from tidings.runtime.listener import Listener
@@ -42,6 +42,49 @@ DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the b
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
+class PublishTurn:
+    """Publishes of local clients that wait for the end of this turn of the loop: one batch for the broker, so
+    that many clients with one publish each cost nearly as little as one client with many (decision 14).
+
+    They are handed in earlier when one of the clients sends another message or leaves: the order of each
+    client holds. The time of a batch is charged by the number of publishes.
+    """
+
+    def __init__(self, driver: Driver, coalescer: WriteCoalescer, most: int) -> None:
+        self.driver = driver
+        self._coalescer = coalescer
+        self._most = most  # publishes of a batch
+        self.waiting: list[tuple[LocalClient, list[Message]]] = []
+        self._count = 0
+
+    def is_added(self, client: LocalClient, publishes: list[Message]) -> bool:
+        """Hand in these at the end of the turn. False: no other callback is ready in this turn, and waiting
+        gains no batch."""
+        coalescer = self._coalescer
+        if not self.waiting:
+            if coalescer.ready is not None and len(coalescer.ready) <= coalescer.is_scheduled:
+                return False
+            coalescer.soon(self.flush)
+        elif self._count + len(publishes) > self._most:
+            self.flush()
+            coalescer.soon(self.flush)
+        self.waiting.append((client, publishes))
+        self._count += len(publishes)
+        return True
+
+    def flush(self) -> None:
+        """Hand in what waits."""
+        waiting, count = self.waiting, self._count
+        if not waiting:
+            return
+        self.waiting, self._count = [], 0
+        began = perf_counter()
+        self.driver.receive_publishes([(client.address, publishes) for client, publishes in waiting])
+        each = (perf_counter() - began) / count
+        for client, publishes in waiting:
+            client.charge_seconds(each * len(publishes))
+
+
 class LocalClient:
     """The broker's end of a guest's link. `sent_away` is called when the guest has to come in anew."""
 
@@ -49,7 +92,7 @@ class LocalClient:
         self,
         address: str,
         session: PrincipalSession,
-        driver: Driver,
+        turn: PublishTurn,
         guard: Guard[Any] | None,
         reading: ReadingShares,
         sent_away: Callable[[], None],
@@ -60,7 +103,7 @@ class LocalClient:
         self._ended = ended
         self.session = session
         self._principal = session.principal
-        self._driver = driver
+        self._turn, self._driver = turn, turn.driver
         self._guard = guard
         self._reading = reading
         self._fairness = reading.fairness
@@ -81,10 +124,22 @@ class LocalClient:
 
     def receive_all(self, messages: list[Message]) -> None:
         """Take messages of the guest that belong together."""
-        if self._ingress is not None:
-            began = perf_counter()
-            self._driver.receive(self.address, self._ingress.inward(messages))
-            self._fairness.charge(self._share, perf_counter() - began)
+        if self._ingress is None:
+            return
+        allowed = self._ingress.inward(messages)
+        turn = self._turn
+        if allowed and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
+            if turn.is_added(self, allowed):
+                return
+        elif turn.waiting:
+            turn.flush()
+        began = perf_counter()
+        self._driver.receive(self.address, allowed)
+        self._fairness.charge(self._share, perf_counter() - began)
+
+    def charge_seconds(self, seconds: float) -> None:
+        """Charge the guest the time that its messages took."""
+        self._fairness.charge(self._share, seconds)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
         """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
@@ -103,6 +158,7 @@ class LocalClient:
         ingress, self._ingress = self._ingress, None
         if ingress is None:
             return
+        self._turn.flush()
         self._all.discard(self)
         self.session.close()
         self._reading.remove(self.address)

@@ -81,6 +81,10 @@ class RecentHistory:
         for message in messages:
             self.came(peer, message, now)
 
+    def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None:
+        for peer, messages in batches:
+            self.came_all(peer, messages, now)
+
     def came(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
         if kind is Publish:
@@ -186,6 +190,10 @@ class _BatchRows:
     def came_all(self, peer: str, messages: list[Message], now: float) -> None:
         for tap in self._taps:
             tap.came_all(peer, messages, now)
+
+    def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None:
+        for tap in self._taps:
+            tap.publishes_came(batches, now)
 
     def went(self, peer: str, message: Message, now: float) -> None:
         for tap in self._taps:

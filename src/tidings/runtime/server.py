@@ -49,7 +49,7 @@ from tidings.runtime.handshake import Handshake
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.intake import Intake
 from tidings.runtime.kernels import prepare_in_background
-from tidings.runtime.local_clients import LocalClient
+from tidings.runtime.local_clients import LocalClient, PublishTurn
 from tidings.runtime.messages import (
     BESIDE,
     HANDSHAKE,
@@ -184,8 +184,7 @@ class Server:
         self._intake = Intake(self.node.backlog, self._coalescer, self.resources)
         if self._guard is not None:
             self.node.count_kept(self._guard)
-        recorder = self._recorder
-        record: Callable[[Any], None] = (lambda row: None) if recorder is None else recorder.record
+        record: Any = (lambda row: None) if self._recorder is None else self._recorder.record
         self._driver = Driver(
             self.name, self.node, self._clock, record=record, fault=self._on_fault, tap=self._tap
         )
@@ -193,14 +192,15 @@ class Server:
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.meter = self._reading
+        self._turn = PublishTurn(self._driver, self._coalescer, self.resources.publishes_together)
         self._driver.breathe_by(self._coalescer.flush, self._coalescer.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame_bytes=self.resources.frame_bytes)
-        own = frozenset(CLIENT_MESSAGES) | frozenset(BROKER_MESSAGES)
+        others = frozenset(declared).difference(CLIENT_MESSAGES, BROKER_MESSAGES)
         self._neighbours = NeighbourLinks(
             self.name, self._system.name, self._driver, self._codec.limited(self.resources.taken_bytes),
             self._coalescer, self.network,
-            allowed=frozenset(declared) - own, credentials=self._credentials, tls=self._join_tls,
+            allowed=others, credentials=self._credentials, tls=self._join_tls,
             rng=self._rng, is_revoked=self._is_revoked,
         )  # fmt: skip
         self._driver.perform(CloseLink, self._disconnect)
@@ -215,7 +215,7 @@ class Server:
         self._neighbours.listens = self._advertise or self.address
         self.node.reached_at(self._neighbours.listens)
         if self._wants_datagrams or self._system.datagrams:
-            await self._open_datagrams(frozenset(declared) - own)
+            await self._open_datagrams(others)
         self._neighbours.join(self._join)
         self._look_later()
 
@@ -367,7 +367,7 @@ class Server:
         session = self._opened(principal, name, lambda reason: each.end(reason))
         self._last_client += 1
         each = LocalClient(
-            f"{name}#{self._last_client}", session, self._driver, self._guard, self._reading, sent_away, ended
+            f"{name}#{self._last_client}", session, self._turn, self._guard, self._reading, sent_away, ended
         )
         ingress = ClientIngress(
             name,

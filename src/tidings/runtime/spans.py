@@ -79,6 +79,10 @@ class SpanTap:
         for message in messages:
             self.came(peer, message, now)
 
+    def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None:
+        for peer, messages in batches:
+            self.came_all(peer, messages, now)
+
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
         if kind is Deliver or kind is DeliverAll:

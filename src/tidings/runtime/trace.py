@@ -108,6 +108,13 @@ class TraceRing:
             for how, events in carried.items():
                 self._note(now, RECEIVED, peer, None, 0, tuple(events), how)
 
+    def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None:
+        """Publishes of several clients are one moment, with a step for each client."""
+        moment = self._begin(tuple([message.event for _, some in batches for message in some]))  # type: ignore[attr-defined]
+        for peer, some in batches:
+            published = tuple([message.event for message in some])  # type: ignore[attr-defined]
+            moment.steps.append((now, PUBLISHED, peer, None, 0, "", published))
+
     def went(self, peer: str, message: Message, now: float) -> None:
         kind = type(message)
         if kind is Deliver:  # the most common of all: as `_note` does, without a call

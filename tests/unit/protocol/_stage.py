@@ -47,13 +47,14 @@ from tidings.protocol.inputs import (
     LinkDown,
     LinkUp,
     Persisted,
+    PublishesReceived,
     Received,
     ReceivedAll,
     Started,
     TimerFired,
 )
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
-from tidings.protocol.messages import AckMode
+from tidings.protocol.messages import AckMode, Message, Publish
 from tidings.protocol.node import Node
 
 BROKER = "b"
@@ -109,6 +110,7 @@ class Stage:
         settings: DeliverySettings | None = None,
         check: bool = True,
         inline: bool = False,
+        several: bool | None = None,
         together: bool = False,
         limits: ResourceLimits = DEFAULT_LIMITS,
     ) -> None:
@@ -116,6 +118,7 @@ class Stage:
         self.fifo = fifo
         self.check = check
         self.inline = inline  # the disk works at once
+        self.several = several  # publishes of several clients come in one turn, as one input or one by one
         self.together = together  # without `rng`: whatever waits in a channel arrives at once
         self.now = 0.0
         self.tick = 0.001
@@ -151,6 +154,10 @@ class Stage:
         effects = machine.handle(input, self.now)
         if name == BROKER and isinstance(input, Received):
             self.handled.append((self.now, input.sender, input.message))
+        elif name == BROKER and isinstance(input, PublishesReceived):
+            self.handled += [
+                (self.now, sender, message) for sender, some in input.batches for message in some
+            ]
         elif name == BROKER and isinstance(input, ReceivedAll):
             self.handled += [(self.now, input.sender, message) for message in input.messages]
         for effect in effects:
@@ -214,10 +221,18 @@ class Stage:
                 line.popleft()
             self.slowest = max(self.slowest, self.now - some[0][0])
             messages = [message for _, message in some]
-            if to == BROKER or to in self.clients:
+            others = self._publishes_beside(sender) if to == BROKER and _are_publishes(messages) else []
+            if others and self.several is False:
+                for each, publishes in [(sender, messages), *others]:
+                    self.hand(to, ReceivedAll(each, publishes))
+            elif others:
+                self.hand(to, PublishesReceived([(sender, messages), *others]))
+            elif to == BROKER or to in self.clients:
                 self.hand(to, Received(sender, messages[0]) if count == 1 else ReceivedAll(sender, messages))
         elif kind == "commit":
             self.hand(BROKER, Persisted(self.disk.commit()))
+            while self.several is not None and self.disk.pending:  # one commit for all of the turn
+                self.hand(BROKER, Persisted(self.disk.commit()))
         elif kind == "read":
             fetch = self.disk.reads.popleft()
             self.hand(BROKER, Fetched(fetch.request, self.disk.read(fetch)))
@@ -231,6 +246,19 @@ class Stage:
         if self.rng is None:
             return waiting if self.together else 1
         return self.rng.randint(1, waiting) if self.rng.random() < 0.5 else 1
+
+    def _publishes_beside(self, sender: str) -> list[tuple[str, list[Message]]]:
+        """Publishes of other clients that arrive in the same turn."""
+        if not self.fifo or (self.several is None if self.rng is None else self.rng.random() < 0.5):
+            return []
+        found: list[tuple[str, list[Message]]] = []
+        for (other, to), line in self.channels.items():
+            publishes: list[Message] = []
+            while to == BROKER and other != sender and line and isinstance(line[0][1], Publish):
+                publishes.append(line.popleft()[1])
+            if publishes:
+                found.append((other, publishes))
+        return found
 
     def step(self) -> bool:
         things = self.movable()
@@ -363,3 +391,7 @@ class Stage:
         while len(values) < most and (notification := self.taken(who, ref)) is not None:
             values.append(notification.event.get(attribute))
         return values
+
+
+def _are_publishes(messages: list[Message]) -> bool:
+    return all(isinstance(message, Publish) for message in messages)

@@ -127,7 +127,9 @@ class MqttConnection:
         if not self._lines:
             self._waiting = self._wire.get_write_buffer_size()
             if not self._is_taking:
-                self._loop.call_soon(self._flush)
+                if not (waiting := self._listener.writes.waiting):
+                    self._loop.call_soon(self._listener.writes.flush_all)
+                waiting += (self._flush,)
         self._lines.append(data)
         self._line_bytes += len(data)
 

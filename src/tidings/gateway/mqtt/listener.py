@@ -39,7 +39,7 @@ from tidings.gateway.mqtt.sessions_file import (
     key_of,
 )
 from tidings.gateway.mqtt.shares import SharedSubscriptions, is_shared
-from tidings.gateway.mqtt.stream import ByteStream, streams
+from tidings.gateway.mqtt.stream import ByteStream, TurnWrites, streams
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.wills import PendingWills
 from tidings.gateway.serving import bind
@@ -75,6 +75,7 @@ class MqttListener:
         self._sweeping: asyncio.Task[None] | None = None
         self._shares = SharedSubscriptions(scope)
         self._packets = PacketCache()
+        self.writes = TurnWrites()
         self._undecided = UnconfirmedPublishes(host.resources.remembered_events)
         self.wills = PendingWills(self.now, self._publish_will)
         self._expiring: dict[SessionKey, asyncio.Event] = {}  # sessions that are being ended

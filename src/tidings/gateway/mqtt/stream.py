@@ -123,6 +123,19 @@ class ByteStream:
             await future
 
 
+class TurnWrites:
+    """Connections with bytes to write at the end of this turn of the loop. They are written one after the
+    other, so that a peer that is woken by the first write finds the others written."""
+
+    def __init__(self) -> None:
+        self.waiting: list[Callable[[], None]] = []  # the first one has `flush_all` called soon
+
+    def flush_all(self) -> None:
+        waiting, self.waiting = self.waiting, []
+        for flush in waiting:
+            flush()
+
+
 class TcpStream(ByteStream, asyncio.Protocol):
     """A connection by TCP, with or without TLS. `serve` is run for it."""
 

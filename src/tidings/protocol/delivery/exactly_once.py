@@ -1,10 +1,8 @@
 """Delivery exactly once above the client's interface: the intermediary of Baldoni et al. 2002, and
 the access broker of a network.
 
-It puts the parts together: `flow` (publishes), `registry` (subscriptions), `dispatcher` (queues and
-members), `replay` (cursors in logs), `ledger` (the index of the log), `dead` (dead letters); hands each
-message of a client to the part it is for; and does on its timer what can wait: persisting
-progress, forgetting what is over, the matcher's upkeep.
+It puts the parts of this package together, hands each message of a client to the part it is for, and does on
+its timer what can wait: persisting progress, forgetting what is over, the matcher's upkeep.
 """
 
 from __future__ import annotations
@@ -200,13 +198,21 @@ class ExactlyOnce(Delivery):
             most = begin + self.ports.limits.publishes_together
             while position < count and position < most and type(messages[position]) is Publish:
                 position += 1
-            self._publish(session, messages[begin:position], now)  # type: ignore[arg-type]
+            self._publish(((session, messages[begin:position]),), now)  # type: ignore[arg-type]
         if dispatcher.granted:
             dispatcher.pump_granted(now)
 
-    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
-        """Publishes that follow one another on one link."""
-        self._flow.publish(session, messages, now)
+    def on_publishes(self, batches: Sequence[tuple[str, Sequence[Message]]], now: float) -> None:
+        sessions, known = self._registry.sessions, list[Any]()
+        for sender, messages in batches:
+            if sender in sessions:
+                known.append((sessions[sender], messages))
+            else:
+                self.on_messages(sender, messages, now)
+        self._publish(known, now)
+
+    def _publish(self, parts: Sequence[tuple[Session, Sequence[Publish]]], now: float) -> None:
+        self._flow.publish(parts, now)
         if self._flow.has_new_identities:
             self._forget_identities_later(now)
 

@@ -1,6 +1,6 @@
 """The publish flow: accept, deduplicate, match once, persist if owed, dispatch, forward, acknowledge.
 
-A batch of publishes of one client goes through the steps together, and one publish is a batch of one. Rules
+Publishes of one turn of the loop go through the steps together, and one publish is a batch of one. Rules
 - An event is written to the log when it has a lifetime, when a durable subscription is owed it, when its
   publisher asks for it, when a hold keeps it, or when recovery may have to bring it to another broker.
 - An event that is written is dispatched, and acknowledged, only after it is on the disk: otherwise a crash
@@ -9,12 +9,10 @@ A batch of publishes of one client goes through the steps together, and one publ
 - The match of the first step serves the whole flow as long as no filter came or went meanwhile
   (`InterestTable.version`).
 - Neighbouring events of a batch that the same subscriptions accept are dispatched as one stretch.
-- While the disk is full, a publish that needs the disk, or has to follow one that does, is refused at once
-  (`full`). One that was handed in before may still be kept: it is answered as `unknown`, and dispatched when
-  it is kept.
+- While the disk is full, a publish that needs it, or has to follow one that does, is refused (`full`).
+  One that was handed in before is answered as `unknown`, and dispatched when it is kept.
 - After a start, an event that is kept is dispatched when each neighbour has said how far it knows our log, or
-  `first_word_seconds` have passed: a disk that was put back to an older copy would give offsets again that
-  neighbours know under other events, and they would pass over ours.
+  `first_word_seconds` have passed: an older copy of the disk gives offsets again that neighbours know.
 - An event with a key that no log holds ends the older one of its key: acknowledged when that is on the disk.
 - Publishing an identity again is answered with the same acknowledgement and changes nothing: as long as the
   log holds the event, and for the deduplication window after that.
@@ -96,21 +94,29 @@ class PublishFlow:
 
     def publish_one(self, session: Session, message: Publish, now: float) -> None:
         """Take one publish through all steps: a batch of one."""
-        batch, _ = self._accept(session, (message,), 0, now)
-        if batch:
-            self._pass_batch(session, batch, now)
+        batch = self._accept(session, (message,), 0, now) or self._accept_one(session, message, now)
+        self._pass_batch(batch, now)
 
-    def publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
-        """Take the publishes that came together on one link through all steps, in their order."""
-        position, count = 0, len(messages)
-        session.published += count
-        while position < count:
-            batch, position = self._accept(session, messages, position, now)
-            if batch:
-                self._pass_batch(session, batch, now)
+    def publish(self, parts: Sequence[tuple[Session, Sequence[Publish]]], now: float) -> None:
+        """Take publishes that came together through all steps, in their order on each link."""
+        batch: list[PendingPublish] = []
+        for session, messages in parts:
+            position, count = 0, len(messages)
+            session.published += count
+            while position < count:
+                if accepted := self._accept(session, messages, position, now):
+                    batch += accepted
+                    position += len(accepted)
+                    continue
+                self._pass_batch(batch, now)  # one of them may be the one that comes now
+                self._pass_batch(self._accept_one(session, messages[position], now), now)
+                batch, position = [], position + 1
+        self._pass_batch(batch, now)
 
-    def _pass_batch(self, session: Session, batch: list[PendingPublish], now: float) -> None:
+    def _pass_batch(self, batch: list[PendingPublish], now: float) -> None:
         """From the match on: a batch of events of which none is known yet."""
+        if not batch:
+            return
         interest, last_of, ports = self._interest, self._last_of, self._ports
         if batch[1:]:
             events = [pending.event for pending in batch]
@@ -149,22 +155,22 @@ class PublishFlow:
         if begin <= position:
             self._dispatch(batch[begin:], matches[begin:], now)
         if kept:
-            self._persist(session, kept, records)
+            self._persist(kept, records)
 
     # -- accept and deduplicate --------------------------------------------------------------------
 
     def _accept(
         self, session: Session, messages: Sequence[Publish], position: int, now: float
-    ) -> tuple[list[PendingPublish], int]:
-        """The publishes from this place on that follow one another in the numbers of one source, or else
-        the one in this place, if it is new and not refused; and the place after them."""
+    ) -> list[PendingPublish]:
+        """The publishes from this place on that are new and follow one another in the numbers of one source;
+        none: the one in this place has to be looked at (`_accept_one`)."""
         disk, incarnation, address = self._ports.disk, session.incarnation, session.address
         under_way, take_next = self._under_way, self.identities.take_next
         most_bytes, is_stable = self._ports.event_bytes, disk.stable
         batch: list[PendingPublish] = []
         source, sequence = "", 0  # of the last one
         if disk.full is not None or disk.failed is not None:
-            return self._accept_one(session, messages[position], now), position + 1
+            return batch
         for message in messages[position:] if position else messages:
             event, number, mode = message.event, message.sequence, message.mode
             size = event.size
@@ -181,18 +187,16 @@ class PublishFlow:
             source, sequence = event.source, number
             self.number += 1
             pending = PendingPublish(event, self.number, sequence, now, size, mode)
-            pending.waiters = [(address, message.call)]
+            pending.waiters, pending.incarnation = [(address, message.call)], incarnation
             if event.expires is not None:
                 pending.expires_at = now + event.expires
             if session.stay:
                 pending.moved = session.moved(event.source)
             batch.append(pending)
-        if not batch:
-            return self._accept_one(session, messages[position], now), position + 1
         if (accepted := len(batch)) > 1:
             take_next(source, incarnation, sequence - accepted + 2, now, accepted - 1)
         self.figures["published"] += accepted
-        return batch, position + accepted
+        return batch
 
     def _accept_one(self, session: Session, message: Publish, now: float) -> list[PendingPublish]:
         """A publish that may be known, or refused; empty when it was answered."""
@@ -212,7 +216,7 @@ class PublishFlow:
         self.figures["published"] += 1
         pending = self._pending(session, event, message.sequence, now)
         pending.mode, pending.is_own = message.mode, is_own
-        pending.waiters = [(session.address, message.call)]
+        pending.waiters, pending.incarnation = [(session.address, message.call)], session.incarnation
         return [pending]
 
     def _pending(self, session: Session, event: Event, sequence: int | None, now: float) -> PendingPublish:
@@ -317,18 +321,14 @@ class PublishFlow:
         records = self._index.append(Append(offset, event, now, pending.sequence, pending.expires_at))
         return records + self._publisher_stays.keep(event.source, pending.moved or STAYED, offset)
 
-    def _persist(self, session: Session, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
-        sources: dict[str, None] = {}
+    def _persist(self, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
+        publishers: dict[tuple[str, str], None] = {}
         for pending in kept if self._ports.disk.stable else ():
-            if (source := pending.event.source) not in sources:
-                sources[source] = None
-                records.append(self.identities.row(source, session.incarnation))
-        self._ports.disk.persist(
-            records,
-            partial(self._kept_all, kept),
-            partial(self._not_kept_all, kept),
-            partial(self.stalled, kept),
-        )
+            if (publisher := (pending.event.source, pending.incarnation)) not in publishers:
+                publishers[publisher] = None
+                records.append(self.identities.row(*publisher))
+        kept_all, not_kept = partial(self._kept_all, kept), partial(self._not_kept_all, kept)
+        self._ports.disk.persist(records, kept_all, not_kept, partial(self.stalled, kept))
         for pending in kept:
             if pending.mode is BEST_EFFORT:
                 self.answer(pending)

@@ -91,27 +91,28 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         self._features: dict[str, int] = {}  # by linked peer: what it announced
         for kind in (StageEvents, CommitStaged, CommitParts):
             self._handlers[kind] = self._refuse_staging
-        self._handlers[Publish] = lambda session, message, now: self._publish(session, (message,), now)
+        self._handlers[Publish] = lambda session, message, now: self._publish(((session, (message,)),), now)
 
     def _refuse_staging(self, session: Session, message: Any, now: float) -> None:
         self.ports.send(session.address, Refused(message.call, "refused", NO_STAGING))
 
     # -- publishing --------------------------------------------------------------------------------
 
-    def _publish(self, session: Session, messages: Sequence[Publish], now: float) -> None:
+    def _publish(self, parts: Sequence[tuple[Session, Sequence[Publish]]], now: float) -> None:
         """Propose the publishes of a batch together."""
-        requests = self._asks_of.get(session.address)
-        if requests is not None:
-            requests.later.extend(messages)
-            return
         batch: list[Proposal] = []
-        for message in messages:
-            event = message.event
-            if not self._is_answered(session, message, now):
-                is_own = event.id == f"{session.incarnation}-{message.sequence}"
-                batch.append(Proposal(event, session.incarnation, message.sequence, is_own))
-                pending = self._proposed[event.identity] = self._pending(event, message.sequence, now)
-                pending.waiters.append((session.address, message.call))
+        for session, messages in parts:
+            requests = self._asks_of.get(session.address)
+            if requests is not None:
+                requests.later.extend(messages)
+                continue
+            for message in messages:
+                event = message.event
+                if not self._is_answered(session, message, now):
+                    is_own = event.id == f"{session.incarnation}-{message.sequence}"
+                    batch.append(Proposal(event, session.incarnation, message.sequence, is_own))
+                    pending = self._proposed[event.identity] = self._pending(event, message.sequence, now)
+                    pending.waiters.append((session.address, message.call))
         if batch:
             self.ports.group_commit.propose(batch, now)
 

@@ -24,6 +24,7 @@ class PendingPublish(msgspec.Struct, eq=False, gc=False):
     is_own: bool = True  # its id is made of its publisher's number
     expires_at: float | None = None
     moved: MigrationHeader | None = None  # its publisher was at other brokers before
+    incarnation: str = ""  # of its publisher
     waiters: list[tuple[str, int]] = []  # address and call of the clients that wait for the answer
     position: Position | None = None  # in the log; None: the log does not hold it
     match: Match | None = None  # the entries that accept it ...

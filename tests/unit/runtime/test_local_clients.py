@@ -1,0 +1,82 @@
+"""Publishes of local clients in one turn of the loop."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+from tidings.model.event import make_event
+from tidings.protocol.messages import Message, Publish
+from tidings.runtime.local_clients import PublishTurn
+
+
+class _Driver:
+    def __init__(self) -> None:
+        self.batches: list[list[tuple[str, list[Message]]]] = []
+
+    def receive_publishes(self, batches: list[tuple[str, list[Message]]]) -> None:
+        self.batches.append(batches)
+
+
+class _Client:
+    def __init__(self, address: str) -> None:
+        self.address = address
+        self.charged = 0
+
+    def charge_seconds(self, seconds: float) -> None:
+        assert seconds >= 0
+        self.charged += 1
+
+
+def _publishes(*calls: int) -> list[Any]:
+    return [Publish(call, make_event({}, source="c", id=str(call)), call) for call in calls]
+
+
+class _Coalescer:
+    """The end of a turn, by hand."""
+
+    def __init__(self) -> None:
+        self.ready: list[None] | None = None
+        self.is_scheduled = False
+        self.callbacks: list[Callable[[], None]] = []
+        self.soon = self.callbacks.append
+
+
+def _turn(most: int = 100) -> tuple[PublishTurn, _Driver, _Coalescer]:
+    driver, coalescer = _Driver(), _Coalescer()
+    return PublishTurn(driver, coalescer, most), driver, coalescer  # type: ignore[arg-type]
+
+
+def test_publishes_of_one_turn_are_one_batch_in_the_order_they_came() -> None:
+    turn, driver, coalescer = _turn()
+    clients: list[Any] = [_Client(f"c{number}") for number in range(64)]
+    for client in clients:
+        assert turn.is_added(client, _publishes(1))
+    assert (driver.batches, len(coalescer.callbacks)) == ([], 1)
+    coalescer.callbacks.pop()()
+    [batch] = driver.batches
+    assert [address for address, _ in batch] == [client.address for client in clients]
+    assert all(client.charged == 1 for client in clients)
+
+
+def test_a_batch_is_bounded_and_an_early_flush_leaves_nothing_behind() -> None:
+    turn, driver, coalescer = _turn(most=3)
+    client: Any = _Client("c")
+    assert turn.is_added(client, _publishes(1, 2))
+    assert turn.is_added(client, _publishes(3, 4))
+    assert len(driver.batches) == 1
+    turn.flush()
+    for callback in coalescer.callbacks:
+        callback()
+    assert [message.call for batch in driver.batches for _, some in batch for message in some] == [1, 2, 3, 4]  # type: ignore[attr-defined]
+
+
+def test_a_publish_does_not_wait_in_a_turn_without_other_callbacks() -> None:
+    turn, _, coalescer = _turn()
+    client: Any = _Client("c")
+    coalescer.ready = []
+    assert not turn.is_added(client, _publishes(1))
+    coalescer.ready = [None]
+    assert turn.is_added(client, _publishes(1))
+    coalescer.ready = []
+    assert turn.is_added(client, _publishes(2))
