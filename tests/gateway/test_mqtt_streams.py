@@ -3,18 +3,24 @@
 from __future__ import annotations
 
 import asyncio
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
 
 import msgspec
 import pytest
-from tests.gateway._peer import Peer, at, run
+from tests.gateway._peer import Peer, at, port_of, run
+from tests.gateway.conftest import broker
 
 from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.connection import AHEAD
 from tidings.gateway.mqtt.events import plain_event
 from tidings.gateway.mqtt.packets import V5, V311, PacketKind
 from tidings.gateway.mqtt.pushes import PacketCache, written
 from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
+from tidings.runtime.disk_executor import ThreadedExecutor
 
 
 class Wire:
@@ -137,4 +143,69 @@ def test_packets_of_one_write_are_answered_in_order_whatever_they_are() -> None:
             assert acks == expected
             assert others == [mq.PingPacket(True)] * 3
 
+    run(test)
+
+
+def test_no_more_publishes_are_accepted_than_may_be_unanswered_however_many_reads_bring_them() -> None:
+    """A client of version 3.1.1 knows no receive maximum: the gateway stops at its own."""
+
+    async def test() -> None:
+        async with broker(mqtt="127.0.0.1:0") as service:
+            peer = Peer(port_of(service), V311)
+            await peer.connect("a")
+            opened: Any = service.gateways
+            listener = dict(opened._open)["mqtt"]
+            [link] = listener._links.values()
+            while link._stream.sink is None:
+                await asyncio.sleep(0)
+            accepted: list[tuple[int, Callable[[list[int | None]], None]]] = []
+            publisher = link._session.publisher
+            publisher.publish_all = lambda packets, then: accepted.append((len(packets), then))
+            for begin in (1, 61):  # fewer than a slice: each read is handled in the call that brings it
+                packets = [mq.PublishPacket("t", b"x", 1, packet_id=begin + n) for n in range(60)]
+                link._stream.feed(b"".join(write(packet, V311) for packet in packets))
+            for _ in range(10):
+                await asyncio.sleep(0)
+            unanswered = sum(count for count, _ in accepted)
+            while accepted:
+                count, then = accepted.pop(0)
+                then([0] * count)
+                await asyncio.sleep(0)
+            assert [(await peer.next()).packet_id for _ in range(120)] == list(range(1, 121))
+            assert unanswered == AHEAD
+
+    run(test)
+
+
+@pytest.mark.parametrize("by_session", [False, True])
+def test_many_subscriptions_are_ended_with_few_commits(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, by_session: bool
+) -> None:
+    """The end of each is on the disk before it is answered. One commit for each took 27 s for 10,000."""
+    commits = 0
+    submit = ThreadedExecutor._submit
+
+    def counted(executor: ThreadedExecutor) -> None:
+        nonlocal commits
+        commits += 1
+        submit(executor)
+
+    async def test() -> None:
+        nonlocal commits
+        async with at(tmp_path) as port:
+            peer = Peer(port, V311)
+            await peer.kept("a")
+            names = [f"t/{number}" for number in range(192)]
+            peer.send(mq.SubscribePacket(1, [mq.SubscriptionRequest(name, 1) for name in names]))
+            assert isinstance(await peer.next(), mq.SubackPacket)
+            commits = 0
+            if by_session:
+                peer.drop()
+                await Peer(port, V311).connect("a")
+            else:
+                peer.send(mq.UnsubscribePacket(2, names))
+                assert isinstance(await peer.next(), mq.UnsubackPacket)
+            assert commits <= 24
+
+    monkeypatch.setattr(ThreadedExecutor, "_submit", counted)
     run(test)

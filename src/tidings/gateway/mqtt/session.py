@@ -61,6 +61,7 @@ from tidings.model.subscription import Notification
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
+from tidings.runtime.local_clients import SLICE
 
 log = logging.getLogger("tidings.gateway")
 
@@ -154,7 +155,8 @@ class MqttSession:
         ended."""
         await self.detach()
         left: dict[str, StoredMqttSubscription] = {}
-        for name, kept in self.kept.items():
+
+        async def end(name: str, kept: StoredMqttSubscription) -> None:
             try:
                 if name not in self._subscriptions and self.durable:
                     await self._open(name, kept)
@@ -163,6 +165,10 @@ class MqttSession:
             except TidingsError as error:
                 log.warning("mqtt %s: %s could not be ended: %s", self.client_id, name, error)
                 left[name] = kept
+
+        names = list(self.kept)
+        for begin in range(0, len(names), SLICE):  # one commit of the disk serves all of a slice
+            await asyncio.gather(*(end(name, self.kept[name]) for name in names[begin : begin + SLICE]))
         self._subscriptions.clear()
         self.kept = left
         self._shares.forget(self.key)
@@ -284,14 +290,15 @@ class MqttSession:
     async def unsubscribe(self, names: list[str]) -> list[int]:
         """A reason for each filter."""
         reasons: list[int] = []
-        for name in names:
-            if name in self._subscriptions:
-                await self._leave(name)
-                await asyncio.sleep(0)
+        for begin in range(0, len(names), SLICE):
+            known: list[str] = []
+            for name in names[begin : begin + SLICE]:
+                is_known = name in self._subscriptions and name not in known
+                reasons.append(Reason.SUCCESS if is_known else Reason.NO_SUBSCRIPTION)
+                known += [name] if is_known else []
+            await asyncio.gather(*(self._leave(name) for name in known))  # one commit serves all of them
+            for name in known:
                 self._forget(name)
-                reasons.append(Reason.SUCCESS)
-            else:
-                reasons.append(Reason.NO_SUBSCRIPTION)
         return reasons
 
     async def _leave(self, name: str) -> None:
