@@ -51,6 +51,7 @@ OPEN = {
     "test_subscription_identifiers": "each of two overlapping subscriptions brings it, as 3.3.4 allows",
     "07-will-delay": "a session that ends with its connection sends its will at once (3.1.3.2.2)",
     "07-will-delay-reconnect": "a session that ends with its connection sends its will at once (3.1.3.2.2)",
+    "07-will-delay-recover": "Clean Start ends the session (3.1.2.4), and its end sends the will (3.1.3.2.2)",
     "07-will-takeover": "a will without a delay is sent when its connection is taken over (3.1.4)",
     "07-will-null-topic": "version 5 is told the reason in CONNACK; the script expects a bare end",
     "12-prop-maximum-packet-size-publish-qos1": "the script's packet has 21 bytes, and its client takes 20",

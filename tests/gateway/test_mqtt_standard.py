@@ -373,6 +373,29 @@ def test_a_share_keeps_all_retained_messages_that_wait() -> None:
     run(test)
 
 
+def test_a_retained_message_that_waits_is_delivered_though_another_client_cleared_it(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path) as port:
+            subscriber, publisher = Peer(port), Peer(port)
+            await subscriber.kept("s")
+            await subscriber.subscribe("a", 1)
+            subscriber.disconnect()
+            await publisher.connect("p")
+            await publisher.publish("a", b"0", retain=True)
+            await publisher.publish("a", b"", retain=True)
+        async with at(tmp_path) as port:
+            subscriber.port = port
+            assert await subscriber.kept("s")
+            found = [await subscriber.message() for _ in range(2)]
+            assert [(m.payload, m.retain) for m in found] == [(b"0", False), (b"", False)]
+            late = Peer(port)
+            await late.connect("late")
+            await late.subscribe("a", 1)
+            assert await late.waiting() == []
+
+    run(test)
+
+
 @pytest.mark.parametrize("filter", ["a", "$share/g/a"])
 def test_retained_messages_that_wait_outlive_newer_ones_and_a_restart(tmp_path: Path, filter: str) -> None:
     async def test() -> None:
