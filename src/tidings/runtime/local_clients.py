@@ -62,7 +62,8 @@ class PublishTurn:
         gains no batch."""
         coalescer = self._coalescer
         if not self.waiting:
-            if coalescer.ready is not None and len(coalescer.ready) <= coalescer.is_scheduled:
+            ready = coalescer.ready
+            if ready is not None and (not ready or (coalescer.is_scheduled and len(ready) == 1)):
                 return False
             coalescer.soon(self.flush)
         elif self._count + len(publishes) > self._most:
