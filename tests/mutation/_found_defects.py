@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation._suites import (
     BACKUPS,
     BATCHES,
+    BOUNDS,
     CLOCKS,
     DOOR,
     FULL_DISK,
@@ -12,6 +13,7 @@ from tests.mutation._suites import (
     GAPS,
     GROUP_LOG,
     GUARD,
+    INBOXES,
     KEEPING,
     LIFETIMES,
     OLD_DISK,
@@ -330,4 +332,39 @@ FOUND = (
     # two that edit a users file
     Defect("security/users_file.py", "            fcntl.flock(directory, fcntl.LOCK_EX)\n", "",
         by=("tests/unit/security/test_users_file.py",)),
+    # -- promises of security and reliability, found by attackers
+    # large headers remembered
+    Defect("model/decoding.py", "known(data) if len(data) <= LONGEST_REMEMBERED else decode(data)",
+        "known(data)", by=("tests/unit/model/test_decoding.py",)),
+    # headers without a bound
+    Defect("protocol/client_bounds.py", "        \"headers\": HeadersBound(\"headers\"),\n",
+        "        \"headers\": CheckedBound(\"frame_bytes\"),\n", by=BOUNDS),
+    # headers without a bound where publishes are looked at quickly
+    Defect("runtime/client_ingress.py",
+        "                    and (not event.headers or self._has_small_headers(event))\n", "", by=INBOXES),
+    # replies for every requester
+    Defect("security/authorization.py", "topic is not None and in_inbox(topic) and not self._receives_reply(",
+        "topic is None and not self._receives_reply(", by=INBOXES),
+    # one principal's inbox begins as another's
+    Defect("security/authorization.py", "topic.startswith(inbox_of(principal) + \"/\")",
+        "topic.startswith(inbox_of(principal))", by=INBOXES),
+    # names of inboxes as they are
+    Defect("security/inboxes.py", "    return _BELOW + tenant + quote(principal.name, _SAFE)",
+        "    return _BELOW + tenant + principal.name", by=INBOXES),
+    # batches of replies unseen
+    Defect("runtime/client_ingress.py", "guard.version == free_at and event.key is None and not in_inbox(",
+        "guard.version == free_at and event.key is None and not bool(", by=INBOXES),
+    # addresses of replies unseen
+    Defect("security/authorization.py", "                self._check_reply_address(principal, event)\n",
+        "                pass\n", by=INBOXES),
+    # an address remembered over new rules
+    Defect("security/authorization.py", "        self._addresses.clear()\n        self._accounts",
+        "        self._accounts", by=INBOXES),
+    # how far the trace of all reaches
+    Defect("runtime/trace.py", "self._ring(now) if view.is_whole else", "self._ring(now) if True else",
+        by=("tests/unit/runtime/test_observing.py",)),
+    # positions of one log
+    Defect("runtime/listener.py", "                self._places[position.log] = max(",
+        "                self._places = {}\n                self._places[position.log] = max(",
+        by=("tests/unit/runtime/test_positions.py",)),
 )  # fmt: skip

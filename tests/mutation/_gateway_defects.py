@@ -554,8 +554,8 @@ GATEWAYS = (
         "            pending.blocked += 0\n            not_kept",
         by=("tests/unit/protocol/test_publishing.py",)),
     # fields at their edges
-    Defect("gateway/mqtt/events.py", "header.correlation if correlation is None else correlation",
-        "correlation or header.correlation", by=("tests/gateway/test_mqtt_headers.py",)),
+    Defect("gateway/mqtt/events.py", "    if correlation is not None and len(",
+        "    if correlation and len(", by=("tests/gateway/test_mqtt_headers.py",)),
     Defect("gateway/mqtt/listener.py", " > self._longest_name:\n", " < 0:\n",
         by=("tests/gateway/test_mqtt_violations.py",)),
     # publishes of one turn: the order of a client, an identity that two publish, the bound

@@ -42,6 +42,7 @@ STANDARD = (
     "tests/gateway/test_mqtt_headers.py",
 )
 FLOODS = ("tests/gateway/test_floods.py",)
+INBOXES = ("tests/unit/security/test_inboxes.py", "tests/gateway/test_inboxes.py")
 BOUNDS = ("tests/unit/runtime/test_client_bounds.py",)
 UNFINISHED = ("tests/unit/runtime/test_unfinished.py",)
 FAIRNESS = ("tests/unit/runtime/test_fairness.py",)

@@ -228,8 +228,8 @@ def make_event(
     """A checked event: every error is raised here, before a publish."""
     if not source or not id:
         raise EventError("an event needs a source and an id that are not empty")
-    if time is not None and time.tzinfo is None:
-        raise EventError("the event's time has no time zone", hint="use datetime.now(UTC)")
+    if time is not None and (not isinstance(time, datetime) or time.tzinfo is None):
+        raise _no_time(time)
     if content_type is not None and not CONTROL.isdisjoint(content_type):
         raise EventError("the content type holds a control character", hint="write type/subtype")
     lineage = () if type is None else (type,) if isinstance(type, str) else tuple(type)
@@ -252,6 +252,15 @@ def make_event(
         expires=None if expires is None else _checked_seconds("expires", expires),
         rich=rich,
         headers={} if headers is None else dict(headers),
+    )
+
+
+def _no_time(given: Any) -> EventError:
+    if isinstance(given, datetime):
+        return EventError("the event's time has no time zone", hint="use datetime.now(UTC)")
+    return EventError(
+        f"the event's time is {given!r}, not a datetime",
+        hint="give a datetime with a zone: datetime.now(UTC), or datetime.fromtimestamp(seconds, UTC)",
     )
 
 

@@ -6,11 +6,9 @@ reads and writes it as Response Topic and Correlation Data: a client of MQTT 5 c
 
 from __future__ import annotations
 
-from functools import lru_cache
-
 import msgspec
 
-from tidings.model.decoding import UNREADABLE
+from tidings.model.decoding import UNREADABLE, remembering
 from tidings.model.event import Event
 
 NAME = "reply"  # in `Event.headers`
@@ -24,7 +22,7 @@ class ReplyHeader(msgspec.Struct, frozen=True, omit_defaults=True):
     error: str | None = None  # of a replier that failed
 
 
-@lru_cache(maxsize=1024)
+@remembering
 def _decoded(data: bytes) -> ReplyHeader | None:
     try:
         return msgspec.msgpack.decode(data, type=ReplyHeader)

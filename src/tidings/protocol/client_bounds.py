@@ -6,8 +6,8 @@ allocated or how long a step takes. Rules
   fails when a field has no entry.
 - A bound is a name and a value of `ClientLimits`; the refusal names both. Identifiers (calls, refs, tags,
   offsets) are bounded by their width: their size allocates no memory.
-- Bytes need no entry of their own: a frame bounds them (`frame_bytes`), and decoding never makes more of a
-  text than the frame holds.
+- A payload needs no entry of its own: a frame bounds it (`frame_bytes`), and no broker decodes it. The
+  headers of an event are decoded by gateways, so they have one.
 - A message that has a `call` is refused by it. One without is a breach of the protocol, since no client of
   ours sends it, and ends the connection.
 """
@@ -144,6 +144,20 @@ class TableBound(FieldBound):
             self.value.check(one, limits)
 
 
+class HeadersBound(FieldBound):
+    """Headers of an event: their number, and the bytes of all names and values together."""
+
+    def check(self, value: Any, limits: ClientLimits) -> None:
+        if not value:
+            return
+        if len(value) > limits.headers:
+            raise self._refuse(f"has {len(value)} entries", limits)
+        size = sum(len(name.encode()) + len(data) for name, data in value.items())
+        if size > limits.header_bytes:
+            reason = f"has {size} bytes; at most {limits.header_bytes} (limit `header_bytes`)"
+            raise RefusedError(reason, hint="write what is larger into the payload")
+
+
 class StructBound(FieldBound):
     """A structure whose fields have entries of their own."""
 
@@ -207,7 +221,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "rich": CheckedBound("model.body.packed_body"),
         "topic": Utf8Bound("topic"), "time": CheckedBound("model.value.checked_time"),
         "payload": CheckedBound("frame_bytes"), "lifetime": EndlessBound(), "expires": EndlessBound(),
-        "headers": CheckedBound("frame_bytes"),
+        "headers": HeadersBound("headers"),
     },
     Filter: {
         "text": TextBound("filter"),

@@ -40,6 +40,8 @@ class ClientLimits(msgspec.Struct, frozen=True, kw_only=True):
     sources: int = 10_000  # publishers named by a client that comes from another broker
     ahead: int = 1 << 32  # offsets that tokens may be ahead of the log; each is skipped
     lineage: int = 64  # names in the type of an event
+    headers: int = 64  # headers of an event, each of another protocol
+    header_bytes: int = 256 << 10  # names and values of all its headers; decoded they take 30 times as much
     topic_filters: int = 256  # topic filters of one MQTT SUBSCRIBE; each opens a subscription
     session_bytes: int = 1 << 20  # filters of one MQTT session; all sessions are written together
     sink: int = 2048  # characters of a webhook's address

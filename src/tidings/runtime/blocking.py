@@ -118,6 +118,11 @@ class BlockingListener(Generic[T]):
         return self._listener.position
 
     @property
+    def positions(self) -> dict[str, int]:
+        """As `Listener.positions`."""
+        return self._listener.positions
+
+    @property
     def counters(self) -> dict[str, int]:
         return self._listener.counters
 

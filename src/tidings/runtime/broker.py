@@ -85,6 +85,9 @@ class BrokerInterface(Protocol):
     def inlet(self, address: str) -> Callable[[Input], None]:
         """The function that hands an input to a client."""
 
+    def inbox(self, address: str) -> str:
+        """The topic below which replies go to this client alone; empty: the broker keeps no inboxes apart."""
+
     def window(self, options: DeliveryOptions) -> int:
         """Number of notifications that are sent ahead of the application's takes."""
 
@@ -165,6 +168,9 @@ class EmbeddedBroker:
 
     def inlet(self, address: str) -> Callable[[Input], None]:
         return partial(self._running().hand, address)
+
+    def inbox(self, address: str) -> str:
+        return ""  # all clients are of one process
 
     def window(self, options: DeliveryOptions) -> int:
         return 0  # the queue at the broker is in this process

@@ -44,6 +44,7 @@ from tidings.protocol.client_bounds import (
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ClientLimits
 from tidings.runtime.messages import InquiryRefused, InquiryRequest
+from tidings.security.inboxes import in_inbox, named_inbox
 from tidings.security.interfaces import Guard
 
 Say = Callable[[msg.Message], None]
@@ -106,9 +107,11 @@ class ClientIngress:
         self._free_source: str | None = None  # its events need not be asked about ...
         self._free_at = -1  # ... at this version of the rules
         self._known: dict[int, tuple[SubscriptionId, bool]] = {}  # by ref: what the guard counts; durable?
+        self._inboxes: dict[int, str] = {}  # by ref: topic of an inbox that it names in full
         self._shared: set[int] = set()  # refs of groups that other principals consume too
         self._subscription_of = registered  # what the node holds under an identity
         self._check_group = check_group  # refuses consumer groups that live elsewhere
+        self.inbox = "" if guard is None else guard.inbox(principal)  # replies below it are for it alone
         self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
         self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
@@ -160,6 +163,7 @@ class ClientIngress:
                     and len(event.id) <= longest
                     and event.key is None
                     and event.content_type is None
+                    and (not event.headers or self._has_small_headers(event))
                     and 0 <= message.sequence <= WIDEST
                     and -WIDEST <= message.call <= WIDEST
                     and (
@@ -205,6 +209,12 @@ class ClientIngress:
             elif not self._beside(message):
                 raise WireError(f"a client says no {msg.tag_of(type(message))}")
         return allowed
+
+    def _has_small_headers(self, event: Event) -> bool:
+        """Are the headers surely within their bounds? A quick look, never a wrong yes."""
+        headers, bounds = event.headers, self._bounds
+        size = 4 * sum(map(len, headers)) + sum(map(len, headers.values()))
+        return len(headers) <= bounds.headers and size <= bounds.header_bytes
 
     def _is_within(self, message: msg.Message) -> bool:
         """Is each field within its bound? One that is not is refused, and without a call to refuse it by, the
@@ -266,6 +276,8 @@ class ClientIngress:
                 self._principal, id.subscriber, id.name, filter, durable=options.durable, whole=is_shared
             )
             self._known[subscribe.ref] = (id, options.durable)
+            if (inbox := named_inbox(filter)) is not None:
+                self._inboxes[subscribe.ref] = inbox
             if is_shared:
                 self._shared.add(subscribe.ref)
             self._opening[subscribe.call] = subscribe.ref
@@ -397,13 +409,19 @@ class ClientIngress:
             nonlocal free_at
             kind = type(message)
             if kind is msg.Deliver:
-                if guard is None or (guard.version == free_at and message.event.key is None):  # type: ignore[attr-defined]
+                event = message.event  # type: ignore[attr-defined]
+                if guard is None or (
+                    guard.version == free_at and event.key is None and not in_inbox(event.topic)
+                ):
                     say(message)
                     return
                 if guard.receives_all(principal):
                     free_at = guard.version
             elif kind is msg.DeliverAll:
-                if guard is None or guard.receives_all(principal):
+                if guard is None or (
+                    guard.receives_all(principal)
+                    and not any(in_inbox(event.topic) for event in message.events)  # type: ignore[attr-defined]
+                ):
                     say(message)
                 else:  # it looks at each event
                     for deliver in message.one_by_one():  # type: ignore[attr-defined]
@@ -469,11 +487,13 @@ class ClientIngress:
 
     def _deliver(self, message: msg.Deliver) -> msg.Message | None:
         assert self._guard is not None
-        event = self._guard.deliver(self._principal, message.event)
+        named = self._inboxes.get(message.ref) if self._inboxes else None
+        event = self._guard.deliver(self._principal, message.event, named)
         if event is message.event:
             return message
-        if event is None:
-            settled = msg.Nack if message.ref in self._shared else msg.Ack  # another member may hear it
+        if event is None:  # another member of a shared group may hear it, but no reply
+            is_shared = message.ref in self._shared and not in_inbox(message.event.topic)
+            settled = msg.Nack if is_shared else msg.Ack
             self._hand_in(settled(message.ref, (message.tag,)))
             self._hand_in(msg.Credit(message.ref, 1))
             return None
@@ -492,6 +512,7 @@ class ClientIngress:
     def _forget(self, ref: int) -> None:
         """No client listens under this number any more; a durable subscription may stay."""
         known = self._known.pop(ref, None)
+        self._inboxes.pop(ref, None)
         self._shared.discard(ref)
         if known is not None and self._guard is not None:
             id, durable = known

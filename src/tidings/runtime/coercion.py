@@ -142,13 +142,15 @@ def filter_from(
     wants: tuple[Any, ...],
     *,
     topic_pattern: str | None = None,
-    type_name: str | None = None,
+    type_name: str | type | None = None,
     dialect: str = TIDINGS,
     strict: bool = False,
 ) -> tuple[Filter, Callable[[Event], Any] | None]:
     """The filter that joins all that is wanted, and how events become what the subscriber wants to
     see (None: they stay events)."""
-    classes = [want for want in wants if isinstance(want, type)]
+    if isinstance(type_name, type):
+        wants, type_name = (*wants, type_name), None
+    classes = list(dict.fromkeys(want for want in wants if isinstance(want, type)))
     others = [want for want in wants if want is not None and not isinstance(want, type)]
     conditions = [condition for wanted in classes for condition in _conditions_of(wanted)]
     if type_name is not None:

@@ -50,9 +50,8 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_push",
-        "_read",
-        "_reader", "_ref", "_tags", "_taken", "_taking", "_wanted",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_places",
+        "_push", "_read", "_reader", "_ref", "_returned", "_tags", "_taken", "_taking", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -70,6 +69,8 @@ class Listener(Generic[T]):
         self._tags: Sequence[int] = ()  # ... under these tags; none when no broker delivered them
         self._taken = 0
         self._taking = 0  # the call that took last
+        self._places = dict(wanted.get("after") or ())  # by log: the last offset that was taken
+        self._returned: set[Position] = set()  # given back, and not taken again since
         self._losses = SubscriptionLosses()
         self._reader: Reader | None = None  # the task or thread that touched it last
         self._push: Callable[[Notification], None] | None = None  # called with what comes, in place of taking
@@ -170,6 +171,10 @@ class Listener(Generic[T]):
         batch = notify.notifications
         self._batch, self._tags, self._taking = batch, notify.tags, call
         self._taken += 1 if most == 1 else len(batch)
+        for notification in batch:
+            if (position := notification.position) is not None:
+                self._places[position.log] = max(position.offset, self._places.get(position.log, 0))
+                self._returned.discard(position)
         return batch
 
     def __aiter__(self) -> AsyncIterator[T]:
@@ -257,6 +262,7 @@ class Listener(Generic[T]):
         """Give back what was taken last (after `get_many`: the batch): it comes again, at most
         `max_deliveries` times."""
         if self._ref is not None and self._tags:
+            self._returned.update(each.position for each in self._batch if each.position is not None)
             self._bus._input(ClientNack(self._ref, tuple(self._tags)))
 
     # -- what is known of it -----------------------------------------------------------------
@@ -281,6 +287,17 @@ class Listener(Generic[T]):
     def position(self) -> Position | None:
         """Where the event that was taken last stands in the broker's log; None when no log holds it."""
         return self._batch[-1].position if self._batch else None
+
+    @property
+    def positions(self) -> dict[str, int]:
+        """By log, the offset up to which events were taken, those that were taken last among them. Events of
+        a network of brokers come from several logs: store all of it together with your own effects, and hand
+        it back as `since=` to receive each event once even across a crash of your process. An event that was
+        given back (`nack`) holds its log until it was taken again."""
+        places = dict(self._places)
+        for position in self._returned:
+            places[position.log] = min(places[position.log], position.offset - 1)
+        return places
 
     def _count_losses(self) -> None:
         reported = self._bus._early_losses.pop(self._ref, None) if self._ref is not None else None

@@ -119,6 +119,11 @@ class LocalClient:
         all.add(self)
         self._driver.link_up(self.address, ingress.outlet(lambda: None))
 
+    @property
+    def inbox(self) -> str:
+        """The topic below which replies go to this guest's principal alone."""
+        return "" if self._ingress is None else self._ingress.inbox
+
     def receive(self, message: Message) -> None:
         """Take a message of the guest."""
         self.receive_all([message])
@@ -279,6 +284,10 @@ class LocalClients:
         driver, _, _ = self._local_clients[address]
         return partial(driver.hand, driver.name)
 
+    def inbox(self, address: str) -> str:
+        known = self._local_clients.get(address)
+        return "" if known is None else known[1].inbox
+
     def window(self, options: DeliveryOptions) -> int:
         return min(AHEAD, max(1, options.queue // 8)) if options.group is None else 0
 
@@ -302,6 +311,11 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     local_clients = bus._broker
     assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
     return local_clients.charge(bus._address, received_bytes, seconds)
+
+
+def inbox_of(bus: Bus) -> str:
+    """The topic below which replies go to the principal of this bus alone; empty without principals."""
+    return bus._broker.inbox(bus._address)
 
 
 def take_directly(listener: Listener[Event], take: TakeEvents | None) -> None:

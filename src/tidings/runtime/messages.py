@@ -48,6 +48,7 @@ class SessionOpened(Message, frozen=True, tag="Opened"):
     listens: str = ""
     takes: int = 0  # as in `OpenSession`
     features: int = 0  # likewise
+    inbox: str = ""  # of a client: the topic below which replies go to it alone; empty: the broker has none
 
 
 class SessionDenied(Message, frozen=True, tag="Denied"):

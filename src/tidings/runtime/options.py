@@ -31,6 +31,7 @@ if TYPE_CHECKING:
 OnState = Callable[[ConnectionState], Awaitable[None] | None]
 Mode = AckMode | Literal["auto", "best effort", "kept", "replicated"]
 PolicyName = Policy | Literal["block", "drop oldest", "drop newest", "disconnect"]
+EventClass = type[Any]
 Wanted = (
     str | Filter | Condition | Mapping[str, Any]
 )  # a text, a filter, a condition or an EventBridge pattern
@@ -66,7 +67,7 @@ class SubscribeOptions(TypedDict, total=False):
 
     name: str | None
     topic: str | None  # a pattern: `shop/+`, `shop/#`
-    type: str | None
+    type: str | EventClass | None  # a name, or a class as if it were given first
     since: Position | Mapping[str, int] | Literal["forever"] | None
     dialect: str
     strict: bool  # refuse a filter that can never be true; without it a warning is logged

@@ -5,7 +5,7 @@ anew; here a thread takes the stored bytes from the disk, and the broker's own w
 Rules
 - Only who may hear everything is served: for all others every event has to be asked about, which the
   way through the node does. They are refused, and go that way.
-- A filter is applied here; without one no event is decoded at all.
+- A filter is applied here; without one no event is decoded at all, but those that may be replies to others.
 - Expired events are left out. Entries beyond `upto` are not read: the reader has learned from the node how
   far the log was delivered.
 """
@@ -14,6 +14,7 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Callable
+from functools import partial
 from typing import Any
 
 import msgspec
@@ -25,6 +26,7 @@ from tidings.model.event import Event
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ResourceLimits
+from tidings.security.inboxes import INBOX
 from tidings.security.interfaces import Guard
 
 _NO_END = 10  # the byte that says whether an entry has an end: after the array's mark and the time
@@ -40,6 +42,7 @@ class StoredEntry(msgspec.Struct, array_like=True, frozen=True):
     event: Event
 
 
+_INBOX = INBOX.encode()
 _decode = msgspec.msgpack.Decoder(StoredEntry).decode
 
 
@@ -70,16 +73,24 @@ class LogPages:
         ):
             raise InputError("a page is asked for by two places and a filter's text")
         filter = EVERYTHING if text is None else parse_filter(text, dialect=dialect, limits=self._limits)
-        wants = _wanted(filter, self._now())
+        wants = _wanted(filter, self._now(), partial(self._is_open, principal))
         most, size = self._resources.transfer_count, self._resources.transfer_bytes
         packed, read = await asyncio.to_thread(self._store.pack, after + 1, upto, most, size, wants)
         return {"log": self._log(), "entries": packed, "upto": read}
 
+    def _is_open(self, principal: Any, payload: bytes) -> bool:
+        """Is the stored entry no reply to another principal?"""
+        if self._guard is None or _INBOX not in payload:
+            return True
+        return self._guard.deliver(principal, _decode(payload).event) is not None
 
-def _wanted(filter: Filter, now: float) -> Callable[[bytes], bool]:
+
+def _wanted(filter: Filter, now: float, is_open: Callable[[bytes], bool]) -> Callable[[bytes], bool]:
     """Whether a stored entry goes into the page."""
 
     def is_there(payload: bytes) -> bool:
+        if not is_open(payload):
+            return False
         if payload[_NO_END] == _NIL:
             return True
         ends_at = _decode(payload).expires_at
@@ -92,6 +103,6 @@ def _wanted(filter: Filter, now: float) -> Callable[[bytes], bool]:
         stored = _decode(payload)
         if stored.expires_at is not None and stored.expires_at <= now:
             return False
-        return accepts(filter, stored.event)
+        return accepts(filter, stored.event) and is_open(payload)
 
     return is_wanted

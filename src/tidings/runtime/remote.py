@@ -191,7 +191,8 @@ class RemoteClient:
     ) -> None:
         self.name = name
         self.state = RemoteState.CONNECTING
-        self.broker = ""  # the one that we are connected to
+        self.broker = ""  # the one that we are connected to ...
+        self.inbox = ""  # ... and the topic below which it delivers replies to us alone
         self.connections = 0
         self._addresses = addresses
         self._watch = watch
@@ -380,7 +381,7 @@ class RemoteClient:
         self._moves_on = self._is_welcome = False
         self._watched = _in_group(self._network) if opened.composition == GROUP_SYSTEM else self._network
         self._connection = connection
-        self.broker = opened.name
+        self.broker, self.inbox = opened.name, opened.inbox
         self.connections += 1
         connection.receive = self._receive
         self._calls = _CoalescedCalls(connection, opened.features)
@@ -509,6 +510,9 @@ class RemoteBroker:
 
     def inlet(self, address: str) -> Callable[[Input], None]:
         return self._clients[address].hand
+
+    def inbox(self, address: str) -> str:
+        return self._clients[address].inbox
 
     def window(self, options: DeliveryOptions) -> int:
         """Enough to fill the line, and few beside what the queue holds, since the queue's policy no longer

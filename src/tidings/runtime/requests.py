@@ -4,8 +4,9 @@ Rules
 - A request is an event with a header of its own (`model/reply_header.py`): the topic of the reply and a
   number. Its content is the user's alone. The MQTT gateway translates the header: a client of MQTT 5 can ask
   and answer.
-- A bus has one inbox, a topic that no other client can guess. Its subscription is opened by the first
-  request.
+- A bus has one inbox, a topic that no other client can guess, below the topic of its principal: the broker
+  delivers events there to that principal alone (`security/inboxes.py`). Its subscription is opened by the
+  first request.
 - The first reply is the answer. Further ones, and those that come after the timeout or a cancellation, are
   dropped.
 - A request expires with its timeout: no broker delivers it to a replier when its requester waits no longer.
@@ -33,11 +34,11 @@ from tidings.runtime.coercion import event_from
 from tidings.runtime.failures import error_of
 from tidings.runtime.listener import LATER
 from tidings.runtime.middleware import instance_of
+from tidings.security.inboxes import INBOX
 
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
-INBOX = "_inbox"
 REQUEST_SECONDS = 30.0  # that a request waits when neither it nor the connection names a timeout
 
 
@@ -95,7 +96,8 @@ class PendingRequests:
 
     def __init__(self, bus: Bus) -> None:
         self._bus = bus
-        self._address = f"{INBOX}/{secrets.token_hex(12)}"
+        self._token = secrets.token_hex(12)
+        self._address = ""
         self._waiting: dict[bytes, asyncio.Future[Event]] = {}  # by correlation
         self._last = 0
         self._opening: asyncio.Task[None] | None = None
@@ -110,6 +112,8 @@ class PendingRequests:
             options.setdefault("expires", seconds)
         self._last += 1
         number = self._last.to_bytes(8)
+        if not self._address:
+            self._address = f"{bus._broker.inbox(bus._address) or INBOX}/{self._token}"
         event, is_numbered = event_from(what, options, bus.name)
         event = with_header(event, ReplyHeader(self._address, number))
         future = self._waiting[number] = asyncio.get_running_loop().create_future()

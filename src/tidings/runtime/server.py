@@ -306,13 +306,13 @@ class Server:
         connection.most_bytes, connection.limits = self.network.client_buffer_bytes, self.resources
         connection.receive, connection.lost = self._receive, self._lost
         connection.unsendable = partial(self._unsendable, client)
-        own, system, final = self._codec.max_frame_bytes, self._system.name, proved.server_final
+        own, system, takes = self._codec.max_frame_bytes, self._system.name, (ALL_FEATURES, ingress.inbox)
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
         connection.spent = partial(self._reading.fairness.charge, client.share)
         self._reading.add(address, client.share)
         connection.send_by(self._codec.limited(sendable(open.takes, own)).read_by(open.features))
-        connection.send(SessionOpened(self.name, system, final, self.address, own, ALL_FEATURES))
+        connection.send(SessionOpened(self.name, system, proved.server_final, self.address, own, *takes))
         self._driver.link_up(address, self._outlet(client))
 
     def _opened(self, principal: Any, name: str, end: Callable[[str], None]) -> PrincipalSession:

@@ -239,7 +239,7 @@ class TraceRing:
             "steps": [self._shown(step, now) for step in steps],
             "sources": sorted({step.event.source for step in steps}),
             "more": self._more(id, source or None) if steps and view.is_whole else 0,
-            "ring": {"events": len(self) if view.is_whole else None, "seconds": self._seconds(now)},
+            "ring": self._ring(now) if view.is_whole else {"events": None, "seconds": None},
             "wanted": None if event is None else node.wanting(event, view.subscription),
             "event": None if event is None else to_mapping(event),
         }
@@ -262,9 +262,10 @@ class TraceRing:
             "id": step.event.id,
         }
 
-    def _seconds(self, now: float) -> float | None:
-        """Seconds that the ring reaches back."""
-        return round(now - self._moments[0].steps[0][0], 3) if self._moments else None
+    def _ring(self, now: float) -> dict[str, Any]:
+        """Events that the ring holds, and the seconds that it reaches back: figures over all principals."""
+        reach = round(now - self._moments[0].steps[0][0], 3) if self._moments else None
+        return {"events": len(self), "seconds": reach}
 
     def _why(
         self,

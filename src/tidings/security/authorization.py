@@ -13,6 +13,8 @@ Rules
 - A source is one principal's alone, by its text and the users file (`Users.speaker_of`), so no principal
   takes up identities (source and id) of another. Principals that both have `names` for it are trusted with
   one another.
+- Replies reach the principal of their inbox alone (`inboxes.py`), and a request names an address that its
+  publisher may subscribe or publish to: no replier publishes for it elsewhere.
 - Names that clients choose (of consumer groups, queries, holds) are scoped by principal, or by tenant where a
   rule lets principals share a group. A scope follows from the rules, never from what exists.
 """
@@ -32,6 +34,7 @@ from tidings.model.constraint import Constraint, Equals, NotOneOf, OneOf
 from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
 from tidings.model.expression import Expression, In
 from tidings.model.filter import Conjunction, Filter
+from tidings.model.reply_header import reply_header_of
 from tidings.model.subscription import (
     GROUPS,
     OWNER_MARK,
@@ -41,12 +44,14 @@ from tidings.model.subscription import (
     unscoped,
 )
 from tidings.security.audit import OK, REFUSED, Audit
+from tidings.security.inboxes import has_owner, in_inbox, inbox_of, of_topic
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS, TENANT_ACCOUNT, QuotaUsage, QuotaUsages
 from tidings.security.rules import MQTT_RETAINED, AccessRight, Action, conjoined
 from tidings.security.users import Users
 
 MOST_RIGHTS = 10_000  # remembered; then they are made anew
+REMEMBERED_ADDRESS = 256  # characters of the topic of a reply that is remembered as allowed
 
 
 class Authorizer:
@@ -66,6 +71,7 @@ class Authorizer:
         self._rights: dict[Action, dict[Principal, AccessRight]] = {action: {} for action in Action}
         self._receiving: dict[Principal, AccessRight] = self._rights[Action.SUBSCRIBE]
         self._totals: dict[Principal, bool] = {}  # may it publish everything of its tenant?
+        self._addresses: set[tuple[Principal, str]] = set()  # of replies, and who may name them
         self._reserved: dict[
             tuple[str, str, str], list[int]
         ] = {}  # constraints of open transient subscriptions
@@ -91,6 +97,7 @@ class Authorizer:
             rights.clear()
         self.version += 1
         self._totals.clear()
+        self._addresses.clear()
         self._accounts.replace(users.quotas, users.default_quota)
 
     # -- the guard -------------------------------------------------------------------------------
@@ -108,6 +115,8 @@ class Authorizer:
             self._check_name(principal, event.source, "source", self._users.speaker_of(event.source))
             marked = _marked(event, principal.tenant) if principal.tenant else event
             self.right(principal, Action.PUBLISH).check(marked)
+            if event.headers:
+                self._check_reply_address(principal, event)
             if event.key is not None:
                 marked = msgspec.structs.replace(marked, key=self._scoped_key(principal, event))
             if event.lifetime > 0:
@@ -119,6 +128,38 @@ class Authorizer:
         except TidingsError as error:
             self._note_refusal(principal, "publish", f"{event.source} {event.id}", error)
             raise
+
+    def _check_reply_address(self, principal: Principal, event: Event) -> None:
+        """A replier publishes to the address of a request by its own rights: the requester needs a right to
+        that topic too, to subscribe (its reply goes there) or to publish."""
+        header = reply_header_of(event)
+        topic = None if header is None else header.topic
+        if topic is None or (principal, topic) in self._addresses:
+            return
+        is_received = not in_inbox(topic) or not has_owner(topic) or self._opens(principal, topic)
+        actions = (Action.SUBSCRIBE, Action.PUBLISH) if is_received else (Action.PUBLISH,)
+        wanted = of_topic(topic)
+        rights = (self.right(principal, action).filter for action in actions)
+        if all(conjoined(wanted, right).is_never_true for right in rights):
+            raise RefusedError(
+                f"{principal.name} may neither subscribe nor publish to {topic[:80]!r}: no reply goes there",
+                hint=f"name a topic below {inbox_of(principal)!r}, with a rule that lets you subscribe to it",
+            )
+        if len(topic) <= REMEMBERED_ADDRESS:
+            if len(self._addresses) >= MOST_RIGHTS:
+                self._addresses.clear()
+            self._addresses.add((principal, topic))
+
+    def _opens(self, principal: Principal, topic: str) -> bool:
+        """Is this topic of an inbox the principal's own, or one that it administers?"""
+        return topic.startswith(inbox_of(principal) + "/") or self.administers(principal)
+
+    def _receives_reply(self, principal: Principal, topic: str, named: str | None) -> bool:
+        """Is this topic of an inbox for the principal, by a subscription that names that topic in full?"""
+        return self._opens(principal, topic) or (topic == named and not has_owner(topic))
+
+    def inbox(self, principal: Principal) -> str:
+        return inbox_of(principal)
 
     def _reserve(self, principal: Principal, size: int) -> None:
         """Count an event that is to be stored, for its publisher and its tenant. Raises `RefusedError`."""
@@ -340,7 +381,10 @@ class Authorizer:
         if OWNER_MARK in name or TENANT_MARK in name:
             raise RefusedError(f"the {what} {name!r} holds a control character")
 
-    def deliver(self, principal: Principal, event: Event) -> Event | None:
+    def deliver(self, principal: Principal, event: Event, named: str | None = None) -> Event | None:
+        topic = event.topic
+        if topic is not None and in_inbox(topic) and not self._receives_reply(principal, topic, named):
+            return None  # a wide filter is no breach: it is neither counted nor audited
         right = self._receiving.get(principal) or self.right(principal, Action.SUBSCRIBE)
         if right.allows(event):
             return event if event.key is None else _unmarked(event, event.key, principal.tenant)
@@ -379,6 +423,9 @@ class Authorizer:
         return self.right(principal, Action.OBSERVE).is_total
 
     def sees_event(self, principal: Principal, event: Event) -> bool:
+        topic = event.topic
+        if topic is not None and in_inbox(topic) and not self._opens(principal, topic):
+            return False
         return self.right(principal, Action.OBSERVE).allows(event)
 
     def sees_subscription(self, principal: Principal, id: SubscriptionId) -> bool:

@@ -83,7 +83,8 @@ class Guard(Protocol[P_contra]):
     version: int  # grows whenever a rule changes; what was found free is asked anew then
 
     def receives_all(self, principal: P_contra) -> bool:
-        """Would `deliver` pass every event unchanged, except for keys, as long as `version` stays?"""
+        """Would `deliver` pass every event unchanged, except for keys and inboxes, as long as `version`
+        stays?"""
 
     def receives_nothing(self, principal: P_contra) -> bool:
         """Would every `subscribe` be refused, for any filter? Then no filter of it is parsed."""
@@ -197,8 +198,12 @@ class Guard(Protocol[P_contra]):
     def may_receive(self, principal: P_contra, filter: Filter) -> bool:
         """Is everything that this filter accepts allowed?"""
 
-    def deliver(self, principal: P_contra, event: Event) -> Event | None:
-        """The event as the principal may see it; None: not at all, which counts as delivered."""
+    def inbox(self, principal: P_contra) -> str:
+        """The topic below which replies to the principal go: no other principal receives them."""
+
+    def deliver(self, principal: P_contra, event: Event, named: str | None = None) -> Event | None:
+        """The event as the principal may see it; None: not at all, which counts as delivered. `named`: the
+        topic of an inbox that the subscription names in full."""
 
     def charge(self, principal: P_contra, received_bytes: int) -> float:
         """Charge received bytes; returns the seconds for which reading from it pauses."""

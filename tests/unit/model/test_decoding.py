@@ -6,7 +6,7 @@ import json
 
 import pytest
 
-from tidings.model.decoding import MOST_JSON_TOKENS, is_crowded
+from tidings.model.decoding import LONGEST_REMEMBERED, MOST_JSON_TOKENS, is_crowded, remembering
 
 
 @pytest.mark.parametrize(
@@ -32,3 +32,16 @@ def test_a_long_text_full_of_signs_is_one_token() -> None:
 def test_many_members_are_crowded_however_they_are_written(one: str) -> None:
     body = "{" + ",".join(one.format(number) for number in range(MOST_JSON_TOKENS // 3 + 1)) + "}"
     assert is_crowded(body.encode())
+
+
+def test_only_short_texts_are_remembered() -> None:
+    decoded: list[bytes] = []
+
+    @remembering
+    def decode(data: bytes) -> int:
+        decoded.append(data)
+        return len(data)
+
+    short, long = b"x" * LONGEST_REMEMBERED, b"x" * (LONGEST_REMEMBERED + 1)
+    assert [decode(data) for data in (short, short, long, long)] == [256, 256, 257, 257]
+    assert decoded == [short, long, long]

@@ -127,3 +127,9 @@ def test_one_name_is_a_lineage_of_one() -> None:
 def test_an_event_survives_the_wire() -> None:
     event = make_event({"a": {"b": 1}}, source="s", id="1", topic="t", type="Cat", payload=b"x", lifetime=5)
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event) == event
+
+
+@pytest.mark.parametrize("given", [1_700_000_000.25, 17, "2026-01-31T00:00:00Z"])
+def test_a_time_that_is_no_datetime_is_an_error_with_a_hint(given: Any) -> None:
+    with pytest.raises(EventError, match=r"not a datetime \(give a datetime with a zone"):
+        make_event({}, source="s", id="1", time=given)

@@ -119,6 +119,8 @@ def fits(kind: Any, bound: cb.FieldBound) -> bool:
         return isinstance(bound, cb.SequenceBound) and fits(get_args(kind)[0], bound.item)
     if get_origin(kind) is dict:
         key, value = get_args(kind)
+        if isinstance(bound, cb.HeadersBound):
+            return value is bytes
         is_any = isinstance(bound, cb.ValuesBound) and value is Any
         return is_any or (
             isinstance(bound, cb.TableBound) and fits(key, bound.key) and fits(value, bound.value)
@@ -165,6 +167,11 @@ def extremes(bound: cb.FieldBound) -> Iterator[Any]:
             yield {str(number): inner for number in range(most + 1)}
             yield from ({one: inner} for one in extremes(key))
             yield from ({"b1": one} for one in extremes(value))
+        case cb.HeadersBound():
+            yield {str(number): b"" for number in range(most + 1)}
+            yield {"x": b"x" * LIMITS.header_bytes}
+            yield {"x" * (LIMITS.header_bytes + 1): b""}
+            yield {"é" * (LIMITS.header_bytes // 2): b"x"}
         case cb.ValuesBound():
             yield {"x": [1] * (LIMITS.about + 1)}
             yield {"x": {str(number): 1 for number in range(LIMITS.about + 1)}}

@@ -241,6 +241,8 @@ def test_who_may_not_observe_an_event_learns_nothing_of_it() -> None:
     nothing = ObservedScope(False, lambda event: False, lambda id: False)
     answer = story.asked("q1", "ann/alerts", nothing)
     assert (answer["steps"], answer["event"], answer["wanted"], answer["sources"]) == ([], None, None, [])
+    assert answer["ring"] == {"events": None, "seconds": None}  # figures over all principals
+    assert story.asked("q1")["ring"] == {"events": 1, "seconds": 0.0}
     assert answer["subscription"] == story.asked("q1", "no/such", nothing)["subscription"] | {
         "id": "ann/alerts"
     }

@@ -272,7 +272,7 @@ GROWN: tuple[m.Message, ...] = (
     runtime_messages.OpenSession(
         "broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20, 1
     ),
-    runtime_messages.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20, 1),
+    runtime_messages.SessionOpened("b0", "tidings", b"\x03", "tidings://h:2", 64 << 20, 1, "_inbox/ann"),
 )
 
 

@@ -46,7 +46,7 @@ from tidings.gateway.mqtt.shares import is_shared
 from tidings.gateway.mqtt.stream import ByteStream
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.admission import AdmittedConnection
-from tidings.runtime.local_clients import DEAREST, SLICE, charge
+from tidings.runtime.local_clients import DEAREST, SLICE, charge, inbox_of
 
 if TYPE_CHECKING:
     from tidings.gateway.mqtt.listener import MqttListener
@@ -224,7 +224,7 @@ class MqttConnection:
                 mq.ConnackPacket(
                     0,
                     present and self._version != V31,
-                    stated(connect, receive_maximum=AHEAD, maximum_packet=LARGEST),
+                    stated(connect, AHEAD, LARGEST, inbox_of(session.bus)),
                 )
             )
             outlet = PushChannel(

@@ -8,7 +8,9 @@ Rules
   attributes. An event without one came by another protocol: its attributes are content, whatever their names
   are.
 - Events that the last version stored have these fields among their attributes (`LEGACY`). They are read from
-  there when the event is older than the first start of this version on the store (`legacy_before`).
+  there when the event is older than the first start of this version on the store (`legacy_before`), but for
+  response topic and correlation data: a publisher sets the time of its event, and the guard checks the
+  address of a reply in its `ReplyHeader` alone.
 - Topics of MQTT may have empty levels, and ours not: an empty level is written `∅` here, and a level of one
   or more `∅` with one more of them.
 - A retained message is an event that lives forever and supersedes the one before on its topic; an empty one
@@ -23,7 +25,6 @@ Rules
 
 from __future__ import annotations
 
-import contextlib
 import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
@@ -37,7 +38,7 @@ from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, Pu
 from tidings.language.build import Condition, attr, topic
 from tidings.language.parser import parse
 from tidings.model.body import MAX_NESTING, is_list_of_values
-from tidings.model.decoding import UNREADABLE, is_crowded
+from tidings.model.decoding import UNREADABLE, is_crowded, remembering
 from tidings.model.event import DEFAULT_LIFETIME, FOREVER, MAX_ATTRIBUTES, RESERVED, Event
 from tidings.model.filter import Filter
 from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
@@ -67,8 +68,6 @@ class MessageHeader(msgspec.Struct, frozen=True, omit_defaults=True):
 
     qos: int = 2
     retain: bool = False
-    response_topic: str | None = None  # of stores of 0.1; newer ones have a `ReplyHeader`
-    correlation: bytes | None = None  # as above
     payload_format: int | None = None
     user: tuple[tuple[str, str], ...] = ()
     content_type: str | None = None  # one longer than the bound `name` of clients
@@ -82,7 +81,7 @@ def is_plain_header(headers: Mapping[str, bytes]) -> bool:
     return headers is _PLAIN[0] or headers is _PLAIN[1] or headers is _PLAIN[2]
 
 
-@lru_cache(maxsize=1024)
+@remembering
 def _decoded(data: bytes) -> MessageHeader | None:
     try:
         return msgspec.msgpack.decode(data, type=MessageHeader)
@@ -105,19 +104,13 @@ def _legacy_header(event: Event) -> MessageHeader | None:
     attributes = event.attributes
     if event.key is None and LEGACY.isdisjoint(attributes):
         return None
-    qos, response = attributes.get(QOS), attributes.get("response_topic")
-    form, correlation = attributes.get("payload_format"), None
-    if isinstance(attributes.get("correlation"), str):
-        with contextlib.suppress(ValueError):
-            correlation = bytes.fromhex(attributes["correlation"])
+    qos, form = attributes.get(QOS), attributes.get("payload_format")
     user = _kept_user(attributes[USER]) if USER in attributes else None
     if user is None:
         user = _user(attributes, members_of(event.payload or b"", event.content_type))
     return MessageHeader(
         qos if type(qos) is int and 0 <= qos <= 2 else 2,
         event.key is not None and event.key.startswith(KEY),
-        response if isinstance(response, str) else None,
-        correlation,
         form if type(form) is int else None,
         tuple(user),
     )
@@ -348,10 +341,6 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
         user = _user(event.attributes, members_of(payload, event.content_type))
     else:
         user = header.user
-        response, correlation = (
-            response or header.response_topic,
-            header.correlation if correlation is None else correlation,
-        )
         if header.content_type is not None and _fits(header.content_type):
             properties["content_type"] = header.content_type
         if header.payload_format in (0, 1):

@@ -47,8 +47,8 @@ def check_connect(connect: mq.ConnectPacket) -> None:
         properties["assigned"] = connect.client_id
 
 
-def stated(connect: mq.ConnectPacket, *, receive_maximum: int, maximum_packet: int) -> mq.Properties:
-    """The properties of a CONNACK, with our bounds."""
+def stated(connect: mq.ConnectPacket, receive_maximum: int, maximum_packet: int, inbox: str) -> mq.Properties:
+    """The properties of a CONNACK, with our bounds; `inbox` is the topic for Response Topics below it."""
     if connect.version != V5:
         return {}
     properties: mq.Properties = {
@@ -58,6 +58,8 @@ def stated(connect: mq.ConnectPacket, *, receive_maximum: int, maximum_packet: i
         "subscription_ids_available": 1,
         "shared_available": 1,
     }
+    if inbox and connect.properties.get("request_response") == 1:
+        properties["response_information"] = inbox
     if "assigned" in connect.properties:
         properties["assigned_client_id"] = connect.properties["assigned"]
     return properties
