@@ -15,6 +15,7 @@ from tests.mutation._suites import (
     GUARD,
     INBOXES,
     KEEPING,
+    LATE_COMMITS,
     LIFETIMES,
     OLD_DISK,
     OWNERS,
@@ -367,4 +368,22 @@ FOUND = (
     Defect("runtime/listener.py", "                self._places[position.log] = max(",
         "                self._places = {}\n                self._places[position.log] = max(",
         by=("tests/unit/runtime/test_positions.py",)),
+    # -- commits over a broken link, found by an attacker of issue 33
+    # a tag of an earlier link names another event
+    Defect("protocol/client_subscription.py", "            taken.tag = NO_TAG\n", "            pass\n",
+        by=LATE_COMMITS),
+    # an event committed behind an open one is not known again
+    Defect("protocol/client_subscription.py",
+        "                else:\n                    left.append(each)\n            elif not each.is_",
+        "            elif not each.is_", by=LATE_COMMITS),
+    # leaving without a broker forgets what was committed
+    Defect("protocol/client.py", "        elif not subscription.must_return:\n            self._over(",
+        "        elif not subscription.must_end:\n            self._over(", by=LATE_COMMITS),
+    # leaving on a new link does not say what was committed
+    Defect("protocol/client.py", "            tells = subscription.has_untagged and ",
+        "            tells = False and ", by=LATE_COMMITS),
+    # a cancelled take of an earlier link is put back beside its redelivery
+    Defect("protocol/client_subscription.py",
+        "if taken.tag != NO_TAG or (taken.deliver.position is None and self.options.group is None)",
+        "if True", by=LATE_COMMITS),
 )  # fmt: skip

@@ -67,22 +67,13 @@ class Client(PublishingClient):
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._requests: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._on_input: dict[type, Callable[[Any, float], None]] = {
-            ins.LinkUp: self._link_up,
-            ins.LinkDown: self._link_down,
-            ins.ClientPublish: self._publish,
-            ins.ClientPublishAll: self._publish,
-            ins.ClientSubscribe: self._subscribe,
-            ins.ClientTake: self._take,
-            ins.ClientCancel: self._cancel,
-            ins.ClientAck: self._ack,
-            ins.ClientWindow: self._set_window,
-            ins.ClientNack: self._nack,
-            ins.ClientSkip: self._skip,
-            ins.ClientLeave: self._leave,
-            ins.ClientAdvertise: self._advertise,
-            ins.ClientUnadvertise: self._unadvertise,
-            ins.ClientAsk: self._request,
-        }
+            ins.LinkUp: self._link_up, ins.LinkDown: self._link_down, ins.ClientAsk: self._request,
+            ins.ClientPublish: self._publish, ins.ClientPublishAll: self._publish,
+            ins.ClientSubscribe: self._subscribe, ins.ClientTake: self._take, ins.ClientCancel: self._cancel,
+            ins.ClientAck: self._ack, ins.ClientNack: self._nack, ins.ClientWindow: self._set_window,
+            ins.ClientSkip: self._skip, ins.ClientLeave: self._leave,
+            ins.ClientAdvertise: self._advertise, ins.ClientUnadvertise: self._unadvertise,
+        }  # fmt: skip
         self._on_message: dict[type, Callable[[Any, float], None]] = {
             **dict.fromkeys((msg.LogRead, msg.Staged, msg.Committed, msg.LogHeld), self._answered),
             msg.Welcome: self._welcome, msg.Published: self._published, msg.PublishedAll: self._published,
@@ -177,7 +168,7 @@ class Client(PublishingClient):
         for subscription in list(self._listenings.values()):
             subscription.forget_link()
             self._interrupt(subscription, now)
-            if subscription.phase is LEAVING and not subscription.must_end:
+            if subscription.phase is LEAVING and not subscription.must_return:
                 self._over(subscription, now)
 
     def _interrupt(self, subscription: ClientSubscription, now: float) -> None:
@@ -220,7 +211,8 @@ class Client(PublishingClient):
         self._open(subscription, now)
 
     def _open(self, subscription: ClientSubscription, now: float) -> None:
-        """Ask for it, or ask again on a new link. One that is to be ended must be opened to be ended."""
+        """Ask for it, or ask again on a new link. One that is left must be opened to be told of what was
+        committed, or to be ended."""
         if self._link is not UP:
             return
         subscription.waits = self._is_being_left(subscription)
@@ -236,7 +228,7 @@ class Client(PublishingClient):
             self._send(msg.Home(subscription.ref, subscription.home))
         self._send(subscription.asked(call))
         if subscription.phase is LEAVING:
-            self._send(msg.Unsubscribe(call, subscription.ref, end=True))
+            self._send(msg.Unsubscribe(call, subscription.ref, end=subscription.must_end))
 
     def _is_being_left(self, subscription: ClientSubscription) -> bool:
         """Does an earlier one of its name wait for the answer to its leaving?"""
@@ -257,6 +249,7 @@ class Client(PublishingClient):
         if subscription is None or not subscription.step("Subscribed"):
             return
         subscription.id = SubscriptionId(message.subscriber, message.name)
+        subscription.is_answered()
         if subscription.options.durable:
             subscription.home = self._homes.setdefault(subscription.id.name, self._log)
         if not subscription.is_on:
@@ -348,8 +341,10 @@ class Client(PublishingClient):
             self._send(msg.Ack(deliver.ref, (deliver.tag,)))
         elif subscription.was_delivered(deliver) or self._known_again.has(subscription, deliver):
             self._pass_over(subscription, deliver)
-        else:
-            return subscription.taken_again(deliver)
+        elif (taken := subscription.taken_again(deliver)) is None:
+            return False
+        elif taken.is_committed:
+            self._send(msg.Ack(deliver.ref, (deliver.tag,)))
         return True
 
     def _hand_over(self, subscription: ClientSubscription, now: float) -> None:
@@ -415,17 +410,20 @@ class Client(PublishingClient):
         """Hand deliveries to the application: as the answer of a take, or pushed."""
         id, first = subscription.id, batch[0]
         notifications = [Notification(id, first.event, first.position, first.attempt)]
-        tags: tuple[int, ...] = (first.tag,)
-        subscription.taken += (UncommittedDelivery(first, call, first.tag),)
+        number = subscription.number = subscription.number + 1
+        numbers: Sequence[int] = (number,)
+        subscription.taken += (UncommittedDelivery(first, call, number, first.tag),)
         is_noted = self._known_again.notes_unlogged or first.position is not None
         if more := batch[1:]:
             notifications += [Notification(id, each.event, each.position, each.attempt) for each in more]
-            tags += tuple([each.tag for each in more])
-            subscription.taken += tuple([UncommittedDelivery(each, call, each.tag) for each in more])
+            numbers = range(number, number + len(batch))
+            new = [UncommittedDelivery(d, call, n, d.tag) for n, d in zip(numbers[1:], more, strict=True)]
+            subscription.taken += tuple(new)
+            subscription.number = number + len(more)
             is_noted = is_noted or any(each.position is not None for each in more)
         if is_noted:
             self._known_again.note(subscription, batch)
-        self._out.append(fx.Notify(subscription.ref, notifications, tags, call))
+        self._out.append(fx.Notify(subscription.ref, notifications, numbers, call))
         for deliver in batch if self._recording else ():
             self._out.append(fx.Record(subscription.row(deliver, now, self.name, self.broker)))
         if subscription.auto:  # it is taken by being handed over
@@ -475,16 +473,16 @@ class Client(PublishingClient):
     def _ack(self, input: ins.ClientAck, now: float) -> None:
         subscription = self._listenings.get(input.ref)
         if subscription is not None:
-            self._commit(subscription, input.tag)
+            self._commit(subscription, input.number)
 
-    def _commit(self, subscription: ClientSubscription, tag: int | None) -> None:
-        tags = subscription.commit(tag) if subscription.taken else ()
+    def _commit(self, subscription: ClientSubscription, number: int | None) -> None:
+        tags = subscription.commit(number) if subscription.taken else ()
         if tags:
             self._send(msg.Ack(subscription.ref, tags))
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        tags = () if subscription is None else subscription.give_back(input.tags)
+        tags = () if subscription is None else subscription.give_back(input.numbers)
         if tags:
             self._send(msg.Nack(input.ref, tags))
         if tags and subscription is not None and subscription.window and self._link is UP:
@@ -525,13 +523,14 @@ class Client(PublishingClient):
         elif self._link is UP:
             ends = end or not subscription.options.durable
             self._send(msg.Unsubscribe(call, subscription.ref, ends, takes_rest=subscription.auto))
-        elif not subscription.must_end:
+        elif not subscription.must_return:
             self._over(subscription, now)
 
     def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
         subscription = self._listenings.get(message.ref)
         if subscription is not None and subscription.phase is LEAVING:
-            self._over(subscription, now)
+            tells = subscription.has_untagged and subscription.must_return and not subscription.must_end
+            (self._open if tells else self._over)(subscription, now)  # by the token of another request
 
     def _over(self, subscription: ClientSubscription, now: float) -> None:
         """The subscription has ended, or is detached, as the application wanted."""

@@ -5,9 +5,11 @@ Rules
   over, unless it is handed over by itself (`auto`): then until the broker's `Unsubscribed`.
 - Credit is granted for what the application waits for, and for `window` more. An event that arrives when no
   take waits stays in `buffer`, in order.
-- An event that was handed over is *taken* until it is committed. After a broken link the broker sends it
-  again, and what was committed too late for it to know; both are recognised by their position
-  and not handed over twice.
+- An event that was handed over is *taken* until it is committed, and all before it. The application names it
+  by a number of this client: the broker's tag is valid on one link alone.
+- After a broken link the broker sends again what was taken, and what was committed too late for it to know;
+  both are recognised by their position and not handed over twice. An event that is committed before it is
+  sent again is acknowledged then; one that is returned before that is handed over then.
 """
 
 from __future__ import annotations
@@ -65,12 +67,17 @@ TRANSITIONS: dict[tuple[SubscriptionPhase, str], SubscriptionPhase] = {
 }
 
 
+NO_TAG = -1
+
+
 class UncommittedDelivery(msgspec.Struct, eq=False, gc=False):
     """A notification that was handed over and is not committed yet."""
 
     deliver: Deliver
     call: int | None
-    tag: int  # of the delivery; another one when it was delivered again
+    number: int  # the application's name for it
+    tag: int  # of the delivery, another one when it was delivered again; NO_TAG: its link is gone
+    is_committed: bool = False  # an earlier one is not
 
 
 class FilterProgress(NamedTuple):
@@ -108,9 +115,10 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_packed", "after", "auto", "buffer", "call", "committed", "delivered", "ending", "fence",
-        "given_back", "granted", "home", "id", "is_fenced", "is_on", "leaving_calls", "must_end", "named",
-        "options", "phase", "policy", "ref", "skipped", "taken", "waiting", "waits", "wanted", "window",
+        "_asked_after", "_packed", "after", "auto", "buffer", "call", "committed", "delivered", "ending",
+        "fence", "given_back", "granted", "has_untagged", "has_untold", "home", "id", "is_fenced", "is_on",
+        "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref", "skipped",
+        "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -153,6 +161,10 @@ class ClientSubscription:
         self.wanted = 0  # ... and the sum of those
         self.buffer: deque[Deliver] = EMPTY
         self.taken: tuple[UncommittedDelivery, ...] = ()
+        self.number = 0  # of the last that was taken
+        self.has_untold = False  # True: the broker may not know how far the token is ...
+        self.has_untagged = False  # ... since an event was committed that has no tag on this link
+        self._asked_after: dict[str, int] = NOTHING  # the token of the last request for it
         self.granted = 0  # credit that the broker has not used yet; below 0 after a race
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
         self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
@@ -205,15 +217,21 @@ class ClientSubscription:
     def asked(self, call: int) -> Subscribe:
         """The request for it, with credit for all that is waited for."""
         self.granted = 0 if self.phase is LEAVING else self.window + self.wanted
+        after = self._asked_after = dict(self.after)
         return Subscribe(
-            call,
-            self.ref,
-            self.id.name,
-            self.filter,
-            self.options,
-            self.named,
-            dict(self.after),
-            self.granted,
+            call, self.ref, self.id.name, self.filter, self.options, self.named, after, self.granted
+        )
+
+    def is_answered(self) -> None:
+        """The broker knows the token that it was asked with."""
+        if self.after == self._asked_after:
+            self.has_untold = self.has_untagged = False
+
+    @property
+    def must_return(self) -> bool:
+        """Has the broker to be told on a new link what was committed, or that a durable one ends?"""
+        return self.must_end or (
+            self.has_untold and self.options.durable and self.options.group is None and not self.ending
         )
 
     def was_committed(self, deliver: Deliver) -> bool:
@@ -233,15 +251,15 @@ class ClientSubscription:
             earlier.holds(deliver) for earlier in self.delivered
         )
 
-    def taken_again(self, deliver: Deliver) -> bool:
-        """True when this is one that was taken before the link broke; its tag is renewed."""
+    def taken_again(self, deliver: Deliver) -> UncommittedDelivery | None:
+        """The one that was taken before the link broke and is delivered again; its tag is renewed."""
         if deliver.position is None:
-            return False
+            return None
         for taken in self.taken:
             if taken.deliver.position == deliver.position:
                 taken.tag = deliver.tag
-                return True
-        return False
+                return taken
+        return None
 
     def queue_up(self, deliver: Deliver) -> None:
         """What was given back comes before what was sent ahead."""
@@ -262,33 +280,54 @@ class ClientSubscription:
             now, client, self.id, deliver.event, position=position, redelivery=again, broker=broker
         )
 
-    def settle(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
-        """Take these, or all, off the taken; their tags."""
+    def commit(self, number: int | None) -> tuple[int, ...]:
+        """Commit this one, or all, and move the token as far as everything before it is committed; the tags
+        to acknowledge. One behind an event that is open, or was returned, stays taken: it is recognised
+        when it comes again."""
         taken = self.taken
-        self.taken = () if tags is None else tuple([each for each in taken if each.tag not in tags])
-        return tuple([each.tag for each in taken if tags is None or each.tag in tags])
-
-    def commit(self, tag: int | None) -> tuple[int, ...]:
-        """As `settle`, and move the token forward as far as everything before it is committed."""
-        tags: tuple[int, ...]
-        before = self.taken
-        if tag is None and not before[1:]:
-            self.taken, tags = (), (before[0].tag,) if before else ()
-        else:
-            tags = self.settle(None if tag is None else (tag,))
-        still = {taken.deliver.position for taken in self.taken} if self.taken else ()
-        is_first = True  # is everything before this one committed?
-        for taken in before:
-            position = taken.deliver.position
-            if position is None:
-                continue
-            if position in still:
-                is_first = False
-            elif is_first:
+        if number is None and not taken[1:] and not self.given_back:
+            self.taken = ()
+            if not taken or taken[0].is_committed:
+                return ()
+            if (position := taken[0].deliver.position) is not None:
                 self.advance(position)
-            elif self.committed is not None:
-                self.committed.add(position)
-        return tags
+            if (tag := taken[0].tag) != NO_TAG:
+                return (tag,)
+            self.has_untagged = True
+            return ()
+        tags: list[int] = []
+        for each in taken:
+            if not each.is_committed and (number is None or each.number == number):
+                each.is_committed = True
+                if each.tag != NO_TAG:
+                    tags.append(each.tag)
+                else:
+                    self.has_untagged = True
+                if (position := each.deliver.position) is not None:
+                    self.given_back -= {position}
+                    if self.committed is not None:
+                        self.committed.add(position)
+        self._move_token()
+        return tuple(tags)
+
+    def _move_token(self) -> None:
+        """Move the token by log up to the first event that is open, or was returned."""
+        first: dict[str, int] = {}  # by log
+        still = [each.deliver.position for each in self.taken if not each.is_committed]
+        for position in (*still, *self.given_back):
+            if position is not None and position.offset < first.get(position.log, position.offset + 1):
+                first[position.log] = position.offset
+        left: list[UncommittedDelivery] = []
+        for each in self.taken:
+            position = each.deliver.position
+            if each.is_committed and position is not None:
+                if position.offset < first.get(position.log, position.offset + 1):
+                    self.advance(position)
+                else:
+                    left.append(each)
+            elif not each.is_committed:
+                left.append(each)
+        self.taken = tuple(left)
 
     def advance(self, position: Position) -> None:
         """An event is committed, and so is all before it: move the token, unless an event was returned."""
@@ -300,20 +339,29 @@ class ClientSubscription:
                 return
         if self.after.get(position.log, 0) < position.offset:
             own_table(self, "after")[position.log] = position.offset
+            self.has_untold = True
 
-    def give_back(self, tags: tuple[int, ...] | None) -> tuple[int, ...]:
-        """As `settle`, and hold the token until they were delivered again and committed."""
-        before = self.taken
-        tags = self.settle(tags)
-        self.given_back |= {t.deliver.position for t in before if t.tag in tags and t.deliver.position}
-        return tags
+    def give_back(self, numbers: tuple[int, ...] | None) -> tuple[int, ...]:
+        """Return these, or all that are not committed, and hold the token until they were delivered again and
+        committed; the tags to return. The broker delivers again anyway what was taken on an earlier link."""
+        given = [
+            each for each in self.taken
+            if not each.is_committed and (numbers is None or each.number in numbers)
+        ]  # fmt: skip
+        if given:
+            self.taken = tuple([each for each in self.taken if each not in given])
+            self.given_back |= {each.deliver.position for each in given if each.deliver.position}
+        return tuple([each.tag for each in given if each.tag != NO_TAG])
 
     def untake(self, call: int) -> list[Deliver]:
-        """Deliveries that answered that take, no longer taken; without those that were settled since."""
-        before = self.taken
-        self.taken = tuple([taken for taken in before if taken.call != call])
+        """Deliveries that answered that take, no longer taken; without those that were committed since, and
+        those that the broker will deliver again."""
+        before = [taken for taken in self.taken if taken.call == call and not taken.is_committed]
+        self.taken = tuple([taken for taken in self.taken if taken not in before])
         return [
-            msgspec.structs.replace(taken.deliver, tag=taken.tag) for taken in before if taken.call == call
+            msgspec.structs.replace(taken.deliver, tag=taken.tag)
+            for taken in before
+            if taken.tag != NO_TAG or (taken.deliver.position is None and self.options.group is None)
         ]
 
     def receive_silence(self, position: Position) -> None:
@@ -322,7 +370,10 @@ class ClientSubscription:
             own_table(self, "after")[position.log] = max(self.after.get(position.log, 0), position.offset)
 
     def forget_link(self) -> None:
-        """The link is gone: what the broker had sent ahead it will send again."""
+        """The link is gone, and its tags with it: the broker will send again what it had sent ahead, and what
+        was taken."""
+        for taken in self.taken:
+            taken.tag = NO_TAG
         self.buffer = EMPTY
         self.granted = 0
         self.is_fenced = False
@@ -333,5 +384,5 @@ class ClientSubscription:
         assert self.phase is not ENDED or not self.waiting, (
             "no reader waits for a subscription that has ended"
         )
-        tags = [taken.tag for taken in self.taken]
+        tags = [taken.tag for taken in self.taken if taken.tag != NO_TAG]
         assert len(tags) == len(set(tags)), "a notification is taken once"

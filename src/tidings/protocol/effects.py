@@ -120,7 +120,7 @@ class Notify(_Effect, frozen=True):
 
     ref: int
     notifications: Sequence[Notification]
-    tags: Sequence[int]  # of the same deliveries
+    numbers: Sequence[int]  # of the same deliveries: an application names them so
     call: int | None = None
 
 

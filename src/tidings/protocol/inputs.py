@@ -264,7 +264,7 @@ class ClientTake(_Input, frozen=True):
 
     call: int
     ref: int
-    commits: bool = True  # False: what was taken before stays open, until it is acknowledged by its tag
+    commits: bool = True  # False: what was taken before stays open, until it is committed by its number
     most: int = 1  # notifications that the answer holds at most
 
 
@@ -276,10 +276,10 @@ class ClientCancel(_Input, frozen=True):
 
 
 class ClientAck(_Input, frozen=True):
-    """Commit what was taken: `tag`, or everything so far."""
+    """Commit what was taken: the one of this number, or everything so far."""
 
     ref: int
-    tag: int | None = None
+    number: int | None = None
 
 
 class ClientWindow(_Input, frozen=True):
@@ -291,10 +291,10 @@ class ClientWindow(_Input, frozen=True):
 
 
 class ClientNack(_Input, frozen=True):
-    """Give notifications back: those with `tags`, or all that were taken and not committed."""
+    """Give notifications back: those of these numbers, or all that were taken and not committed."""
 
     ref: int
-    tags: tuple[int, ...] | None = None
+    numbers: tuple[int, ...] | None = None
 
 
 class ClientLeave(_Input, frozen=True):

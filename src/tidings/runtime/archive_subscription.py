@@ -132,7 +132,7 @@ class ArchiveListener(Listener[T]):
     def _handed(self, most: int) -> Sequence[Notification]:
         """The next events of the page, at most so many."""
         batch = [self._waiting.popleft() for _ in range(min(most, len(self._waiting)))]
-        self._batch, self._tags = batch, ()
+        self._batch, self._numbers = batch, ()
         self._from_archive = True
         self._taken += len(batch)
         for notification in batch:

@@ -55,6 +55,7 @@ from tidings.runtime.options import (
 from tidings.runtime.pending_publishes import PendingPublishes
 
 log = logging.getLogger("tidings.client")
+LEAVING_SECONDS = 5.0  # that subscriptions which are left wait together for a broker, while none is connected
 
 T = TypeVar("T")
 Pushed = Callable[[Notification], None]
@@ -95,6 +96,7 @@ class Bus(LogCalls, HandlerCalls):
         self._state = "new"
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection = ConnectionState("new")
+        self._leave_by: float | None = None  # of the loop's clock; None: a broker was connected since
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
         self._in_input: set[asyncio.Future[None]] = set()  # watchers that await
@@ -180,6 +182,8 @@ class Bus(LogCalls, HandlerCalls):
         if state == "up" and self._connection == "down":
             warn_of_gap(self.name, self._listeners.values())
         self._connection = state
+        if state == "up":
+            self._leave_by = None
         if error is not None:
             self._over = error
             self._pending.fail(error)
@@ -438,6 +442,15 @@ class Bus(LogCalls, HandlerCalls):
         if type(answer) is fx.CallFailed:
             raise _error_of(answer)
         return answer
+
+    def _leaving_seconds(self) -> Timeout:
+        """Time for the broker to answer that a durable subscription is left: little while none is
+        connected."""
+        if self._connection in ("up", "new"):
+            return ...
+        now = asyncio.get_running_loop().time()
+        self._leave_by = now + LEAVING_SECONDS if self._leave_by is None else self._leave_by
+        return max(self._leave_by - now, 0.0)
 
     def _submit(self, call: int, input: Input) -> Any:
         """Hand over the input of a call; its answer, or `LATER` when the answer is not there yet."""

@@ -177,7 +177,7 @@ class EventHandler:
                 notifications = await listener._take(most, None, commits=False)
             except ClosedError:
                 return  # the subscription was left
-            tags = listener._tags
+            numbers = listener._numbers
             self._busy.add(task)
             try:
                 is_handled = await self._handle(
@@ -186,8 +186,8 @@ class EventHandler:
             finally:
                 self._busy.discard(task)
             if is_handled is not None:
-                for tag in tags:
-                    listener.settle(tag, handled=is_handled)
+                for number in numbers:
+                    listener.settle(number, handled=is_handled)
             elif not self._stopping.is_set():
                 return
 

@@ -8,17 +8,20 @@ Rules
   back.
 - Leaving normally commits what was taken; leaving by an exception does not. It ends a transient
   subscription and detaches a durable one; `unsubscribe` ends that too.
+- Leaving a durable subscription while no broker is connected waits `LEAVING_SECONDS` for one, to tell it what
+  was committed; without one a warning is logged, and those events are delivered again.
 - A cancelled `get` or `async for` loses no event: the event is there for the next one.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import AsyncIterator, Callable, Generator, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidings.errors import ClosedError, SettingsError
+from tidings.errors import ClosedError, SettingsError, TimedOutError
 from tidings.model.event import Event
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
@@ -40,6 +43,9 @@ from tidings.runtime.readers import Reader, calling_thread, current_reader
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
+log = logging.getLogger("tidings.client")
+UNTOLD = "%r was left while no broker answered: what it committed last is delivered again under its name"
+
 LATER: Any = object()  # in place of the answer of a call that is not there yet
 
 T = TypeVar("T")
@@ -50,8 +56,8 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_opened", "_places",
-        "_push", "_read", "_reader", "_ref", "_returned", "_tags", "_taken", "_taking", "_wanted",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_numbers", "_opened",
+        "_places", "_push", "_read", "_reader", "_ref", "_returned", "_taken", "_taking", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -66,7 +72,7 @@ class Listener(Generic[T]):
         self._opened: SubscriptionOpened | None = None
         self._is_over = False
         self._batch: Sequence[Notification] = ()  # taken last ...
-        self._tags: Sequence[int] = ()  # ... under these tags; none when no broker delivered them
+        self._numbers: Sequence[int] = ()  # ... under these numbers; none when no broker delivered them
         self._taken = 0
         self._taking = 0  # the call that took last
         self._places = dict(wanted.get("after") or ())  # by log: the last offset that was taken
@@ -123,8 +129,17 @@ class Listener(Generic[T]):
             return
         self._is_over = True
         ref = self._ref
+        is_bounded = timeout is ... and not end
         if not self._bus.is_closed and self._bus._over is None:
-            await self._bus._request(lambda call: ClientLeave(call, ref, commit, end), timeout=timeout)
+            try:
+                await self._bus._request(
+                    lambda call: ClientLeave(call, ref, commit, end),
+                    timeout=self._bus._leaving_seconds() if is_bounded else timeout,
+                )
+            except TimedOutError:
+                if not is_bounded:
+                    raise
+                log.warning(UNTOLD, self)
         self._bus._listeners.pop(ref, None)
         self._bus._pushed.pop(ref, None)
         self._losses.end(self)
@@ -169,7 +184,7 @@ class Listener(Generic[T]):
         if type(notify) is not Notify:
             raise error_of(notify.code, notify.reason, notify.id)
         batch = notify.notifications
-        self._batch, self._tags, self._taking = batch, notify.tags, call
+        self._batch, self._numbers, self._taking = batch, notify.numbers, call
         self._taken += 1 if most == 1 else len(batch)
         for notification in batch:
             if (position := notification.position) is not None:
@@ -209,9 +224,9 @@ class Listener(Generic[T]):
             try:
                 async with asyncio.timeout(linger):
                     while len(events) < most:
-                        batch, tags = self._batch, self._tags
+                        batch, numbers = self._batch, self._numbers
                         more = await self._take(most - len(events), None, commits=False)
-                        self._batch, self._tags = (*batch, *more), (*tags, *self._tags)
+                        self._batch, self._numbers = (*batch, *more), (*numbers, *self._numbers)
                         calls.append(self._taking)
                         events += [self._as_read(each) for each in more]
             except TimeoutError:
@@ -219,7 +234,7 @@ class Listener(Generic[T]):
             except asyncio.CancelledError:  # the caller received none of them: the next call returns them
                 for call in reversed(calls) if self._ref is not None else ():
                     self._bus._input(ClientCancel(call, self._ref))
-                self._batch, self._tags = (), ()
+                self._batch, self._numbers = (), ()
                 raise
         return events
 
@@ -237,15 +252,15 @@ class Listener(Generic[T]):
             yield notification
 
     async def take(self) -> tuple[Notification, int]:
-        """The next notification and its tag, while those before stay open; `settle` commits each
-        by its tag."""
+        """The next notification and its number, while those before stay open; `settle` commits each by its
+        number."""
         notification = (await Listener._take(self, 1, None, commits=False))[0]
-        return notification, self._tags[0]
+        return notification, self._numbers[0]
 
-    def settle(self, tag: int, *, handled: bool = True) -> None:
-        """Commit what `take` gave with this tag, or give it back."""
+    def settle(self, number: int, *, handled: bool = True) -> None:
+        """Commit what `take` gave with this number, or give it back."""
         if self._ref is not None:
-            self._bus._input(ClientAck(self._ref, tag) if handled else ClientNack(self._ref, (tag,)))
+            self._bus._input(ClientAck(self._ref, number) if handled else ClientNack(self._ref, (number,)))
 
     def allow(self, count: int) -> None:
         """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent
@@ -261,9 +276,9 @@ class Listener(Generic[T]):
     async def nack(self) -> None:
         """Give back what was taken last (after `get_many`: the batch): it comes again, at most
         `max_deliveries` times."""
-        if self._ref is not None and self._tags:
+        if self._ref is not None and self._numbers:
             self._returned.update(each.position for each in self._batch if each.position is not None)
-            self._bus._input(ClientNack(self._ref, tuple(self._tags)))
+            self._bus._input(ClientNack(self._ref, tuple(self._numbers)))
 
     # -- what is known of it -----------------------------------------------------------------
 

@@ -187,8 +187,8 @@ def test_an_acknowledgement_for_something_else_changes_nothing() -> None:
     stage = stage_with(1)
     ref = stage.subscribed("s", name="mine", durable=True)
     stage.taken("s", ref)
-    stage.hand("s", ClientAck(ref, tag=99))
-    stage.hand("s", ClientNack(ref, tags=(99,)))
+    stage.hand("s", ClientAck(ref, number=99))
+    stage.hand("s", ClientNack(ref, numbers=(99,)))
     stage.hand("s", ClientAck(77))
     stage.hand("s", ClientNack(77))
     stage.leave("s", ref, commit=False)
@@ -204,3 +204,15 @@ def test_silence_moves_the_token_over_what_is_not_for_the_subscriber() -> None:
     assert stage.drain("s", ref) == [1]
     stage.wait(1.0)
     assert stage.clients["s"]._listenings[ref].after == {BROKER: 5}
+
+
+def test_a_take_that_is_cancelled_after_its_link_broke_hands_the_event_over_once() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine", durable=True)
+    call = stage.take("s", ref)
+    stage.settle()
+    stage.cut("s")
+    stage.hand("s", ClientCancel(call, ref))
+    stage.link("s")
+    stage.settle()
+    assert stage.drain("s", ref) == [1, 2]
