@@ -140,7 +140,7 @@ class Dispatcher:
         unacked = state.unacked
         if not unacked:
             unacked = state.unacked = Unacked()
-        unacked += (SentRun(tag, tag + count, tag, items, member, size, is_plain),)
+        unacked += (SentRun(tag, tag + count, tag, items, member, size, size, is_plain),)
         unacked.deliveries += count
         if count == 1:
             self._ports.emit(Send(member.address, Deliver(member.ref, tag, items[0].event)))
@@ -396,7 +396,7 @@ class Dispatcher:
         if not unacked:
             unacked = state.unacked = Unacked()
         is_plain = item.position is None and item.dead_letter is None
-        unacked += (SentRun(tag, tag + 1, tag, (item,), member, item.size, is_plain),)
+        unacked += (SentRun(tag, tag + 1, tag, (item,), member, item.size, item.size, is_plain),)
         unacked.deliveries += 1
         self.sent += 1
         member.credit -= 1

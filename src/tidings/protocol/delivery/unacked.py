@@ -3,7 +3,9 @@
 A batch that was sent in one message is one run, whatever its size, and an acknowledgement of a range costs a
 step for each run that it touches. Rules
 - Tags ascend, so runs are in the order of their tags, and a tag is in one run at most.
-- The items of a run may be shared with the runs of other subscriptions: a run never changes them.
+- The items of a run may be shared with the runs of other subscriptions: a run never changes them. It lets
+  go of acknowledged ones when they are more than half of its bytes, so that a member which acknowledges all
+  but one of each batch holds at most twice the memory that it is counted for.
 - A subscription without unacknowledged deliveries has `NONE_UNACKED`, which refuses to be filled.
 """
 
@@ -33,14 +35,15 @@ class SentRun(msgspec.Struct, eq=False):
     base: int  # tag of the first of `items`: those below `first`, and from `stop` on, are acknowledged
     items: Sequence[Item]
     member: Member
-    size: int  # bytes of the items that are not acknowledged
+    size: int  # bytes of the items that are not acknowledged ...
+    retained: int  # ... and of all in `items`
     is_plain: bool  # no log holds one of them, and none is a dead letter; an acknowledgement ends them
 
     def part(self, begin: int, end: int) -> SentRun:
         """The run of the tags from `begin` up to `end`, with no other items."""
         items = self.items[begin - self.base : end - self.base]
         size = sum([item.size for item in items])
-        return SentRun(begin, end, begin, items, self.member, size, self.is_plain)
+        return SentRun(begin, end, begin, items, self.member, size, size, self.is_plain)
 
 
 class Unacked(list[SentRun]):
@@ -77,7 +80,7 @@ class Unacked(list[SentRun]):
                     continue
                 if upper - lower == 1:
                     item = run.items[lower - run.base]
-                    part = SentRun(lower, upper, lower, (item,), member, item.size, run.is_plain)
+                    part = SentRun(lower, upper, lower, (item,), member, item.size, item.size, run.is_plain)
                 else:
                     part = run.part(lower, upper)
                 taken += (part,)
@@ -89,6 +92,9 @@ class Unacked(list[SentRun]):
                     run.first = upper
                 else:
                     run.stop = lower
+                if run.retained > 2 * run.size:
+                    run.items, run.base = run.items[run.first - run.base : run.stop - run.base], run.first
+                    run.retained = run.size
                 left += (run,)
             self[low:high] = left
         return taken

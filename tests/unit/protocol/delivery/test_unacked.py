@@ -34,7 +34,9 @@ def test_it_is_the_same_as_a_table_of_tags(seed: int) -> None:
         member = rng.choice((ONE, OTHER))
         if rng.random() < 0.5:
             items = _items(rng.choice((1, 1, 2, 7, 30)))
-            run = SentRun(last + 1, last + 1 + len(items), last + 1, items, member, len(items), True)
+            run = SentRun(
+                last + 1, last + 1 + len(items), last + 1, items, member, len(items), len(items), True
+            )
             unacked += (run,)
             unacked.deliveries += len(items)
             table.update((last + 1 + place, (item, member)) for place, item in enumerate(items))
@@ -47,6 +49,7 @@ def test_it_is_the_same_as_a_table_of_tags(seed: int) -> None:
             assert [id(item) for run in runs for item in run.items] == [*map(id, wanted)]
             assert sum(run.size for run in runs) == len(wanted)
         assert unacked.deliveries == len(table)
+        assert sum(len(run.items) for run in unacked) <= 2 * len(table)
         assert bool(unacked) == bool(table)
         assert [*map(id, unacked.items())] == [id(item) for item, _ in table.values()]
         assert unacked.tags_of(ONE) == [tag for tag, (_, holder) in table.items() if holder is ONE]
@@ -56,5 +59,5 @@ def test_it_is_the_same_as_a_table_of_tags(seed: int) -> None:
 def test_the_empty_one_is_not_filled() -> None:
     unacked = NONE_UNACKED
     with pytest.raises(AssertionError, match="shared"):
-        unacked += (SentRun(1, 2, 1, _items(1), ONE, 1, True),)
+        unacked += (SentRun(1, 2, 1, _items(1), ONE, 1, 1, True),)
     assert NONE_UNACKED.take(ONE, (1, 2)) == []
