@@ -137,7 +137,12 @@ def packed_body(mapping: Mapping[Any, Any]) -> tuple[dict[str, Any], bool]:
 
 def is_rich(body: Mapping[str, Any]) -> bool:
     """Does a body in the form that travels hold more than flat values? For one whose mark may be lost."""
-    return any(name.partition(".")[0] in RESERVED for name in body) or _holds_more(body)
+    for name, value in body.items():
+        if type(value) in _MORE or name in RESERVED or ("." in name and name.partition(".")[0] in RESERVED):
+            return True
+        if type(value) is dict and _holds_more(value):
+            return True
+    return False
 
 
 def _holds_more(body: Mapping[str, Any]) -> bool:

@@ -285,28 +285,27 @@ class ClientSubscription:
         to acknowledge. One behind an event that is open, or was returned, stays taken: it is recognised
         when it comes again."""
         taken = self.taken
-        if number is None and not taken[1:] and not self.given_back:
-            self.taken = ()
-            if not taken or taken[0].is_committed:
+        if not taken[1:] and not self.given_back:
+            if not taken or taken[0].is_committed or (number is not None and taken[0].number != number):
                 return ()
+            self.taken = ()
             if (position := taken[0].deliver.position) is not None:
                 self.advance(position)
             if (tag := taken[0].tag) != NO_TAG:
                 return (tag,)
             self.has_untagged = True
             return ()
-        tags: list[int] = []
-        for each in taken:
-            if not each.is_committed and (number is None or each.number == number):
-                each.is_committed = True
-                if each.tag != NO_TAG:
-                    tags.append(each.tag)
-                else:
-                    self.has_untagged = True
-                if (position := each.deliver.position) is not None:
-                    self.given_back -= {position}
-                    if self.committed is not None:
-                        self.committed.add(position)
+        chosen = [
+            each for each in taken if not each.is_committed and (number is None or each.number == number)
+        ]
+        tags = [each.tag for each in chosen if each.tag != NO_TAG]
+        self.has_untagged = self.has_untagged or len(tags) < len(chosen)
+        for each in chosen:
+            each.is_committed = True
+            if (position := each.deliver.position) is not None:
+                self.given_back -= {position}
+                if self.committed is not None:
+                    self.committed.add(position)
         self._move_token()
         return tuple(tags)
 

@@ -44,7 +44,7 @@ from tidings.protocol.client_bounds import (
 from tidings.protocol.limits import DEFAULT_LIMITS as DEFAULT_RESOURCES
 from tidings.protocol.limits import ClientLimits
 from tidings.runtime.messages import InquiryRefused, InquiryRequest
-from tidings.security.inboxes import in_inbox, named_inbox
+from tidings.security.inboxes import BELOW, LENGTH, has_replies, in_inbox, named_inbox
 from tidings.security.interfaces import Guard
 
 Say = Callable[[msg.Message], None]
@@ -153,7 +153,8 @@ class ClientIngress:
         guard, unanswered = self._guard, self.unanswered
         free = self._free_source if guard is not None and self._free_at == guard.version else None
         longest, lineage = self._bounds.name, self._bounds.lineage
-        most_tags, most_credit = self._bounds.tags, self._bounds.credit
+        bounds = self._bounds
+        most_tags, most_credit = bounds.tags, bounds.credit
         for message in messages:
             if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
                 event = message.event
@@ -163,7 +164,10 @@ class ClientIngress:
                     and len(event.id) <= longest
                     and event.key is None
                     and event.content_type is None
-                    and (not event.headers or self._has_small_headers(event))
+                    and (
+                        not event.headers  # else surely within their bounds
+                        or (event.size <= bounds.header_bytes and len(event.headers) <= bounds.headers)
+                    )
                     and 0 <= message.sequence <= WIDEST
                     and -WIDEST <= message.call <= WIDEST
                     and (
@@ -209,12 +213,6 @@ class ClientIngress:
             elif not self._beside(message):
                 raise WireError(f"a client says no {msg.tag_of(type(message))}")
         return allowed
-
-    def _has_small_headers(self, event: Event) -> bool:
-        """Are the headers surely within their bounds? A quick look, never a wrong yes."""
-        headers, bounds = event.headers, self._bounds
-        size = 4 * sum(map(len, headers)) + sum(map(len, headers.values()))
-        return len(headers) <= bounds.headers and size <= bounds.header_bytes
 
     def _is_within(self, message: msg.Message) -> bool:
         """Is each field within its bound? One that is not is refused, and without a call to refuse it by, the
@@ -411,7 +409,9 @@ class ClientIngress:
             if kind is msg.Deliver:
                 event = message.event  # type: ignore[attr-defined]
                 if guard is None or (
-                    guard.version == free_at and event.key is None and not in_inbox(event.topic)
+                    guard.version == free_at
+                    and event.key is None
+                    and (event.topic is None or event.topic[:LENGTH] != BELOW)
                 ):
                     say(message)
                     return
@@ -419,8 +419,7 @@ class ClientIngress:
                     free_at = guard.version
             elif kind is msg.DeliverAll:
                 if guard is None or (
-                    guard.receives_all(principal)
-                    and not any(in_inbox(event.topic) for event in message.events)  # type: ignore[attr-defined]
+                    guard.receives_all(principal) and not has_replies(message.events)  # type: ignore[attr-defined]
                 ):
                     say(message)
                 else:  # it looks at each event

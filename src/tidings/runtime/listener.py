@@ -186,10 +186,13 @@ class Listener(Generic[T]):
         batch = notify.notifications
         self._batch, self._numbers, self._taking = batch, notify.numbers, call
         self._taken += 1 if most == 1 else len(batch)
+        places = self._places
         for notification in batch:
             if (position := notification.position) is not None:
-                self._places[position.log] = max(position.offset, self._places.get(position.log, 0))
-                self._returned.discard(position)
+                if position.log not in places or places[position.log] < position.offset:
+                    places[position.log] = position.offset
+                if self._returned:
+                    self._returned.discard(position)
         return batch
 
     def __aiter__(self) -> AsyncIterator[T]:

@@ -105,8 +105,8 @@ class TraceRing:
             for message in messages:
                 if type(message) not in _CLIENTS and (events := _events_of(message)):
                     carried.setdefault(HOW.get(type(message), ""), []).extend(events)
-            for how, events in carried.items():
-                self._note(now, RECEIVED, peer, None, 0, tuple(events), how)
+            for how in carried:
+                self._note(now, RECEIVED, peer, None, 0, tuple(carried[how]), how)
 
     def publishes_came(self, batches: list[tuple[str, list[Message]]], now: float) -> None:
         """Publishes of several clients are one moment, with a step for each client."""

@@ -12,33 +12,52 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from urllib.parse import quote
 
 from tidings.model.constraint import Equals
+from tidings.model.event import Event
 from tidings.model.filter import Conjunction, Filter
 from tidings.security.principal import Principal
 
 INBOX = "_inbox"
-_BELOW = INBOX + "/"
+BELOW, LENGTH = INBOX + "/", len(INBOX) + 1
 _SAFE = "@"  # beside letters, digits and _.-~
 
 
 def in_inbox(topic: str | None) -> bool:
     """Is this the topic of a reply?"""
-    return topic is not None and topic.startswith(_BELOW)
+    return topic is not None and topic[:LENGTH] == BELOW
+
+
+class _LastBatch:
+    """The batch that was looked at last: all its subscribers share it."""
+
+    events: Sequence[Event] = ()
+    has_replies = False
+
+
+def has_replies(events: Sequence[Event]) -> bool:
+    """Is one of these events a reply?"""
+    if events is not _LastBatch.events:
+        _LastBatch.events, _LastBatch.has_replies = events, False
+        for event in events:
+            if event.topic is not None and event.topic[:LENGTH] == BELOW:
+                _LastBatch.has_replies = True
+    return _LastBatch.has_replies
 
 
 def inbox_of(principal: Principal) -> str:
     """The topic below which replies to the principal go."""
     if principal.is_anonymous:
-        return _BELOW + ":anonymous"
+        return BELOW + ":anonymous"
     tenant = quote(principal.tenant, _SAFE) + ":" if principal.tenant else ""
-    return _BELOW + tenant + quote(principal.name, _SAFE)
+    return BELOW + tenant + quote(principal.name, _SAFE)
 
 
 def has_owner(topic: str) -> bool:
     """Does this topic of an inbox name a principal?"""
-    return "/" in topic.removeprefix(_BELOW)
+    return "/" in topic.removeprefix(BELOW)
 
 
 def named_inbox(filter: Filter) -> str | None:

@@ -21,6 +21,7 @@ from tidings.errors import CorruptionError, StoreError
 from tidings.model.body import is_rich
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
+from tidings.model.fields import RESERVED
 
 FORMAT_KEY = b"f"
 ACCOUNT_KEY = b"a"
@@ -97,6 +98,9 @@ def damaged(name: str, problem: str) -> CorruptionError:
     )
 
 
+FLAT = frozenset({str, int, float, bool})
+
+
 def entry_key(offset: int) -> bytes:
     return ENTRY + offset.to_bytes(8, "big")
 
@@ -133,9 +137,14 @@ def append_from(key: bytes, value: bytes, name: str) -> Append:
     except UNREADABLE as error:
         raise damaged(name, f"the record {key!r} cannot be decoded: {error}") from error
     event = stored.event
-    if not event.rich and is_rich(event.body):  # copied by a member of 0.1, which knows no such mark
-        event = msgspec.structs.replace(event, rich=True)
-    return Append(offset_of(key), event, stored.accepted, stored.sequence, stored.expires_at)
+    if not event.rich:  # or copied by a member of 0.1, which knows no such mark
+        body = event.body
+        for attribute in body:  # flat values under plain names need no closer look: this is the hot path
+            if type(body[attribute]) not in FLAT or "." in attribute or attribute in RESERVED:
+                event = msgspec.structs.replace(event, rich=is_rich(body))
+                break
+    offset = int.from_bytes(key[1:], "big")
+    return Append(offset, event, stored.accepted, stored.sequence, stored.expires_at)
 
 
 def entry_from(key: bytes, value: bytes, name: str) -> Entry:
