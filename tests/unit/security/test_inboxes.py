@@ -87,7 +87,7 @@ def test_no_two_principals_have_one_inbox() -> None:
         ("ann", "_inbox/ann/1", None, True),
         ("bob", "_inbox/ann/1", None, False),
         ("bob", "_inbox/ann/1", "_inbox/ann/1", False),
-        ("bob", "_inbox/annex/1", None, False),
+        ("ann", "_inbox/annex/1", None, False),
         ("watch", "_inbox/ann/1", None, False),  # a rule without a filter is not enough ...
         ("root", "_inbox/ann/1", None, True),  # ... the right to administer is
         ("ann", "_inbox/1", "_inbox/1", True),  # the address of an earlier client ...
