@@ -101,8 +101,8 @@ EARLY = (
     # -- the wire
     Defect("wire/codec.py", "        if length != len(frame) - LENGTH.size:",
         "        if False and length != len(frame) - LENGTH.size:"),
-    Defect("wire/codec.py", "            if version == VERSION and crc32c(body, _BEGUN) == checksum:",
-        "            if version == VERSION:"),
+    Defect("wire/codec.py", "is_good = version == VERSION and crc32c(body, _BEGUN) == checksum\n",
+        "is_good = version == VERSION\n"),
     # -- delivery, routing, recovery
     Defect("protocol/delivery/flow.py",
         "            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))",

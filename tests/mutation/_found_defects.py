@@ -8,6 +8,7 @@ from tests.mutation._suites import (
     BOUNDS,
     CLOCKS,
     DOOR,
+    FAILING,
     FULL_DISK,
     FULL_GROUP,
     GAPS,
@@ -18,6 +19,7 @@ from tests.mutation._suites import (
     LATE_COMMITS,
     LIFETIMES,
     OLD_DISK,
+    OWNER_WORK,
     OWNERS,
     SUPERSEDED,
     WIDE,
@@ -25,6 +27,53 @@ from tests.mutation._suites import (
 )
 
 FOUND = (
+    # -- filters and schemas of a hostile account
+    # a text whose exponent no decimal has
+    Defect("language/functions.py", "        except InvalidOperation:  # an exponent past 18 digits, which",
+        "        except ZeroDivisionError:  # an exponent past 18 digits, which",
+        by=("tests/unit/language/test_functions.py",)),
+    # the remainder of an integer beyond every double
+    Defect("language/functions.py", "    except OverflowError:  # an integer beyond every double\n        "
+        "return Failure(\"math\", 0)\n", "    except ZeroDivisionError:\n        raise\n",
+        by=("tests/unit/language/test_functions.py",)),
+    # a filter that fails fails the match of all
+    Defect("matching/small.py", "                except Exception as error:\n",
+        "                except ZeroDivisionError as error:\n", by=FAILING),
+    Defect("matching/columnar/programs.py", "        except Exception as error:\n",
+        "        except ZeroDivisionError as error:\n", by=FAILING),
+    # its owner is not told
+    Defect("protocol/delivery/unknown_filters.py",
+        "                self._losses.count_failed(state, now)\n", "                pass\n", by=FAILING),
+    # a publish that failed counts as published
+    Defect("protocol/delivery/flow.py",
+        "self.identities.give_back(event.source, pending.incarnation, pending.sequence)", "pass",
+        by=FAILING),
+    # the filters of one owner have no budget together
+    Defect("protocol/interest.py", "match_without(matcher, event, without) if without else",
+        "match_without(matcher, event, without) if False else", by=OWNER_WORK),
+    # a filter that other parts exclude costs its owner
+    Defect("language/owner_work.py", "            if price and plain_parts_hold(filter, event):\n",
+        "            if price:\n", by=OWNER_WORK),
+    # filters beyond the budget are not reported
+    Defect("protocol/interest.py", "            over = sorted({*over, *beyond})\n", "            pass\n",
+        by=OWNER_WORK),
+    # elements are made for each filter
+    Defect("language/lists.py", "        found = known[1][key] = list(elements_of(view, *key))\n",
+        "        found = list(elements_of(view, *key))\n", by=OWNER_WORK),
+    # alternatives are tried again and again
+    Defect("model/schemas.py", "        known = self._known.get(key)\n", "        known = None\n",
+        by=("tests/unit/model/test_schemas.py",)),
+    # a pattern of another engine
+    Defect("model/schemas.py", "            check_regexp(pattern)\n", "            pass\n",
+        by=("tests/unit/model/test_schemas.py",)),
+    # the schema before rights
+    Defect("runtime/client_ingress.py",
+        "        event = check_event(publish.event)\n",
+        "        self._check_schemas(publish.call, (publish.event,))\n        event = "
+        "check_event(publish.event)\n", by=DOOR[:1]),
+    # a known topic's schema is not looked at
+    Defect("runtime/client_ingress.py", "                    not has_schemas\n                    and (guard",
+        "                    True\n                    and (guard", by=DOOR[:1]),
     # -- found from outside, or by the wide world, and put back: sizes, limits, clocks, disks, rights
     # lacks counted
     Defect("protocol/recovery/group_log.py",
@@ -292,8 +341,8 @@ FOUND = (
         "            if state.own.state is REPLAYING or (state.durable and state.is_full):\n              "
         "  self._leave_in_log(state, position.offset, now)\n                return\n", "", by=WIDE),
     # full disk keeps in flight waiting
-    Defect("protocol/delivery/flow.py", "            partial(self.stalled, kept),\n",
-        "            None,\n", by=FULL_DISK),
+    Defect("protocol/delivery/flow.py", "kept_all, not_kept, partial(self.stalled, kept))",
+        "kept_all, not_kept, None)", by=FULL_DISK),
     # full disk takes publishes
     Defect("protocol/delivery/flow.py", "        if needs_disk or event.source in self._last_of:\n",
         "        if False:\n", by=FULL_DISK),

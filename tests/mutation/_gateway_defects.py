@@ -253,7 +253,8 @@ GATEWAYS = (
         "accepts(value)\n", "    return accepts\n", by=(*WORK, "tests/unit/matching")),
     # no budget in derived columns
     Defect("matching/columnar/programs.py",
-        "    return lambda view: run(view) if cost(work, view) <= BUDGET else None\n", "    return run\n",
+        "    return lambda view: value_of(expression, run, view) if cost(work, view) <= BUDGET else None\n",
+        "    return run\n",
         by=(*WORK, "tests/unit/matching")),
     # over budget is no match in routing
     Defect("matching/engine.py", "        over = self._routed.may_accept(event)\n", "        over = ()\n",

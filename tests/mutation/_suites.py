@@ -72,6 +72,8 @@ DOOR = ("tests/unit/runtime/test_client_ingress.py", *WIDE)
 LATE_COMMITS = ("tests/properties/test_late_commits.py", "tests/unit/protocol/test_committing.py")
 LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
 BACKUPS = ("tests/unit/store/test_backup.py", "tests/unit/runtime/test_backups.py")
+FAILING = ("tests/unit/protocol/test_failing_filters.py",)
+OWNER_WORK = ("tests/unit/protocol/test_owner_work.py", "tests/properties/test_work_budget.py")
 KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
 PACKAGES: dict[str, tuple[str, ...]] = {

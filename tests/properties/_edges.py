@@ -39,6 +39,14 @@ EDGE_TEXTS = (
     "\u0130",
     "\u017f", "%", "_", "\\", "a%", "'", "`", "/", "a/b", "+", "\n", " ", "1", "true", "\u2028", "\ufeffa",
 )  # fmt: skip
+# Texts at the edges of what INT, FLOAT, DECIMAL, BOOL and TIMESTAMP read: exponents and digits that no number
+# has, days and years that no calendar has.
+CONVERTED_TEXTS = (
+    "1E99999999999999999999", "0E-99999999999999999999", "-1e400", "1e-400", "1e308", "+.5", "-0", "9" * 400,
+    "9" * 401, "9" * 5000, "1E400", "0E999999999999999999", "9223372036854775808", "nan", "Infinity", "1_0",
+    "TRUE", "0001-01-01T00:00:00+18:00", "9999-12-31T23:59:59.999999999-18:00", "2026-02-30T00:00:00Z",
+    "2026-01-31T12:00:00Z",
+)  # fmt: skip
 
 
 def neighbours(pivot: int | float) -> tuple[int | float, ...]:
@@ -99,6 +107,7 @@ times = weighed(
     ),
 )
 values = st.one_of(numbers, texts, times, st.booleans())
+converted_texts = st.sampled_from(CONVERTED_TEXTS)
 
 
 def placed(attributes: dict[str, Any], name: str, value: Any, shape: int) -> None:

@@ -28,8 +28,17 @@ TOPIC_PATTERNS = ("a/+", "#", "a/#", "+/b", "+", "a", "+/#")
 LIKES = ("a%", "%b", "a_c", "%", "ab", "a\\%b", "_", "%b%", "")
 REGEXPS = ("a", "^a", "b$", "^$", "a.b", "[0-9]")
 
+ONE_ARGUMENT = (
+    "LENGTH", "UPPER", "ABS", "INT", "STRING", "BOOL", "FLOOR", "FLOAT", "DECIMAL", "TIMESTAMP", "ROUND",
+    "IS_INT",
+)  # fmt: skip
+
 _small_world = st.one_of(
-    st.booleans(), st.sampled_from(NUMBERS), st.sampled_from(TEXTS), st.sampled_from(TIMES)
+    st.booleans(),
+    st.sampled_from(NUMBERS),
+    st.sampled_from(TEXTS),
+    st.sampled_from(TIMES),
+    _edges.converted_texts,
 )
 values = _edges.weighed(_edges.values, _small_world)
 names = st.sampled_from(NAMES)
@@ -65,7 +74,7 @@ def _computed(inner: st.SearchStrategy[e.Expression]) -> st.SearchStrategy[e.Exp
         st.builds(e.Negate, inner),
         st.builds(
             e.Call,
-            st.sampled_from(("LENGTH", "UPPER", "ABS", "INT", "STRING", "BOOL", "FLOOR")),
+            st.sampled_from(ONE_ARGUMENT),
             st.tuples(inner),
         ),
         st.builds(e.Call, st.sampled_from(("LEFT", "MOD", "COALESCE", "LEAST")), st.tuples(inner, inner)),

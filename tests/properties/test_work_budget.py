@@ -26,6 +26,8 @@ from tidings.model import pattern as pattern_module
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.pattern import MOST_WEIGHT, like_weight, regexp_weight
+from tidings.protocol.interest import InterestTable
+from tidings.protocol.limits import ResourceLimits
 from tidings_lab.matching.counting import CountingMatcher
 from tidings_lab.matching.tree import TreeMatcher
 
@@ -125,6 +127,32 @@ def test_the_index_finds_just_those_that_are_over() -> None:
         for event in events(rng, population, 20):
             expected = [n for n, filter in enumerate(population) if n % 7 and is_over(filter, event)]
             assert index.over(event) == expected
+
+
+@pytest.mark.parametrize("threshold", [500, 1])
+def test_every_engine_leaves_out_just_the_filters_beyond_the_budget_of_their_owner(threshold: int) -> None:
+    for seed in SEEDS:
+        rng = random.Random(seed)
+        population = filters(rng, 40)
+        population += [parse_filter(f"ANY(l > {rng.randrange(9)}) AND k < 2") for _ in range(20)]
+        interest = InterestTable(MatchingEngine(threshold=threshold), ResourceLimits(owner_work=BUDGET))
+        owners = [rng.choice(("", "ann", "eve")) for _ in population]
+        for handle, filter in enumerate(population):
+            interest.add(filter, handle, owners[handle])
+        while interest.maintain(100):
+            pass
+        for event in events(rng, population, 10):
+            event = make_event(
+                {**event.attributes, "l": list(range(rng.choice((3, 900))))}, source="s", id="1"
+            )
+            over, found = interest.over_budget(event), list(interest.match(event).subscriptions)
+            assert all(owners[handle] or is_over(population[handle], event) for handle in over)
+            accepting = [n for n, filter in enumerate(population) if accepts(filter, event)]
+            assert found == [n for n in accepting if n not in over]
+            for owner in ("ann", "eve"):
+                mine = [n for n, each in enumerate(owners) if each == owner and n not in over]
+                spent = sum(cost(work_of(population[n]), event.view) for n in mine if n in found)
+                assert spent <= BUDGET
 
 
 @pytest.mark.parametrize("threshold", [500, 1])

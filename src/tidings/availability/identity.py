@@ -95,6 +95,14 @@ class Numbers(msgspec.Struct, array_like=True):
         while len(self.gaps) > max_gaps:
             self.floor = self.gaps.pop(0)[1]
 
+    def give_back(self, sequence: int) -> None:
+        """This number was taken, and its publish failed: it is new again."""
+        if self.look(sequence) is not IdentityStatus.SEEN:
+            return
+        self.gaps.insert(bisect_right(self.gaps, sequence, key=itemgetter(0)), (sequence, sequence))
+        while self.gaps and self.gaps[-1][1] == self.high:
+            self.high = self.gaps.pop()[0] - 1
+
     def _gap(self, sequence: int) -> int | None:
         """The index of the run that this number is missing in."""
         at = bisect_right(self.gaps, sequence, key=itemgetter(0)) - 1
@@ -202,6 +210,13 @@ class Identities:
         if name != self._latest:
             self._touch(name)
         return True
+
+    def give_back(self, source: str, incarnation: str, sequence: int | None) -> None:
+        """The publish of a number that was taken failed before it had an effect: it may be tried again."""
+        name = (source, incarnation)
+        if sequence is not None and name in self._numbered:
+            self._numbered[name].give_back(sequence)
+            self._shares.weigh(name, _weight(name, self._numbered[name]))
 
     def last(self, source: str, incarnation: str) -> int | None:
         """The highest number that was taken; None when none was."""

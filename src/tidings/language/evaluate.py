@@ -9,6 +9,8 @@ Rules
 - An expression is compiled once to nested closures, since residuals run on every candidate event.
   Programs are remembered by the identity of the expression, never by equality: Literal(1) equals
   Literal(True) in Python, and has another meaning here.
+- No function raises for any value. Should one do so, that is a defect, and the filter alone is unknown
+  (`unexpected.py`).
 """
 
 from __future__ import annotations
@@ -34,6 +36,7 @@ from tidings.language.functions import (
     remainder,
 )
 from tidings.language.lists import ranging
+from tidings.language.unexpected import FAILURES
 from tidings.language.work import (
     BUDGET,
     Work,
@@ -64,7 +67,16 @@ def evaluate(expression: e.Expression, view: View) -> Value | None:
     program, work = (compiled(expression), work_of_expression(expression)) if known is None else known[1:]
     if work and cost(work, view) > BUDGET:
         return None
-    result: Value | None = program(view)
+    return value_of(expression, program, view)
+
+
+def value_of(expression: e.Expression, program: Program, view: View) -> Value | None:
+    """The value that the compiled expression has; unknown when it fails."""
+    try:
+        result: Value | None = program(view)
+    except Exception as error:
+        FAILURES.note(expression, view, error)
+        return None
     return result
 
 
@@ -79,7 +91,7 @@ def evaluate_as(filter: Filter | None, expression: e.Expression, event: Event) -
         over = cost(work_of_expression(expression), event.view) > BUDGET
     else:
         over = is_over(filter, event)
-    return (None if over else compiled(expression)(event.view)), over
+    return (None if over else value_of(expression, compiled(expression), event.view)), over
 
 
 def accepts(filter: Filter, event: Event) -> bool:
@@ -111,12 +123,15 @@ def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
             return False
         value_of = event.view.get
         for constraints, residuals in parts:
-            for attribute, holds in constraints:
-                if not holds(value_of(attribute)):
-                    break
-            else:
-                if all(residual(event) for residual in residuals):
-                    return True
+            try:
+                for attribute, holds in constraints:
+                    if not holds(value_of(attribute)):
+                        break
+                else:
+                    if all(residual(event) for residual in residuals):
+                        return True
+            except Exception as error:
+                FAILURES.note(filter, event.view, error)
         return False
 
     return run
@@ -128,11 +143,26 @@ def budget_test(filter: Filter) -> list[Callable[[Event], bool]]:
 
 
 def residual_test(residual: e.Expression, dialect: str) -> Callable[[Event], bool]:
-    """Is the residual true for an event? By the meaning that the dialect gives it."""
+    """Is the residual true for an event? By the meaning that the dialect gives it. The caller keeps what it
+    raises to the conjunction that has it."""
     if dialect == CESQL:
         return lambda event: cesql.accepts(residual, cesql.event_attributes(event))
     program = compiled(residual)
     return lambda event: program(event.view) is True
+
+
+def fails(filter: Filter, view: View) -> bool:
+    """Does a part of the filter raise for these values?"""
+    value_of = view.get
+    for conjunction in filter.conjunctions:
+        try:
+            for constraint in conjunction.constraints:
+                constraint.accepts(value_of(constraint.attribute))
+            for residual in conjunction.residuals:
+                cesql.evaluate(residual, view) if filter.dialect == CESQL else compiled(residual)(view)
+        except Exception:
+            return True
+    return False
 
 
 def compiled(expression: e.Expression) -> Program:

@@ -16,7 +16,7 @@ import math
 import re
 from collections.abc import Callable
 from datetime import datetime
-from decimal import ROUND_HALF_UP, Decimal
+from decimal import ROUND_HALF_UP, Decimal, InvalidOperation
 from typing import Any
 
 import msgspec
@@ -245,7 +245,10 @@ def _decimal(value: Any) -> Decimal | Failure:
     if type(value) is str:
         if not _FLOAT_TEXT.fullmatch(value) or len(value) > _LONGEST_NUMBER:
             return Failure("cast", 0)
-        number = Decimal(value)
+        try:
+            number = Decimal(value)
+        except InvalidOperation:  # an exponent past 18 digits, which no decimal has
+            return Failure("cast", 0)
         return number if abs(number.adjusted()) <= _LONGEST_NUMBER else Failure("cast", 0)
     if type(value) not in (int, float, Decimal) or (type(value) is float and not math.isfinite(value)):
         return Failure("cast", 0)
@@ -298,7 +301,10 @@ def remainder(left: float, right: float) -> float | Failure:
     if type(left) is int and type(right) is int:
         result = abs(left) % abs(right)
         return -result if left < 0 else result
-    return math.fmod(left, right)
+    try:
+        return math.fmod(left, right)
+    except OverflowError:  # an integer beyond every double
+        return Failure("math", 0)
 
 
 def _choose(values: tuple[Any, ...], better: Callable[[Any, Any], bool]) -> Any:

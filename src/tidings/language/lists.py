@@ -14,10 +14,11 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from typing import Any, TypeAlias
 
 from tidings.language.measure import children
+from tidings.model.body import HAS_LIST
 from tidings.model.expression import AllOf, AnyOf, Attribute, Call, ExistsTest, Expression
 from tidings.model.filter import Conjunction, Filter
 
@@ -79,9 +80,11 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
     positions = tuple(prefixes(first))
     needed = frozenset(prefix for name in names for prefix in prefixes(name))
 
+    key = (positions, needed)
+
     def run(view: View) -> bool | None:
         known = True
-        for element in elements_of(view, positions, needed):
+        for element in _elements(view, key):
             value: bool | None = condition(element)
             if value is decisive:
                 return decisive
@@ -89,6 +92,27 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
         return not decisive if known else None
 
     return run
+
+
+_table: tuple[Any, dict[Any, list[View] | None]] = (None, {})  # elements of the view that was asked last
+
+
+def _elements(view: View, key: tuple[tuple[str, ...], frozenset[str]]) -> Iterable[View]:
+    """What the condition sees, element by element. The elements of an event are kept from the second filter
+    on that asks about them: many filters do, one after the other."""
+    global _table
+    if HAS_LIST not in view:  # an element of an outer list, or no list at all
+        return elements_of(view, *key)
+    known = _table
+    if known[0] is not view:
+        known = _table = (view, {})
+    found = known[1].get(key)
+    if found is None:
+        if key not in known[1]:
+            known[1][key] = None
+            return elements_of(view, *key)
+        found = known[1][key] = list(elements_of(view, *key))
+    return found
 
 
 def elements_of(view: View, positions: tuple[str, ...], needed: frozenset[str]) -> Iterator[View]:

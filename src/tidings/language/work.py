@@ -138,12 +138,22 @@ def cost(work: Work, view: Mapping[str, Any]) -> int:
     return total
 
 
+_sizes: tuple[Any, dict[str, int]] = (None, {})  # of the lists of the view that was asked about last
+
+
 def _list_size(view: Mapping[str, Any], name: str) -> int:
-    """Elements and characters of the list that a name leads to; none for most events."""
+    """Elements and characters of the list that a name leads to; none for most events. Many filters ask about
+    the lists of one event, one after the other."""
+    global _sizes
     for position in prefixes(name):
         found = view.get(position)
         if type(found) is tuple:
-            return _extent(found)
+            known = _sizes
+            if known[0] is not view:
+                known = _sizes = (view, {})
+            if position not in known[1]:
+                known[1][position] = _extent(found)
+            return known[1][position]
     return 0
 
 

@@ -123,6 +123,13 @@ class MatchingEngine:
             events = [event_of(events, number) for number in range(events.num_rows)]
         return self._small.match_batch(events)
 
+    def match_without(self, event: Event, without: frozenset[int]) -> Sequence[int]:
+        """The same as `match`, but these filters, which have a weight, are neither evaluated nor found."""
+        if self._small is not None:
+            return self._small.match(event, without)
+        found: Sequence[int] = self._large.match_without(event, without)
+        return found
+
     def maintain(self, budget: int) -> int:
         """Do at most about `budget` steps of pending upkeep; the steps that are left (0: none)."""
         for left in range(budget, 0, -1):

@@ -30,6 +30,15 @@ def lists_of(matches: Matches) -> Iterator[Sequence[int]]:
     return map(handles.__getitem__, map(slice, offsets, offsets[1:]))
 
 
+def match_without(matcher: Matcher, event: Event, without: frozenset[int]) -> Sequence[int]:
+    """The filters that accept the event, without these; a matcher that can does not evaluate them."""
+    own = getattr(matcher, "match_without", None)
+    if own is not None:
+        found: Sequence[int] = own(event, without)
+        return found
+    return [handle for handle in matcher.match(event) if handle not in without]
+
+
 class Matcher(Protocol):
     def add(self, filter: Filter) -> int:
         """Take a filter in; the handle is in effect at once."""

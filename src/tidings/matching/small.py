@@ -14,10 +14,11 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from tidings.language.evaluate import residual_test
+from tidings.language.unexpected import FAILURES
 from tidings.language.work import is_over, work_of
 from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
@@ -191,7 +192,8 @@ class SmallMatcher:
                 del self._attributes[attribute]
         self._handles.give_back(handle)
 
-    def match(self, event: Event) -> list[int]:
+    def match(self, event: Event, without: Collection[int] = ()) -> list[int]:
+        """Handles of the filters that accept the event; of those with a weight, not these."""
         view, attributes = event.view, self._attributes
         found: list[int] = []
         buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []
@@ -211,14 +213,17 @@ class SmallMatcher:
             if bucket is None:
                 continue
             for entry in bucket.values():  # the inner loop: no calls but those of the tests
-                if entry.weighted is not None and is_over(entry.weighted, event):
+                if entry.weighted is not None and (entry.handle in without or is_over(entry.weighted, event)):
                     continue
-                for attribute, holds in entry.constraints:
-                    if not holds(view.get(attribute)):
-                        break
-                else:
-                    if not entry.residuals or all(residual(event) for residual in entry.residuals):
-                        found.append(entry.handle)
+                try:
+                    for attribute, holds in entry.constraints:
+                        if not holds(view.get(attribute)):
+                            break
+                    else:
+                        if not entry.residuals or all(residual(event) for residual in entry.residuals):
+                            found.append(entry.handle)
+                except Exception as error:
+                    FAILURES.note(entry, view, error)
         return sorted(set(found)) if found[1:] else found
 
     def match_batch(self, events: Iterable[Event]) -> Matches:

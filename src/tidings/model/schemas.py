@@ -11,13 +11,14 @@ Rules
 - The keywords that classes give are checked: type, properties, required, additionalProperties, items, enum,
   const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths, pattern, contentEncoding
   base64, and the formats uuid, date, date-time, time and decimal. Others are ignored.
+- A pattern has the syntax of RE2, which never backtracks; a schema with another one is refused. A check has a
+  budget of steps (`MOST_STEPS`): an event past it is refused.
 """
 
 from __future__ import annotations
 
 import base64
 import operator
-import re
 from collections.abc import Callable, Iterator, Mapping
 from datetime import date, datetime, time
 from decimal import Decimal
@@ -28,10 +29,11 @@ from uuid import UUID
 
 import msgspec
 
-from tidings.errors import InputError, SchemaError
+from tidings.errors import FilterError, InputError, SchemaError
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 from tidings.model.fields import field_names, is_model, is_typed_mapping
+from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
 from tidings.model.textual import json_ready
 from tidings.model.topic import check_pattern, topic_matches
 from tidings.model.typed import lineage_of
@@ -50,6 +52,8 @@ _FORMATS: dict[str, Callable[[str], Any]] = {
 }  # fmt: skip
 _LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
 _MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
+MOST_STEPS = 1 << 18  # of one check: a look at a value by a part of the schema; some 0.3 s
+SEARCHED = 64  # characters of a text, times the weight of a pattern, that count as a step
 _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems")}
 
 
@@ -104,30 +108,98 @@ def _as_checked(value: Any) -> Any:
 # Checking
 
 
-def problems(value: Any, schema: Schema, path: str = "", root: Schema | None = None) -> Iterator[str]:
-    """What is wrong with a JSON value, field by field."""
-    root = schema if root is None else root
-    schema = _resolved(schema, root)
-    where = path or "the body"
-    kinds = schema.get("type")
-    if kinds is not None and not _is_of(value, [kinds] if isinstance(kinds, str) else kinds):
-        yield f"{where} is {_kind(value)}, not {kinds}"
-        return
-    if "enum" in schema and value not in schema["enum"]:
-        yield f"{where} is {value!r}, not one of {schema['enum']}"
-    if "const" in schema and value != schema["const"]:
-        yield f"{where} is {value!r}, not {schema['const']!r}"
-    for part in schema.get("allOf", ()):
-        yield from problems(value, part, path, root)
-    for word in ("anyOf", "oneOf"):
-        if word in schema and not any(not list(problems(value, part, path, root)) for part in schema[word]):
-            yield f"{where} fits none of {len(schema[word])} alternatives"
-    yield from _bounds(value, schema, where)
-    if isinstance(value, dict):
-        yield from _members(value, schema, path, root)
-    if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
-        for number, item in enumerate(value):
-            yield from problems(item, schema["items"], f"{path}[{number}]", root)
+def problems(value: Any, schema: Schema) -> Iterator[str]:
+    """What is wrong with a JSON value, field by field. Raises `SchemaError` past the budget of steps."""
+    return _Checking(schema).problems(value, schema, "")
+
+
+class _Checking:
+    """One look at a value by a schema. A value that lies below several alternatives is looked at once by
+    each part of the schema, however many of them nest; a budget of steps bounds all other repetition."""
+
+    def __init__(self, root: Schema) -> None:
+        self._root = root
+        self._left = MOST_STEPS
+        self._known: dict[tuple[int, int], bool] = {}  # does the object or list fit the part? By identities
+
+    def problems(self, value: Any, schema: Schema, path: str) -> Iterator[str]:
+        self._step(1)
+        schema = _resolved(schema, self._root)
+        where = path or "the body"
+        kinds = schema.get("type")
+        if kinds is not None and not _is_of(value, [kinds] if isinstance(kinds, str) else kinds):
+            yield f"{where} is {_kind(value)}, not {kinds}"
+            return
+        if "enum" in schema and value not in schema["enum"]:
+            yield f"{where} is {value!r}, not one of {schema['enum']}"
+        if "const" in schema and value != schema["const"]:
+            yield f"{where} is {value!r}, not {schema['const']!r}"
+        for part in schema.get("allOf", ()):
+            yield from self.problems(value, part, path)
+        for word in ("anyOf", "oneOf"):
+            if word in schema and not any(self._fits(value, part, path) for part in schema[word]):
+                yield f"{where} fits none of {len(schema[word])} alternatives"
+        yield from self._bounds(value, schema, where)
+        if isinstance(value, dict):
+            yield from self._members(value, schema, path)
+        if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+            for number, item in enumerate(value):
+                yield from self.problems(item, schema["items"], f"{path}[{number}]")
+
+    def _fits(self, value: Any, part: Schema, path: str) -> bool:
+        if not isinstance(value, dict | list):
+            return next(self.problems(value, part, path), None) is None
+        key = (id(part), id(value))  # both outlive this check
+        known = self._known.get(key)
+        if known is None:
+            known = self._known[key] = next(self.problems(value, part, path), None) is None
+        return known
+
+    def _step(self, count: int) -> None:
+        self._left -= count
+        if self._left < 0:
+            raise SchemaError(
+                f"checking the event takes more than {MOST_STEPS} steps",
+                hint="publish a smaller event, or attach a schema with fewer alternatives",
+            )
+
+    def _bounds(self, value: Any, schema: Schema, where: str) -> Iterator[str]:
+        if isinstance(value, int | float) and not isinstance(value, bool):
+            for word, holds in (
+                ("minimum", operator.ge), ("maximum", operator.le), ("exclusiveMinimum", operator.gt),
+                ("exclusiveMaximum", operator.lt),
+            ):  # fmt: skip
+                if word in schema and not holds(value, schema[word]):
+                    yield f"{where} is {value}, against {word} {schema[word]}"
+        sized = _SIZES.get(type(value))
+        if sized is not None:
+            if len(value) < schema.get(sized[0], 0):
+                yield f"{where} is shorter than {schema[sized[0]]}"
+            if len(value) > schema.get(sized[1], len(value)):
+                yield f"{where} is longer than {schema[sized[1]]}"
+        pattern = schema.get("pattern")
+        if isinstance(value, str) and isinstance(pattern, str):
+            self._step(regexp_weight(pattern) * len(value) // SEARCHED)
+            if not regexp_matches(pattern, value):
+                yield f"{where} does not fit the pattern {pattern!r}"
+        form = _form(schema)
+        if isinstance(value, str) and form is not None and not _is_of_format(value, form):
+            yield f"{where} is {value!r}, which is no {form}"
+
+    def _members(self, value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
+        properties = schema.get("properties", {})
+        prefix = f"{path}." if path else ""
+        for name in schema.get("required", ()):
+            if name not in value:
+                yield f"{prefix}{name} is missing"
+        extra = schema.get("additionalProperties", True)
+        for name, member in value.items():
+            if name in properties:
+                yield from self.problems(member, properties[name], f"{prefix}{name}")
+            elif extra is False:
+                yield f"{prefix}{name} is no field of the schema"
+            elif isinstance(extra, Mapping):
+                yield from self.problems(member, extra, f"{prefix}{name}")
 
 
 def _resolved(schema: Schema, root: Schema) -> Schema:
@@ -154,27 +226,6 @@ def _kind(value: Any) -> str:
     return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
 
 
-def _bounds(value: Any, schema: Schema, where: str) -> Iterator[str]:
-    if isinstance(value, int | float) and not isinstance(value, bool):
-        for word, holds in (
-            ("minimum", operator.ge), ("maximum", operator.le), ("exclusiveMinimum", operator.gt),
-            ("exclusiveMaximum", operator.lt),
-        ):  # fmt: skip
-            if word in schema and not holds(value, schema[word]):
-                yield f"{where} is {value}, against {word} {schema[word]}"
-    sized = _SIZES.get(type(value))
-    if sized is not None:
-        if len(value) < schema.get(sized[0], 0):
-            yield f"{where} is shorter than {schema[sized[0]]}"
-        if len(value) > schema.get(sized[1], len(value)):
-            yield f"{where} is longer than {schema[sized[1]]}"
-    if isinstance(value, str) and "pattern" in schema and not re.search(schema["pattern"], value):
-        yield f"{where} does not fit the pattern {schema['pattern']!r}"
-    form = _form(schema)
-    if isinstance(value, str) and form is not None and not _is_of_format(value, form):
-        yield f"{where} is {value!r}, which is no {form}"
-
-
 def _form(schema: Schema) -> str | None:
     """The format that a schema demands of a text; None for any text."""
     found = schema.get("contentEncoding", schema.get("format"))
@@ -189,20 +240,24 @@ def _is_of_format(text: str, form: str) -> bool:
     return True
 
 
-def _members(value: dict[str, Any], schema: Schema, path: str, root: Schema) -> Iterator[str]:
-    properties = schema.get("properties", {})
-    prefix = f"{path}." if path else ""
-    for name in schema.get("required", ()):
-        if name not in value:
-            yield f"{prefix}{name} is missing"
-    extra = schema.get("additionalProperties", True)
-    for name, member in value.items():
-        if name in properties:
-            yield from problems(member, properties[name], f"{prefix}{name}", root)
-        elif extra is False:
-            yield f"{prefix}{name} is no field of the schema"
-        elif isinstance(extra, Mapping):
-            yield from problems(member, extra, f"{prefix}{name}", root)
+def check_patterns(schema: Any) -> None:
+    """Refuse a schema with a pattern that RE2 does not take: another engine's time has no bound."""
+    if isinstance(schema, list):
+        for part in schema:
+            check_patterns(part)
+    if not isinstance(schema, Mapping):
+        return
+    pattern = schema.get("pattern")
+    if isinstance(pattern, str):
+        try:
+            check_regexp(pattern)
+        except FilterError as error:
+            raise SchemaError(
+                f"the schema has a pattern that cannot be used: {error.message}",
+                hint="patterns have the syntax of RE2: no look-around, no back-references",
+            ) from None
+    for part in schema.values():
+        check_patterns(part)
 
 
 # Versions
@@ -280,6 +335,13 @@ def _words(kinds: set[str] | set[str | None] | None) -> str:
     return "anything" if kinds is None else " or ".join(sorted(kind or "any text" for kind in kinds))
 
 
+def _first_problem(value: Any, schema: Schema) -> str | None:
+    try:
+        return next(problems(value, schema), None)
+    except RecursionError:
+        return "the schema refers to itself without end"
+
+
 # The registry
 
 
@@ -304,6 +366,8 @@ class SchemaRegistry:
         if self.path is not None and self.path.exists():
             try:
                 self._contents = msgspec.json.decode(self.path.read_bytes(), type=_SchemaFile)
+                for row in self.rows():
+                    check_patterns(row["schema"])
             except UNREADABLE as error:
                 raise InputError(f"{self.path} is no file of schemas: {error}") from None
         self.active = False  # is any schema in force? Asked at every publish, without a call
@@ -330,6 +394,7 @@ class SchemaRegistry:
         Raises `SchemaError` for a breaking change, unless `force` says that it is meant.
         """
         made = dict(schema) if isinstance(schema, Mapping) else schema_of(schema)
+        check_patterns(made)
         if type is not None and topic is not None:
             raise SchemaError("a schema is for a type or for a topic", hint="attach it twice for both")
         if topic is not None:
@@ -374,7 +439,7 @@ class SchemaRegistry:
                 (p, stored) for p, stored in self._contents.topics.items() if topic_matches(p, event.topic)
             ]
         for name, stored in wanted:
-            found = next(problems(_as_checked(event.attributes), stored.schema), None)
+            found = _first_problem(_as_checked(event.attributes), stored.schema)
             if found is not None:
                 raise SchemaError(
                     f"the event does not fit the schema of {name!r}, version {stored.version}: {found}",

@@ -8,7 +8,8 @@ Rules
 - The last match is kept: strategies ask about the event that passes at this moment.
 - While every subscription filters by topic alone, the match of a topic serves all events of that topic.
 - A link's filter stands for others, so over its work budget it counts as a match (`language/work.py`). A
-  subscription's filter does not: the caller reports it (`over_budget`).
+  subscription's filter does not: the caller reports it (`over_budget`). Neither does a filter beyond the
+  budget of all filters of its owner (`language/owner_work.py`): it is not even evaluated.
 """
 
 from __future__ import annotations
@@ -19,8 +20,9 @@ from typing import Any
 
 import msgspec
 
+from tidings.language.owner_work import OwnerWork
 from tidings.language.work import WorkIndex
-from tidings.matching.matcher import Matcher, lists_of
+from tidings.matching.matcher import Matcher, lists_of, match_without
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
@@ -43,6 +45,8 @@ class InterestTable:
         self._entries: list[Any] = []  # by handle: a subscription; None for a link's filter or a free handle
         self._is_link: dict[int, None] = {}  # handles of links' filters
         self._work = WorkIndex()  # of subscriptions' filters that may be over their work budget
+        self._owner_work = OwnerWork(limits.owner_work)  # the same by owner
+        self._last_over: tuple[Event | None, frozenset[int]] = (None, frozenset())
         self.has_work = False  # is there one?
         self._link_work = WorkIndex()  # the same of links' filters
         self._last: tuple[Event | None, Match] = (None, Match(()))
@@ -51,10 +55,11 @@ class InterestTable:
 
     # -- entries ---------------------------------------------------------------------------------
 
-    def add(self, filter: Filter, subscription: Any) -> int:
-        """Add a subscription's filter; its handle."""
+    def add(self, filter: Filter, subscription: Any, owner: str = "") -> int:
+        """Add a subscription's filter, of this principal; its handle."""
         handle = self._add(filter)
         self._work.add(handle, filter)
+        self._owner_work.add(handle, filter, owner)
         self.has_work = bool(self._work)
         while handle >= len(self._entries):
             self._entries.append(None)
@@ -83,12 +88,14 @@ class InterestTable:
             self._link_work.remove(handle)
         else:
             self._work.remove(handle)
+            self._owner_work.remove(handle)
             self.has_work = bool(self._work)
             self._entries[handle] = None
 
     def _changed(self) -> None:
         self.version += 1
         self._last = (None, Match(()))
+        self._last_over = (None, frozenset())
         self._by_topic.clear()
 
     # -- matching --------------------------------------------------------------------------------
@@ -100,11 +107,11 @@ class InterestTable:
             return last[1]
         if not self._beyond_topic:
             found = self._of_topic(event)
-        elif self._is_link:
-            found = self._split(event, self.matcher.match(event))
         else:
-            entries = self._entries
-            found = Match([entries[handle] for handle in self.matcher.match(event)])
+            without = self._beyond_owners(event)
+            matcher = self.matcher
+            handles = match_without(matcher, event, without) if without else matcher.match(event)
+            found = self._split(event, handles)
         self._last = (event, found)
         return found
 
@@ -114,6 +121,8 @@ class InterestTable:
             return [self.match(events[0])]
         if not self._beyond_topic:
             return [self._of_topic(event) for event in events]
+        if self.has_work and any(map(self._beyond_owners, events)):
+            return [self.match(event) for event in events]
         lists = lists_of(self.matcher.match_batch(events))
         if self._is_link:
             return [self._split(event, handles) for event, handles in zip(events, lists, strict=True)]
@@ -138,7 +147,18 @@ class InterestTable:
         """The subscriptions whose filters are over their work budget for the event; almost always none."""
         if not self.has_work:
             return []
-        return [self._entries[handle] for handle in self._work.over(event)]
+        over = self._work.over(event)
+        if beyond := self._beyond_owners(event):
+            over = sorted({*over, *beyond})
+        return [self._entries[handle] for handle in over]
+
+    def _beyond_owners(self, event: Event) -> frozenset[int]:
+        """Handles of filters beyond the budgets of their owners for the event; almost always none."""
+        if not self.has_work:
+            return frozenset()
+        if self._last_over[0] is not event:
+            self._last_over = (event, self._owner_work.over(event))
+        return self._last_over[1]
 
     def _split(self, event: Event, handles: Sequence[int]) -> Match:
         entries = self._entries

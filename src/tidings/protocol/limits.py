@@ -106,6 +106,9 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     matched_topic: int = 256  # characters of a cached topic; a longer one is matched each time
     remembered_events: int = 1024  # events outside any log that a client recognises as duplicates
 
+    # -- matching ------------------------------------------------------------------------------
+    owner_work: int = 1 << 25  # cost of all filters of a principal for one event; about 50 ms of matching
+
     # -- webhooks ------------------------------------------------------------------------------
     answer_bytes: int = 64 << 10  # bytes read of a webhook's answer
 

@@ -100,7 +100,7 @@ class Bus(LogCalls, HandlerCalls):
         self._over: TidingsError | None = None  # the broker said no for good
         self._watchers: list[OnState] = []
         self._in_input: set[asyncio.Future[None]] = set()  # watchers that await
-        self._factory = EventFactory(name)
+        self._factory = EventFactory(name, schemas=getattr(broker, "checks_schemas", True))
         self._blocked = BlockedPublishes(self)
         self._pending = PendingPublishes(self, DEFAULT_LIMITS.pending_publishes)
 

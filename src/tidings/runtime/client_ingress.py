@@ -56,8 +56,6 @@ _known_topic = lru_cache(maxsize=4096)(check_topic)
 
 def check_event(event: Event) -> Event:
     """The event itself, or its checked copy when it is not a plain one. Raises `EventError`."""
-    if SCHEMAS.active:
-        SCHEMAS.check(event)
     if _is_plain(event):
         topic = event.topic
         if topic is not None:
@@ -152,14 +150,15 @@ class ClientIngress:
         allowed: list[msg.Message] = []
         guard, unanswered = self._guard, self.unanswered
         free = self._free_source if guard is not None and self._free_at == guard.version else None
-        longest, lineage = self._bounds.name, self._bounds.lineage
-        bounds = self._bounds
+        bounds, has_schemas = self._bounds, SCHEMAS.active
+        longest, lineage = bounds.name, bounds.lineage
         most_tags, most_credit = bounds.tags, bounds.credit
         for message in messages:
             if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
                 event = message.event
                 if (
-                    (guard is None or (event.source == free and not event.lifetime))
+                    not has_schemas
+                    and (guard is None or (event.source == free and not event.lifetime))
                     and len(event.source) <= longest
                     and len(event.id) <= longest
                     and event.key is None
@@ -245,8 +244,19 @@ class ClientIngress:
         if self._guard is not None and not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
             self._count_storing(publish.call, (event,))
+        if SCHEMAS.active:
+            self._check_schemas(publish.call, (publish.event,))
         self.unanswered.add(publish.call)
         return publish if event is publish.event else msgspec.structs.replace(publish, event=event)
+
+    def _check_schemas(self, call: int, events: Iterable[Event]) -> None:
+        """Refuse events that do not fit. Rights come first: the refusal says what a schema holds."""
+        try:
+            for event in events:
+                SCHEMAS.check(event)
+        except TidingsError:
+            self._stored(call)
+            raise
 
     def _is_free(self, event: Event, guard: Guard[Any]) -> bool:
         """Can the guard neither refuse nor change it?"""
@@ -342,6 +352,8 @@ class ClientIngress:
         if self._guard is not None:
             self._guard.stages(self._principal, stage.query)
             events = self._published_all(stage.call, events, self._guard)
+        if SCHEMAS.active:
+            self._check_schemas(stage.call, stage.events)
         return msgspec.structs.replace(stage, events=events, query=self._query_scope + stage.query)
 
     def _published_all(self, call: int, events: tuple[Event, ...], guard: Guard[Any]) -> tuple[Event, ...]:

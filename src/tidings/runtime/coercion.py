@@ -27,8 +27,11 @@ log = logging.getLogger("tidings.filters")
 UNNUMBERED = "-"  # stands for the id that the client will give
 
 
-def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, bool]:
-    """The event, and whether the client is to number it."""
+def event_from(
+    what: Any, options: dict[str, Any], source: str, *, schemas: bool = True
+) -> tuple[Event, bool]:
+    """The event, and whether the client is to number it. `schemas`: does it have to fit those of this process
+    here? A gateway leaves that to the broker, which asks about rights first."""
     attributes = what
     if what is not None and type(what) is not dict:
         if isinstance(what, Event):
@@ -45,7 +48,7 @@ def event_from(what: Any, options: dict[str, Any], source: str) -> tuple[Event, 
     if "opentelemetry" in modules:
         attributes = carried(attributes)
     event = make_event(attributes, **options)
-    if SCHEMAS.active:
+    if schemas and SCHEMAS.active:
         SCHEMAS.check(event)
     return event, is_numbered
 
@@ -58,10 +61,11 @@ class EventFactory:
     option.
     """
 
-    __slots__ = ("_envelope", "_options", "_source")
+    __slots__ = ("_envelope", "_options", "_schemas", "_source")
 
-    def __init__(self, source: str) -> None:
+    def __init__(self, source: str, *, schemas: bool = True) -> None:
         self._source = source
+        self._schemas = schemas  # do events have to fit those of this process? See `event_from`
         self._options: dict[str, Any] | None = None
         self._envelope: Any = None  # of these options
 
@@ -75,9 +79,12 @@ class EventFactory:
             and not SCHEMAS.active
         ):
             if options != self._options:
-                self._envelope, self._options = event_from(None, {**options}, self._source)[0], options
+                self._envelope, self._options = (
+                    event_from(None, {**options}, self._source, schemas=self._schemas)[0],
+                    options,
+                )
             return replace(self._envelope, body={**what}), True
-        return event_from(what, options, self._source)
+        return event_from(what, options, self._source, schemas=self._schemas)
 
     def make_all(self, many: Iterable[Any], options: Mapping[str, Any]) -> tuple[list[Event], list[bool]]:
         """The events of one call, whose options hold for each of them, and whether the client is to number
@@ -91,11 +98,11 @@ class EventFactory:
         for what in many:
             if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
                 if envelope is None:
-                    envelope = event_from(None, {**options}, self._source)[0]
+                    envelope = event_from(None, {**options}, self._source, schemas=self._schemas)[0]
                 events += (replace(envelope, body={**what}),)
                 numbered += (True,)
             else:
-                event, is_numbered = event_from(what, {**options}, self._source)
+                event, is_numbered = event_from(what, {**options}, self._source, schemas=self._schemas)
                 events.append(event)
                 numbered.append(is_numbered)
         return events, numbered

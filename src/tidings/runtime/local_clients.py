@@ -212,6 +212,7 @@ class LocalClients:
     policy = Policy.DROP_OLDEST  # as for remote clients: no publisher waits for a slow subscriber
     warns = False  # the log is the broker's, and a guest's reader is remote
     call_timeout: float | None = None
+    checks_schemas = False  # the broker does, after it asked about rights
 
     def __init__(self, host: LocalClientHost, principal: Any) -> None:
         self._host = host

@@ -59,6 +59,9 @@ KNOWN = {
     "filters over budget": Metric(
         "filters_over_budget", "Filters that were unknown for an event, since they cost too much.", True
     ),
+    "filters failed": Metric(
+        "filters_failed", "Evaluations of filters that failed by a defect, and counted as unknown.", True
+    ),
     "subscriptions": Metric("subscriptions", "Subscriptions that this broker holds."),
     "waiting": Metric("deliveries_pending", "Notifications that wait for their subscribers."),
     "reading": Metric("subscriptions_replaying", "Subscriptions that read the log behind the live events."),

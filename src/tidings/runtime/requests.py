@@ -114,7 +114,7 @@ class PendingRequests:
         number = self._last.to_bytes(8)
         if not self._address:
             self._address = f"{bus._broker.inbox(bus._address) or INBOX}/{self._token}"
-        event, is_numbered = event_from(what, options, bus.name)
+        event, is_numbered = bus._factory.make(what, options)
         event = with_header(event, ReplyHeader(self._address, number))
         future = self._waiting[number] = asyncio.get_running_loop().create_future()
         try:

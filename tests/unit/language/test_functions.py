@@ -54,6 +54,8 @@ CASES: list[tuple[str, tuple[Any, ...], Any]] = [
     ("1e999",), None),
     ("DECIMAL", ("0.10",), Decimal("0.10")), ("DECIMAL", (0.5,), Decimal("0.5")), ("DECIMAL",
     ("x",), None), ("DECIMAL", (True,), None),
+    ("DECIMAL", ("1E99999999999999999999",), None), ("DECIMAL", ("0E-99999999999999999999",), None),
+    ("MOD", (10**400, 1.5), None), ("MOD", (1.5, 10**400), None),
     ("DECIMAL", ("1e999",), None), ("FLOAT", ("0x1p3",), None), ("FLOAT", (3,), 3.0), ("FLOAT", (True,), 1.0),
     ("BOOL", ("TrUe",), True), ("BOOL", ("false",), False), ("BOOL", ("yes",), None), ("BOOL", (0,), False),
     ("BOOL", (0.5,), True), ("BOOL", (datetime(2026, 1, 1, tzinfo=UTC),), None),

@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Any
 from uuid import UUID
 
+import msgspec
 import pytest
 
 import tidings
 from tidings.errors import SchemaError
+from tidings.model import schemas
 from tidings.model.event import make_event
 from tidings.model.schemas import SCHEMAS, SchemaRegistry, breaking_changes, problems, schema_of
 
@@ -164,3 +166,76 @@ def test_a_publish_that_does_not_fit_is_refused() -> None:
             assert await received.get() == Order(7, [Line("a", Decimal("1.10"))])
 
     asyncio.run(run())
+
+
+class And(msgspec.Struct, tag="and"):
+    left: And | Or | Leaf
+
+
+class Or(msgspec.Struct, tag="or"):
+    left: And | Or | Leaf
+
+
+class Leaf(msgspec.Struct, tag="leaf"):
+    value: int
+
+
+class Rule(msgspec.Struct):
+    when: And | Or | Leaf
+
+
+def nested(depth: int, value: Any) -> dict[str, Any]:
+    """A rule whose tag stands behind its parts, so that alternatives are told apart late."""
+    made: dict[str, Any] = {"value": value, "type": "leaf"}
+    for _ in range(depth):
+        made = {"left": made, "type": "and"}
+    return {"when": made}
+
+
+def test_nested_alternatives_are_each_looked_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """They were tried again for each alternative above: 2 to the depth."""
+    monkeypatch.setattr(schemas, "MOST_STEPS", 1000)
+    registry = SchemaRegistry()
+    registry.attach(Rule)
+    registry.check(event(nested(30, 1), type="Rule"))
+    with pytest.raises(SchemaError, match="fits none of 3 alternatives"):
+        registry.check(event(nested(30, "no"), type="Rule"))
+
+
+def test_a_check_has_a_budget_of_steps(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schemas, "MOST_STEPS", 100)
+    registry = SchemaRegistry()
+    registry.attach(
+        {"properties": {"n": {"items": {"type": "integer"}}, "t": {"pattern": "a+b"}}}, type="Order"
+    )
+    registry.check(event({"n": [1] * 90}))
+    with pytest.raises(SchemaError, match="takes more than 100 steps"):
+        registry.check(event({"n": [1] * 101}))
+    with pytest.raises(SchemaError, match="takes more than 100 steps"):
+        registry.check(event({"t": "a" * 10_000}))
+    registry.attach({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, type="Other")
+    with pytest.raises(SchemaError, match="takes more than 100 steps"):
+        registry.check(event({}, type="Other"))
+
+
+def test_a_schema_that_refers_to_itself_refuses_every_event() -> None:
+    registry = SchemaRegistry()
+    registry.attach({"$defs": {"a": {"allOf": [{"$ref": "#/$defs/a"}]}}, "$ref": "#/$defs/a"}, type="Order")
+    with pytest.raises(SchemaError, match="refers to itself"):
+        registry.check(event({}))
+
+
+def test_a_pattern_has_the_syntax_of_re2_and_never_backtracks(tmp_path: Path) -> None:
+    registry = SchemaRegistry(tmp_path / "schemas.json")
+    schema = {"properties": {"name": {"pattern": r"^([a-zA-Z0-9]+[ .-]?)+$"}}}
+    registry.attach(schema, type="Order")
+    registry.check(event({"name": "a" * 60}))
+    with pytest.raises(SchemaError, match="does not fit the pattern"):
+        registry.check(event({"name": "a" * 60 + "!"}))  # a backtracking engine never answers
+    backwards = {"properties": {"name": {"anyOf": [{"pattern": "^(?=a)"}]}}}
+    with pytest.raises(SchemaError, match=r"pattern that cannot be used.*RE2"):
+        registry.attach(backwards, topic="shop")
+    stored = {"types": {"Order": {"version": 1, "schema": backwards}}}
+    (tmp_path / "older.json").write_bytes(msgspec.json.encode(stored))
+    with pytest.raises(SchemaError, match="pattern that cannot be used"):
+        SchemaRegistry(tmp_path / "older.json")

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
+
+import pytest
 
 from tidings.language import accepts, parse_filter
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
+from tidings.model.schemas import SCHEMAS
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
 from tidings.runtime.client_ingress import ClientIngress
@@ -135,3 +139,36 @@ def test_a_principal_without_a_right_to_subscribe_has_no_filter_parsed() -> None
     assert listener.gate.inward(wishes) == []
     assert [stated.code for stated in listener.said] == ["refused"] * 3
     assert listener.guard.refused == 3
+
+
+@pytest.fixture
+def schema() -> Iterator[None]:
+    SCHEMAS.attach({"properties": {"level": {"enum": [1, 2]}}}, topic="b/#")
+    yield
+    SCHEMAS.detach(topic="b/#")
+
+
+@pytest.mark.usefixtures("schema")
+def test_a_schema_says_nothing_to_a_principal_without_the_right() -> None:
+    """The refusal named the values that the schema allows, before rights were asked about."""
+    listener = Door("topic = 'a/#'")
+    assert not listener.let_in(1, topic="b/x")
+    assert not listener.let_in(9, topic="b/x")
+    staged = msg.StageEvents(3, "q", 0, 0, (quote(9, topic="b/x"),))
+    assert not listener.gate.inward([staged])
+    assert [(refused.code, "schema" in refused.reason) for refused in listener.said] == [
+        ("refused", False)
+    ] * 3
+
+
+@pytest.mark.usefixtures("schema")
+def test_an_event_of_a_known_topic_has_to_fit_too_and_gives_its_quota_back() -> None:
+    """The first event of a topic was checked, and those behind it took the short way."""
+    listener = Door("TRUE")
+    assert listener.let_in(1, topic="b/x")
+    assert not listener.let_in(9, topic="b/x")
+    assert not listener.let_in(9, topic="b/x", lifetime=60.0)
+    assert [(refused.code, "one of [1, 2]" in refused.reason) for refused in listener.said] == [
+        ("schema", True)
+    ] * 2
+    assert not listener.gate._storing

@@ -159,9 +159,9 @@ class SessionPublisher:
             options["id"] = id
         attributes = attributes_of(packet)
         try:
-            return event_from(attributes, dict(options), self._bus.name)
+            return event_from(attributes, dict(options), self._bus.name, schemas=False)
         except EventError:  # more than an event holds: the payload is bytes as any other
-            return event_from({}, options, self._bus.name)
+            return event_from({}, options, self._bus.name, schemas=False)
 
     def _outcome(self, packet: PublishPacket, error: Exception) -> Outcome:
         """The reason code of a failed publish."""

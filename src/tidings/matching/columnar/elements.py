@@ -198,9 +198,16 @@ class ElementIndex:
             self._lists[entry.first, entry.is_for_every].remove(handle)
         del self._is_all[handle]
 
-    def match(self, event: Event) -> list[int]:
-        """Handles of the filters that accept the event, each once."""
+    def match(self, event: Event, without: frozenset[int] = frozenset()) -> list[int]:
+        """Handles of the filters that accept the event, each once, without some. When there are some, the
+        others are evaluated one by one: their owners have a budget, and a look-up of each element none."""
         view = event.view
+        if without:
+            return [
+                handle
+                for handle, filter in self.filters.items()
+                if handle not in without and accepts(filter, event)
+            ]
         candidates = {handle for some in self._lists.values() for handle in some.found(view)}
         if not candidates:
             return []

@@ -122,6 +122,7 @@ LEAST_FREED, MOST_FREED = 1 << 13, 300_000  # rows of tables that are asked back
 BACKSTOP = 4  # without `maintain`, `add` itself freezes at so many times the due size
 
 MOST_HANDLES = 0xFFFFFFFF  # above these bits of a walk's answer: rows that Python must be asked about
+NONE: frozenset[int] = frozenset()
 Handles = NDArray[np.int32]
 
 
@@ -140,6 +141,7 @@ class ColumnarMatcher:
         self._alive = bytearray()
         self._handle_room = 4096  # handles that walks have bits for
         self._free: list[int] = []
+        self.without = NONE  # filters that the present match leaves out
         self.elements = ElementIndex()  # filters that an element of a list finds
         self._sample: list[Event] = []
         self._ticks = 0
@@ -218,7 +220,7 @@ class ColumnarMatcher:
             )
 
     def _and_elements(self, found: Handles, event: Event) -> Handles:
-        more = self.elements.match(event)
+        more = self.elements.match(event, self.without)
         return merged(found, more) if more else found
 
     def _batch_and_elements(self, matches: Matches, events: Any) -> Matches:
@@ -321,6 +323,14 @@ class ColumnarMatcher:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
         return self._match_slowly(event) if found < 0 else self._with_asked(event, scratch, found)
 
+    def match_without(self, event: Event, without: frozenset[int]) -> list[int]:
+        """The same, but Python is not asked about these filters, and they are not found. One thread only."""
+        self.without = without
+        try:
+            return [handle for handle in self.match(event).tolist() if handle not in without]
+        finally:
+            self.without = NONE
+
     def ready(self) -> tuple[Any, Packer]:
         """This thread's scratch memory and packer, as of now."""
         scratch = getattr(self._local, "scratch", None)
@@ -376,7 +386,8 @@ class ColumnarMatcher:
         requested, found = found >> 32, found & MOST_HANDLES
         if not requested:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        more = accepted(scratch.ask[: 3 * requested].reshape(-1, 3).tolist(), self.checks(), event)
+        asked = scratch.ask[: 3 * requested].reshape(-1, 3).tolist()
+        more = accepted(asked, self.checks(), event, self.without)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
         return merged(scratch.out[:found], more)

@@ -32,7 +32,7 @@ Expressions are told apart by their encoding, not by equality: `a / 2` equals `a
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Collection, Iterable, Iterator
 from typing import Any, NamedTuple, TypeAlias
 
 import msgspec
@@ -40,8 +40,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.language.evaluate import compiled as compiled_expression
-from tidings.language.evaluate import residual_test
+from tidings.language.evaluate import residual_test, value_of
 from tidings.language.lists import has_lists
+from tidings.language.unexpected import FAILURES
 from tidings.language.work import BUDGET, Work, cesql_cost, cost, work_of_expression
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.slots import BOOL, NUMBER, PRESENT, Slots, encoded
@@ -191,7 +192,11 @@ class Checks:
         test = self._tests.get(number)
         if test is None:
             test = self._tests[number] = compiled_check(self.all[number])
-        return test(event)
+        try:
+            return test(event)
+        except Exception as error:
+            FAILURES.note(self.all[number], event.view, error)
+            return False
 
 
 def compiled_check(check: Check) -> Callable[[Event], bool]:
@@ -247,11 +252,18 @@ def merged(found: NDArray[np.int32], more: list[int]) -> NDArray[np.int32]:
     return both[np.concatenate((FIRST, ~again))] if again.any() else both
 
 
-def accepted(requested: Iterable[tuple[int, int, int]], checks: dict[int, Checks], event: Event) -> list[int]:
-    """Of (handle, number of its check, tier), the handles with a check that passes."""
+def accepted(
+    requested: Iterable[tuple[int, int, int]],
+    checks: dict[int, Checks],
+    event: Event,
+    without: Collection[int] = (),
+) -> list[int]:
+    """Of (handle, number of its check, tier), the handles with a check that passes, without some."""
     answers: dict[tuple[int, int], bool] = {}
     found: list[int] = []
     for handle, number, tier in requested:
+        if handle in without:
+            continue
         key = (tier, number)
         answer = answers.get(key)
         if answer is None:
@@ -493,8 +505,8 @@ def _value_within_budget(expression: Expression) -> Callable[[Any], Value | None
     """The expression as a function of a view; over budget it is unknown, as is every filter that has it."""
     run, work = compiled_expression(expression), work_of_expression(expression)
     if not work:
-        return run
-    return lambda view: run(view) if cost(work, view) <= BUDGET else None
+        return lambda view: value_of(expression, run, view)
+    return lambda view: value_of(expression, run, view) if cost(work, view) <= BUDGET else None
 
 
 def result_of(program: Program, view: Any) -> Value | None:

@@ -74,8 +74,7 @@ class Dispatcher:
     def figures(self) -> dict[str, int]:
         return {
             "delivered": self.sent,
-            "lost": self.losses.lost,
-            "filters over budget": self.losses.over_budget,
+            **self.losses.figures,
             "given up over quota": self.bounds.over_quota,
         }
 

@@ -256,7 +256,7 @@ class ExactlyOnce(Delivery):
         event = envelope.event
         if event.key is not None:
             self._dispatcher.supersede(event.key, now)
-        self._flow.report_over_budget(event, now)
+        self._flow.unknown.report(event, now)
         states = self.ports.interest.match(event).subscriptions
         if states:
             self._deliver_from_elsewhere(envelope, states, now)

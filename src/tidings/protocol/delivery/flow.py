@@ -29,28 +29,26 @@ from tidings.availability.records import Append, Loaded
 from tidings.availability.records import Record as DiskRecord
 from tidings.errors import TooLargeError
 from tidings.history.schema import avail_row
+from tidings.language.unexpected import FAILURES
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import too_large
+from tidings.protocol.delivery import refusals
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.migration_header import HEADER, STAYED
 from tidings.protocol.delivery.pending import PendingPublish, offset_of
 from tidings.protocol.delivery.publisher_migration import PublisherStays
-from tidings.protocol.delivery.refusals import kept_out, not_known, unsure
 from tidings.protocol.delivery.registry import Registry
 from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.unknown_filters import UnknownFilters
 from tidings.protocol.effects import Record, Send, Warn
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import AckMode, Envelope, Publish, Published, PublishedAll, Refused
 from tidings.protocol.slots import Ports
 
-NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
-NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); 'kept' is on this disk"
-MANY_IDS = "this broker remembers no more ids of yours: leave the id out, or publish later"
-STALE = "this number was passed long ago; whether it was published is not known any more"
 BEST_EFFORT, KEPT, REPLICATED = AckMode.BEST_EFFORT, AckMode.KEPT, AckMode.REPLICATED
 UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
@@ -64,6 +62,7 @@ class PublishFlow:
         self._interest = ports.interest
         self._bounds, self._index, self._publisher_stays = bounds, index, stays
         self._registry, self._dispatcher, self._holding = registry, dispatcher, holding
+        self.unknown = UnknownFilters(ports, registry, dispatcher.losses)
         self.has_new_identities = True  # since the last look at when to forget some
         self.identities = Identities(bounds, self._publisher_of)
         index.on_forgotten = self.identities.forgotten
@@ -114,16 +113,23 @@ class PublishFlow:
         self._pass_batch(batch, now)
 
     def _pass_batch(self, batch: list[PendingPublish], now: float) -> None:
-        """From the match on: a batch of events of which none is known yet."""
+        """From the match on: events of which none is known yet. Should that fail, they may be tried again."""
+        try:
+            self._pass_new(batch, now)
+        except Exception:
+            for pending in batch:
+                if not pending.is_dispatched and (event := pending.event).identity not in self._under_way:
+                    self.identities.give_back(event.source, pending.incarnation, pending.sequence)
+            raise
+
+    def _pass_new(self, batch: list[PendingPublish], now: float) -> None:
         if not batch:
             return
         interest, last_of, ports = self._interest, self._last_of, self._ports
-        if batch[1:]:
-            events = [pending.event for pending in batch]
-            matches = interest.match_all(events)
-        else:
-            events = [batch[0].event]
-            matches = [interest.match(events[0])]
+        events = [pending.event for pending in batch]
+        matches = interest.match_all(events)
+        if FAILURES.news:
+            self.unknown.report_failed(now)
         stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
         kept: list[PendingPublish] = []
         records: list[DiskRecord] = []
@@ -240,12 +246,12 @@ class PublishFlow:
         if seen is IdentityStatus.NEW:
             return False
         if seen is IdentityStatus.STALE:
-            self._ports.send(address, Refused(message.call, "refused", STALE))
+            self._ports.send(address, Refused(message.call, "refused", refusals.STALE))
             return True
         self.figures["duplicate publishes"] += 1
         offset, failed = self._index.offset_of(identity), self._ports.disk.failed
         if failed is not None and (offset is None or offset >= self._index.end):
-            self._ports.send(address, Refused(message.call, *not_known(failed.reason)))
+            self._ports.send(address, Refused(message.call, *refusals.not_known(failed.reason)))
         else:
             position = None if offset is None else Position(self._index.log, offset)
             self._ports.send(address, Published(message.call, position))
@@ -266,7 +272,7 @@ class PublishFlow:
         pending = self._under_way.get(event.identity)
         if pending is not None:
             if not pending.is_dispatched:
-                self._ports.send(session.address, Refused(message.call, *unsure(reason)))
+                self._ports.send(session.address, Refused(message.call, *refusals.unsure(reason)))
             return not pending.is_dispatched
         is_own = session.is_own(event.id, message.sequence)
         if self._seen(session, message, is_own, now) is not IdentityStatus.NEW:
@@ -275,7 +281,7 @@ class PublishFlow:
         needs_disk = is_asked or self._is_owed(event, self._interest.match(event), False)
         if needs_disk or event.source in self._last_of:
             self.figures["refused for room"] += 1
-            self._ports.send(session.address, Refused(message.call, *kept_out(reason)))
+            self._ports.send(session.address, Refused(message.call, *refusals.kept_out(reason)))
             return True
         return False
 
@@ -286,11 +292,11 @@ class PublishFlow:
         if disk.failed is not None:
             return ("store", f"the broker's disk has failed: {disk.failed.reason}")
         if message.mode is KEPT and not disk.stable:
-            return ("refused", NO_STORE)
+            return ("refused", refusals.NO_STORE)
         if message.mode is REPLICATED:
-            return ("refused", NO_GROUP)
+            return ("refused", refusals.NO_GROUP)
         is_full = not is_own and self.identities.is_full(message.event.identity[0])
-        return ("limit", MANY_IDS) if is_full else None
+        return ("limit", refusals.MANY_IDS) if is_full else None
 
     def _remember(self, event: Event, now: float) -> None:
         """The log will not hold the event: its foreign id is remembered from now on."""
@@ -405,7 +411,7 @@ class PublishFlow:
         """The disk is full, and these may be kept when there is room."""
         for pending in pendings:
             for waiting in (pending, *pending.followers):
-                self._refuse(waiting, *unsure(reason))
+                self._refuse(waiting, *refusals.unsure(reason))
 
     def _refuse(self, pending: PendingPublish, code: str, reason: str) -> None:
         waiters, pending.waiters = pending.waiters, []
@@ -423,7 +429,7 @@ class PublishFlow:
             for pending in batch:
                 ports.emit(Record(avail_row(now, ports.name, pending.event)))
         for pending in batch if self._interest.has_work else ():
-            self.report_over_budget(pending.event, now)
+            self.unknown.report(pending.event, now)
         limits, begin, count = ports.limits, 0, len(batch)
         many = limits.deliveries_together // limits.batch_count  # subscriptions, for which a step makes fewer
         while begin < count:
@@ -465,14 +471,9 @@ class PublishFlow:
         if event.key is not None:
             self._dispatcher.supersede(event.key, now)
         if interest.has_work:
-            self.report_over_budget(event, now)
+            self.unknown.report(event, now)
         if match.subscriptions:
             self._dispatcher.dispatch(match.subscriptions, (pending,), now)
-
-    def report_over_budget(self, event: Event, now: float) -> None:
-        """Count, and tell the subscribers, whose filters are over their work budget for the event."""
-        for stored in self._interest.over_budget(event):
-            self._dispatcher.losses.count_over_budget(stored, now)
 
     def deliver(self, envelope: Envelope, now: float) -> None:
         """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""
@@ -559,7 +560,10 @@ class PublishFlow:
         """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that
         have some of them and were not dispatched get others, in the same order."""
         index = self._index
-        self._warn(upto + 1 - index.end, index.end - self._begun)
+        skipped, repeated = upto + 1 - index.end, index.end - self._begun
+        self.figures["offsets skipped"] += skipped
+        self.figures["offsets repeated"] += repeated
+        self._ports.emit(Warn(refusals.older_copy(index.log, skipped, repeated)))
         self._begun = upto + 1
         again = [
             each for each in self._under_way.values() if each.offset is not None and not each.is_dispatched
@@ -579,13 +583,6 @@ class PublishFlow:
             self._ports.disk.persist(
                 records, partial(self._kept_again, again), partial(self._not_kept_all, again)
             )
-
-    def _warn(self, skipped: int, repeated: int) -> None:
-        self.figures["offsets skipped"] += skipped
-        self.figures["offsets repeated"] += repeated
-        lost = f"the log {self._index.log} was {skipped} entries longer in an earlier life of this broker"
-        shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
-        self._ports.emit(Warn(f"{lost}: was the store put back to an older copy? Those are lost{shared}"))
 
     def _kept_again(self, pendings: list[PendingPublish], now: float) -> None:
         for pending in pendings:

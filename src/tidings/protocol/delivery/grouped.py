@@ -23,10 +23,9 @@ from tidings.errors import TooLargeError
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.batches import too_large
-from tidings.protocol.delivery.flow import STALE
 from tidings.protocol.delivery.log_copy import LogCopies
 from tidings.protocol.delivery.pending import PendingPublish
-from tidings.protocol.delivery.refusals import GROUP, kept_out, not_known, unsure
+from tidings.protocol.delivery.refusals import GROUP, STALE, kept_out, not_known, unsure
 from tidings.protocol.delivery.serving import DistributorDelivery
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.subscription_lookup import (

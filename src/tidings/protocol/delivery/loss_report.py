@@ -11,6 +11,7 @@ from __future__ import annotations
 from typing import Protocol
 
 from tidings.history.schema import drop_row
+from tidings.language.unexpected import FAILURES
 from tidings.model.event import Event
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import SubscriptionState
@@ -19,6 +20,7 @@ from tidings.protocol.messages import Lost
 from tidings.protocol.slots import Ports
 
 OVER_BUDGET = "over the work budget"
+FAILED = "the filter failed"
 ENDED = "superseded or expired"
 
 
@@ -34,6 +36,11 @@ class LossReport:
         self.lost = 0  # by a policy or a bound
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
 
+    @property
+    def figures(self) -> dict[str, int]:
+        failed = FAILURES.count
+        return {"lost": self.lost, "filters over budget": self.over_budget, "filters failed": failed}
+
     def count_lost(self, state: SubscriptionState, event: Event, reason: str, now: float) -> None:
         """An event was lost by the policy or bound of that name."""
         state.count_lost(str(reason))
@@ -46,6 +53,11 @@ class LossReport:
         """The filter was over its work budget for an event, which the subscription therefore does not get."""
         state.count_lost(OVER_BUDGET)
         self.over_budget += 1
+        self.notify(state, now)
+
+    def count_failed(self, state: SubscriptionState, now: float) -> None:
+        """The evaluation of the filter failed for an event, which the subscription therefore does not get."""
+        state.count_lost(FAILED)
         self.notify(state, now)
 
     def count_gone(self, state: SubscriptionState, now: float) -> None:

@@ -1,10 +1,14 @@
-"""Answers to clients whose request the disk cannot keep: code and reason."""
+"""Answers to clients whose publish is refused or cannot be kept: code and reason."""
 
 from __future__ import annotations
 
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.slots import Disk
 
+NO_STORE = "mode 'kept' needs a broker with a store; this one keeps events only as long as its process lives"
+NO_GROUP = "mode 'replicated' needs a broker in a group (tidings broker --group); 'kept' is on this disk"
+MANY_IDS = "this broker remembers no more ids of yours: leave the id out, or publish later"
+STALE = "this number was passed long ago; whether it was published is not known any more"
 DISK = "the broker's disk is full"
 GROUP = "the disks of the broker's group are full"
 
@@ -30,3 +34,10 @@ def disk_refusal(disk: Disk, state: SubscriptionState | None) -> tuple[str, str]
     if disk.failed is not None:
         return ("store", f"the broker's disk has failed: {disk.failed.reason}")
     return None if disk.full is None or (state is not None and state.stored.is_kept) else kept_out(disk.full)
+
+
+def older_copy(log: str, skipped: int, repeated: int) -> str:
+    """The warning of a store that was put back to an older copy of itself."""
+    lost = f"the log {log} was {skipped} entries longer in an earlier life of this broker"
+    shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
+    return f"{lost}: was the store put back to an older copy? Those are lost{shared}"

@@ -186,7 +186,9 @@ class Registry:
         return Subscription(id, message.filter, options)
 
     def _want(self, state: SubscriptionState, subscription: Subscription, now: float) -> None:
-        state.handle = self._ports.interest.add(subscription.filter, state)
+        state.handle = self._ports.interest.add(
+            subscription.filter, state, self._ports.kept.owner_of(state.id)
+        )
         self._ports.events.interested(subscription, now)
 
     def _unwant(self, state: SubscriptionState, now: float) -> None:
