@@ -162,6 +162,11 @@ def test_every_event_is_accounted_for(seed: int) -> None:
     play(seed)
 
 
+@pytest.mark.parametrize("seed", [2, 23])
+def test_seeds_that_found_a_defect_hold(seed: int) -> None:
+    play(seed, steps=200)
+
+
 @pytest.mark.soak
 @pytest.mark.timeout(3600)
 def test_every_event_is_accounted_for_in_many_runs() -> None:

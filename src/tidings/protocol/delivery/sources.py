@@ -179,7 +179,8 @@ class OwnLog:
         appended = [record for record in records if cursor.next <= record.offset < end]
         items = [self._item(record) for record in appended if self.is_for(state, record, now, counts=True)]
         read = end if read_upto(records, end) >= end else records[-1].offset + 1
-        then(ReadPage(items, read, not self._may_hold(cursor, max(read, cursor.next))), now)
+        is_last = not self._may_hold(cursor, max(read, cursor.next))  # what is owed behind it was superseded
+        then(ReadPage(items, end if is_last else read, is_last), now)
 
     def _on_failed(self, cursor: Cursor, number: int, then: Then, failure: FetchFailed, now: float) -> None:
         if cursor.reading == number:
