@@ -49,8 +49,8 @@ FOUND = (
         "self.identities.give_back(event.source, pending.incarnation, pending.sequence)", "pass",
         by=FAILING),
     # the filters of one owner have no budget together
-    Defect("protocol/interest.py", "match_without(matcher, event, without) if without else",
-        "match_without(matcher, event, without) if False else", by=OWNER_WORK),
+    Defect("protocol/interest.py", "                handles = match_without(matcher, event, without)\n",
+        "                handles = matcher.match(event)\n", by=OWNER_WORK),
     # a filter that other parts exclude costs its owner
     Defect("language/owner_work.py", "            if price and plain_parts_hold(filter, event):\n",
         "            if price:\n", by=OWNER_WORK),

@@ -108,17 +108,21 @@ class InterestTable:
         if not self._beyond_topic:
             found = self._of_topic(event)
         else:
-            without = self._beyond_owners(event)
             matcher = self.matcher
-            handles = match_without(matcher, event, without) if without else matcher.match(event)
-            found = self._split(event, handles)
+            if self.has_work and (without := self._beyond_owners(event)):
+                handles = match_without(matcher, event, without)
+            else:
+                handles = matcher.match(event)
+            if self._is_link:
+                found = self._split(event, handles)
+            else:
+                entries = self._entries
+                found = Match([entries[handle] for handle in handles] if handles else ())
         self._last = (event, found)
         return found
 
     def match_all(self, events: Sequence[Event]) -> list[Match]:
         """The same for each of several events."""
-        if len(events) == 1:
-            return [self.match(events[0])]
         if not self._beyond_topic:
             return [self._of_topic(event) for event in events]
         if self.has_work and any(map(self._beyond_owners, events)):

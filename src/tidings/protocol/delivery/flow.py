@@ -114,54 +114,55 @@ class PublishFlow:
 
     def _pass_batch(self, batch: list[PendingPublish], now: float) -> None:
         """From the match on: events of which none is known yet. Should that fail, they may be tried again."""
+        if not batch:
+            return
         try:
-            self._pass_new(batch, now)
+            interest, last_of, ports = self._interest, self._last_of, self._ports
+            if batch[1:]:
+                events = [pending.event for pending in batch]
+                matches = interest.match_all(events)
+            else:
+                events = [batch[0].event]
+                matches = [interest.match(events[0])]
+            if FAILURES.news:
+                self.unknown.report_failed(now)
+            stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
+            kept: list[PendingPublish] = []
+            records: list[DiskRecord] = []
+            looks = self._registry.durables or self._holding.rows
+            begin = position = 0  # of the stretch that needs neither the disk nor the network
+            for position, (pending, event, match, stay) in enumerate(
+                zip(batch, events, matches, stays, strict=False)
+            ):
+                is_asked = event.lifetime > 0 or pending.mode is KEPT
+                is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
+                if not is_owed:
+                    if not pending.is_own:
+                        self._remember(event, now)
+                    if stay and event.key is None and not (last_of and event.source in last_of):
+                        continue
+                self._dispatch(batch[begin:position], matches[begin:position], now)
+                begin = position + 1
+                pending.match, pending.version = match, interest.version
+                if is_owed:
+                    records += self._append(pending, now)
+                    kept.append(pending)
+                elif (earlier := last_of.get(event.source)) is not None:
+                    self._under_way[event.identity] = pending
+                    earlier.followers.append(pending)
+                else:
+                    self._pass_on(pending, now)
+                    if pending.blocked:
+                        self._under_way[event.identity] = pending
+            if begin <= position:
+                self._dispatch(batch[begin:], matches[begin:], now)
+            if kept:
+                self._persist(kept, records)
         except Exception:
             for pending in batch:
                 if not pending.is_dispatched and (event := pending.event).identity not in self._under_way:
                     self.identities.give_back(event.source, pending.incarnation, pending.sequence)
             raise
-
-    def _pass_new(self, batch: list[PendingPublish], now: float) -> None:
-        if not batch:
-            return
-        interest, last_of, ports = self._interest, self._last_of, self._ports
-        events = [pending.event for pending in batch]
-        matches = interest.match_all(events)
-        if FAILURES.news:
-            self.unknown.report_failed(now)
-        stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
-        kept: list[PendingPublish] = []
-        records: list[DiskRecord] = []
-        looks = self._registry.durables or self._holding.rows
-        begin = position = 0  # of the stretch that needs neither the disk nor the network
-        for position, (pending, event, match, stay) in enumerate(
-            zip(batch, events, matches, stays, strict=False)
-        ):
-            is_asked = event.lifetime > 0 or pending.mode is KEPT
-            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
-            if not is_owed:
-                if not pending.is_own:
-                    self._remember(event, now)
-                if stay and event.key is None and not (last_of and event.source in last_of):
-                    continue
-            self._dispatch(batch[begin:position], matches[begin:position], now)
-            begin = position + 1
-            pending.match, pending.version = match, interest.version
-            if is_owed:
-                records += self._append(pending, now)
-                kept.append(pending)
-            elif (earlier := last_of.get(event.source)) is not None:
-                self._under_way[event.identity] = pending
-                earlier.followers.append(pending)
-            else:
-                self._pass_on(pending, now)
-                if pending.blocked:
-                    self._under_way[event.identity] = pending
-        if begin <= position:
-            self._dispatch(batch[begin:], matches[begin:], now)
-        if kept:
-            self._persist(kept, records)
 
     # -- accept and deduplicate --------------------------------------------------------------------
 
