@@ -38,10 +38,10 @@ def interleave(seed: int) -> bool:
 
 
 def acknowledge_early(persist: Any) -> Any:
-    def persist_and_answer(self: PublishFlow, session: Any, kept: Any, records: Any) -> None:
+    def persist_and_answer(self: PublishFlow, kept: Any, records: Any) -> None:
         for pending in kept:
             pending.mode = AckMode.BEST_EFFORT
-        persist(self, session, kept, records)
+        persist(self, kept, records)
 
     return persist_and_answer
 

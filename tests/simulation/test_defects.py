@@ -243,8 +243,8 @@ def delivered_after_the_end(patch: Patch) -> None:
 def acknowledged_before_it_is_kept(patch: Patch) -> None:
     right = PublishFlow._persist
 
-    def persist(self: Any, session: Any, kept: Any, records: Any) -> None:
-        right(self, session, kept, records)
+    def persist(self: Any, kept: Any, records: Any) -> None:
+        right(self, kept, records)
         for pending in kept:
             self.answer(pending)
 
