@@ -21,7 +21,6 @@ from tests.mutation._suites import (
     OLD_DISK,
     OWNER_WORK,
     OWNERS,
-    SUPERSEDED,
     WIDE,
     Defect,
 )
@@ -435,16 +434,6 @@ FOUND = (
     Defect("protocol/client_subscription.py",
         "if taken.tag != NO_TAG or (taken.deliver.position is None and self.options.group is None)",
         "if True", by=LATE_COMMITS),
-    # superseded events that another broker is owed
-    Defect("protocol/delivery/log_index.py", "_unsuperseded and not is_needed:\n", "_unsuperseded:\n",
-        by=SUPERSEDED),
-    Defect("protocol/recovery/relay.py", "older, is_wanted = None if ask.superseding else ask.start,",
-        "older, is_wanted = None,", by=SUPERSEDED),
-    Defect("protocol/recovery/progress_reports.py", "progress.wants_superseded and (not is_sent or progress",
-        "progress.wants_superseded and (is_sent and progress", by=SUPERSEDED),
-    # a need that a broker in the middle keeps to itself
-    Defect("protocol/recovery/progress_reports.py", "        return is_needed or self.readers_of",
-        "        return self.readers_of", by=SUPERSEDED),
     # a replay goes live before the end of the log, behind an entry that was superseded
     Defect("protocol/delivery/sources.py", "ReadPage(items, end if is_last else read, is_last)",
         "ReadPage(items, read, is_last)", by=("tests/properties/test_embedded_queues.py",)),

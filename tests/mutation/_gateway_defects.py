@@ -308,7 +308,7 @@ GATEWAYS = (
         "        return False and any(\n            link not in progress_of", by=ROLLBACK),
     # a neighbour that restarted forgets how far its subscriptions are
     Defect("protocol/recovery/rollback.py",
-        "        return max(view.known, behind, self._recovery.reports.readers_of(view).highest)\n",
+        "        return max(view.known, behind, self._ports.log_readers.highest_known(view.name))\n",
         "        return max(view.known, behind)\n", by=ROLLBACK),
     # what waits for the disk keeps a repeated offset
     Defect("protocol/delivery/flow.py", "        if pending in self._again:\n            return  # under",
@@ -454,8 +454,7 @@ GATEWAYS = (
         "        if item.event.key is not None and state.options.superseding:\n",
         "        if item.event.key is not None:\n", by=STANDARD),
     # a superseded entry that a subscription is owed is forgotten
-    Defect("protocol/delivery/log_index.py",
-        "        if offset not in self._unsuperseded and not is_needed:\n",
+    Defect("protocol/delivery/log_index.py", "        if offset not in self._unsuperseded:\n",
         "        if True:\n", by=STANDARD),
     # a message that waits is sent though it has expired
     Defect("gateway/mqtt/session.py", "        if has_expired(event, header):\n            return None\n", "",

@@ -53,7 +53,6 @@ WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget
 OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
 ROLLBACK = ("tests/simulation/test_tidings_rollback.py",)
 CYCLES = ("tests/simulation/test_tidings_cycles.py",)
-SUPERSEDED = ("tests/simulation/test_tidings_superseded.py",)
 RECALL = ("tests/simulation/test_tidings_recall.py",)
 RESTARTS = ("tests/simulation/test_tidings_recall_restarts.py",)
 OLD_DISK = (

@@ -22,7 +22,7 @@ from tidings.model.subscription import Advertisement, Subscription, Subscription
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
-from tidings.protocol.reading import LogScan, ReaderNeeds, ReadRequest, ReadResult
+from tidings.protocol.reading import LogScan, ReadRequest, ReadResult
 
 if TYPE_CHECKING:
     from tidings.protocol.slots import Ports
@@ -265,11 +265,6 @@ class LogGuard(Role):
         """May another broker still ask for this entry of our log?"""
         return False
 
-    def needs_superseded(self, offset: int, *, is_sent: bool) -> bool:
-        """May another broker still ask for this entry of our log when a newer one has its key? `is_sent`: the
-        links that want it are known."""
-        return False
-
     def is_log_unsure(self, now: float) -> bool:
         """May a neighbour that has not spoken since our start know more of our log than we do?"""
         return False
@@ -466,9 +461,14 @@ class LogReaders(Role):
 
     kind, port = "delivery", "log_readers"
 
-    def needs_of(self, log: str) -> ReaderNeeds:
-        """What durable subscriptions here need of another broker's log."""
-        return ReaderNeeds()
+    def settled(self, log: str) -> int | None:
+        """Offset of another log up to which durable subscriptions here need no event; None: there
+        are none."""
+        return None
+
+    def highest_known(self, log: str) -> int:
+        """The highest offset of another broker's log that a durable subscription here knows of."""
+        return 0
 
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""

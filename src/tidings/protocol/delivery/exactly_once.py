@@ -31,7 +31,7 @@ from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.remote_unsubscribe import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
-from tidings.protocol.delivery.replay import LogReplay, needs_of
+from tidings.protocol.delivery.replay import LogReplay, highest_known, settled
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import tell_silences
@@ -66,7 +66,7 @@ from tidings.protocol.messages import (
 )
 from tidings.protocol.naming import log_name
 from tidings.protocol.publisher_positions import within_bounds
-from tidings.protocol.reading import LogScan, ReaderNeeds
+from tidings.protocol.reading import LogScan
 from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
@@ -291,8 +291,11 @@ class ExactlyOnce(Delivery):
     def unpinned(self) -> None:
         self._index.unpin()
 
-    def needs_of(self, log: str) -> ReaderNeeds:
-        return needs_of(log, self._registry.durables.values())
+    def settled(self, log: str) -> int | None:
+        return settled(log, self._registry.durables.values())
+
+    def highest_known(self, log: str) -> int:
+        return highest_known(log, self._registry.durables.values())
 
     def skip_to(self, upto: int) -> None:
         self._flow.skip_to(upto)

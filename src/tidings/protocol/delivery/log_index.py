@@ -103,13 +103,10 @@ class LogIndex:
 
     def _supersede(self, offset: int) -> list[Record]:
         """A newer event has the key of this entry; the records to persist."""
-        is_dispatched, ports = offset < self.end, self._ports
-        is_needed = ports is not None and ports.log_guard.needs_superseded(offset, is_sent=is_dispatched)
-        if offset not in self._unsuperseded and not is_needed:
+        if offset not in self._unsuperseded:
             return self._forget(offset)
         self._obsolete(offset)
-        if is_dispatched:  # else `dispatched` does so: who is owed it is known then
-            self._lapse(offset)
+        self._lapse(offset)
         return []
 
     def _obsolete(self, offset: int) -> None:
@@ -144,7 +141,7 @@ class LogIndex:
         entry = self.entries.get(offset)
         if entry is None:
             return
-        if entry.ends_at > now and offset not in self._superseded:
+        if entry.ends_at > now:
             self._watch(entry)
             return
         self._lapse(offset)

@@ -32,7 +32,6 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
 from tidings.protocol.naming import broker_of
-from tidings.protocol.reading import ReaderNeeds
 from tidings.protocol.slots import Ports
 
 
@@ -314,18 +313,14 @@ class LogReplay:
         return oldest
 
 
-def needs_of(log: str, states: Iterable[SubscriptionState]) -> ReaderNeeds:
-    """What durable subscriptions need of this log. The cursor of a guest comes from its client's token, which
-    proves no offset."""
-    settled, highest, superseded = None, 0, False
-    for state in states:
-        cursor = state.others.get(log)
-        if cursor is None:
-            continue
-        superseded = superseded or not state.options.superseding
-        if state.durable:
-            upto = cursor.needs_from() - 1
-            settled = upto if settled is None else min(settled, upto)
-        if not state.stored.is_remote:
-            highest = max(highest, cursor.next - 1, cursor.progress.received - 1)
-    return ReaderNeeds(settled, highest, superseded)
+def settled(log: str, states: Iterable[SubscriptionState]) -> int | None:
+    """The last offset up to which durable subscriptions need no entry of this log; None: there are none."""
+    needs = [state.others[log].needs_from() - 1 for state in states if state.durable and log in state.others]
+    return min(needs, default=None)
+
+
+def highest_known(log: str, states: Iterable[SubscriptionState]) -> int:
+    """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from
+    its client's token, which proves no offset."""
+    cursors = [state.others[log] for state in states if log in state.others and not state.stored.is_remote]
+    return max((max(cursor.next, cursor.progress.received) - 1 for cursor in cursors), default=0)

@@ -3,7 +3,6 @@
 Rules
 - An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no
   reader. The reader says where to go on.
-- A superseded entry is read for another broker alone, whose subscription is owed it (`superseding=False`).
 - A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
   now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
 """
@@ -35,7 +34,6 @@ class _LogWalk(NamedTuple):
     item: Callable[[Append, float], Any]  # the item of an entry in the page; None: it is not wanted
     then: Callable[[tuple[Any, ...], int, bool, float], None]
     failed: Callable[[FetchFailed, float], None]
-    superseded_from: int | None = None
 
 
 class LogScanner:
@@ -81,9 +79,7 @@ class LogScanner:
             envelope = self._envelope(record, now)
             return envelope if scan.fits(envelope, now) else None
 
-        self._walk(
-            _LogWalk(scan.upto, scan.page, item, scan.then, scan.failed, scan.superseded_from), scan.after
-        )
+        self._walk(_LogWalk(scan.upto, scan.page, item, scan.then, scan.failed), scan.after)
 
     def _envelope(self, record: Append, now: float) -> Envelope:
         event, offset = record.event, record.offset
@@ -107,7 +103,7 @@ class LogScanner:
         for record in records:
             if record.offset > upto or page.is_full:
                 break
-            item = walk.item(record, now) if self._was_dispatched(record, walk, now) else None
+            item = walk.item(record, now) if self._was_dispatched(record, now) else None
             if item is not None and not page.add(item):
                 break
             read = record.offset
@@ -119,9 +115,7 @@ class LogScanner:
         else:
             self._walk(walk, read)
 
-    def _was_dispatched(self, record: Append, walk: _LogWalk, now: float) -> bool:
-        index, offset = self._index, record.offset
-        if offset not in index.entries or expired(record, now):
-            return False
-        is_owed = walk.superseded_from is not None and offset >= walk.superseded_from
-        return is_owed or not index.is_superseded(offset)
+    def _was_dispatched(self, record: Append, now: float) -> bool:
+        index = self._index
+        is_there = record.offset in index.entries and not index.is_superseded(record.offset)
+        return is_there and not expired(record, now)

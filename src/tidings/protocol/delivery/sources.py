@@ -248,9 +248,7 @@ class OtherLogs:
 
     def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
-        wanted = ReadRequest(
-            state.filter, cursor.next - 1, start, state.since, limit, state.options.superseding
-        )
+        wanted = ReadRequest(state.filter, cursor.next - 1, start, state.since, limit)
         reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
         if reading and state.durable and (cursor.pending or cursor.missed):
             cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now

@@ -49,7 +49,6 @@ from tidings.protocol.recovery.messages import (
     ReplayRequest,
     ReplayRequests,
 )
-from tidings.protocol.recovery.progress_reports import ProgressReports
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import ASKS, PARTS, Relay
 from tidings.protocol.recovery.resend import Resend
@@ -101,7 +100,7 @@ class AcknowledgedRecovery(Recovery):
             self.resend = Resend(self.settings.resends, ports.limits.batch_count)
         self.far_ends = FarEnds(ports)
         self.recall = Recall(ports, self, is_joining=self._is_joining)
-        self.rollback, self.reports = Rollback(ports, self), ProgressReports(ports, self)
+        self.rollback = Rollback(ports, self)
         self._relay = Relay(ports, self)
 
     # -- inputs ------------------------------------------------------------------------------
@@ -422,7 +421,7 @@ class AcknowledgedRecovery(Recovery):
                 continue
             progress = view.link_progress(link)
             progress.have = max(progress.have, had.known)
-            if self.reports.note(view, progress, had):
+            if self.rollback.note(view, progress, max(had.known, had.highest)):
                 self._confirm_later(view, now)
             if had.acked > progress.acked or not progress.has_reported:
                 progress.acked = max(progress.acked, had.acked)
@@ -451,7 +450,7 @@ class AcknowledgedRecovery(Recovery):
     def acked(self, view: LogView) -> int:
         """No event up to here is needed any more, at this broker or behind it."""
         upto = view.known
-        settled = self.reports.readers_of(view).settled
+        settled = self.ports.log_readers.settled(view.name)
         if settled is not None:
             upto = min(upto, settled)
         for link in self.peers():
@@ -468,12 +467,11 @@ class AcknowledgedRecovery(Recovery):
         progress_of = self.own().progress_by_link
         return any(link not in progress_of or progress_of[link].wants(offset) for link in self.peers())
 
-    def needs_superseded(self, offset: int, *, is_sent: bool) -> bool:
-        return self.reports.pins_superseded(offset, is_sent)
-
     def progressed(self, now: float) -> None:
         for view in self.views.values():
-            if self.reports.is_news(view):
+            if view.upstream is None or view.reported is None or view.reported[1] == view.known:
+                continue  # ours, not told anyway, or fully acknowledged
+            if self.acked(view) > view.reported[1]:
                 self._confirm_later(view, now)
 
     def _confirm_later(self, view: LogView, now: float) -> None:
@@ -489,9 +487,11 @@ class AcknowledgedRecovery(Recovery):
             view = self.views.get(name)
             if view is not None and view.upstream != link:
                 self._to_confirm[name] = None
-            elif view is not None and (state := self.reports.make(view)) != view.reported:
-                view.reported = state
-                had.append(LogAck(name, *state))
+            elif view is not None:
+                state = (view.known, self.acked(view), self.rollback.highest(view))
+                if state != view.reported:
+                    view.reported = state
+                    had.append(LogAck(name, *state))
         if had:
             self.ports.send(link, AckProgress(tuple(had)))
 

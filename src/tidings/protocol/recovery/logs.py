@@ -16,21 +16,19 @@ from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.messages import LogKnowledge
 
 UNREPORTED = -1
-LogReport = tuple[int, int, int, bool]  # fields of `LogAck` beside the name of the log
 ORPHAN = ""  # upstream of a log whose link was undone, until it comes by another; no link has this name
 
 
 class LinkProgress:
     """Progress of one link in one log: what it was sent, and what it acknowledged."""
 
-    __slots__ = ("acked", "base", "due", "has_reported", "have", "last", "received_upto", "superseded")
+    __slots__ = ("acked", "base", "due", "has_reported", "have", "last", "received_upto")
 
     def __init__(self, known: int) -> None:
         self.base = self.last = self.due = known
         self.have = UNREPORTED  # what the far end knows, as it said since the link is up
         self.acked = 0
         self.has_reported = False  # it has spoken in this life of ours
-        self.superseded = False  # does the far end need events also when a newer one has their key?
         self.received_upto = (
             0  # the highest offset that the far end, or a subscription behind it, has heard of
         )
@@ -53,11 +51,6 @@ class LinkProgress:
         """May the far end still ask for this?"""
         return not self.has_reported or self.acked < offset <= self.due
 
-    @property
-    def wants_superseded(self) -> bool:
-        """May the far end ask for events that a newer one has superseded?"""
-        return self.superseded or not self.has_reported
-
 
 class LogView:
     """One log at this broker, with the progress of each link."""
@@ -70,7 +63,7 @@ class LogView:
         self.last = known  # the last event that is said to exist for us
         self.waiting: dict[int, tuple[Envelope, int]] = {}  # by offset: it, and the one before it
         self.progress_by_link: dict[str, LinkProgress] = {}
-        self.reported: LogReport | None = None  # what upstream was told last
+        self.reported: tuple[int, int, int] | None = None  # what upstream was told: known, acked and heard
         self.hurried_at = float("-inf")  # when it was last asked for because a reader waits for it
         self.pause = 0.0  # until the next try to fill a gap
 

@@ -151,9 +151,8 @@ class Relay:
         wanted, path = reading.wanted, (self._ports.name,)
         age = now - wanted.since
         return ReplayRequest(
-            reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path,
-            wanted.superseding,
-        )  # fmt: skip
+            reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path
+        )
 
     def link_up(self, link: str, now: float) -> None:
         for number, reading in self._readings.items():
@@ -317,9 +316,7 @@ class Relay:
         else:
             page = batches.PageBuilder[Envelope](self._ports.limits)
             fits = partial(self._fits, link)
-            progress = self._recovery.own().link_progress(link)
-            older = ask.after if progress.wants_superseded else None
-            self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed, older))
+            self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed))
 
     def _answer_replay(self, link: str, ask: ReplayRequest, now: float) -> None:
         is_gone = ask.log != self._recovery.own().name
@@ -334,8 +331,7 @@ class Relay:
             limits = self._ports.limits
             page = batches.PageBuilder[Envelope](limits, min(ask.limit, limits.batch_count))
             fits = partial(self._fits, link)
-            older, is_wanted = None if ask.superseding else ask.start, partial(_has_right, ask)
-            self._scan(LogScan(ask.after, None, page, is_wanted, fits, part, self._on_failed, older))
+            self._scan(LogScan(ask.after, None, page, partial(_has_right, ask), fits, part, self._on_failed))
 
     def _scan(self, scan: LogScan) -> None:
         self._ports.own_log.scan(scan)
