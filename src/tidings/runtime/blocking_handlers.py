@@ -100,9 +100,20 @@ class BlockingHandlerCalls(ABC):
     @contextmanager
     def serving(self, *, timeout: float | None = STOP_SECONDS) -> Iterator[None]:
         """As `Bus.serving`: the handlers are called while the block runs."""
+        was_serving = self._is_serving
+        self._is_serving = True  # before the first call of a handler, which may close the bus
+        try:
+            with self._called_handlers(timeout):
+                yield
+        finally:
+            self._is_serving = was_serving
+            if self._bus.is_closed and not was_serving:
+                self._stop()
+
+    @contextmanager
+    def _called_handlers(self, timeout: float | None) -> Iterator[None]:
         block = self._bus.serving(timeout=timeout)
         self._loop.call(block.__aenter__)
-        self._is_serving = True  # the loop runs until the handlers have ended, also when the bus is closed
         error: asyncio.CancelledError | None = None
         try:
             yield
@@ -110,12 +121,7 @@ class BlockingHandlerCalls(ABC):
             error = asyncio.CancelledError() if is_cut_off(raised) else None  # it cancels the calls that run
             raise
         finally:
-            try:
-                self._loop.call(lambda: block.__aexit__(type(error) if error else None, error, None))
-            finally:
-                self._is_serving = False
-                if self._bus.is_closed:
-                    self._stop()
+            self._loop.call(lambda: block.__aexit__(type(error) if error else None, error, None))
 
     def run(
         self, *, signals: Iterable[signal.Signals] = SIGNALS, timeout: float | None = STOP_SECONDS

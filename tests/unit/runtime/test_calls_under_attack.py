@@ -5,7 +5,7 @@ from __future__ import annotations
 
 import asyncio
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Coroutine, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -306,6 +306,29 @@ def test_closing_the_blocking_bus_ends_run(caller: str) -> None:
     other.start()
     assert in_time(play)
     other.join(PATIENCE)
+    assert bus.is_closed
+    assert not bus._loop._thread.is_alive()
+
+
+def test_closing_the_blocking_bus_as_its_handlers_start_ends_run(monkeypatch: pytest.MonkeyPatch) -> None:
+    bus = tidings.open()
+    call = bus._loop.call
+    closing: list[threading.Thread] = []
+
+    def close_after_the_first(make: Callable[[], Coroutine[Any, Any, Any]]) -> Any:
+        result = call(make)
+        if not closing:
+            closing.append(threading.Thread(target=bus.close))
+            closing[0].start()
+            closing[0].join(PATIENCE)
+        return result
+
+    def play() -> bool:
+        bus.run()
+        return True
+
+    monkeypatch.setattr(bus._loop, "call", close_after_the_first)
+    assert in_time(play)
     assert bus.is_closed
     assert not bus._loop._thread.is_alive()
 
