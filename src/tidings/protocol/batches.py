@@ -20,7 +20,7 @@ import msgspec
 from tidings.availability.records import Append
 from tidings.model.event import Event, event_size
 from tidings.protocol.limits import ResourceLimits
-from tidings.protocol.messages import Message
+from tidings.protocol.messages import Envelope, Message
 
 T = TypeVar("T")
 UNCOUNTED = 1 << 62  # of a batch that is bounded by its bytes alone
@@ -40,6 +40,15 @@ def too_large(event: Event, most: int) -> str | None:
 def size_of(item: Any) -> int:
     """The bytes that an item takes in a message."""
     return len(_encode(item))
+
+
+def _most_of(envelope: Envelope) -> int:
+    """No fewer bytes than an event on its way takes in a message; its event was measured before."""
+    headers = envelope.headers
+    around = 64 + 4 * len(envelope.origin) + 64 * len(headers)
+    if any(type(value) is not int for value in headers.values()):
+        around += size_of(headers)
+    return envelope.event.size + around
 
 
 def cut(items: Sequence[T], limits: ResourceLimits, sizes: Sequence[int] | None = None) -> list[Slice]:
@@ -118,5 +127,9 @@ class Divider:
     def _cut(self, items: Any, limits: ResourceLimits) -> list[Any]:
         if isinstance(items, dict):
             return [dict(part) for part, _ in cut(list(items.items()), limits)]
-        sizes = [item.size for item in items] if type(items[0]) is Event else None
+        sizes: list[int] | None = None
+        if type(items[0]) is Event:
+            sizes = [item.size for item in items]
+        elif type(items[0]) is Envelope:
+            sizes = [_most_of(item) for item in items]
         return [part for part, _ in cut(items, limits, sizes)]

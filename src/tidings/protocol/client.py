@@ -60,7 +60,7 @@ class Client(PublishingClient):
         self._listenings: dict[int, ClientSubscription] = {}  # by ref
         self._leaving: dict[int, ClientSubscription] = {}  # by ref: those that wait for the answer to it ...
         self._postponed: dict[int, ClientSubscription] = {}  # ... and those that wait for one of their name
-        self._merges = False  # does the broker take `AckCredit`?
+        self._merges = self._rejects = False  # does the broker take `AckCredit`, and `Nack` with a reason?
         self._last_ref, self._tokens = 0, ResumeTokens(limits.remembered_copies)
         most = limits.remembered_events if remembers is None else remembers
         self._known_again = ClientDedupWindow(most, limits.remembered_copies)
@@ -117,7 +117,7 @@ class Client(PublishingClient):
                 if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
                     self._deliver(batch, now)
                     batch = []
-                batch += (message,) if kind is msg.Deliver else message.one_by_one()  # type: ignore[attr-defined, arg-type]
+                batch += (message,) if kind is msg.Deliver else message.one_by_one()  # type: ignore[arg-type]
                 continue
             if batch:
                 self._deliver(batch, now)
@@ -133,6 +133,7 @@ class Client(PublishingClient):
         self.broker = input.peer
         self._merges = bool(input.features & ins.Feature.ACK_CREDIT)
         self._takes_rich = bool(input.features & ins.Feature.RICH_BODIES)
+        self._rejects = bool(input.features & ins.Feature.REJECT)
         self._link = GREETING
         self._known_again.link_up()
         self._out.append(fx.Send(self.broker, msg.Hello(self.name, self.incarnation)))
@@ -195,16 +196,10 @@ class Client(PublishingClient):
         self._last_ref += 1
         name = input.name or input.options.group or f"~{self._rng.getrandbits(64):016x}"
         subscription = ClientSubscription(
-            self._last_ref,
-            input.call,
-            SubscriptionId(self.name, name),
-            input.filter,
-            input.options,
-            named=input.name is not None or input.options.group is not None,
-            window=input.window,
-            auto=input.auto,
-            after=input.after,
-        )
+            self._last_ref, input.call, SubscriptionId(self.name, name), input.filter, input.options,
+            named=input.name is not None or input.options.group is not None, window=input.window,
+            auto=input.auto, after=input.after,
+        )  # fmt: skip
         self._tokens.resume(subscription)
         subscription.home = self._homes.get(name, "") if subscription.options.durable else ""
         self._listenings[subscription.ref] = subscription
@@ -257,7 +252,8 @@ class Client(PublishingClient):
             self._record_subscribe(subscription, now, OK)
         if subscription.call is not None:
             call, subscription.call = subscription.call, None
-            opened = fx.SubscriptionOpened(subscription.ref, subscription.id, message.resumed)
+            ref, id = subscription.ref, subscription.id
+            opened = fx.SubscriptionOpened(ref, id, message.resumed, message.warning)
             self._out.append(fx.CallResult(call, opened))
         if subscription.phase is OPEN:
             self._hand_over(subscription, now)
@@ -482,20 +478,24 @@ class Client(PublishingClient):
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
         subscription = self._listenings.get(input.ref)
-        tags = () if subscription is None else subscription.give_back(input.numbers)
-        if tags:
-            self._send(msg.Nack(input.ref, tags))
-        if tags and subscription is not None and subscription.window and self._link is UP:
+        reason = input.reason if self._rejects else ""
+        tags = () if subscription is None else subscription.give_back(input.numbers, rejects=bool(reason))
+        if subscription is None or not tags:
+            return
+        self._send(msg.Nack(input.ref, tags, reason=reason))
+        if subscription.window and not reason:
             # Events sent ahead follow the returned ones in order, so they wait until those are redelivered.
-            subscription.granted += len(tags)
-            subscription.fence, subscription.is_fenced = subscription.fence + 1, True
+            subscription.granted, subscription.is_fenced = subscription.granted + len(tags), True
             self._send(msg.Credit(input.ref, len(tags)))
+        if subscription.is_fenced or subscription.buried:
+            subscription.fence += 1
             self._send(msg.Fence(input.ref, subscription.fence))
 
     def _fenced(self, message: msg.Fenced, now: float) -> None:
         subscription = self._listenings.get(message.ref)
         if subscription is not None and subscription.fence == message.number:
             subscription.is_fenced = False
+            subscription.bury()
             self._hand_over(subscription, now)
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:

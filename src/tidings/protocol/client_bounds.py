@@ -57,7 +57,9 @@ class NumberBound(FieldBound):
     def check(self, value: Any, limits: ClientLimits) -> None:
         if value is None:
             return
-        if not self.low <= value <= self.most(limits) or isnan(value):
+        if value < self.low:
+            raise RefusedError(f"is {value}; at least {self.low:g}", hint="ask for more")
+        if value > self.most(limits) or isnan(value):
             raise self._refuse(f"is {value}", limits)
 
 
@@ -232,6 +234,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
         "durable": FLAG, "queue": NumberBound("queue", low=1), "policy": FLAG, "group": NAME,
         "max_deliveries": NumberBound("deliveries", low=1), "keep_seconds": NumberBound("seconds"),
         "keep_events": ID, "replay": FLAG, "dead_letters_of": NAME, "until_live": FLAG, "superseding": FLAG,
+        "takes_over": FLAG,
     },
     msg.Hello: {"client": NAME, "incarnation": NAME, "version": ID, "owner": NAME, "memory": ID},
     msg.ClientJoined: {"stay": ID, "places": TableBound("sources", NAME, PLACES)},
@@ -247,7 +250,7 @@ FIELDS: dict[type[msgspec.Struct], dict[str, FieldBound]] = {
     msg.Ack: {"ref": ID, "tags": SequenceBound("tags", ID)},
     msg.AckCredit: {"ref": ID, "tags": SequenceBound("tags", ID), "amount": EitherBound("credit")},
     msg.AckAll: {"ref": ID, "tag": ID, "count": NumberBound("tag_range")},
-    msg.Nack: {"ref": ID, "tags": SequenceBound("tags", ID), "counted": FLAG},
+    msg.Nack: {"ref": ID, "tags": SequenceBound("tags", ID), "counted": FLAG, "reason": NAME},
     msg.Fence: {"ref": ID, "number": ID},
     msg.Advertise: {"call": CALL, "name": NAME, "filter": FILTER},
     msg.Unadvertise: {"call": CALL, "name": NAME},

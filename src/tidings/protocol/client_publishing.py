@@ -13,11 +13,12 @@ from collections import deque
 from collections.abc import Iterable
 from random import Random
 
-from msgspec.structs import replace
+from msgspec.msgpack import encode
+from msgspec.structs import force_setattr, replace
 
 from tidings.errors import UnknownOutcomeError
 from tidings.history.schema import OK, REFUSED, UNKNOWN, Outcome
-from tidings.model.event import Event
+from tidings.model.event import UNNUMBERED, Event
 from tidings.model.subscription import Position
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
@@ -92,7 +93,13 @@ class PublishingClient:
         for event, number in events:
             source = event.source
             sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
-            if number:
+            if number and event.id is UNNUMBERED:  # made for this call, and seen by no other
+                force_setattr(event, "id", f"{incarnation}-{sequence}")
+                facts = event.__dict__
+                if facts:  # a schema's check has looked at it
+                    facts.clear()
+                facts["size"] = len(encode(event))
+            elif number:
                 event = replace(event, id=f"{incarnation}-{sequence}")
             message = msg.Publish(call, event, sequence, mode)
             publishing = OutstandingPublish(message, now, batch)

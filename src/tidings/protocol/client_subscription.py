@@ -10,6 +10,8 @@ Rules
 - After a broken link the broker sends again what was taken, and what was committed too late for it to know;
   both are recognised by their position and not handed over twice. An event that is committed before it is
   sent again is acknowledged then; one that is returned before that is handed over then.
+- An event that is rejected, or returned by its last attempt, becomes a dead letter. It holds the token until
+  the broker has the letter (`Fenced`): a link that breaks before loses neither.
 """
 
 from __future__ import annotations
@@ -115,10 +117,10 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_asked_after", "_packed", "after", "auto", "buffer", "call", "committed", "delivered", "ending",
-        "fence", "given_back", "granted", "has_untagged", "has_untold", "home", "id", "is_fenced", "is_on",
-        "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref", "skipped",
-        "taken", "waiting", "waits", "wanted", "window",
+        "_asked_after", "_packed", "after", "auto", "buffer", "buried", "call", "committed", "delivered",
+        "ending", "fence", "given_back", "granted", "has_untagged", "has_untold", "home", "id", "is_fenced",
+        "is_on", "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref",
+        "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -151,6 +153,9 @@ class ClientSubscription:
         self.given_back: frozenset[Position] = (
             frozenset()
         )  # `nack`ed and not committed since: the token waits
+        self.buried: tuple[
+            UncommittedDelivery, ...
+        ] = ()  # of those, dead letters that the broker may not have
         self.skipped = NOTHING  # by log: up to here the application has it from an archive ...
         self.policy: Filter | None = None  # ... what lives forever, and what this accepts
         self.delivered: tuple[
@@ -340,17 +345,31 @@ class ClientSubscription:
             own_table(self, "after")[position.log] = position.offset
             self.has_untold = True
 
-    def give_back(self, numbers: tuple[int, ...] | None) -> tuple[int, ...]:
+    def give_back(self, numbers: tuple[int, ...] | None, *, rejects: bool) -> tuple[int, ...]:
         """Return these, or all that are not committed, and hold the token until they were delivered again and
-        committed; the tags to return. The broker delivers again anyway what was taken on an earlier link."""
+        committed, or are dead letters; the tags to return. The broker delivers again anyway what was taken on
+        an earlier link. A member of a group has no token: another one may get what it returns."""
         given = [
             each for each in self.taken
             if not each.is_committed and (numbers is None or each.number in numbers)
         ]  # fmt: skip
         if given:
             self.taken = tuple([each for each in self.taken if each not in given])
+        if given and self.options.group is None:
             self.given_back |= {each.deliver.position for each in given if each.deliver.position}
+            most = 1 if rejects else self.options.max_deliveries
+            self.buried += tuple([e for e in given if e.tag != NO_TAG and e.deliver.attempt >= most])
         return tuple([each.tag for each in given if each.tag != NO_TAG])
+
+    def bury(self) -> None:
+        """The broker has the dead letters: they count as committed."""
+        buried, self.buried = self.buried, ()
+        for each in buried:
+            each.is_committed = True
+            self.given_back -= {each.deliver.position}
+        if buried:
+            self.taken += buried
+            self._move_token()
 
     def untake(self, call: int) -> list[Deliver]:
         """Deliveries that answered that take, no longer taken; without those that were committed since, and
@@ -374,6 +393,7 @@ class ClientSubscription:
         for taken in self.taken:
             taken.tag = NO_TAG
         self.buffer = EMPTY
+        self.buried = ()  # the broker has them, or delivers them again
         self.granted = 0
         self.is_fenced = False
 

@@ -154,6 +154,7 @@ class SubscriptionOpened(msgspec.Struct, frozen=True):
     ref: int
     id: SubscriptionId
     resumed: bool = False  # True: the subscription, or the memory of one, was there before
+    warning: str = ""  # of the broker
 
 
 Effect: TypeAlias = (

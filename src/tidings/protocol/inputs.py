@@ -34,9 +34,12 @@ class Feature(IntFlag):
     ACK_CREDIT = 2
     RICH_BODIES = 4  # events with lists, decimals and so on, and filters with conditions on them
     PUBLISH_ALL = 8  # several publishes in one frame
+    SUPERSEDED = 16  # events that say that a newer one has their key
+    REJECT = 32  # a `Nack` with a reason: a dead letter at once
+    EVENT_RUNS = 64  # several events with positions in one message: `ForwardAll`, `DeliverAll` with offsets
 
 
-ALL_FEATURES = int(Feature.REPLAY_PARTS | Feature.ACK_CREDIT | Feature.RICH_BODIES | Feature.PUBLISH_ALL)
+ALL_FEATURES = sum(Feature)
 EARLIER_PEER = (
     "the {} is of an earlier version, which cannot read lists, decimals, UUIDs, dates, bytes, None or fields "
     "with names of the envelope; upgrade it, or publish flat values"
@@ -291,10 +294,12 @@ class ClientWindow(_Input, frozen=True):
 
 
 class ClientNack(_Input, frozen=True):
-    """Give notifications back: those of these numbers, or all that were taken and not committed."""
+    """Give notifications back: those of these numbers, or all that were taken and not committed. With a
+    reason they become dead letters without another attempt."""
 
     ref: int
     numbers: tuple[int, ...] | None = None
+    reason: str = ""
 
 
 class ClientLeave(_Input, frozen=True):

@@ -20,12 +20,14 @@ from typing import Any
 
 import msgspec
 
+from tidings.language.evaluate import lightly_accepts
 from tidings.language.owner_work import OwnerWork
 from tidings.language.work import WorkIndex
-from tidings.matching.matcher import Matcher, lists_of, match_without
+from tidings.matching.matcher import Matcher, match_each, match_without
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
+from tidings.protocol.messages import Envelope
 
 TOPIC = "topic"
 
@@ -109,8 +111,10 @@ class InterestTable:
             found = self._of_topic(event)
         else:
             matcher = self.matcher
+            handles: Sequence[int]
             if self.has_work and (without := self._beyond_owners(event)):
-                handles = match_without(matcher, event, without)
+                light = self._lightly(event, without)
+                handles = sorted({*match_without(matcher, event, without), *light})
             else:
                 handles = matcher.match(event)
             if self._is_link:
@@ -127,7 +131,7 @@ class InterestTable:
             return [self._of_topic(event) for event in events]
         if self.has_work and any(map(self._beyond_owners, events)):
             return [self.match(event) for event in events]
-        lists = lists_of(self.matcher.match_batch(events))
+        lists = match_each(self.matcher, events)
         if self._is_link:
             return [self._split(event, handles) for event, handles in zip(events, lists, strict=True)]
         matches: list[Match] = []
@@ -137,6 +141,12 @@ class InterestTable:
                 handles, found = each, Match([entries[handle] for handle in each])
             matches.append(found)
         return matches
+
+    def match_each(self, envelopes: Sequence[Envelope]) -> list[Match]:
+        """The same for each of several events on their way."""
+        if not envelopes[1:]:
+            return [self.match(envelopes[0].event)]
+        return self.match_all([envelope.event for envelope in envelopes])
 
     def keep(self, event: Event, match: Match) -> Match:
         """Have `match` answer with this for the event: it was matched in this version."""
@@ -151,10 +161,18 @@ class InterestTable:
         """The subscriptions whose filters are over their work budget for the event; almost always none."""
         if not self.has_work:
             return []
-        over = self._work.over(event)
-        if beyond := self._beyond_owners(event):
-            over = sorted({*over, *beyond})
-        return [self._entries[handle] for handle in over]
+        work, beyond = self._work, self._beyond_owners(event)
+        over = {
+            handle for handle in work.may_accept(event) if not lightly_accepts(work.filter(handle), event)
+        }
+        if beyond:
+            over |= beyond.difference(self._lightly(event, beyond))
+        return [self._entries[handle] for handle in sorted(over)]
+
+    def _lightly(self, event: Event, some: frozenset[int]) -> list[int]:
+        """Of filters beyond the budgets of their owners, those that a part without a weight accepts."""
+        filter = self._owner_work.filter
+        return [handle for handle in some if lightly_accepts(filter(handle), event)]
 
     def _beyond_owners(self, event: Event) -> frozenset[int]:
         """Handles of filters beyond the budgets of their owners for the event; almost always none."""

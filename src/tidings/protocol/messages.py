@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from enum import StrEnum
 from typing import Any, ClassVar, Union
 
@@ -49,6 +49,10 @@ class Message(msgspec.Struct, frozen=True, array_like=True, tag=True, gc=False):
     def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
         """The same message in parts, for consecutive slices of its sequence, none of them empty."""
         return (msgspec.structs.replace(self, **{self.cut_field: part}) for part in slices)
+
+    def one_by_one(self) -> Sequence[Message]:
+        """The same in messages of one event each; itself when it does not carry several."""
+        return (self,)
 
 
 class Envelope(msgspec.Struct, frozen=True, array_like=True):
@@ -152,11 +156,13 @@ class AckCredit(Message, frozen=True, tag="AckCredit"):
 
 
 class Nack(Message, frozen=True, tag="Nack"):
-    """Deliver these again; `counted` False when the application never saw them."""
+    """Deliver these again; `counted` False when the application never saw them. With a reason they become
+    dead letters at once; only to a broker that announces `Feature.REJECT`."""
 
     ref: int
     tags: tuple[int, ...]
     counted: bool = True
+    reason: str = ""
 
 
 class Fence(Message, frozen=True, tag="Fence"):
@@ -289,6 +295,7 @@ class Subscribed(Message, frozen=True, tag="Subscribed"):
     subscriber: str  # with the name, the identity of the subscription
     name: str
     resumed: bool = False
+    warning: str = ""  # it is open, and probably not what was meant
 
 
 class Unsubscribed(Message, frozen=True, tag="Unsubscribed"):
@@ -306,24 +313,33 @@ class Deliver(Message, frozen=True, tag="Deliver"):
 
 
 class DeliverAll(Message, frozen=True, tag="DeliverAll"):
-    """`Deliver` for each of these events, one after the other, that no log holds and no member had before."""
+    """`Deliver` for each of these events, one after the other, that no member had before. No log holds them,
+    or (`offsets`, only to a peer that announces `Feature.EVENT_RUNS`) one log holds all of them."""
 
     cut_field: ClassVar[str] = "events"
 
     ref: int
     tag: int  # of the first; those of the others follow
     events: tuple[Event, ...]
+    log: str = ""
+    offsets: tuple[int, ...] = ()  # of the events in that log
 
     def in_parts(self, slices: Iterable[Any]) -> Iterator[Message]:
-        tag = self.tag
+        begin = 0
         for events in slices:
-            yield DeliverAll(self.ref, tag, events)
-            tag += len(events)
+            end = begin + len(events)
+            yield DeliverAll(self.ref, self.tag + begin, events, self.log, self.offsets[begin:end])
+            begin = end
 
     def one_by_one(self) -> list[Deliver]:
         """The same in single messages."""
-        ref = self.ref
-        return [Deliver(ref, tag, event) for tag, event in enumerate(self.events, self.tag)]
+        ref, log = self.ref, self.log
+        if not self.offsets:
+            return [Deliver(ref, tag, event) for tag, event in enumerate(self.events, self.tag)]
+        return [
+            Deliver(ref, tag, event, Position(log, offset))
+            for tag, (event, offset) in enumerate(zip(self.events, self.offsets, strict=True), self.tag)
+        ]
 
 
 class Fenced(Message, frozen=True, tag="Fenced"):

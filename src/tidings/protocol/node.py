@@ -44,6 +44,7 @@ from tidings.protocol.inputs import (
 from tidings.protocol.interest import InterestTable, Match
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope, Message, Publish, tag_of
+from tidings.protocol.naming import UNKNOWN
 from tidings.protocol.retained_bytes import RetainedBytes
 from tidings.protocol.roles import EventPassage, GroupCommit, Placement, TopologyHints
 from tidings.protocol.slots import (
@@ -180,6 +181,11 @@ class Node:
             "links syncing": len(syncing),  # the far end does not know yet all that is wanted here
             "logs": len(ports.logs.logs()),
         }
+
+    @property
+    def neighbours(self) -> tuple[str, ...]:
+        """For people: the brokers that this one should be linked with, until they are replaced or parted."""
+        return tuple(peer for peer in self._ports.neighbours.peers() if peer != UNKNOWN)
 
     def wanting(self, event: Event, sees: Callable[[SubscriptionId], bool]) -> dict[str, Any]:
         """For people: the subscriptions here that accept an event, of those that may be seen, and the links
@@ -323,47 +329,57 @@ class Node:
     # -- the way of events and of subscriptions (port `EventPath`) -----------------------------
 
     def accepted(self, envelope: Envelope, now: float) -> None:
-        self.passing(envelope, None, now)
+        self.passing((envelope,), None, None, now)
 
     def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
-        ready: list[Envelope] = []
-        for envelope in envelopes:
-            ready += self._ports.passage.admit(envelope, came_from, now)
+        ready = self._ports.passage.admit(envelopes, came_from, now)
         if ready:
             self.arrived(ready, came_from, now)
 
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
-        if len(envelopes) == 1:
-            self.passing(envelopes[0], came_from, now)
+        """Lead on together neighbouring events of one log: an event may have to wait until other logs are
+        known up to an offset, and none may be known there before its events were dispatched."""
+        if not envelopes[1:]:
+            self.passing(envelopes, None, came_from, now)
             return
-        interest = self._ports.interest
-        matches, version = interest.match_all([envelope.event for envelope in envelopes]), interest.version
-        for envelope, match in zip(envelopes, matches, strict=True):
-            if interest.version == version:
-                interest.keep(envelope.event, match)
-            self.passing(envelope, came_from, now)
+        begin, count = 0, len(envelopes)
+        most = 1 if self._resolves else count
+        while begin < count:
+            origin, end = envelopes[begin].origin, begin + 1
+            while end < count and end - begin < most and envelopes[end].origin == origin:
+                end += 1
+            some = envelopes[begin:end] if end - begin < count else envelopes
+            self.passing(some, None, came_from, now)
+            begin = end
 
     def passing(
         self,
-        envelope: Envelope,
+        envelopes: Sequence[Envelope],
+        matches: Sequence[Match] | None,
         came_from: str | None,
         now: float,
-        dispatch: Callable[[Any, float], None] | None = None,
-        pending: Any = None,
+        dispatch: Callable[[Sequence[Envelope], Sequence[Match], float], None] | None = None,
     ) -> None:
         ports = self._ports
-        passing = ports.passage.observe(envelope, came_from, now)
-        if passing is None:
+        interest = ports.interest
+        version, passing = interest.version, ports.passage.observe(envelopes, came_from, now)
+        if not passing:
             return
-        self.over_links += came_from is not None
-        if self._hints_events:
-            ports.topology.event_seen(passing, came_from)
+        if came_from is not None:
+            self.over_links += len(passing)
+        for envelope in passing if self._hints_events else ():
+            ports.topology.event_seen(envelope, came_from)
+        is_changed = passing is not envelopes and len(passing) < len(envelopes)
+        if matches is None or is_changed or interest.version != version:
+            version, matches = interest.version, interest.match_each(passing)
         if dispatch is None:
-            ports.dispatcher.deliver(passing, now)
+            ports.dispatcher.deliver(passing, matches, now)
         else:
-            dispatch(pending, now)
-        at = ports.placement.resolve(passing.event) if self._resolves else None
-        ports.router.forward(passing, at, came_from, now)
+            dispatch(passing, matches, now)
+        if interest.version != version:  # a subscription ended
+            matches = interest.match_each(passing)
+        at = ports.placement.resolve(passing[0].event) if self._resolves else None
+        ports.router.forward(passing, matches, at, came_from, now)
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         if not self._is_blind:

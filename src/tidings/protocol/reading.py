@@ -13,6 +13,8 @@ from tidings.protocol import batches
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope
 
+SUPERSEDED = "recovery.superseded"  # header: a newer event has its key; for subscriptions that are owed it
+
 
 class ReadRequest(msgspec.Struct, frozen=True):
     """Request of a subscription to read the log of another broker."""
@@ -22,6 +24,7 @@ class ReadRequest(msgspec.Struct, frozen=True):
     start: int | None  # it has a right to everything from here on; None: not known yet, see `since`
     since: float  # to what was available then, or came later, it has a right too
     limit: int  # events at once
+    superseding: bool = True  # False: also what it is owed and a newer event has superseded
 
 
 class ReadResult(msgspec.Struct, frozen=True):
@@ -31,6 +34,14 @@ class ReadResult(msgspec.Struct, frozen=True):
     upto: int = 0  # everything up to here was read
     is_last: bool = False  # `upto` was the log's end
     is_gone: bool = False  # that log is no more
+
+
+class ReaderNeeds(NamedTuple):
+    """What the durable subscriptions of a broker need of another broker's log."""
+
+    settled: int | None = None  # they need no event up to this offset; None: there are none
+    highest: int = 0  # the highest offset that one of them knows of
+    superseded: bool = False  # is one owed events also when a newer one has their key?
 
 
 class LogScan(NamedTuple):
@@ -45,3 +56,4 @@ class LogScan(NamedTuple):
         [tuple[Envelope, ...], int, bool, float], None
     ]  # page, the offset it reaches, is it the end?
     failed: Callable[[FetchFailed, float], None]
+    is_owed: Callable[[Append, float], bool]  # is it for the reader though a newer one has its key?

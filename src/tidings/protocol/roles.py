@@ -22,7 +22,7 @@ from tidings.model.subscription import Advertisement, Subscription, Subscription
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.proposals import CopyRequest, LogCopy, Proposal
-from tidings.protocol.reading import LogScan, ReadRequest, ReadResult
+from tidings.protocol.reading import LogScan, ReaderNeeds, ReadRequest, ReadResult
 
 if TYPE_CHECKING:
     from tidings.protocol.slots import Ports
@@ -74,9 +74,15 @@ class EventRouter(Role):
         """A client of ours withdraws an advertisement."""
 
     def forward(
-        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+        self,
+        envelopes: Sequence[Envelope],
+        matches: Sequence[Match],
+        at: tuple[str, ...] | None,
+        came_from: str | None,
+        now: float,
     ) -> None:
-        """Send the event on; `came_from` is None at the broker that accepted it."""
+        """Send events of one log on; `came_from` is None at the broker that accepted them. `at`: the brokers
+        that match the event, which is one alone where assignment names some."""
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         """Which of these events, published by clients of ours, leave over no link? This call stands for
@@ -196,21 +202,20 @@ class EventPassage(Role):
     def uninterested(self, subscription: Subscription, now: float) -> None:
         """A subscription of one of our clients ended."""
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
-        """The events that go on now that this one has come, in order (`ports.events.arrived`). None: it was
-        here before, or waits for an earlier one."""
-        return (envelope,)
+    def admit(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> Sequence[Envelope]:
+        """The events that go on now that these have come, in order (`ports.events.arrived`). Others were here
+        before, or wait for an earlier one."""
+        return envelopes
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
-        """An event passes: note it, and put our headers on it.
+    def observe(self, envelopes: Sequence[Envelope], came_from: str | None, now: float) -> Sequence[Envelope]:
+        """Events of one log pass: note them, and put our headers on them. Those that passed before are left
+        out, and go no further."""
+        return envelopes
 
-        None: it passed before, and goes no further.
-        """
-        return envelope
-
-    def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
-        """An event is wanted over a link, up or not: add what the next broker needs; None: do not send it."""
-        return envelope
+    def outgoing(self, envelopes: Sequence[Envelope], link: str, now: float) -> Sequence[Envelope]:
+        """Events of one log are wanted over a link, up or not: add what the next broker needs; those that are
+        not to be sent are left out."""
+        return envelopes
 
 
 class LogTransport(Role):
@@ -263,6 +268,11 @@ class LogGuard(Role):
 
     def is_pinned(self, offset: int) -> bool:
         """May another broker still ask for this entry of our log?"""
+        return False
+
+    def needs_superseded(self, offset: int) -> bool:
+        """May another broker still ask for this entry of our log, for a subscription that is owed it though a
+        newer one has its key?"""
         return False
 
     def is_log_unsure(self, now: float) -> bool:
@@ -426,8 +436,8 @@ class LocalDispatch(Role):
 
     kind, port = "delivery", "dispatcher"
 
-    def deliver(self, envelope: Envelope, now: float) -> None:
-        """Deliver an event to every subscription of ours that accepts it."""
+    def deliver(self, envelopes: Sequence[Envelope], matches: Sequence[Match], now: float) -> None:
+        """Deliver events of one log, in order, to every subscription of ours that accepts them."""
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         """Deliver an event to one subscription of ours that was owed it while it was at another broker."""
@@ -446,8 +456,8 @@ class LogOwner(Role):
         """The name of this broker's log, and the last of its offsets that may be delivered."""
         return self.ports.name, 0
 
-    def scan(self, scan: LogScan) -> None:
-        """Read a page of our log, as it is sent to other brokers."""
+    def scan(self, scan: LogScan, now: float) -> None:
+        """Read a page of our log, as it is sent to other brokers; at once where the log holds no entry."""
 
     def unpinned(self) -> None:
         """Recovery needs less of our log than before."""
@@ -461,14 +471,9 @@ class LogReaders(Role):
 
     kind, port = "delivery", "log_readers"
 
-    def settled(self, log: str) -> int | None:
-        """Offset of another log up to which durable subscriptions here need no event; None: there
-        are none."""
-        return None
-
-    def highest_known(self, log: str) -> int:
-        """The highest offset of another broker's log that a durable subscription here knows of."""
-        return 0
+    def needs_of(self, log: str) -> ReaderNeeds:
+        """What durable subscriptions here need of another broker's log."""
+        return ReaderNeeds()
 
     def log_found(self, log: str, now: float) -> None:
         """There is another broker's log that can be read from now on."""

@@ -87,14 +87,15 @@ class EventPath(Protocol):
 
     def passing(
         self,
-        envelope: Envelope,
+        envelopes: Sequence[Envelope],
+        matches: Sequence[Match] | None,
         came_from: str | None,
         now: float,
-        dispatch: Callable[[Any, float], None] | None = None,
-        pending: Any = None,
+        dispatch: Callable[[Sequence[Envelope], Sequence[Match], float], None] | None = None,
     ) -> None:
-        """Lead an event through the slots; `came_from` is None at the broker that accepted it.
-        `dispatch(pending, now)` delivers it here, in place of `LocalDispatch.deliver`."""
+        """Lead events of one log through the slots; `came_from` is None at the broker that accepted them.
+        `matches`: those of the events, where they are known. `dispatch` delivers them here, in place of
+        `LocalDispatch.deliver`, with the same arguments."""
 
     def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         """Events came from another broker: recovery admits them, and the admitted events pass on."""

@@ -78,9 +78,12 @@ class PublishAll(Message, frozen=True, tag="PublishAll"):
 
 
 _DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
-_DELIVER_ALL = b"\x94\xaaDeliverAll"  # an array of four
+_DELIVER_ALL = b"\x94\xaaDeliverAll"  # an array of four ...
+_DELIVER_RUN = b"\x96\xaaDeliverAll"  # ... or six, when a log holds the events
 _FIRST = b"\xc0\x01\xc2"  # in no log, the first attempt, not sent before
 _SMALL = tuple(bytes((number,)) for number in range(128))
+_WIDTHS = bytes((1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32)  # of a number by its bits, in bytes
+_AROUND = {mode: 14 + 1 + len(mode) for mode in AckMode}  # bytes of a `Publish` beside event and numbers
 _join = b"".join
 
 
@@ -91,6 +94,12 @@ def _number(number: int) -> bytes:
     if 256 <= number < 1 << 16:
         return b"\xcd" + number.to_bytes(2, "big")
     return msgspec.msgpack.encode(number)
+
+
+def _beside_event(message: Publish) -> int:
+    """Bytes of a frame beside its event and its length."""
+    call, sequence = message.call.bit_length(), message.sequence.bit_length()
+    return _AROUND[message.mode] + _WIDTHS[call] + _WIDTHS[sequence]
 
 
 class Codec:
@@ -107,17 +116,23 @@ class Codec:
         self._last_raw = b""
         self._last_events: tuple[Event, ...] | None = None
         self._last_raws = b""
+        self._last_message: Message | None = None
+        self._last_body = b""
         self._sibling: Codec | None = None
 
     def read_by(self, features: int) -> Codec:
         """The codec of one connection to a peer that announced these features (`inputs.Feature`)."""
-        if features & Feature.RICH_BODIES:
+        if features & Feature.RICH_BODIES and features & Feature.EVENT_RUNS:
             return self
         from tidings.wire.earlier import EarlierForm
 
-        form, made = EarlierForm(), copy(self)
+        form, made = EarlierForm(features), copy(self)
+
         # Encoded by this codec: events that most peers receive alike are encoded once for all of them.
-        made.encode = lambda message: self.encode(form.of(message))  # type: ignore[method-assign]
+        def encode(message: Message) -> bytes:
+            return _join([self.encode(part) for part in form.parts(message)])
+
+        made.encode = encode  # type: ignore[method-assign]
         return made
 
     def limited(self, max_frame_bytes: int) -> Codec:
@@ -150,11 +165,16 @@ class Codec:
                 delivered = (message.ref, message.tag, msgspec.Raw(raw), message.position)
                 body = self._encode(_EncodedDeliver(*delivered, message.attempt, message.again))
         elif type(message) is DeliverAll:
-            body = _join(
-                (_DELIVER_ALL, _number(message.ref), _number(message.tag), self._raw_of(message.events))
-            )
+            head, raw = _DELIVER_ALL, self._raw_of(message.events)
+            if message.offsets:
+                head, raw = _DELIVER_RUN, raw + self._encode(message.log) + self._encode(message.offsets)
+            body = _join((head, _number(message.ref), _number(message.tag), raw))
+        elif message is self._last_message:
+            body = self._last_body
         else:
             body = self._encode(message)
+            if message.is_hop:  # several links are often sent the same one
+                self._last_message, self._last_body = message, body
         length = len(body) + 5
         if length > self.max_frame_bytes:
             raise WireError(
@@ -248,6 +268,8 @@ class FrameReader:
                 is_good = version == VERSION and crc32c(body, _BEGUN) == checksum
                 message = decode(body) if is_good else self._codec.decode(view[begin:end])
                 begin = end
+                if type(message) is Publish and length < SMALL:
+                    message.event.__dict__["size"] = length - _beside_event(message)  # as it came
                 if type(message) is PublishAll:
                     publishes = message.one_by_one()
                     messages += publishes[:limit]

@@ -1,6 +1,7 @@
-"""Messages as a peer of the version before reads them: one that does not announce `Feature.RICH_BODIES`.
+"""Messages as a peer reads them that does not announce `Feature.RICH_BODIES` or `Feature.EVENT_RUNS`.
 
 Rules
+- Events with positions that share a message are sent in single messages, in one write.
 - A client receives events with values that it knows: decimals, UUIDs, dates, times and wide integers as text;
   lists, bytes and None stay. No rich event is sent to a broker (`protocol/recovery/far_ends.py`).
 - A broker receives filters without conditions on lists and exact decimals, which it could not read: they
@@ -11,6 +12,7 @@ Rules
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from typing import Any
 
 import msgspec
@@ -21,9 +23,11 @@ from tidings.model.body import unpacked_body
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.textual import json_ready
+from tidings.protocol.inputs import Feature
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.protocol.recovery.messages import ReplayRequest, ReplayRequests
 from tidings.protocol.routing.diffusion import Interest
+from tidings.protocol.routing.duplicates import ForwardAll
 
 _replace = msgspec.structs.replace
 
@@ -41,19 +45,28 @@ def _legible(value: Any) -> Any:
         return {name: _legible(item) for name, item in value.items()}
     if type(value) is list:
         return [_legible(item) for item in value]
-    return value if type(value) in (bytes, Ext) else json_ready(value)
+    return value if type(value) in (bytes, Ext, float) else json_ready(value)
 
 
 class EarlierForm:
-    """The messages of one connection to a peer of the version before."""
+    """The messages of one connection to a peer that lacks some of the features of this version."""
 
-    def __init__(self) -> None:
+    def __init__(self, features: int = 0) -> None:
+        self._reads_rich = bool(features & Feature.RICH_BODIES)
         self._weaker: dict[
             str, str
         ] = {}  # digests of filters that were sent in a weaker form, and its digest
 
+    def parts(self, message: Message) -> Sequence[Message]:
+        """The messages that the peer reads in the place of this one: `Feature.EVENT_RUNS` is not for it."""
+        if isinstance(message, ForwardAll) or (isinstance(message, DeliverAll) and message.offsets):
+            return [self.of(single) for single in message.one_by_one()]
+        return (self.of(message),)
+
     def of(self, message: Message) -> Message:
         """The message as the peer reads it."""
+        if self._reads_rich:
+            return message
         match message:
             case Deliver() if message.event.rich:
                 return _replace(message, event=legible(message.event))

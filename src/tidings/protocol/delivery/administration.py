@@ -13,11 +13,15 @@ Rules
 
 from __future__ import annotations
 
+from array import array
+from collections.abc import Mapping, Sequence
 from math import inf
 from typing import Any
 
 from tidings.availability.records import Record
+from tidings.model.filter import Filter
 from tidings.model.subscription import SubscriptionId
+from tidings.protocol.delivery.cursor import REPLAYING
 from tidings.protocol.delivery.dead_letters import DeadLetters
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.jobs import Jobs
@@ -105,7 +109,29 @@ class Administration:
             return self.letters(about)
         if what == "client":
             return self.client(about)
+        if what == "uncounted":
+            return self.uncounted()
+        if what == "counted":
+            self.counted(about)
         return None
+
+    def uncounted(self) -> list[tuple[SubscriptionId, Filter, int, int]]:
+        """Durable subscriptions that are owed an unknown number of entries from one offset to another: id,
+        filter, the first offset and the one behind the last."""
+        states = self._registry.durables.values()
+        return [
+            (state.id, state.filter, state.own.next, state.own.seam)
+            for state in states
+            if state.own.state is REPLAYING and state.own.next < state.own.seam and not state.has_bounds
+        ]
+
+    def counted(self, found: Mapping[SubscriptionId, Sequence[int]]) -> None:
+        """Take over the offsets that were found to be owed; nothing but figures depends on them."""
+        for id, offsets in found.items():
+            state = self._registry.durables.get(id)
+            if state is not None and state.own.state is REPLAYING:
+                settled = state.own.progress.is_settled
+                state.own.counted = array("Q", (at for at in offsets if not settled(at)))
 
     def pins(self, most: int | None = None) -> dict[str, Any]:
         """The log's oldest offset, and who needs it or what comes next: the lowest need first. `most`: with
@@ -149,7 +175,7 @@ class Administration:
             "subscriptions": len(states),
             "delivered": sum(state.last_tag for state in states),
             "published": session.published,
-            "waiting": sum(state.in_hand() for state in states),
+            "waiting": sum(state.backlog() for state in states),
         }
 
     def holds(self) -> list[dict[str, Any]]:
@@ -166,6 +192,7 @@ class Administration:
                 "number": letter.number,
                 "event": letter.event,
                 "attempts": letter.attempts,
+                "reason": letter.reason,
                 "died": letter.died,
                 "position": letter.position,
             }

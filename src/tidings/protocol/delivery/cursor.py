@@ -23,6 +23,7 @@ Rules
 
 from __future__ import annotations
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Callable, Sequence
 from enum import StrEnum
@@ -145,6 +146,7 @@ class Cursor:
     missed = 0  # the last live event that is neither in `pending` nor read
     unread: deque[int] = EMPTY  # handed out before a restart, and to be read again
     later: deque[int] = EMPTY
+    counted: Sequence[int] = ()  # own log: owed offsets below the seam, ascending; for people alone
     seen: dict[int, PendingLiveEvent] = NOTHING  # what is known of offsets of another log in `later`
     pending: deque[Item] = EMPTY  # live events behind the replay, each until it is read up to its `after`
     rights: Sequence[EarlierRange] = ()
@@ -217,6 +219,12 @@ class Cursor:
     def waiting(self) -> int:
         """Number of owed offsets, as far as it is known without reading."""
         return len(self.progress.owed) - len(self.unread) + len(self.later)
+
+    def uncounted(self) -> int:
+        """Number of owed offsets in the part that is to be read and not in `later`, as it was counted."""
+        if self.state is not REPLAYING:
+            return 0
+        return bisect_left(self.counted, self.seam) - bisect_left(self.counted, self.next)
 
     def remember(self, delivered: DeliveredRanges, filter: Filter) -> None:
         """Add the ranges that were delivered under this filter: what was read, less what is owed."""
@@ -291,7 +299,7 @@ class Cursor:
         """The log's end was read; the events that waited for that."""
         self.step("caught up")
         pending = self.pending
-        for name in ("again_below", "keep_from", "missed", "pending", "plan", "planned"):
+        for name in ("again_below", "counted", "keep_from", "missed", "pending", "plan", "planned"):
             vars(self).pop(name, None)
         if self.rights:
             self.rights = [right for right in self.rights if right.stop > self.low_water]
@@ -308,7 +316,7 @@ class Cursor:
         """The subscription ends, or takes another filter; the offsets that were owed."""
         owed = [*self.handed_out(), *self.later]
         self.progress.owed.clear()
-        for name in ("later", "pending", "seen", "unread"):
+        for name in ("counted", "later", "pending", "seen", "unread"):
             vars(self).pop(name, None)
         return owed
 

@@ -1,4 +1,4 @@
-"""Dead letters: events that a subscription gave back too often.
+"""Dead letters: events that a subscription rejected, or gave back too often.
 
 Rules
 - A letter is kept until a subscriber to dead letters commits it. A box is bounded by count and bytes, and the
@@ -13,7 +13,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Container
 
+import msgspec
+
 from tidings.availability.records import Delete, Loaded, Record
+from tidings.model.dead_letter_header import DeadLetterHeader, encoded
 from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
 from tidings.protocol.delivery import rows
@@ -59,13 +62,14 @@ class DeadLetters:
             self._last_number = max(self._last_number, dead_letter.number)
 
     def add(
-        self, id: SubscriptionId, item: Item, now: float, *, is_large: bool = False
+        self, id: SubscriptionId, item: Item, now: float, reason: str, *, is_large: bool = False
     ) -> tuple[DeadRow, list[Record]]:
         """Keep a letter, if there is room for it; it, and the records to persist."""
         self._last_number += 1
         dead_letter = DeadRow(
-            id, self._last_number, item.event, item.position, item.attempt, now, is_large=is_large
-        )
+            id, self._last_number, item.event, item.position, item.attempt, now, is_large=is_large,
+            reason=reason,
+        )  # fmt: skip
         records = self._make_room(dead_letter)
         if not self._ports.kept.letters_fit(self._box(id).owner, _size(dead_letter)):
             self.dropped += 1
@@ -174,9 +178,11 @@ class DeadLetters:
 
 
 def item_of(dead_letter: DeadRow) -> Item:
-    """The letter as an item of a subscription to dead letters."""
+    """The letter as an item of a subscription to dead letters: its event says why it died."""
     position: Position | None = dead_letter.position
-    item = Item(dead_letter.event, event_size(dead_letter.event), position, dead_letter.died, None)
+    why = DeadLetterHeader(dead_letter.reason, dead_letter.attempts, dead_letter.died)
+    event = msgspec.structs.replace(dead_letter.event, headers=dead_letter.event.headers | encoded(why))
+    item = Item(event, event_size(event), position, dead_letter.died, None)
     item.dead_letter = dead_letter.number
     return item
 

@@ -43,7 +43,7 @@ def _counted(states: Iterable[SubscriptionState]) -> tuple[int, int]:
     waiting = reading = 0
     for state in states:
         if not state.has_ended:
-            waiting += state.in_hand()
+            waiting += state.backlog()
             reading += state.is_behind
     return waiting, reading
 
@@ -56,7 +56,7 @@ def busiest(
     some: Iterable[SubscriptionState] = states.values()
     if sees is not None:
         some = (state for state in islice(some, LOOKED_THROUGH) if sees(state.id))
-    return nlargest(limit, islice(some, AT_ONCE), key=SubscriptionState.in_hand)
+    return nlargest(limit, islice(some, AT_ONCE), key=SubscriptionState.backlog)
 
 
 def described(state: SubscriptionState) -> dict[str, Any]:
@@ -71,7 +71,7 @@ def described(state: SubscriptionState) -> dict[str, Any]:
         "since": state.since,
         "listeners": len(state.members),
         "credit": sum(member.credit + member.withheld for member in state.members),
-        "waiting": len(state.queue),
+        "waiting": state.backlog() - state.unacked.deliveries - len(state.blocked),
         "blocked": len(state.blocked),
         "unacknowledged": state.unacked.deliveries,
         "phase": str(state.own.state),

@@ -14,11 +14,10 @@ from __future__ import annotations
 from collections import deque
 from collections.abc import Callable, Sequence
 
+from tidings.errors import TidingsError
 from tidings.history.schema import dead_row
-from tidings.language.evaluate import accepts
 from tidings.model.event import Event, event_size
-from tidings.model.filter import Filter
-from tidings.model.subscription import Policy
+from tidings.model.subscription import Policy, Position
 from tidings.protocol.delivery.bounds import SubscriptionBounds
 from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
@@ -40,6 +39,7 @@ from tidings.protocol.messages import Deliver, DeliverAll
 from tidings.protocol.slots import Ports
 
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
+FAILED = "the broker failed to deliver an event to it"
 SLOW = "its queue was full and its policy is `disconnect`"
 Ticket = PendingPublish | None  # publish that waits for room; None: it waits for no answer
 
@@ -48,10 +48,7 @@ class Dispatcher:
     def __init__(
         self, ports: Ports, settings: DeliverySettings, index: LogIndex, dead: DeadLetters, hooks: Hooks
     ) -> None:
-        self._ports = ports
-        self._index = index
-        self._dead = dead
-        self._hooks = hooks
+        self._ports, self._index, self._dead, self._hooks = ports, index, dead, hooks
         self.moves = PublisherMigration(ports, index)
         self.losses = LossReport(ports, settings, hooks)
         self.bounds = SubscriptionBounds(ports, index, hooks, self, self.losses)
@@ -59,24 +56,17 @@ class Dispatcher:
         self.sent = 0  # notifications, to all subscriptions
         self._credit = CreditWindow(ports.limits)
         self.granted: dict[SubscriptionState, None] = {}  # subscriptions of members that may be sent more
-        self._few_bytes = self._credit.few_bytes
-        self._backlog = ports.backlog
+        self._few_bytes, self._backlog = self._credit.few_bytes, ports.backlog
         self._last_events: tuple[Event, ...] = ()  # that were sent together from a queue
         self._keyed: dict[str, dict[SubscriptionState, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[SubscriptionState, Item, Ticket, float], bool]] = {
-            Policy.BLOCK: self._block,
-            Policy.DROP_OLDEST: self._drop_oldest,
-            Policy.DROP_NEWEST: self._drop_newest,
-            Policy.DISCONNECT: self._disconnect,
-        }
+            Policy.BLOCK: self._block, Policy.DROP_OLDEST: self._drop_oldest,
+            Policy.DROP_NEWEST: self._drop_newest, Policy.DISCONNECT: self._disconnect,
+        }  # fmt: skip
 
     @property
     def figures(self) -> dict[str, int]:
-        return {
-            "delivered": self.sent,
-            **self.losses.figures,
-            "given up over quota": self.bounds.over_quota,
-        }
+        return {"delivered": self.sent, **self.losses.figures, "given up over quota": self.bounds.over_quota}
 
     # -- in ------------------------------------------------------------------------------
 
@@ -85,7 +75,8 @@ class Dispatcher:
     ) -> None:
         """Deliver events that follow one another, and that all of these subscriptions accept. A subscription
         that is live, with one member and an empty queue gets as many as it has credit for at once, in one
-        message; the rest joins its queue together. Any other subscription is offered them one by one."""
+        message; the rest joins its queue together. Any other subscription is offered them one by one. One at
+        which the broker fails is closed, and the error is raised when the others have the events."""
         after, count, size = self._index.end, len(batch), 0
         is_plain, is_kept = True, False
         for pending in batch:
@@ -95,60 +86,71 @@ class Dispatcher:
                 is_plain = False
         items = [Item(p.event, p.size, p.position, p.accepted, p.expires_at, 1, False, after) for p in batch]
         events: tuple[Event, ...] = ()  # one object for all subscriptions: it is encoded once
+        failed: Exception | None = None
         for state in states:
             position = 0  # of the first event that is not seen to
-            if (
-                is_plain
-                and state.own.state is LIVE
-                and not (state.blocked or state.moving or state.has_ended)
-                and (is_kept or not state.durable)
-            ):
-                members = state.members
-                if len(members) == 1 and not state.queue and (member := members[0]).credit > 0:
-                    position = count if member.credit >= count else member.credit
-                    if is_kept:
-                        self._send_kept(state, member, items[:position])
-                    elif position < count:
-                        some = items[:position]
-                        self._send_first(state, member, some, sum([item.size for item in some]), True)
-                    else:
-                        events = self._send_first(state, member, items, size, True, events)
-                    if state.durable:
-                        self._hooks.delivered(state, now)
-                    if state.others and state.is_behind:
-                        self._hooks.read(state, now)
-                if position < count and not is_kept:
-                    position = self._wait(state, items, position, count, size)
-            while position < count:
-                self._offer(state, batch[position], after, now)
-                position += 1
+            try:
+                if (
+                    is_plain
+                    and state.own.state is LIVE
+                    and not (state.blocked or state.moving or state.has_ended)
+                    and (is_kept or not state.durable)
+                ):
+                    members = state.members
+                    if len(members) == 1 and not state.queue and (member := members[0]).credit > 0:
+                        position = count if member.credit >= count else member.credit
+                        if is_kept:
+                            self._send_kept(state, member, items[:position])
+                        elif position < count:
+                            some = items[:position]
+                            self._send(state, member, some, sum([item.size for item in some]), True)
+                        else:
+                            events = self._send(state, member, items, size, True, events)
+                        if state.durable:
+                            self._hooks.delivered(state, now)
+                        if state.others and state.is_behind:
+                            self._hooks.read(state, now)
+                    if position < count and not is_kept:
+                        position = self._wait(state, items, position, count, size)
+                while position < count:
+                    self._offer(state, batch[position], after, now)
+                    position += 1
+            except Exception as error:  # a defect of ours at one of them: the others are served
+                failed = failed or error
+                self._hooks.close(state, TidingsError.code, FAILED, now)
+        if failed is not None:
+            raise failed
 
-    def _send_first(
+    def _send(
         self,
         state: SubscriptionState,
         member: Member,
-        items: list[Item],
+        items: Sequence[Item],
         size: int,
         is_plain: bool,
         events: tuple[Event, ...] = (),
+        log: str = "",
     ) -> tuple[Event, ...]:
-        """Send a member events for the first time that no log holds, in one message. `is_plain`: none is a
-        dead letter. `events`: theirs, if another member was sent them before; the same object is encoded
-        once."""
-        count, tag = len(items), state.last_tag + 1
+        """Send a member events in one message; several are sent for the first time. `is_plain`: none is a
+        dead letter, and no log holds one. `log`: of several events, the log that holds all of them. `events`:
+        theirs, if another member was sent them before; the same object is encoded once."""
+        count, tag = len(items) if items[1:] else 1, state.last_tag + 1
         unacked = state.unacked
         if not unacked:
             unacked = state.unacked = Unacked()
         unacked += (SentRun(tag, tag + count, tag, items, member, size, size, is_plain),)
         unacked.deliveries += count
         if count == 1:
-            self._ports.emit(Send(member.address, Deliver(member.ref, tag, items[0].event)))
+            one = items[0]
+            deliver = Deliver(member.ref, tag, one.event, one.position, one.attempt, one.again)
+            self._ports.emit(Send(member.address, deliver))
         else:
             events = events or tuple([item.event for item in items])
             if events == self._last_events:
                 events = self._last_events
             self._last_events = events
-            self._ports.send(member.address, DeliverAll(member.ref, tag, events))
+            offsets = [item.position.offset for item in items if item.position is not None] if log else ()
+            self._ports.send(member.address, DeliverAll(member.ref, tag, events, log, tuple(offsets)))
         state.last_tag += count  # so the last tag counts what was sent
         self.sent += count
         member.credit -= count
@@ -158,14 +160,32 @@ class Dispatcher:
             self._credit.withhold(member)
         return events
 
+    def send_live(self, state: SubscriptionState, items: list[Item], now: float) -> int:
+        """Send a subscription live events of one log, as many as can go at once; how many that is."""
+        member = state.ready_member()
+        if member is None or state.moving is not None:
+            return 0
+        count = min(member.credit, len(items))
+        self._send_kept(state, member, items[:count] if count < len(items) else items)
+        if state.is_behind:
+            self._hooks.read(state, now)
+        return count
+
     def _send_kept(self, state: SubscriptionState, member: Member, items: list[Item]) -> None:
-        """Send events to a member at once of which the log holds at least one."""
-        for item in items:
-            if item.position is not None:
-                if state.durable:
-                    self._index.owe(item.position.offset, state.owner, state.options.superseding)
-                self._note(state, item)
-            self._send(state, member, item)
+        """Send a member events at once of which a log holds some: neighbours of one log in one message."""
+        begin, count = 0, len(items)
+        while begin < count:
+            log, end = items[begin].log, begin + 1
+            while end < count and items[end].log == log:
+                end += 1
+            run, begin = items if end - begin == count else items[begin:end], end
+            offsets = [item.position.offset for item in run if item.position is not None]
+            cursor = state.cursor_in(log) if log else None
+            is_new = cursor is None or cursor.progress.hand_out_all(offsets)
+            assert is_new, f"{state.id}: {log} {offsets} were settled before"
+            for offset in offsets if state.durable and log == self._index.log else ():
+                self._index.owe(offset, state.owner, state.options.superseding)
+            self._send(state, member, run, sum([item.size for item in run]), not log, (), log)
 
     def _wait(self, state: SubscriptionState, items: list[Item], begin: int, count: int, size: int) -> int:
         """Add events that no log holds, from this place on, to the queue of a live subscription whose members
@@ -222,7 +242,7 @@ class Dispatcher:
         member = state.ready_member()
         if member is not None and item.event.key is None and not item.expired(now):
             self._note(state, item)
-            self._send(state, member, item)
+            self._send(state, member, (item,), item.size, item.position is None)
             if state.is_behind:
                 self._hooks.read(state, now)
             return
@@ -330,7 +350,7 @@ class Dispatcher:
         """Send what waits to members that have credit, then fill the room that it left."""
         while state.queue:
             members = state.members
-            member = members[0] if members and not members[1:] else _next_member(state)
+            member = members[0] if members and not members[1:] else state.next_member()
             if member is None or member.credit <= 0:
                 break
             self._send_waiting(state, member, now)
@@ -347,13 +367,13 @@ class Dispatcher:
 
     def _send_waiting(self, state: SubscriptionState, member: Member, now: float) -> None:
         """Send waiting events to a member: to the only one as many as it has credit for, else one. First
-        sendings of events without a log share a message."""
+        sendings of events that one log holds, or none, share a message."""
         queue, most, size = state.queue, member.credit if len(state.members) == 1 else 1, 0
         room = 1 << 62  # in bytes
         if member.open_bytes + state.queued_bytes >= self._few_bytes:
             room = self._credit.room(member)
         items: list[Item] = []  # that share a message
-        shared, is_plain = 0, True  # bytes of those; is none a dead letter?
+        shared, is_plain, log = 0, True, ""  # bytes of those; is none a dead letter or in a log; their log
         if len(queue) <= most and state.queued_bytes < room:  # all of it, unless an item is of another kind
             for item in queue:
                 is_first = item.attempt == 1 and not item.again and item.position is None
@@ -374,37 +394,22 @@ class Dispatcher:
                 self.lose(state, item, "expired", now)
                 continue
             room -= item.size
-            if item.position is None and not item.again and item.attempt == 1:
-                items.append(item)
-                shared += item.size
-                is_plain = is_plain and item.dead_letter is None
-                continue
-            if items:
-                self._send_first(state, member, items, shared, is_plain)
+            is_alone = item.again or item.attempt > 1 or (item.position and item.dead_letter is not None)
+            if items and (is_alone or (item.position.log if item.position else "") != log):
+                self._send(state, member, items, shared, is_plain, (), log)
                 items, shared, is_plain = [], 0, True
-            self._send(state, member, item)
+            log = item.position.log if item.position else ""
+            items += (item,)
+            shared += item.size
+            is_plain = is_plain and not log and item.dead_letter is None
+            if is_alone:
+                self._send(state, member, items, shared, is_plain)
+                items, shared, is_plain = [], 0, True
         if items:
-            self._send_first(state, member, items, shared, is_plain)
+            self._send(state, member, items, shared, is_plain, (), log)
         size = size if size < state.queued_bytes else state.queued_bytes
         state.queued_bytes -= size
         state.memory.used -= size
-
-    def _send(self, state: SubscriptionState, member: Member, item: Item) -> None:
-        state.last_tag += 1
-        unacked, tag = state.unacked, state.last_tag
-        if not unacked:
-            unacked = state.unacked = Unacked()
-        is_plain = item.position is None and item.dead_letter is None
-        unacked += (SentRun(tag, tag + 1, tag, (item,), member, item.size, item.size, is_plain),)
-        unacked.deliveries += 1
-        self.sent += 1
-        member.credit -= 1
-        member.open_bytes += item.size
-        state.memory.used += item.size
-        if member.open_bytes >= self._few_bytes:
-            self._credit.withhold(member)
-        deliver = Deliver(member.ref, state.last_tag, item.event, item.position, item.attempt, item.again)
-        self._ports.emit(Send(member.address, deliver))
 
     def _unblock(self, state: SubscriptionState, now: float) -> None:
         while state.blocked and not state.is_full:
@@ -435,12 +440,13 @@ class Dispatcher:
 
     def acknowledge(self, member: Member, tags: Sequence[int], now: float) -> None:
         """Settle what a member has handled; `pump_granted` follows."""
-        state = member.subscription
-        size = 0
+        state, size = member.subscription, 0
         for run in state.unacked.take(member, tags):
             size += run.size
-            for item in () if run.is_plain else run.items:
-                self.settle(state, item, now)
+            if not run.is_plain and run.items[1:]:
+                self._settle_run(state, run.items, now)
+            elif not run.is_plain:
+                self.settle(state, run.items[0], now)
         if not state.unacked:
             state.unacked = NONE_UNACKED
         member.open_bytes -= size
@@ -448,17 +454,15 @@ class Dispatcher:
         if member.withheld and self._credit.restore(member):
             self.granted[state] = None
 
-    def has_some(self, member: Member) -> bool:
-        """Has the member an unacknowledged delivery?"""
-        return member.subscription.unacked.holds(member)
-
-    def give_back(self, member: Member, tags: Sequence[int], *, counted: bool, now: float) -> None:
+    def give_back(
+        self, member: Member, tags: Sequence[int], *, counted: bool, now: float, reason: str = ""
+    ) -> None:
         state = member.subscription
         for tag in sorted(tags, reverse=True):
             if (item := self.take_off(member, tag)) is None:
                 continue
-            if counted and item.attempt >= state.options.max_deliveries:
-                self.bury(state, item, now)
+            if reason or (counted and item.attempt >= state.options.max_deliveries):
+                self.bury(state, item, now, reason)
                 continue
             item = item.again_for_one()
             item.attempt += counted
@@ -493,12 +497,16 @@ class Dispatcher:
             self._credit.restore(member)
         return runs[0].items[0]
 
-    def bury(self, state: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
+    def bury(
+        self, state: SubscriptionState, item: Item, now: float, reason: str = "", *, is_large: bool = False
+    ) -> None:
         if item.dead_letter is not None:
             return  # given back too often by who hears dead letters: it stays in its box
-        dead_letter, records = self._dead.add(state.id, item, now, is_large=bool(reason))
+        reason = reason or f"given back {item.attempt} times"
+        dead_letter, records = self._dead.add(state.id, item, now, reason, is_large=is_large)
+        if state.durable:
+            state.stored.has_new_letter = True
         if self._ports.recording:
-            reason = reason or f"given back {item.attempt} times"
             self._ports.emit(Record(dead_row(now, self._ports.name, state.id, item.event, reason)))
         if self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)
@@ -508,6 +516,19 @@ class Dispatcher:
             self.pump(listener, now)
 
     # -- settling ----------------------------------------------------------------------------
+
+    def _settle_run(self, state: SubscriptionState, items: Sequence[Item], now: float) -> None:
+        """The subscription is done with events that it was sent in one message."""
+        if not (log := items[0].log):
+            for item in items:
+                self.settle(state, item, now)
+            return
+        offsets = [item.position.offset for item in items if item.position is not None]
+        if cursor := state.cursor_in(log):
+            cursor.progress.settle_all(offsets)
+            for offset in offsets if state.durable else ():
+                cursor.source.release(state, offset, now)
+        self._hooks.touched(state, now)
 
     def settle(self, state: SubscriptionState, item: Item, now: float) -> None:
         """The subscription is done with it."""
@@ -520,10 +541,6 @@ class Dispatcher:
                 if state.durable:
                     cursor.source.release(state, item.position.offset, now)
             self._hooks.touched(state, now)
-
-    def touched(self, state: SubscriptionState, now: float) -> None:
-        """The subscription's progress changed without a settlement."""
-        self._hooks.touched(state, now)
 
     def _settle_dead_letter(self, state: SubscriptionState, number: int) -> None:
         records = self._dead.remove(state.dead_letters_of or state.id, number)
@@ -543,14 +560,12 @@ class Dispatcher:
         self.settle(state, item, now)
         self._unblock(state, now)
 
-    def spared(self, state: SubscriptionState, filter: Filter) -> list[Item]:
-        """Waiting events that are in no log and that the subscription's new filter accepts."""
-        waiting = (*state.queue, *state.own.pending, *state.blocked, *state.barred)
-        return [item for item in waiting if item.position is None and accepts(filter, item.event)]
-
-    def supersede(self, key: str, now: float) -> None:
-        """A newer event of this key is told: the older ones that wait are obsolete."""
-        for state, item in self._keyed.pop(key, {}).items():
+    def supersede(self, key: str, by: Position | None, now: float) -> None:
+        """An event of this key is told: the older ones that wait are obsolete."""
+        for state, item in list(self._keyed.get(key, {}).items()):
+            if item.is_behind(by):
+                continue  # it was read in the log before `by` arrived
+            self._unkey(state, item)
             for line in (state.queue, state.own.pending, state.blocked, state.barred):
                 if item in line:
                     line.remove(item)
@@ -583,14 +598,3 @@ class Dispatcher:
             state.blocked = EMPTY
         state.barred.clear()
         state.unacked = NONE_UNACKED
-
-
-def _next_member(state: SubscriptionState) -> Member | None:
-    """The next member that has credit; who was served, or had none, goes to the end of the line."""
-    members = state.members
-    for position, member in enumerate(members):
-        if member.credit > 0:
-            if len(members) > 1:
-                state.members = members[position + 1 :] + members[: position + 1]
-            return member
-    return None

@@ -15,7 +15,7 @@ from tidings.availability.records import Append, Forget, Loaded, Record, clock_r
 from tidings.matching.matcher import Matcher
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
+from tidings.model.subscription import Advertisement, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery import rows
 from tidings.protocol.delivery.administration import ADMINISTERED, Administration
 from tidings.protocol.delivery.dead_letters import DeadLetters
@@ -31,14 +31,16 @@ from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
 from tidings.protocol.delivery.remote_unsubscribe import MESSAGES as FAREWELLS
 from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
-from tidings.protocol.delivery.replay import LogReplay, highest_known, settled
+from tidings.protocol.delivery.replay import LogReplay, needs_of
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.silences import tell_silences
 from tidings.protocol.delivery.sources import OwnLog
+from tidings.protocol.delivery.stretches import ONE, stretches
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
 from tidings.protocol.delivery.tokens_ahead import TokensAhead
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
+from tidings.protocol.interest import Match
 from tidings.protocol.messages import (
     CLIENT_MESSAGES,
     Ack,
@@ -63,10 +65,10 @@ from tidings.protocol.messages import (
     Unsubscribe,
     Unsubscribed,
     Welcome,
-)
+)  # fmt: skip
 from tidings.protocol.naming import log_name
 from tidings.protocol.publisher_positions import within_bounds
-from tidings.protocol.reading import LogScan
+from tidings.protocol.reading import SUPERSEDED, LogScan, ReaderNeeds
 from tidings.protocol.slots import Delivery, Ports
 
 MOST_HOMES = 1024  # that wait for their subscribe; more are taken for subscriptions of this broker
@@ -100,7 +102,8 @@ class ExactlyOnce(Delivery):
         self._dispatcher = Dispatcher(ports, settings, self._index, self._dead, self)
         self._publisher_stays = PublisherStays(self._index)
         self._own_log = OwnLog(ports, self._index, self._publisher_stays, self._dispatcher.losses)
-        self._replay = LogReplay(ports, settings, self._index, self._dispatcher, self._own_log, self.close)
+        self._index.keeps_superseded = self._own_log.keeps_superseded
+        self._replay = LogReplay(ports, settings, self._index, self._dispatcher, self._own_log, self)
         self._registry = Registry(ports, settings, self._index, self._dispatcher, self._replay, self._dead)
         self._ahead = TokensAhead(self._index, ports.limits.client.ahead, self.skip_to)
         self._remote_ends = RemoteUnsubscribes(
@@ -117,20 +120,11 @@ class ExactlyOnce(Delivery):
         self._flow = PublishFlow(ports, settings.remembered, *parts)
         self._handlers: dict[type[Message], Callable[[Session, Any, float], None]] = {
             Publish: self._flow.publish_one,
-            Subscribe: self._on_subscribe,
-            Unsubscribe: self._on_unsubscribe,
-            Credit: self._on_credit,
-            Ack: self._on_ack,
-            AckAll: self._on_ack,
-            AckCredit: self._on_ack_credit,
-            Nack: self._on_nack,
-            Advertise: self._on_advertise,
-            Unadvertise: self._on_unadvertise,
-            Fence: self._on_fence,
-            ClientJoined: self._on_came,
-            Home: self._on_home,
-            **self._jobs.handlers,
-        }
+            Subscribe: self._on_subscribe, Unsubscribe: self._on_unsubscribe, Credit: self._on_credit,
+            Ack: self._on_ack, AckAll: self._on_ack, AckCredit: self._on_ack_credit, Nack: self._on_nack,
+            Advertise: self._on_advertise, Unadvertise: self._on_unadvertise, Fence: self._on_fence,
+            ClientJoined: self._on_came, Home: self._on_home, **self._jobs.handlers,
+        }  # fmt: skip
 
     def _is_pinned(self, offset: int) -> bool:
         here = self._own_log.is_pinned(offset) or self._holding.is_pinned(offset)
@@ -217,8 +211,7 @@ class ExactlyOnce(Delivery):
             self._forget_identities_later(now)
 
     def _greet(self, sender: str, message: Hello, now: float) -> None:
-        if sender in self._registry.sessions:
-            self._end_session(sender, now)
+        self._end_session(sender, now)
         self._registry.begin(sender, message)
         self.ports.send(sender, self._welcome())
 
@@ -237,8 +230,7 @@ class ExactlyOnce(Delivery):
         self._persist(records, now)
 
     def unsendable(self, to: str, message: Message, now: float) -> None:
-        session = self._registry.sessions.get(to)
-        if session is not None:
+        if (session := self._registry.sessions.get(to)) is not None:
             self._dispatcher.oversized.undeliverable(session.members, message, now)
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
@@ -249,17 +241,17 @@ class ExactlyOnce(Delivery):
         soon = now + self._settings.flush_seconds
         self._identities_at = self._flow.identities.collect_at(self._identities_at, now, soon)
 
-    def deliver(self, envelope: Envelope, now: float) -> None:
-        if not self.ports.logs.has_log(envelope.origin):
-            self._flow.deliver(envelope, now)
-            return
-        event = envelope.event
-        if event.key is not None:
-            self._dispatcher.supersede(event.key, now)
-        self._flow.unknown.report(event, now)
-        states = self.ports.interest.match(event).subscriptions
-        if states:
-            self._deliver_from_elsewhere(envelope, states, now)
+    def deliver(self, envelopes: Sequence[Envelope], matches: Sequence[Match], now: float) -> None:
+        is_kept = self.ports.logs.has_log(envelopes[0].origin)
+        deliver_stretch = self._deliver_from_elsewhere if is_kept else self._flow.deliver
+        for envelope in envelopes if self.ports.interest.has_work else ():
+            self._flow.unknown.report(envelope.event, now)
+        for begin, end in stretches(envelopes, matches, self.ports.limits) if envelopes[1:] else ONE:
+            if (key := (first := envelopes[begin]).event.key) is not None:
+                by = Position(first.origin, first.offset) if is_kept and first.offset is not None else None
+                self._dispatcher.supersede(key, by, now)
+            if states := matches[begin].subscriptions:
+                deliver_stretch(envelopes[begin:end], states, now)
 
     def deliver_to(self, id: SubscriptionId, envelope: Envelope, now: float) -> None:
         state = self._registry.states.get(id)
@@ -267,12 +259,13 @@ class ExactlyOnce(Delivery):
             self._dispatcher.offer(state, envelope.event, now)
 
     def _deliver_from_elsewhere(
-        self, envelope: Envelope, states: Sequence[SubscriptionState], now: float
+        self, envelopes: Sequence[Envelope], states: Sequence[SubscriptionState], now: float
     ) -> None:
+        if SUPERSEDED in envelopes[0].headers:  # it is alone: it has a key
+            states = [state for state in states if not state.options.superseding]
+        self._replay.offer(states, envelopes, now)
         for state in states:
-            if not state.has_ended:
-                self._replay.offer(state, envelope, now)
-                self._age_later(state, now)
+            self._age_later(state, now)
         if self._registry.has_durables:
             self._flush_later(now)
 
@@ -285,17 +278,14 @@ class ExactlyOnce(Delivery):
     def log_holds(self) -> Mapping[str, Filter]:
         return self._holding.filters
 
-    def scan(self, scan: LogScan) -> None:
-        self._jobs.scanning.scan(scan)
+    def scan(self, scan: LogScan, now: float) -> None:
+        self._jobs.scanning.scan(scan, now)
 
     def unpinned(self) -> None:
         self._index.unpin()
 
-    def settled(self, log: str) -> int | None:
-        return settled(log, self._registry.durables.values())
-
-    def highest_known(self, log: str) -> int:
-        return highest_known(log, self._registry.durables.values())
+    def needs_of(self, log: str) -> ReaderNeeds:
+        return needs_of(log, self._registry.durables.values())
 
     def skip_to(self, upto: int) -> None:
         self._flow.skip_to(upto)
@@ -329,7 +319,7 @@ class ExactlyOnce(Delivery):
             return
         member, is_resumed, records = answer
         self._maintain_at = now
-        opened = partial(self._opened, member, message.call, is_resumed)
+        opened = partial(self._opened, member, message, is_resumed)
         not_opened = partial(self._not_opened, session, message.call, member)
 
         def stalled(reason: str) -> None:  # one that is on the disk goes on; what is new about it can wait
@@ -340,16 +330,18 @@ class ExactlyOnce(Delivery):
 
         self._persist(records, now, opened, not_opened, stalled)
 
-    def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
+    def _opened(self, member: Member, message: Subscribe, is_resumed: bool, now: float) -> None:
         state = member.subscription
         if state.durable:
             state.stored.is_kept = True
+            self._flush_later(now)  # other brokers learn what it needs
         if member not in state.joining:  # it left before it was answered
             return
         state.leave_out(member)
         state.members = (*state.members, member)
         member.is_open = True
-        answer = Subscribed(call, member.ref, state.id.subscriber, state.id.name, is_resumed)
+        id, warning = state.id, self._registry.warning(state, message)
+        answer = Subscribed(message.call, member.ref, id.subscriber, id.name, is_resumed, warning)
         self.ports.send(member.address, answer)
         self._dispatcher.opened(state, now)
 
@@ -364,7 +356,7 @@ class ExactlyOnce(Delivery):
 
     def _on_unsubscribe(self, session: Session, message: Unsubscribe, now: float) -> None:
         member = session.members.get(message.ref)
-        if member is not None and message.takes_rest and self._dispatcher.has_some(member):
+        if member is not None and message.takes_rest and member.subscription.unacked.holds(member):
             # A sent event counts as received only when acknowledged: the link may have broken since.
             member.last_word, member.credit, member.withheld = message, 0, 0
             return
@@ -392,7 +384,7 @@ class ExactlyOnce(Delivery):
         if ref in members:
             member = members[ref]
             self._dispatcher.acknowledge(member, message.tags, now)
-            if member.last_word is not None and not self._dispatcher.has_some(member):
+            if member.last_word is not None and not member.subscription.unacked.holds(member):
                 self._leave(session, member, member.last_word, now)
 
     def _on_ack_credit(self, session: Session, message: AckCredit, now: float) -> None:
@@ -400,9 +392,10 @@ class ExactlyOnce(Delivery):
         self._on_credit(session, message, now)
 
     def _on_nack(self, session: Session, message: Nack, now: float) -> None:
-        member = session.members.get(message.ref)
-        if member is not None:
-            self._dispatcher.give_back(member, message.tags, counted=message.counted, now=now)
+        if (member := session.members.get(message.ref)) is not None:
+            self._dispatcher.give_back(
+                member, message.tags, counted=message.counted, now=now, reason=message.reason
+            )
 
     def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:
@@ -413,7 +406,15 @@ class ExactlyOnce(Delivery):
             session.homes[message.ref] = message.log
 
     def _on_fence(self, session: Session, message: Fence, now: float) -> None:
-        self.ports.send(session.address, Fenced(message.ref, message.number))
+        """Answer when what came before is handled, and new dead letters are on the disk."""
+        answer = partial(self.ports.send, session.address, Fenced(message.ref, message.number))
+        member = session.members.get(message.ref)
+        if member is None or not member.subscription.stored.has_new_letter:
+            answer()
+            return
+        member.subscription.stored.has_new_letter = False
+        progress = self._registry.progress(member.subscription)
+        self._persist([progress], now, lambda _: answer(), lambda *_: answer(), lambda _: answer())
 
     def _on_advertise(self, session: Session, message: Advertise, now: float) -> None:
         advertisement = Advertisement(session.client, message.filter)
@@ -555,8 +556,7 @@ class ExactlyOnce(Delivery):
     # -- for people and for tests ------------------------------------------------------------------
 
     def client_of(self, address: str) -> str | None:
-        session = self._registry.sessions.get(address)
-        return None if session is None else session.client
+        return None if (session := self._registry.sessions.get(address)) is None else session.client
 
     def address_of(self, client: str) -> str | None:
         return next((s.address for s in self._registry.sessions.values() if s.client == client), None)

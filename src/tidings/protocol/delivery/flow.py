@@ -42,6 +42,8 @@ from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.registry import Registry
 from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.sessions import Session
+from tidings.protocol.delivery.stretches import ONE, stretches
+from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.delivery.unknown_filters import UnknownFilters
 from tidings.protocol.effects import Record, Send, Warn
 from tidings.protocol.inputs import PersistFailed
@@ -64,6 +66,7 @@ class PublishFlow:
         self._registry, self._dispatcher, self._holding = registry, dispatcher, holding
         self.unknown = UnknownFilters(ports, registry, dispatcher.losses)
         self.has_new_identities = True  # since the last look at when to forget some
+        self._publisher_of = lambda source: ports.kept.publisher_of(source)
         self.identities = Identities(bounds, self._publisher_of)
         index.on_forgotten = self.identities.forgotten
         self._under_way: dict[tuple[str, str], PendingPublish] = {}  # by identity
@@ -85,9 +88,6 @@ class PublishFlow:
         """Know the identities of these tables, and no others."""
         self.identities = Identities.restore(tables, self._bounds, self._publisher_of)
         self._index.on_forgotten = self.identities.forgotten
-
-    def _publisher_of(self, source: str) -> str:
-        return self._ports.kept.publisher_of(source)
 
     # -- the flow --------------------------------------------------------------------------------
 
@@ -118,12 +118,8 @@ class PublishFlow:
             return
         try:
             interest, last_of, ports = self._interest, self._last_of, self._ports
-            if batch[1:]:
-                events = [pending.event for pending in batch]
-                matches = interest.match_all(events)
-            else:
-                events = [batch[0].event]
-                matches = [interest.match(events[0])]
+            events = [pending.event for pending in batch] if batch[1:] else [batch[0].event]
+            matches = interest.match_all(events) if batch[1:] else [interest.match(events[0])]
             if FAILURES.news:
                 self.unknown.report_failed(now)
             stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
@@ -149,9 +145,10 @@ class PublishFlow:
                     kept.append(pending)
                 elif (earlier := last_of.get(event.source)) is not None:
                     self._under_way[event.identity] = pending
+                    pending.below = self._index.next_offset
                     earlier.followers.append(pending)
                 else:
-                    self._pass_on(pending, now)
+                    self._pass_on((pending,), now)
                     if pending.blocked:
                         self._under_way[event.identity] = pending
             if begin <= position:
@@ -160,7 +157,7 @@ class PublishFlow:
                 self._persist(kept, records)
         except Exception:
             for pending in batch:
-                if not pending.is_dispatched and (event := pending.event).identity not in self._under_way:
+                if not pending.is_begun and (event := pending.event).identity not in self._under_way:
                     self.identities.give_back(event.source, pending.incarnation, pending.sequence)
             raise
 
@@ -334,7 +331,7 @@ class PublishFlow:
             if (publisher := (pending.event.source, pending.incarnation)) not in publishers:
                 publishers[publisher] = None
                 records.append(self.identities.row(*publisher))
-        kept_all, not_kept = partial(self._kept_all, kept), partial(self._not_kept_all, kept)
+        kept_all, not_kept = partial(self.kept, kept), partial(self._not_kept_all, kept)
         self._ports.disk.persist(records, kept_all, not_kept, partial(self.stalled, kept))
         for pending in kept:
             if pending.mode is BEST_EFFORT:
@@ -355,7 +352,9 @@ class PublishFlow:
         pendings: list[PendingPublish] = []
         kept_first: list[DiskRecord] = []
         for event in events:
-            if self._is_known(event, now):
+            identity, seen = event.identity, IdentityStatus.SEEN
+            is_here = identity in self._under_way or self._index.offset_of(identity) is not None
+            if is_here or self.identities.look(*identity, None, now) is seen:
                 self.figures["duplicate publishes"] += 1
                 continue
             self.number += 1
@@ -365,7 +364,7 @@ class PublishFlow:
         self.figures["published"] += len(pendings)
 
         def kept(at: float) -> None:
-            self._kept_all(pendings, at)
+            self.kept(pendings, at)
             then(at)
 
         def not_kept(failure: PersistFailed, at: float) -> None:
@@ -374,33 +373,36 @@ class PublishFlow:
 
         self._ports.disk.persist([*kept_first, *records], kept, not_kept, stalled)
 
-    def _is_known(self, event: Event, now: float) -> bool:
-        identity = event.identity
-        if identity in self._under_way or self._index.offset_of(identity) is not None:
-            return True
-        return self.identities.look(*identity, None, now) is IdentityStatus.SEEN
-
-    def _kept_all(self, pendings: list[PendingPublish], now: float) -> None:
-        for pending in pendings:
-            self.kept(pending, now)
-
-    def kept(self, pending: PendingPublish, now: float) -> None:
-        """The event is on the disk."""
-        if pending in self._again:
-            return  # under an offset that it has no longer
+    def kept(self, pendings: Sequence[PendingPublish], now: float) -> None:
+        """These events are on the disk."""
+        ready = pendings
+        if self._again:  # those have an offset that is not on the disk
+            ready = [pending for pending in pendings if pending not in self._again]
         if self._unsure or self._is_log_unsure(now):
-            self._unsure.append(pending)
-            if self.release_at is None:
+            self._unsure += ready
+            if ready and self.release_at is None:
                 self.release_at = now + UNSURE_SECONDS
             return
-        self._release(pending, now)
+        self._release(ready, now)
 
-    def _release(self, pending: PendingPublish, now: float) -> None:
-        if self._last_of.get(pending.event.source) is pending:
-            del self._last_of[pending.event.source]
-        self._pass_on(pending, now)
-        for follower in pending.followers:
-            self._pass_on(follower, now)
+    def _release(self, pendings: Sequence[PendingPublish], now: float) -> None:
+        """Pass on kept events, and those that followed them. Neighbours pass together, but for one with a
+        key, which ends those before it."""
+        run: list[PendingPublish] = []
+        for pending in pendings:
+            if self._last_of.get(pending.event.source) is pending:
+                del self._last_of[pending.event.source]
+            if run and (pending.event.key is not None or run[-1].event.key is not None):
+                self._pass_on(run, now)
+                run = []
+            run += (pending,)
+            if pending.followers:
+                self._pass_on(run, now)
+                run = []
+                for follower in pending.followers:
+                    self._pass_on((follower,), now)
+        if run:
+            self._pass_on(run, now)
 
     def _not_kept_all(self, pendings: Sequence[PendingPublish], failure: PersistFailed, now: float) -> None:
         for pending in pendings:
@@ -415,80 +417,100 @@ class PublishFlow:
                 self._refuse(waiting, *refusals.unsure(reason))
 
     def _refuse(self, pending: PendingPublish, code: str, reason: str) -> None:
-        waiters, pending.waiters = pending.waiters, []
-        for address, call in waiters:
+        for address, call in pending.waiters:
             self._ports.send(address, Refused(call, code, reason))
+        pending.waiters = []
 
     # -- dispatch and forward ------------------------------------------------------------------------
 
     def _dispatch(self, batch: list[PendingPublish], matches: list[Match], now: float) -> None:
-        """Deliver a stretch of events that go to subscriptions here alone, and acknowledge them."""
+        """Deliver a stretch of events that go to subscriptions here alone, and acknowledge them: calls that
+        follow one another in one message. A publish that a subscription blocks is answered when there is
+        room."""
         if not batch:
             return
-        ports = self._ports
-        if ports.recording:
-            for pending in batch:
-                ports.emit(Record(avail_row(now, ports.name, pending.event)))
+        for pending in batch if self._ports.recording else ():
+            self._ports.emit(Record(avail_row(now, self._ports.name, pending.event)))
+        self._dispatch_here(batch, batch, matches, now)
+        emit, count, address, first = self._ports.emit, 0, "", 0
+        for pending in batch:
+            pending.is_begun = pending.is_dispatched = True
+            if pending.blocked:
+                self._under_way[pending.event.identity] = pending
+                continue
+            for to, call in pending.waiters:
+                if count and to == address and call == first + count:
+                    count += 1
+                    continue
+                if count:
+                    emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
+                address, first, count = to, call, 1
+        if count:
+            emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
+
+    def _pass_on(self, batch: Sequence[PendingPublish], now: float) -> None:
+        """Dispatch and forward events that the log holds; or one that supersedes another, or leaves here."""
+        ports, interest = self._ports, self._interest
+        envelopes: list[Envelope] = []
+        matches: list[Match] = []
+        for pending in batch:
+            event, position, match = pending.event, pending.position, pending.match
+            offset = None if position is None else position.offset
+            if match is None or pending.version != interest.version:  # a filter came or went meanwhile
+                match = interest.match(event)
+            if ports.recording:
+                ports.emit(Record(avail_row(now, ports.name, event)))
+            if offset is not None:
+                self._index.expose(offset)
+            elif event.key is not None:
+                self._supersede(event.key, pending)
+            envelopes += (self._envelope(pending, offset, now),)
+            matches += (match,)
+        ports.events.passing(envelopes, matches, None, now, partial(self._dispatch_here, batch))
+        for pending in batch:
+            pending.is_dispatched = True
+            if pending.position is not None:
+                self._index.dispatched(pending.position.offset, now)
+            if not pending.blocked:
+                self.unblocked(pending)
+
+    def _dispatch_here(
+        self,
+        batch: Sequence[PendingPublish],
+        passing: Sequence[Envelope | PendingPublish],
+        matches: Sequence[Match],
+        now: float,
+    ) -> None:
+        """Deliver publishes, those that recovery lets pass, to the subscriptions that accept them."""
+        if batch[1:] and len(passing) < len(batch):
+            found = {each.event.identity for each in passing}
+            batch = [pending for pending in batch if pending.event.identity in found]
         for pending in batch if self._interest.has_work else ():
             self.unknown.report(pending.event, now)
-        limits, begin, count = ports.limits, 0, len(batch)
-        many = limits.deliveries_together // limits.batch_count  # subscriptions, for which a step makes fewer
-        while begin < count:
-            subscriptions, end = matches[begin].subscriptions, begin + 1
-            most = begin + limits.batch_count  # which fit one message: all of these subscriptions share it
-            if subscriptions and len(subscriptions) > many:
-                most = begin + limits.deliveries_together // len(subscriptions)
-            while end < count and end < most and matches[end].subscriptions == subscriptions:
-                end += 1
-            if subscriptions:
+        for begin, end in stretches(batch, matches, self._ports.limits) if batch[1:] else ONE:
+            if (key := batch[begin].event.key) is not None:
+                self._dispatcher.supersede(key, batch[begin].position, now)
+            if subscriptions := matches[begin].subscriptions:
+                for pending in batch[begin:end]:
+                    pending.is_begun = True
                 self._dispatcher.dispatch(subscriptions, batch[begin:end], now)
-            begin = end
-        self._acknowledge(batch)
 
-    def _pass_on(self, pending: PendingPublish, now: float) -> None:
-        """Dispatch and forward an event that the log holds, that supersedes another, or that leaves here."""
-        ports, event, position = self._ports, pending.event, pending.position
-        offset = None if position is None else position.offset
-        if ports.recording:
-            ports.emit(Record(avail_row(now, ports.name, event)))
-        if offset is not None:
-            self._index.expose(offset)
-        elif event.key is not None:
-            self._supersede(event.key, pending)
-        ports.events.passing(self._envelope(pending, offset, now), None, now, self._dispatch_here, pending)
-        pending.is_dispatched = True
-        if offset is not None:
-            self._index.dispatched(offset, now)
-        if not pending.blocked:
-            self.unblocked(pending)
-
-    def _dispatch_here(self, pending: PendingPublish, now: float) -> None:
-        event, interest = pending.event, self._interest
-        match = pending.match
-        if match is None or pending.version != interest.version:
-            match = interest.match(event)
-        else:
-            interest.keep(event, match)
-        if event.key is not None:
-            self._dispatcher.supersede(event.key, now)
-        if interest.has_work:
-            self.unknown.report(event, now)
-        if match.subscriptions:
-            self._dispatcher.dispatch(match.subscriptions, (pending,), now)
-
-    def deliver(self, envelope: Envelope, now: float) -> None:
-        """Dispatch an event that comes from a neighbour without a log, or that recovery held back."""
-        event, position = envelope.event, None
-        if envelope.offset is not None and envelope.origin == self._index.log:
-            position = Position(envelope.origin, envelope.offset)
-        expires_at = None if envelope.expires is None else now + envelope.expires
-        pending = PendingPublish(event, self.number, envelope.sequence, now, event_size(event))
-        pending.expires_at, pending.position = expires_at, position
-        self._dispatch_here(pending, now)
+    def deliver(self, envelopes: Sequence[Envelope], states: Sequence[SubscriptionState], now: float) -> None:
+        """Dispatch events that come from a neighbour without a log, or that recovery held back."""
+        batch: list[PendingPublish] = []
+        for envelope in envelopes:
+            event = envelope.event
+            pending = PendingPublish(event, self.number, envelope.sequence, now, event.size)
+            if envelope.offset is not None and envelope.origin == self._index.log:
+                pending.position = Position(envelope.origin, envelope.offset)
+            if envelope.expires is not None:
+                pending.expires_at = now + envelope.expires
+            batch.append(pending)
+        self._dispatcher.dispatch(states, batch, now)
 
     def _supersede(self, key: str, pending: PendingPublish) -> None:
         """An event that is not kept itself still ends the older one that is, and blocks until it has."""
-        disk, records, one = self._ports.disk, self._index.supersede(key), (pending,)
+        disk, records, one = self._ports.disk, self._index.supersede(key, pending.below), (pending,)
         if records and disk.failed is None:
             pending.blocked += 1
             not_kept, stalled = partial(self._not_kept_all, one), partial(self.stalled, one)
@@ -511,27 +533,6 @@ class PublishFlow:
         headers = {} if pending.moved is None else {HEADER: pending.moved}
         return Envelope(event, log, offset, pending.sequence, remaining, expires, headers)
 
-    # -- acknowledge -----------------------------------------------------------------------------------
-
-    def _acknowledge(self, batch: list[PendingPublish]) -> None:
-        """Answer a stretch that no log holds: calls that follow one another in one message. A publish that a
-        subscription blocks is answered when there is room."""
-        emit, count, address, first = self._ports.emit, 0, "", 0
-        for pending in batch:
-            pending.is_dispatched = True
-            if pending.blocked:
-                self._under_way[pending.event.identity] = pending
-                continue
-            for to, call in pending.waiters:
-                if count and to == address and call == first + count:
-                    count += 1
-                    continue
-                if count:
-                    emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
-                address, first, count = to, call, 1
-        if count:
-            emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
-
     def unblocked(self, pending: PendingPublish) -> None:
         """No subscription blocks the event any longer."""
         if pending.is_dispatched:
@@ -539,9 +540,9 @@ class PublishFlow:
             self.answer(pending)
 
     def answer(self, pending: PendingPublish) -> None:
-        waiters, pending.waiters = pending.waiters, []
-        for address, call in waiters:
+        for address, call in pending.waiters:
             self._ports.send(address, Published(call, pending.position))
+        pending.waiters = []
 
     # -- a disk that may be an older copy of itself ------------------------------------------------------
 
@@ -554,8 +555,7 @@ class PublishFlow:
             return
         self.release_at = None
         unsure, self._unsure = self._unsure, []
-        for pending in unsure:
-            self._release(pending, now)
+        self._release(unsure, now)
 
     def skip_to(self, upto: int) -> None:
         """An earlier life gave the offsets up to there, and our disk does not hold their events. Events that
@@ -588,7 +588,7 @@ class PublishFlow:
     def _kept_again(self, pendings: list[PendingPublish], now: float) -> None:
         for pending in pendings:
             self._again.pop(pending, None)
-            self.kept(pending, now)
+        self.kept(pendings, now)
 
     def check(self) -> None:
         for identity, pending in self._under_way.items():

@@ -231,7 +231,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
     def _entered(self, pending: PendingPublish, now: float) -> None:
         assert pending.offset is not None
         self._entering.pop(pending.offset, None)
-        self._flow.kept(pending, now)
+        self._flow.kept((pending,), now)
 
     def skip_to(self, upto: int) -> None:
         self._index.next_offset = max(self._index.next_offset, upto + 1)
@@ -275,10 +275,10 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     # -- subscriptions that move -----------------------------------------------------------------------
 
-    def _opened(self, member: Member, call: int, is_resumed: bool, now: float) -> None:
+    def _opened(self, member: Member, message: Subscribe, is_resumed: bool, now: float) -> None:
         state = member.subscription
         is_opening = member in state.joining
-        super()._opened(member, call, is_resumed, now)
+        super()._opened(member, message, is_resumed, now)
         if not is_opening:
             return  # it left before it was answered, or was answered while the disk was full
         if not is_resumed:  # a token from the start: it may resume at another member

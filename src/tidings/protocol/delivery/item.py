@@ -42,8 +42,20 @@ class Item(msgspec.Struct, eq=False, gc=False):
         return copy
 
     @property
+    def log(self) -> str:
+        """The log that holds it; empty: none does, or it is a dead letter."""
+        return "" if self.position is None or self.dead_letter is not None else self.position.log
+
+    @property
     def offset(self) -> int | None:
         return None if self.position is None else self.position.offset
 
     def expired(self, now: float) -> bool:
         return self.expires_at is not None and self.expires_at <= now
+
+    def is_behind(self, position: Position | None) -> bool:
+        """Is it in the same log, and not before that position?"""
+        own = self.position
+        if own is None or position is None:
+            return False
+        return own.log == position.log and own.offset >= position.offset

@@ -5,6 +5,9 @@ Rules
   durable subscription is owed it, and no replay that began while it was available has still to
   read it. `expires_at` ends it for all readers; a newer event with its key does too, except for durable
   subscriptions that were owed it and want superseded events (`DeliveryOptions.superseding`).
+- A superseded entry that is kept is marked on the disk: after a restart it is superseded still, also when the
+  newer event is in no log. Of events that are accepted together the older are on the disk before it is known
+  who is owed them: they are marked a little later, if they are kept.
 - `on_forgotten` reports each forgotten entry to the keeper of identities, and its records go with it.
 - Forgetting goes in steps of a budget, on the node's timer, and is persisted in batches.
 - Offsets below `end` were told to the subscriptions that were live; those from `end` up to
@@ -17,11 +20,13 @@ from collections.abc import Callable, Iterable
 from math import inf
 
 from tidings.availability.lifetime import ExpiryQueue, available
-from tidings.availability.records import Append, Entry, Forget, Loaded, Record, entry_of
+from tidings.availability.records import Append, Delete, Entry, Forget, Loaded, Put, Record, entry_of
 from tidings.availability.superseding import Superseding
 from tidings.availability.topic_index import TopicIndex
+from tidings.protocol.delivery.cursor import ANY_OFFSET
 from tidings.protocol.slots import Ports
 
+SUPERSEDED = "superseded"  # table: one row for each entry that is kept though a newer event has its key
 STEP_SECONDS = 0.05  # between two steps of forgetting; oftener forgets sooner, in smaller batches
 
 
@@ -36,6 +41,7 @@ class LogIndex:
         self.log = log  # its name, in positions and tokens
         self._budget = budget
         self._is_pinned = is_pinned  # may some replay still have to read this offset?
+        self.keeps_superseded: Callable[[int], bool] = lambda offset: False  # ... though it is superseded?
         self._ports = ports  # its `kept` counts the bytes of sources as long as their lifetimes last
         self.appended: Callable[[Append], None] = lambda record: None  # called with each new entry
         self.ended: Callable[[int], None] = lambda offset: None  # called with each that is forgotten
@@ -48,7 +54,9 @@ class LogIndex:
         self._owed: dict[int, int] = {}  # how many durable subscriptions are owed an offset ...
         self._owners: dict[int, dict[str, int]] = {}  # ... and how many of each owner that has a quota
         self._unsuperseded: set[int] = set()  # offsets that a subscription is owed whatever supersedes them
-        self._superseded: set[int] = set()  # those of them that a newer event has superseded
+        self._superseded: set[int] = set()  # those of them, or needed elsewhere, that are superseded
+        self._unmarked: list[int] = []  # of `_superseded`: the disk does not say so yet ...
+        self._marked: set[int] = set()  # ... and those of which it does
         self._lapses = ExpiryQueue()  # when a lifetime is over
         self._ends = ExpiryQueue()  # when an event ends for all readers
         self._lapsed: set[int] = set()  # lifetime over, kept for a subscription
@@ -69,8 +77,18 @@ class LogIndex:
             old = self._index(entry)
             self._watch(entry)
             if old is not None:  # a subscription was owed it
-                self._obsolete(old)
-                self._lapses.add(old, self.entries[old].accepted)
+                self._load_superseded(old)
+        for key in state.tables.get(SUPERSEDED, ()):
+            if (offset := int(key)) in self.entries:
+                self._marked.add(offset)
+                self._load_superseded(offset)
+
+    def _load_superseded(self, offset: int) -> None:
+        if offset not in self._superseded:
+            entry = self.entries[offset]
+            self._obsolete(offset)
+            self._keys.forget(entry.key, offset)
+            self._lapses.add(offset, entry.accepted)
 
     # -- entries -------------------------------------------------------------------------
 
@@ -96,18 +114,33 @@ class LogIndex:
         self.appended(record)
         return [record] if old is None else [record, *self._supersede(old)]
 
-    def supersede(self, key: str) -> list[Record]:
-        """A newer event has this key and is in no log: forget the older one. The records to persist."""
+    def supersede(self, key: str, below: int = ANY_OFFSET) -> list[Record]:
+        """A newer event has this key and is in no log: forget the older one, below this offset. The
+        records to persist."""
         old = self._keys.latest(key)
-        return [] if old is None else self._supersede(old)
+        return [] if old is None or old >= below else self._supersede(old)
 
     def _supersede(self, offset: int) -> list[Record]:
         """A newer event has the key of this entry; the records to persist."""
-        if offset not in self._unsuperseded:
+        if offset in self._superseded:
+            return []
+        if offset >= self.end:  # `dispatched` lets it lapse: it is known then to whom it is owed
+            self._obsolete(offset)
+            self._unmarked.append(offset)
+            return []
+        if offset not in self._unsuperseded and not self.keeps_superseded(offset):
             return self._forget(offset)
         self._obsolete(offset)
         self._lapse(offset)
-        return []
+        return self._mark([offset])
+
+    def _mark(self, offsets: Iterable[int]) -> list[Record]:
+        """The disk is to say that these entries are superseded, where they are kept."""
+        if self._ports is None or not self._ports.disk.stable:
+            return []
+        kept = [offset for offset in offsets if offset in self._superseded]
+        self._marked.update(kept)
+        return [Put(SUPERSEDED, str(offset), b"") for offset in kept]
 
     def _obsolete(self, offset: int) -> None:
         self._superseded.add(offset)
@@ -141,7 +174,7 @@ class LogIndex:
         entry = self.entries.get(offset)
         if entry is None:
             return
-        if entry.ends_at > now:
+        if entry.ends_at > now and offset not in self._superseded:
             self._watch(entry)
             return
         self._lapse(offset)
@@ -228,10 +261,11 @@ class LogIndex:
         if offset not in self._lapsed:
             self._lapsed.add(offset)
             self._count(entry, -entry.size)
-        if self._is_pinned(offset):
+        is_old = offset in self._superseded
+        if self.keeps_superseded(offset) if is_old else self._is_pinned(offset):
             self._pinned.append(offset)
             self.on_pinned()
-        elif offset not in self._owed:
+        elif offset not in self._owed or (is_old and offset not in self._unsuperseded):
             self._free.append(offset)
 
     def _count(self, entry: Entry, size: int) -> None:
@@ -249,9 +283,9 @@ class LogIndex:
 
     def next_deadline(self) -> float | None:
         """When the next entry is to be forgotten."""
-        if not (self._free or self._lapses.heap or self._ends.heap):
+        if not (self._free or self._unmarked or self._lapses.heap or self._ends.heap):
             return None
-        if self._free:
+        if self._free or self._unmarked:
             return max(0.0, self._next_step)
         lapses, ends = self._lapses.next_at(), self._ends.next_at()
         if lapses is None or ends is None:
@@ -269,7 +303,12 @@ class LogIndex:
         for offset in self._lapses.collect(now, self._budget):
             self._lapse(offset)
         free, self._free = self._free[: self._budget], self._free[self._budget :]
-        return [record for offset in free for record in self._forget(offset)]
+        records = [record for offset in free for record in self._forget(offset)]
+        if self._unmarked:
+            unmarked, end = self._unmarked, self.end
+            self._unmarked = [offset for offset in unmarked if offset >= end and offset in self.entries]
+            records += self._mark(offset for offset in unmarked if offset < end)
+        return records
 
     def _forget(self, offset: int) -> list[Record]:
         if offset in self._owners:
@@ -296,7 +335,11 @@ class LogIndex:
         identity = entry.identity
         if self._offsets.get(identity) == offset:
             del self._offsets[identity]
-        return [Forget(offset), *self.on_forgotten(entry, self.now)]
+        forgotten: list[Record] = [Forget(offset)]
+        if offset in self._marked:
+            self._marked.remove(offset)
+            forgotten.append(Delete(SUPERSEDED, str(offset)))
+        return [*forgotten, *self.on_forgotten(entry, self.now)]
 
     def check(self) -> None:
         assert self.end <= self.next_offset

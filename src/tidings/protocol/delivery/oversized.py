@@ -22,6 +22,8 @@ from tidings.protocol.delivery.subscription_state import Member, SubscriptionSta
 from tidings.protocol.messages import Deliver, Envelope, Message
 from tidings.protocol.slots import Ports
 
+LARGE = "larger than a frame of its receiver"
+
 
 class OversizedQueues(Protocol):
     """The part of the courier that is used here."""
@@ -29,7 +31,9 @@ class OversizedQueues(Protocol):
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""
 
-    def bury(self, state: SubscriptionState, item: Item, now: float, reason: str = "") -> None:
+    def bury(
+        self, state: SubscriptionState, item: Item, now: float, reason: str = "", *, is_large: bool = False
+    ) -> None:
         """Make it a dead letter of its subscription."""
 
     def enqueue(self, state: SubscriptionState, item: Item) -> None: ...
@@ -51,7 +55,7 @@ class OversizedEvents:
         item = self._queues.take_off(member, message.tag)
         if item is not None:
             member.credit += 1
-            self._queues.bury(member.subscription, item, now, "larger than a frame")
+            self._queues.bury(member.subscription, item, now, LARGE, is_large=True)
             self._queues.pump(member.subscription, now)
 
     def retry(self, state: SubscriptionState) -> None:
@@ -80,6 +84,7 @@ class OversizedEvents:
             SubscriptionId(to, LINK),
             Item(envelope.event, event_size(envelope.event), position, now, None),
             now,
+            LARGE,
         )
         if self._ports.disk.stable and self._ports.disk.failed is None:
             self._ports.disk.persist(records)

@@ -6,6 +6,7 @@ import msgspec
 
 from tidings.model.event import Event
 from tidings.model.subscription import Position
+from tidings.protocol.delivery.cursor import ANY_OFFSET
 from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.interest import Match
 from tidings.protocol.messages import AckMode
@@ -27,10 +28,12 @@ class PendingPublish(msgspec.Struct, eq=False, gc=False):
     incarnation: str = ""  # of its publisher
     waiters: list[tuple[str, int]] = []  # address and call of the clients that wait for the answer
     position: Position | None = None  # in the log; None: the log does not hold it
+    below: int = ANY_OFFSET  # of one that no log holds: it supersedes entries below this offset
     match: Match | None = None  # the entries that accept it ...
     version: int = -1  # ... at this version of the interest table
     followers: list[PendingPublish] = []  # later ones of the same source that need no disk
     blocked: int = 0  # subscriptions with policy `block` without room for it; one more: the disk
+    is_begun: bool = False  # some subscriptions may have it: it is not to be tried again
     is_dispatched: bool = False
 
     @property

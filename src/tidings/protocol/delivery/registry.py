@@ -9,8 +9,10 @@ Rules
 - A durable subscription stays when its members leave.
 - A transient one ends when its last member leaves. The deliveries of a named one are remembered for a bounded
   time; those of an unnamed one after a broken link for a short while.
-- One name has one listener. A new link of the same client takes over from its old one; a second
-  listener on one link is refused.
+- One name has one listener. A new link of the same client takes over from its old one, and so does another
+  client of the same name with the same filter: a restarted process, before the broker noticed the end of its
+  predecessor. With another filter it is refused while the first one listens, unless it says that it takes
+  over: two clients share a name by mistake. A second listener on one link is refused.
 """
 
 from __future__ import annotations
@@ -43,6 +45,7 @@ from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
 NEVER = float("inf")
+NEWER_LINK = "a newer link took over"
 FEW_OWNERS = 64  # principals beyond those that are here whose memory is looked for, when they hold none
 MOST_OPTIONS = 1024  # different ones that are kept once
 MAX_RIGHTS = 32  # filters that a durable subscription left before it heard what it was owed under them
@@ -131,6 +134,18 @@ class Registry:
             # both: progress under an earlier filter does not count for this one
             records += [self._row(state), self.progress(state)]
         return member, is_resumed, records
+
+    def warning(self, state: SubscriptionState, message: Subscribe) -> str:
+        """What is probably wrong with a subscription that an application opened."""
+        target = state.dead_letters_of
+        if target is not None and target not in self.states and not self._dead.letters(target):
+            return (
+                f"no subscription {unscoped(target.name)!r} of yours is known here, and no dead letter of one"
+            )
+        known = {self._index.log, *state.others}
+        if message.call > 0 and (unknown := sorted(message.after.keys() - known)):
+            return f"since= names a log that is not known here, and has no effect on others: {unknown[0]}"
+        return ""
 
     def _create(
         self,
@@ -222,10 +237,7 @@ class Registry:
         if is_group and is_same and state.durable is not message.options.durable:
             return None if state.durable else self._make_durable(state, message)
         if state.durable is not message.options.durable:
-            kind = "durable" if state.durable else "not durable"
-            return Refusal(
-                "refused", f"subscription {state.id.own} is {kind}; subscribe likewise or end it first"
-            )
+            return Refusal("refused", _other_kind(state))
         if not is_same and len(state.own.rights) >= MAX_RIGHTS:
             return Refusal(
                 "limit",
@@ -240,7 +252,10 @@ class Registry:
         listeners = [*state.members, *state.joining]
         if any(member.address == session.address for member in listeners):
             return Refusal("refused", f"subscription {state.id.own} has a listener; a group can have many")
-        self._take_over(state, listeners, now)
+        others = [member for member in listeners if self._is_of_another(member, session)]
+        if others and not is_same and not message.options.takes_over:
+            return Refusal("refused", f"with another filter {_two_clients(state.id)}")
+        self._take_over(state, listeners, others, now)
         if not is_same:
             self._change_filter(state, message, now)
         state.subscription = self._subscription(state.id, message)
@@ -261,9 +276,17 @@ class Registry:
             self._index.owe(offset, state.owner, state.options.superseding)
         return None
 
-    def _take_over(self, state: SubscriptionState, listeners: list[Member], now: float) -> None:
+    def _is_of_another(self, member: Member, session: Session) -> bool:
+        """Does a listener belong to another process than this link?"""
+        known = self.sessions.get(member.address)
+        return known is not None and known.incarnation != session.incarnation
+
+    def _take_over(
+        self, state: SubscriptionState, listeners: list[Member], others: list[Member], now: float
+    ) -> None:
         for member in listeners:
-            self._ports.send(member.address, Closed(member.ref, "closed", "a newer link took over"))
+            why = f": {_two_clients(state.id)}" if member in others else ""
+            self._ports.send(member.address, Closed(member.ref, "closed", f"{NEWER_LINK}{why}"))
             self._remove(member)
             self._dispatcher.take_back(member, now)
 
@@ -285,7 +308,7 @@ class Registry:
         """Only what was not told yet will be told."""
         state.remember().prune(self._index.log, self._index.first_offset)
         rights = self._replay.rights(state)
-        spared = self._dispatcher.spared(state, message.filter)
+        spared = state.spared(message.filter)
         self._count_unwanted(state, message.filter, now)
         self._unwant(state, now)
         state.subscription = subscription = self._subscription(state.id, message)
@@ -483,3 +506,25 @@ class Registry:
             for ref, member in session.members.items():
                 assert member.ref == ref
                 assert member in (*member.subscription.members, *member.subscription.joining)
+
+
+def _other_kind(state: SubscriptionState) -> str:
+    """The refusal of a durable subscription where another is transient, or the other way round."""
+    id = state.id
+    kind = "durable" if state.durable else "not durable"
+    if id.subscriber == GROUPS:
+        named, command = f"group {unscoped(id.name)!r}", f"group '{id.shown.removeprefix(GROUPS + '/')}'"
+    else:
+        named, command = f"subscription {id.own}", f"subscription '{id.shown}'"
+    return (
+        f"{named} is {kind}; subscribe likewise (durable={state.durable}), choose another name, or end it "
+        f"first: unsubscribe() in its client, or `tidings admin end {command}`"
+    )
+
+
+def _two_clients(id: SubscriptionId) -> str:
+    """Two clients of one name want the same subscription."""
+    return (
+        f"another client called {unscoped(id.subscriber)!r} listens to {unscoped(id.name)!r}; give each "
+        "client a name of its own (connect(name=...), --name), subscribe as a group or with takes_over=True"
+    )

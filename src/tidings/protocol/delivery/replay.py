@@ -18,12 +18,13 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
 
 from tidings.availability.progress import LogProgress
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, EarlierRange, PendingLiveEvent, ReadPage
 from tidings.protocol.delivery.dispatcher import Dispatcher
+from tidings.protocol.delivery.hooks import Hooks
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -32,6 +33,7 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
 from tidings.protocol.messages import Envelope
 from tidings.protocol.naming import broker_of
+from tidings.protocol.reading import ReaderNeeds
 from tidings.protocol.slots import Ports
 
 
@@ -43,7 +45,7 @@ class LogReplay:
         index: LogIndex,
         dispatcher: Dispatcher,
         own_log: OwnLog,
-        on_broken: Callable[[SubscriptionState, str, str, float], None],
+        hooks: Hooks,
     ) -> None:
         self._ports = ports
         self._settings = settings
@@ -51,7 +53,7 @@ class LogReplay:
         self._dispatcher = dispatcher
         self.own_log = own_log
         self._other_logs = OtherLogs(ports)
-        self._on_broken = on_broken
+        self._hooks = hooks
 
     # -- beginning and ending ------------------------------------------------------------------
 
@@ -173,9 +175,23 @@ class LogReplay:
 
     # -- live events of other logs ---------------------------------------------------------------
 
-    def offer(self, state: SubscriptionState, envelope: Envelope, now: float) -> None:
-        """An event of another broker's log arrives, and the subscription accepts it."""
-        self._offer(state, state.others[envelope.origin], item_of(envelope, now), now)
+    def offer(self, states: Sequence[SubscriptionState], envelopes: Sequence[Envelope], now: float) -> None:
+        """Events of another broker's log arrive, and these subscriptions accept them. One that is live gets
+        as many as it has credit for at once; any other is offered them one by one."""
+        log, items = envelopes[0].origin, list[Item]()
+        if envelopes[1:]:
+            items = [item_of(envelope, now) for envelope in envelopes]
+            if any(each.expires_at is not None or each.moved or each.event.key is not None for each in items):
+                items = []
+        for state in states:
+            if state.has_ended:
+                continue
+            cursor, position = state.others[log], 0
+            if items and cursor.state is LIVE and items[0].after >= cursor.progress.received:
+                position = self._dispatcher.send_live(state, items, now)
+            for envelope in envelopes[position:]:
+                if not state.has_ended:
+                    self._offer(state, cursor, item_of(envelope, now), now)
 
     def _offer(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
         offset = item.after
@@ -229,9 +245,9 @@ class LogReplay:
     def read_on(self, state: SubscriptionState, now: float) -> None:
         """Read the next page of each log that is not read yet, if there is room and a listener."""
         if state.members:
-            for cursor in state.cursors:
-                if cursor.state is REPLAYING and not cursor.reading:
-                    self._read(state, cursor, now)
+            waiting = [each for each in state.cursors if each.state is REPLAYING and not each.reading]
+            for cursor in waiting:
+                self._read(state, cursor, now)
 
     def _read(self, state: SubscriptionState, cursor: Cursor, now: float) -> None:
         source = cursor.source
@@ -253,7 +269,7 @@ class LogReplay:
         if state.has_ended or state.cursor_in(cursor.log) is not cursor:
             return
         if page.failure is not None:
-            self._on_broken(state, *page.failure, now)
+            self._hooks.close(state, *page.failure, now)
             return
         for item in cursor.merged(page.items, page.end):
             self._read_one(state, cursor, item, now)
@@ -263,7 +279,7 @@ class LogReplay:
             self._read_to(state, cursor, page.end, now)
         if not state.has_ended:
             if cursor is not state.own:
-                self._dispatcher.touched(state, now)
+                self._hooks.touched(state, now)
             self._dispatcher.pump(state, now)
 
     def _read_one(self, state: SubscriptionState, cursor: Cursor, item: Item, now: float) -> None:
@@ -313,14 +329,18 @@ class LogReplay:
         return oldest
 
 
-def settled(log: str, states: Iterable[SubscriptionState]) -> int | None:
-    """The last offset up to which durable subscriptions need no entry of this log; None: there are none."""
-    needs = [state.others[log].needs_from() - 1 for state in states if state.durable and log in state.others]
-    return min(needs, default=None)
-
-
-def highest_known(log: str, states: Iterable[SubscriptionState]) -> int:
-    """The last offset of a log that one of these subscriptions has heard of. The cursor of a guest comes from
-    its client's token, which proves no offset."""
-    cursors = [state.others[log] for state in states if log in state.others and not state.stored.is_remote]
-    return max((max(cursor.next, cursor.progress.received) - 1 for cursor in cursors), default=0)
+def needs_of(log: str, states: Iterable[SubscriptionState]) -> ReaderNeeds:
+    """What durable subscriptions need of this log. The cursor of a guest comes from its client's token, which
+    proves no offset."""
+    settled, highest, superseded = None, 0, False
+    for state in states:
+        cursor = state.others.get(log)
+        if cursor is None:
+            continue
+        superseded = superseded or (state.durable and not state.options.superseding)
+        if state.durable:
+            upto = cursor.needs_from() - 1
+            settled = upto if settled is None else min(settled, upto)
+        if not state.stored.is_remote:
+            highest = max(highest, cursor.next - 1, cursor.progress.received - 1)
+    return ReaderNeeds(settled, highest, superseded)

@@ -79,6 +79,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     died: float
     version: int = VERSION
     is_large: bool = False  # no frame of its subscriber held it: it is sent again to the next listener
+    reason: str = ""  # for people
 
 
 Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | LogRow

@@ -3,6 +3,7 @@
 Rules
 - An entry that may be delivered and has not ended is read, in the order of the log; the broker remembers no
   reader. The reader says where to go on.
+- A superseded entry is read only for another broker that is owed it (`superseding=False`), and is marked so.
 - A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
   now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
 """
@@ -22,7 +23,7 @@ from tidings.protocol.delivery.migration_header import HEADER
 from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.messages import Envelope, LogEntry, LogRead, ReadLog, Refused
-from tidings.protocol.reading import LogScan
+from tidings.protocol.reading import SUPERSEDED, LogScan
 from tidings.protocol.slots import Ports
 
 
@@ -53,7 +54,8 @@ class LogScanner:
             return
 
         def item(record: Append, _now: float) -> LogEntry | None:
-            is_wanted = accepts(request.filter, record.event)
+            is_old = self._index.is_superseded(record.offset)
+            is_wanted = not is_old and accepts(request.filter, record.event)
             return LogEntry(record.offset, record.event, record.accepted) if is_wanted else None
 
         def answer(found: tuple[LogEntry, ...], upto: int, _is_last: bool, _now: float) -> None:
@@ -72,9 +74,16 @@ class LogScanner:
 
     # -- for other brokers -----------------------------------------------------------------------
 
-    def scan(self, scan: LogScan) -> None:
+    def scan(self, scan: LogScan, now: float) -> None:
+        end = self._index.end - 1
+        upto = end if scan.upto is None else min(scan.upto, end)
+        if not self._index.may_hold(scan.after + 1, upto + 1):  # as most logs that a new subscription asks
+            scan.then((), max(upto, scan.after), True, now)
+            return
+
         def item(record: Append, now: float) -> Envelope | None:
-            if not scan.is_wanted(record, now):
+            is_old = self._index.is_superseded(record.offset)
+            if not scan.is_wanted(record, now) or (is_old and not scan.is_owed(record, now)):
                 return None
             envelope = self._envelope(record, now)
             return envelope if scan.fits(envelope, now) else None
@@ -85,7 +94,9 @@ class LogScanner:
         event, offset = record.event, record.offset
         expires = None if record.expires_at is None else record.expires_at - now
         moved = self._publisher_stays.of(event.source, offset)
-        headers = {} if moved is None else {HEADER: moved}
+        headers: dict[str, Any] = {} if moved is None else {HEADER: moved}
+        if self._index.is_superseded(offset):
+            headers[SUPERSEDED] = True
         left = remaining(record, now)
         return Envelope(event, self._index.log, offset, record.sequence, left, expires, headers)
 
@@ -103,7 +114,7 @@ class LogScanner:
         for record in records:
             if record.offset > upto or page.is_full:
                 break
-            item = walk.item(record, now) if self._was_dispatched(record, now) else None
+            item = walk.item(record, now) if self._is_there(record, now) else None
             if item is not None and not page.add(item):
                 break
             read = record.offset
@@ -115,7 +126,5 @@ class LogScanner:
         else:
             self._walk(walk, read)
 
-    def _was_dispatched(self, record: Append, now: float) -> bool:
-        index = self._index
-        is_there = record.offset in index.entries and not index.is_superseded(record.offset)
-        return is_there and not expired(record, now)
+    def _is_there(self, record: Append, now: float) -> bool:
+        return record.offset in self._index.entries and not expired(record, now)

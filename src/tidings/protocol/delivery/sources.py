@@ -26,8 +26,7 @@ from weakref import WeakValueDictionary
 from tidings.availability.lifetime import expired
 from tidings.availability.records import Append, Entry
 from tidings.availability.topic_index import patterns_of
-from tidings.language.evaluate import accepts
-from tidings.language.work import is_over
+from tidings.language.evaluate import accepts, is_unknown
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
 from tidings.protocol.batches import read_upto
@@ -41,7 +40,7 @@ from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.lazy_queues import EMPTY
 from tidings.protocol.messages import Envelope
-from tidings.protocol.reading import ReadRequest, ReadResult
+from tidings.protocol.reading import SUPERSEDED, ReadRequest, ReadResult
 from tidings.protocol.slots import Ports
 
 Then = Callable[[ReadPage, float], None]
@@ -62,6 +61,8 @@ class OwnLog:
         self._all_from: float = inf  # every entry from here on is pinned ...
         self._some_from: float = inf  # ... and those in [_some_from, _some_to)
         self._some_to = 0
+        self._old_from: float = inf  # superseded entries in [_old_from, _old_to) are pinned
+        self._old_to = 0
         self._last_read = 0
         self._events: WeakValueDictionary[int, Event] = WeakValueDictionary()  # read, and in use, by offset
 
@@ -71,8 +72,15 @@ class OwnLog:
         """May a replay still have to read this entry? (A yes may be outdated, a no is never wrong.)"""
         return offset >= self._all_from or self._some_from <= offset < self._some_to
 
+    def keeps_superseded(self, offset: int) -> bool:
+        """May a replay, or another broker, still have to read this entry though a newer one has its key?"""
+        return self._old_from <= offset < self._old_to or self._ports.log_guard.needs_superseded(offset)
+
     def _pin(self, state: SubscriptionState) -> None:
         self._replaying[state] = None
+        if state.durable and not state.options.superseding:
+            self._old_from = min(self._old_from, state.own.next)
+            self._old_to = max(self._old_to, state.own.seam)
         if state.durable:
             self._some_from = min(self._some_from, state.own.next)
             self._some_to = max(self._some_to, state.own.seam)
@@ -82,6 +90,7 @@ class OwnLog:
     def refresh_pins(self) -> None:
         """Replays have progressed: let go of what they have read."""
         self._all_from, self._some_from, self._some_to = inf, inf, 0
+        self._old_from, self._old_to = inf, 0
         for state in self._replaying:
             self._pin(state)
         self._index.unpin()
@@ -210,9 +219,9 @@ class OwnLog:
             if self._index.is_superseded(offset):  # a subscription that wants such events was owed it before
                 return not state.options.superseding and cursor.start is not None and offset >= cursor.start
             return record.ends_at > state.since or cursor.has_right(event, offset, record.ends_at)
-        is_unknown = counts and is_over(state.filter, event)
-        if (is_unknown or (counts and cursor.rights)) and not state.was_delivered(cursor, event, offset):
-            if is_unknown:
+        unknown = counts and is_unknown(state.filter, event)
+        if (unknown or (counts and cursor.rights)) and not state.was_delivered(cursor, event, offset):
+            if unknown:
                 self._losses.count_over_budget(state, now)
             elif any(right.gives(event, offset, record.ends_at) for right in cursor.rights):
                 self._losses.count_lost(state, event, FILTER_CHANGED, now)
@@ -248,7 +257,8 @@ class OtherLogs:
 
     def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
-        wanted = ReadRequest(state.filter, cursor.next - 1, start, state.since, limit)
+        superseding = state.options.superseding or not state.durable
+        wanted = ReadRequest(state.filter, cursor.next - 1, start, state.since, limit, superseding)
         reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
         if reading and state.durable and (cursor.pending or cursor.missed):
             cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
@@ -262,7 +272,7 @@ class OtherLogs:
         then(ReadPage(items, page.upto + 1, page.is_last), now)
 
     def _is_for(self, cursor: Cursor, envelope: Envelope) -> bool:
-        if not cursor.rights or envelope.remaining > 0:
+        if not cursor.rights or (envelope.remaining > 0 and SUPERSEDED not in envelope.headers):
             return envelope.offset is not None
         return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
 

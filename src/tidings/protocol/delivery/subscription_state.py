@@ -68,6 +68,7 @@ class DurableState(msgspec.Struct):
     attended: float = 0.0  # when a client last subscribed to it
     is_from_disk: bool = False  # it began before a restart
     is_kept: bool = False  # the disk holds it
+    has_new_letter: bool = False  # the disk may not hold its last dead letter
     is_ranked: bool = False  # among the subscriptions of its owner that events wait for (`bounds.py`)
     left_at: float | None = None  # when the last listener of a guest left
     outlived: frozenset[str] = frozenset()  # brokers that lost a log which it heard
@@ -173,7 +174,7 @@ class SubscriptionState:
         """Is a part of a log left to read?"""
         if self.own.state is REPLAYING:
             return True
-        return bool(self.others) and any(cursor.state is REPLAYING for cursor in self.others.values())
+        return bool(self.others) and REPLAYING in [cursor.state for cursor in self.others.values()]
 
     def was_delivered(self, cursor: Cursor, event: Event, offset: int) -> bool:
         """Is this entry settled, or was it delivered under an earlier filter or in an earlier life?"""
@@ -189,6 +190,17 @@ class SubscriptionState:
         """Number of events that wait here, or are with members."""
         waiting = len(self.queue) + self.unacked.deliveries + len(self.blocked) + len(self.barred)
         return waiting + sum(len(cursor.pending) for cursor in self.cursors)
+
+    def backlog(self) -> int:
+        """Number of events that it is owed, as far as it is known without reading a log: those in hand, and
+        those that wait in a log for their turn. After a restart a broker reads the log once to count them
+        (`runtime/backlogs.py`)."""
+        found = self.in_hand()
+        for cursor in self.cursors:
+            found += max(0, len(cursor.later) - (0 if cursor is self.own else len(cursor.pending)))
+            if not self.has_bounds:  # of one with bounds they are in `later`
+                found += cursor.uncounted() if cursor.counted else len(cursor.unread)
+        return found
 
     def remember(self) -> DeliveredRanges:
         """The ranges that it was delivered so far, under this filter and earlier ones."""
@@ -270,6 +282,21 @@ class SubscriptionState:
             return None
         member = self.members[0]
         return member if member.credit > 0 and self.own.state is LIVE else None
+
+    def next_member(self) -> Member | None:
+        """The next member that has credit; who was served, or had none, goes to the end of the line."""
+        members = self.members
+        for position, member in enumerate(members):
+            if member.credit > 0:
+                if len(members) > 1:
+                    self.members = members[position + 1 :] + members[: position + 1]
+                return member
+        return None
+
+    def spared(self, filter: Filter) -> list[Item]:
+        """Waiting events that are in no log and that the subscription's new filter accepts."""
+        waiting = (*self.queue, *self.own.pending, *self.blocked, *self.barred)
+        return [item for item in waiting if item.position is None and accepts(filter, item.event)]
 
     @property
     def has_members(self) -> bool:

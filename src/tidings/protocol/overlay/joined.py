@@ -124,7 +124,8 @@ class JoinedOverlay(StaticOverlay):
         if self._knows_log_of(peer):
             return (
                 f"{peer} is reached through another broker already, and the overlay must have no cycle; "
-                f"join one broker of a network only, or part {peer} from its old neighbours first"
+                f"join one broker of a network only, or part {peer} from its old neighbours first; if "
+                f"another broker is called {peer} too, give this one a name of its own"
             )
         failed = self.ports.disk.failed
         return None if failed is None else f"the disk has failed: {failed.reason}"

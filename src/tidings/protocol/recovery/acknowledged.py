@@ -26,15 +26,13 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Mapping, Sequence
 from math import inf
 
-import msgspec
-
 from tidings.model.event import Event
 from tidings.protocol.inputs import Input, Joined, LinkDown, LinkUp, Parted, Started
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.naming import UNKNOWN, broker_of
-from tidings.protocol.reading import ReadRequest, ReadResult
+from tidings.protocol.reading import SUPERSEDED, ReadRequest, ReadResult
 from tidings.protocol.recovery.far_ends import FarEnds
-from tidings.protocol.recovery.logs import ORPHAN, LinkProgress, LogView
+from tidings.protocol.recovery.logs import ORPHAN, EventChain, LinkProgress, LogView
 from tidings.protocol.recovery.messages import (
     PREVIOUS,
     AckProgress,
@@ -49,6 +47,7 @@ from tidings.protocol.recovery.messages import (
     ReplayRequest,
     ReplayRequests,
 )
+from tidings.protocol.recovery.progress_reports import ProgressReports
 from tidings.protocol.recovery.recall import ALONE, ASK, NAMED, Recall
 from tidings.protocol.recovery.relay import ASKS, PARTS, Relay
 from tidings.protocol.recovery.resend import Resend
@@ -61,17 +60,10 @@ from tidings.protocol.slots import Ports, Recovery
 class AcknowledgedRecovery(Recovery):
     name = "acknowledged"
     messages = (
-        Knowledge,
-        AckProgress,
-        LogsUnreachable,
-        RangeRequest,
-        RangeReply,
-        ReplayRequest,
-        ReplayRequests,
-        ReplayReply,
-        ReplayReplies,
-    )
-    headers = frozenset({PREVIOUS})
+        Knowledge, AckProgress, LogsUnreachable, RangeRequest, RangeReply, ReplayRequest, ReplayRequests,
+        ReplayReply, ReplayReplies,
+    )  # fmt: skip
+    headers = frozenset({PREVIOUS, SUPERSEDED})
     is_blind = True
 
     def __init__(
@@ -93,6 +85,7 @@ class AcknowledgedRecovery(Recovery):
         self.resend: Resend | None = None
         self._gone: dict[str, None] = {}  # logs that their brokers said are no more
         self._inquired: dict[str, float] = {}  # by log: when its broker was last asked about it
+        self._chain = EventChain()
 
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
@@ -100,7 +93,7 @@ class AcknowledgedRecovery(Recovery):
             self.resend = Resend(self.settings.resends, ports.limits.batch_count)
         self.far_ends = FarEnds(ports)
         self.recall = Recall(ports, self, is_joining=self._is_joining)
-        self.rollback = Rollback(ports, self)
+        self.rollback, self.reports = Rollback(ports, self), ProgressReports(ports, self)
         self._relay = Relay(ports, self)
 
     # -- inputs ------------------------------------------------------------------------------
@@ -126,8 +119,8 @@ class AcknowledgedRecovery(Recovery):
         self._up.pop(link, None)
         if self.resend is not None:
             self.resend.forget(link)
-        self.timers.clear(("tell", link))
-        self.timers.clear(("confirm", link))
+        for what in ("tell", "confirm"):
+            self.timers.clear((what, link))
         self._relay.link_down(link)
 
     def _part(self, parted: Parted, now: float) -> None:
@@ -148,15 +141,13 @@ class AcknowledgedRecovery(Recovery):
 
     def _orphan(self, views: list[LogView], now: float) -> None:
         """These logs do not come by this link any more; tell the links that had them from us."""
-        links = {view.upstream for view in views}
+        links, logs = {view.upstream for view in views}, tuple(view.name for view in views)
         for view in views:
             view.upstream, view.reported = ORPHAN, None
             self.timers.set(("orphan", view.name), now + self.settings.orphan_seconds)
-        if views:
-            logs = tuple(view.name for view in views)
-            for link in self._up:
-                if link not in links:
-                    self.ports.send(link, LogsUnreachable(logs))
+        for link in self._up if views else ():
+            if link not in links:
+                self.ports.send(link, LogsUnreachable(logs))
 
     def trace(self, log: str, requester: str, links: Collection[str], now: float) -> str | None:
         upstream = self.upstream(log)
@@ -174,7 +165,9 @@ class AcknowledgedRecovery(Recovery):
         return {view.name: view.known for view in self.views.values() if view.upstream == link}
 
     def is_settled(self, marks: Mapping[str, int]) -> bool:
-        return all(self.acked(self.views[log]) >= upto for log, upto in marks.items() if log in self.views)
+        return all(
+            self.reports.acked(self.views[log]) >= upto for log, upto in marks.items() if log in self.views
+        )
 
     def elsewhere(self, peer: str, now: float) -> None:
         self._orphan([view for view in self.views.values() if view.upstream == peer], now)
@@ -236,9 +229,8 @@ class AcknowledgedRecovery(Recovery):
 
     def upstream(self, log: str) -> str | None:
         """The link toward the broker of a log; None when it is not known."""
-        view = self.views.get(log)
-        if view is not None:
-            return view.upstream
+        if log in self.views:
+            return self.views[log].upstream
         broker = broker_of(log)
         for other in self.views.values():
             if broker_of(other.name) == broker:
@@ -250,48 +242,66 @@ class AcknowledgedRecovery(Recovery):
     def keeps(self, event: Event) -> bool:
         return bool(self.peers()) and self.ports.link_interest.wanted_elsewhere(event)
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
-        if came_from is None and envelope.offset is not None:
-            self.own().advance(envelope.offset)
-        if came_from is not None:
-            view = self.views.get(envelope.origin)
-            if view is None or envelope.offset is None:
-                return None  # the log went in the same step
-            assert view.known < envelope.offset <= view.admitted, f"{view.name}: {envelope.offset} twice"
-            view.advance(envelope.offset)
-        return envelope
+    def observe(self, envelopes: Sequence[Envelope], came_from: str | None, now: float) -> Sequence[Envelope]:
+        first, last = envelopes[0].offset, envelopes[-1].offset
+        if came_from is None:
+            for envelope in envelopes:
+                self.own().advance(envelope.offset or 0)
+            return envelopes
+        view = self.views.get(envelopes[0].origin)
+        if view is None or first is None or last is None:
+            return ()  # the log went in the same step
+        assert view.known < first <= last <= view.admitted, f"{view.name}: {first} twice"
+        view.advance(last)
+        return envelopes
 
-    def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
-        if envelope.offset is None:
-            return None  # no link wanted it when it was accepted
-        if self.far_ends.is_too_much(link, envelope, now):
-            return None
-        progress = self.views[envelope.origin].link_progress(link)
-        progress.due = max(progress.due, envelope.offset)
+    def outgoing(self, envelopes: Sequence[Envelope], link: str, now: float) -> Sequence[Envelope]:
+        envelopes = self.far_ends.taken(link, envelopes, now)
+        for envelope in envelopes:
+            if SUPERSEDED in envelope.headers:
+                envelopes = [each for each in envelopes if self.reports.takes(link, each)]
+                break
+        if not envelopes:
+            return ()
+        last, view = envelopes[-1].offset or 0, self.views[envelopes[0].origin]
+        progress = view.link_progress(link)
+        if last > progress.due:
+            progress.due = last
         if link not in self._up:
-            return None
-        previous, progress.last = progress.last, envelope.offset
+            return ()
+        previous, progress.last = progress.last, last
+        for envelope in envelopes:
+            if envelope.event.key is not None:
+                progress.keyed = envelope.offset or 0
         self._pauses[link] = self.settings.doubt_seconds
         self.timers.set_by(("tell", link), now + self.settings.doubt_seconds)
-        leaving = msgspec.structs.replace(envelope, headers={**envelope.headers, PREVIOUS: previous})
+        leaving = self._chain.after(previous, envelopes)
         if self.resend is not None:
             self.resend.note(link, leaving, now)
         return leaving
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
-        view = self.views.get(envelope.origin)
-        offset = envelope.offset
-        if view is None or view.upstream != came_from or offset is None:
-            return ()  # a log that was not announced yet: it will be, and then this is asked for
-        self._confirm_later(view, now)
-        if offset <= view.admitted:
-            return ()
-        previous = envelope.headers[PREVIOUS]
-        view.last = max(view.last, offset)
-        if len(view.waiting) < self.settings.waiting or previous <= view.admitted:
-            view.waiting[offset] = (envelope, previous)
-        ready = view.admit_waiting()
-        self._look_for_gap(view, now)
+    def admit(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> Sequence[Envelope]:
+        ready: list[Envelope] = []
+        log, view = "", None  # of the event before
+        for envelope in envelopes:
+            if envelope.origin != log:
+                if view is not None:
+                    self._look_for_gap(view, now)
+                log, view = envelope.origin, self.views.get(envelope.origin)
+                if view is not None and view.upstream != came_from:
+                    view = None
+                elif view is not None:
+                    self._confirm_later(view, now)
+            offset = envelope.offset
+            if view is None or offset is None or offset <= view.admitted:
+                continue  # of a log that was not announced yet: it will be, and then this is asked for
+            if view.waiting or envelope.headers[PREVIOUS] > view.admitted:
+                ready += view.admit(envelope, offset, self.settings.waiting)
+            else:
+                view.admitted, view.last = offset, max(view.last, offset)
+                ready += (envelope,)
+        if view is not None:
+            self._look_for_gap(view, now)
         return ready
 
     def pass_waiting(self, view: LogView, now: float) -> None:
@@ -361,7 +371,7 @@ class AcknowledgedRecovery(Recovery):
         broker = broker_of(news.log)
         if broker == self.ports.name:
             return None
-        others = [name for name in self.views if broker_of(name) == broker]
+        others = [name for name in self.views if name.startswith(broker) and broker_of(name) == broker]
         for other in others:
             self._inquire(other, link, now)
         if others:
@@ -409,8 +419,8 @@ class AcknowledgedRecovery(Recovery):
         """Drop a log and every reading of it. A subscription may read a log that this broker never knew: a
         token from another broker names it."""
         self.views.pop(log, None)
-        self.timers.clear(("ask", log))
-        self.timers.clear(("orphan", log))
+        for what in ("ask", "orphan"):
+            self.timers.clear((what, log))
         self._relay.log_gone(log, now)
         self.ports.log_readers.log_gone(log, is_replaced=log in self._gone)
 
@@ -420,12 +430,10 @@ class AcknowledgedRecovery(Recovery):
             if view is None or view.upstream == link:
                 continue
             progress = view.link_progress(link)
-            progress.have = max(progress.have, had.known)
-            if self.rollback.note(view, progress, max(had.known, had.highest)):
+            is_less = self.reports.note(view, progress, had)
+            if self.reports.is_unknown(view, progress, had):
                 self._confirm_later(view, now)
-            if had.acked > progress.acked or not progress.has_reported:
-                progress.acked = max(progress.acked, had.acked)
-                progress.has_reported = True
+            if is_less:
                 self._acked_more(view, now)
         if not any(progress.is_behind for progress in self._link_progress(link)):
             self.timers.clear(("tell", link))
@@ -442,36 +450,21 @@ class AcknowledgedRecovery(Recovery):
     def _acked_more(self, view: LogView, now: float) -> None:
         if view.upstream is None:
             self.ports.own_log.unpinned()
-        elif view.reported is None or self.acked(view) > view.reported[1]:
+        elif view.reported is None or self.reports.acked(view) > view.reported[1]:
             self._confirm_later(view, now)
 
     # -- confirming --------------------------------------------------------------------------
-
-    def acked(self, view: LogView) -> int:
-        """No event up to here is needed any more, at this broker or behind it."""
-        upto = view.known
-        settled = self.ports.log_readers.settled(view.name)
-        if settled is not None:
-            upto = min(upto, settled)
-        for link in self.peers():
-            if link == view.upstream:
-                continue
-            progress = view.progress_by_link.get(link)
-            if progress is None or not progress.has_reported:
-                return 0
-            if progress.acked < progress.due:
-                upto = min(upto, progress.acked)
-        return upto
 
     def is_pinned(self, offset: int) -> bool:
         progress_of = self.own().progress_by_link
         return any(link not in progress_of or progress_of[link].wants(offset) for link in self.peers())
 
+    def needs_superseded(self, offset: int) -> bool:
+        return self.reports.pins_superseded(offset)
+
     def progressed(self, now: float) -> None:
         for view in self.views.values():
-            if view.upstream is None or view.reported is None or view.reported[1] == view.known:
-                continue  # ours, not told anyway, or fully acknowledged
-            if self.acked(view) > view.reported[1]:
+            if self.reports.is_news(view):
                 self._confirm_later(view, now)
 
     def _confirm_later(self, view: LogView, now: float) -> None:
@@ -487,11 +480,9 @@ class AcknowledgedRecovery(Recovery):
             view = self.views.get(name)
             if view is not None and view.upstream != link:
                 self._to_confirm[name] = None
-            elif view is not None:
-                state = (view.known, self.acked(view), self.rollback.highest(view))
-                if state != view.reported:
-                    view.reported = state
-                    had.append(LogAck(name, *state))
+            elif view is not None and (state := self.reports.make(view)) != view.reported:
+                view.reported = state
+                had.append(LogAck(name, *state))
         if had:
             self.ports.send(link, AckProgress(tuple(had)))
 
@@ -585,7 +576,7 @@ class AcknowledgedRecovery(Recovery):
         return sum(len(view.waiting) for view in self.views.values()) + self._relay.waiting
 
     def size(self) -> int:
-        """Numbers that this broker keeps for others: it must not grow with remote subscribers."""
+        """Numbers kept for others: it must not grow with remote subscribers."""
         return sum(1 + len(view.progress_by_link) for view in self.views.values())
 
     def check(self) -> None:

@@ -51,6 +51,7 @@ class LogAck(msgspec.Struct, frozen=True, array_like=True):
     known: int  # everything up to here has arrived
     acked: int  # no event up to here is needed any more, there or behind it
     highest: int = 0  # the highest offset that the sender, or a subscription there or behind it, has heard of
+    superseded: bool = False  # are events needed there, or behind it, also when a newer one has their key?
 
 
 class AckProgress(Message, frozen=True, tag="Have"):
@@ -100,6 +101,7 @@ class ReplayRequest(Message, frozen=True, tag="ReplayAsk"):
     age: float  # seconds since the subscription began; clocks need not agree
     limit: int
     path: tuple[str, ...]
+    superseding: bool = True  # False: also what it is owed and a newer event has superseded
 
 
 class ReplayRequests(Message, frozen=True, tag="ReplayAsks"):

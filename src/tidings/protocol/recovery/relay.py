@@ -93,21 +93,24 @@ class Relay:
     def _way(self, log: str) -> str | None:
         """The link that a request for this log can take now."""
         upstream = self._recovery.upstream(log)
-        if upstream is None or not self._recovery.is_up(upstream):
-            return None
-        return upstream if self._ports.link_interest.agreed(upstream) else None
+        return upstream if self._is_open(upstream) else None
+
+    def _is_open(self, link: str | None) -> bool:
+        """Can a link take requests now?"""
+        is_up = link is not None and self._recovery.is_up(link)
+        return is_up and self._ports.link_interest.agreed(str(link))
 
     def _ask_together(self, asks: Iterable[ReplayRequest], now: float) -> set[int]:
         """Send requests for the same link together; the numbers of those that could go."""
         going: set[int] = set()
-        links: dict[str, None] = {}
+        links: dict[str | None, list[ReplayRequest]] = {}
         for ask in asks:
-            link = self._way(ask.log)
-            if link is not None:
-                going.add(ask.number)
-                links[link] = None
-                self._asks.setdefault(link, []).append((ask, now))
-        for link in links:
+            links.setdefault(self._recovery.upstream(ask.log), []).append(ask)
+        for link, some in links.items():
+            if link is None or not self._is_open(link):
+                continue
+            going.update([ask.number for ask in some])
+            self._asks.setdefault(link, []).extend([(ask, now) for ask in some])
             soonest = self._asked_at.get(link, -inf) + self._recovery.settings.ask_seconds
             if soonest <= now:
                 self._send_asks(link, now)
@@ -118,7 +121,10 @@ class Relay:
     def _send_asks(self, link: str, now: float) -> None:
         """Send the requests that wait for this link. Those of no use now are dropped, and tried again."""
         waiting = self._asks.pop(link, [])
-        asks = [_aged(ask, now - since) for ask, since in waiting if self._way(ask.log) == link]
+        if not self._is_open(link):
+            waiting = []
+        upstream = self._recovery.upstream
+        asks = [_aged(ask, now - since) for ask, since in waiting if upstream(ask.log) == link]
         self._recovery.timers.clear((ASKS, link))
         self._asked_at[link] = now
         most = self._ports.limits.requests_together
@@ -151,8 +157,9 @@ class Relay:
         wanted, path = reading.wanted, (self._ports.name,)
         age = now - wanted.since
         return ReplayRequest(
-            reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path
-        )
+            reading.log, number, wanted.filter, wanted.after, wanted.start, age, wanted.limit, path,
+            wanted.superseding,
+        )  # fmt: skip
 
     def link_up(self, link: str, now: float) -> None:
         for number, reading in self._readings.items():
@@ -173,26 +180,46 @@ class Relay:
             if self._recovery.recall.answer(sender, message) or self._sent_again(sender, message, now):
                 return
             if broker_of(message.log) == self._ports.name:
-                self._answer_ask(sender, message)
+                self._answer_ask(sender, message, now)
             elif self._recovery.upstream(message.log) != sender:
                 self.ask(RangeRequest(message.log, message.after, message.upto, self._longer(message.path)))
         elif isinstance(message, ReplayRequest):
             self._pass_together(sender, (message,), now)
         elif isinstance(message, ReplayRequests):
             self._pass_together(sender, message.asks, now)
+        elif isinstance(message, ReplayReply):
+            self._answered((message,), now)
         elif isinstance(message, ReplayReplies):
-            for part in message.parts:
-                self.on_message(sender, part, now)
-        elif isinstance(message, RangeReply | ReplayReply):
-            if not message.path or message.path[-1] != self._ports.name:
-                return
+            self._answered(message.parts, now)
+        elif isinstance(message, RangeReply) and message.path and message.path[-1] == self._ports.name:
             if len(message.path) > 1:
                 self._pass_back(message, now)
-            elif isinstance(message, RangeReply):
+            else:
                 self._recovery.recall.filled(message, sender, now)
                 self._filled(message, now)
-            else:
-                self._read(message, now)
+
+    def _answered(self, parts: Sequence[ReplayReply], now: float) -> None:
+        """Answers to our own requests, and to those of others, which go back together."""
+        back: dict[str, list[ReplayReply]] = {}
+        name = self._ports.name
+        for part in parts:
+            path = part.path
+            if not path or path[-1] != name:
+                continue
+            if len(path) == 1:
+                self._read(part, now)
+                continue
+            to, envelopes = path[-2], part.envelopes
+            if envelopes:
+                takes = self._recovery.far_ends.is_too_much
+                envelopes = tuple([e for e in envelopes if not takes(to, e, now)])
+            back.setdefault(to, []).append(
+                ReplayReply(
+                    part.log, part.number, envelopes, part.upto, path[:-1], part.is_last, part.is_gone
+                )
+            )
+        for to, some in back.items():
+            self._send_back(to, some, now)
 
     def _sent_again(self, sender: str, ask: RangeRequest, now: float) -> bool:
         """A neighbour missed what we sent it: is all of that still in hand?"""
@@ -207,39 +234,50 @@ class Relay:
     def _pass_together(self, sender: str, asks: Sequence[ReplayRequest], now: float) -> None:
         self._expected[sender] = self._expected.get(sender, 0) + len(asks)
         onward: list[ReplayRequest] = []
+        views, name = self._recovery.views, self._ports.name
         for ask in asks:
-            if broker_of(ask.log) == self._ports.name:
+            view = views.get(ask.log)
+            upstream = self._recovery.upstream(ask.log) if view is None else view.upstream
+            if upstream is None and broker_of(ask.log) == name:
                 self._answer_replay(sender, ask, now)
-            elif self._recovery.upstream(ask.log) != sender:
-                onward.append(msgspec.structs.replace(ask, path=self._longer(ask.path)))
+            elif upstream != sender:
+                longer = (*ask.path, name)
+                onward.append(
+                    ReplayRequest(
+                        ask.log,
+                        ask.number,
+                        ask.filter,
+                        ask.after,
+                        ask.start,
+                        ask.age,
+                        ask.limit,
+                        longer,
+                        ask.superseding,
+                    )
+                )
         self._ask_together(onward, now)
 
     def _longer(self, path: tuple[str, ...]) -> tuple[str, ...]:
         return (*path, self._ports.name)
 
-    def _pass_back(self, message: RangeReply | ReplayReply, now: float) -> None:
+    def _pass_back(self, message: RangeReply, now: float) -> None:
         path = message.path[:-1]
         to = path[-1]
-        small = tuple(e for e in message.envelopes if not self._recovery.far_ends.is_too_much(to, e, now))
-        if isinstance(message, RangeReply):
-            wanted = tuple(e for e in small if self._wants(to, e.event))
-            self._ports.send(
-                to, RangeReply(message.log, message.after, message.upto, wanted, path, message.is_gone)
-            )
-        else:
-            back = ReplayReply(
-                message.log, message.number, small, message.upto, path, message.is_last, message.is_gone,
-            )  # fmt: skip
-            self._send_back(to, back, now)
+        small = (e for e in message.envelopes if not self._recovery.far_ends.is_too_much(to, e, now))
+        takes = self._recovery.reports.takes
+        wanted = tuple(e for e in small if takes(to, e) and self._wants(to, e.event))
+        reply = RangeReply(message.log, message.after, message.upto, wanted, path, message.is_gone)
+        self._ports.send(to, reply)
 
-    def _send_back(self, to: str, part: ReplayReply, now: float) -> None:
-        """Send an answer, with those that the link asked for too and that come soon. Events do not wait."""
+    def _send_back(self, to: str, parts: Sequence[ReplayReply], now: float) -> None:
+        """Send answers, with those that the link asked for too and that come soon. Events do not wait."""
         if not self._recovery.far_ends.takes(to, Feature.REPLAY_PARTS):
-            self._ports.send(to, part)
+            for part in parts:
+                self._ports.send(to, part)
             return
         waiting = self._answers.setdefault(to, [])
-        waiting.append(part)
-        if part.envelopes or len(waiting) == self._expected.get(to, 0):
+        waiting += parts
+        if 0 < self._expected.get(to, 0) <= len(waiting) or any(part.envelopes for part in parts):
             self._expected[to] = max(0, self._expected.get(to, 0) - len(waiting))
             self._send_waiting(to)
         else:
@@ -302,7 +340,7 @@ class Relay:
 
     # -- answers from our own log ----------------------------------------------------------------
 
-    def _answer_ask(self, link: str, ask: RangeRequest) -> None:
+    def _answer_ask(self, link: str, ask: RangeRequest, now: float) -> None:
         is_gone = ask.log != self._recovery.own().name
 
         def fill(found: tuple[Envelope, ...], upto: int, _: bool, _now: float) -> None:
@@ -316,14 +354,16 @@ class Relay:
         else:
             page = batches.PageBuilder[Envelope](self._ports.limits)
             fits = partial(self._fits, link)
-            self._scan(LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed))
+            is_owed = partial(self._recovery.reports.is_owed, link)
+            scan = LogScan(ask.after, ask.upto, page, is_wanted, fits, fill, self._on_failed, is_owed)
+            self._scan(scan, now)
 
     def _answer_replay(self, link: str, ask: ReplayRequest, now: float) -> None:
         is_gone = ask.log != self._recovery.own().name
 
         def part(found: tuple[Envelope, ...], upto: int, is_last: bool, at: float) -> None:
             back = ReplayReply(ask.log, ask.number, found, upto, ask.path, is_last, is_gone)
-            self._send_back(link, back, at)
+            self._send_back(link, (back,), at)
 
         if is_gone:
             part((), ask.after, True, now)
@@ -331,10 +371,12 @@ class Relay:
             limits = self._ports.limits
             page = batches.PageBuilder[Envelope](limits, min(ask.limit, limits.batch_count))
             fits = partial(self._fits, link)
-            self._scan(LogScan(ask.after, None, page, partial(_has_right, ask), fits, part, self._on_failed))
+            is_wanted, is_owed = partial(_has_right, ask), partial(_is_owed, ask)
+            scan = LogScan(ask.after, None, page, is_wanted, fits, part, self._on_failed, is_owed)
+            self._scan(scan, now)
 
-    def _scan(self, scan: LogScan) -> None:
-        self._ports.own_log.scan(scan)
+    def _scan(self, scan: LogScan, now: float) -> None:
+        self._ports.own_log.scan(scan, now)
 
     def _fits(self, link: str, envelope: Envelope, now: float) -> bool:
         return not self._recovery.far_ends.is_too_much(link, envelope, now)
@@ -356,3 +398,10 @@ def _has_right(ask: ReplayRequest, record: Append, now: float) -> bool:
     began = now - ask.age
     is_owed = ask.start is not None and record.offset >= ask.start
     return is_owed or record.accepted >= began or record.ends_at > began
+
+
+def _is_owed(ask: ReplayRequest, record: Append, now: float) -> bool:
+    """Is the subscription that asks owed this entry, which a newer one has superseded?"""
+    if ask.superseding:
+        return False
+    return record.accepted >= now - ask.age if ask.start is None else record.offset >= ask.start

@@ -11,6 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -24,11 +25,11 @@ class Resend:
         self._chunk = chunk  # events in one answer
         self._sent: dict[str, deque[tuple[Envelope, float]]] = {}  # by link: what was sent, and when
 
-    def note(self, link: str, envelope: Envelope, now: float) -> None:
+    def note(self, link: str, envelopes: Sequence[Envelope], now: float) -> None:
         sent = self._sent.get(link)
         if sent is None:
             sent = self._sent[link] = deque(maxlen=self._most)
-        sent.append((envelope, now))
+        sent.extend([(envelope, now) for envelope in envelopes])
 
     def forget(self, link: str) -> None:
         self._sent.pop(link, None)

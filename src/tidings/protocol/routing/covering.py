@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections import Counter, deque
 from collections.abc import Sequence
-from itertools import islice
 from typing import Any
 
 from tidings.algebra import overlaps
@@ -32,7 +31,7 @@ from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.roles import PatternInterest
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
-from tidings.protocol.routing.duplicates import NUMBER, Forward, Numbering, NumberWindow
+from tidings.protocol.routing.duplicates import NUMBER, Forward, ForwardAll, Numbering, NumberWindow
 from tidings.protocol.routing.outlets import OUTLETS
 from tidings.protocol.routing.settled import ANSWERED, FilterSet, SettledInterest
 from tidings.protocol.slots import Ports, Routing
@@ -49,7 +48,7 @@ IMPLICIT_SECONDS = 600.0  # without such an event, until a broker no longer adve
 
 
 class SubscriptionRouting(Routing, PatternInterest):
-    messages = (Forward, Interest, InterestAck)
+    messages = (Forward, ForwardAll, Interest, InterestAck)
     headers = frozenset({NUMBER})
 
     def __init__(
@@ -180,9 +179,12 @@ class SubscriptionRouting(Routing, PatternInterest):
             self._own.discard(filter)
         self._ads.local_removed(filter)
 
-    def _published(self, event: Event, now: float) -> None:
-        """One of our clients published the event: has one of them advertised it?"""
-        if self._own.accepts(event):
+    def _published(self, events: Sequence[Event], now: float) -> None:
+        """Our clients published these events: has one of them advertised all of them?"""
+        for event in events:
+            if not self._own.accepts(event):
+                break
+        else:
             return
         is_new = self._implicit_until is None
         self._implicit_until = now + self.implicit_seconds
@@ -191,9 +193,8 @@ class SubscriptionRouting(Routing, PatternInterest):
             self._flush(now)
 
     def on_message(self, sender: str, message: Message, now: float) -> None:
-        if isinstance(message, Forward):
-            if self._is_new(message.envelope):
-                self.ports.events.received((message.envelope,), sender, now)
+        if isinstance(message, Forward | ForwardAll):
+            self.on_messages(sender, (message,), now)
         elif sender not in self._links():
             return  # a neighbour no longer; it was on its way
         elif isinstance(message, Interest):
@@ -208,16 +209,19 @@ class SubscriptionRouting(Routing, PatternInterest):
         """Pass on together the events that came together."""
         new: list[Envelope] = []
         for message in messages:
-            if isinstance(message, Forward):
-                if self._is_new(message.envelope):
-                    new.append(message.envelope)
+            if isinstance(message, Forward | ForwardAll):
+                new += (message.envelope,) if isinstance(message, Forward) else message.envelopes
                 continue
-            if new:
-                self.ports.events.received(new, sender, now)
-                new = []
+            self._received(new, sender, now)
+            new = []
             self.on_message(sender, message, now)
-        if new:
-            self.ports.events.received(new, sender, now)
+        self._received(new, sender, now)
+
+    def _received(self, envelopes: list[Envelope], sender: str, now: float) -> None:
+        if self.numbered:
+            envelopes = [envelope for envelope in envelopes if self._is_new(envelope)]
+        if envelopes:
+            self.ports.events.received(envelopes, sender, now)
 
     def _receive(self, link: str, message: Interest) -> None:
         was_unknown = self._ads.is_unknown(link)
@@ -326,66 +330,92 @@ class SubscriptionRouting(Routing, PatternInterest):
     # -- events ----------------------------------------------------------------------------
 
     def _is_new(self, envelope: Envelope) -> bool:
-        if not self.numbered:
-            return True
         origin, number = envelope.headers[NUMBER]
         return bool(origin != self._incarnation and self._seen.is_new(origin, number))
 
     def forward(
-        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+        self,
+        envelopes: Sequence[Envelope],
+        matches: Sequence[Match],
+        at: tuple[str, ...] | None,
+        came_from: str | None,
+        now: float,
     ) -> None:
-        if self.numbered and NUMBER not in envelope.headers:  # ours, or one that recovery brought back
-            envelope = self._numbering.numbered(envelope)
+        if self.numbered:
+            envelopes = [
+                each if NUMBER in each.headers else self._numbering.numbered(each)
+                for each in envelopes  # ours have none, and those that recovery brought back
+            ]
+        events: list[Event] = []
+        for envelope in envelopes:
+            events += (envelope.event,)
         if self._settles and came_from is None:
-            self._published(envelope.event, now)
-        wanted = self._wanting(envelope.event, came_from)
-        if self.hierarchical and self.parent is not None:
-            wanted = wanted | {self.parent}
-        if not wanted:
-            return
-        ports = self.ports
-        up = self._links()
+            self._published(events, now)
+        wanted = self._wanting_each(events, matches, came_from)
+        up, parent = self._links(), self.parent if self.hierarchical else None
+        last: Sequence[Envelope] | None = None
+        messages: Sequence[Message] = ()
         for link in self._peers():
-            if link in wanted and link != came_from:
-                leaving = ports.passage.outgoing(envelope, link, now)
-                if leaving is not None and link in up:
-                    ports.send(link, Forward(leaving), self.channel)
+            if link == came_from:
+                continue
+            going = envelopes
+            for links in wanted if link != parent else ():
+                if link not in links:
+                    going = [e for e, some in zip(envelopes, wanted, strict=True) if link in some]
+                    break
+            leaving = self.ports.passage.outgoing(going, link, now) if going else ()
+            if link in up and leaving:
+                if leaving is not last:  # most links are sent the same events: one message for all of them
+                    last, messages = leaving, self._messages(leaving)
+                for message in messages:
+                    self.ports.send(link, message, self.channel)
+
+    def _messages(self, envelopes: Sequence[Envelope]) -> Sequence[Message]:
+        """Events of one batch for one link: in one message, unless each may get lost by itself."""
+        if envelopes[1:] and self.channel is Channel.LINK:
+            return (ForwardAll(tuple(envelopes)),)
+        return [Forward(each) for each in envelopes] if envelopes[1:] else (Forward(envelopes[0]),)
 
     def staying(self, events: Sequence[Event], matches: Sequence[Match], now: float) -> Sequence[bool]:
         if self.numbered or (self.hierarchical and self.parent is not None):
             return [False] * len(events)
         if self._settles:
-            unsaid = (event for event in events if not self._own.accepts(event))
-            for event in islice(unsaid, 1):  # one says as much as all of them do
-                self._published(event, now)
-        if self._wanted_over or self._peers():
-            keep = self.ports.interest.keep
-            return [
-                not (keep(event, match).link_filters or self._wanting(event))
-                for event, match in zip(events, matches, strict=True)
-            ]
-        return [True] * len(events)
+            self._published(events, now)
+        return [not links for links in self._wanting_each(events, matches)]
 
-    def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
-        """The links over which the event is wanted; whether the link `but` is among them is not asked. Asked
-        several times for an event that passes, and computed once as long as no table changes."""
-        ports = self.ports
-        last, state = (
-            self._links_of,
-            (self._generation, ports.interest.version, peers := self._peers()),
-        )
+    def _wanting(self, event: Event) -> frozenset[str]:
+        """The links over which the event is wanted. Asked several times for an event that passes, and
+        computed once as long as no table changes."""
+        last, state = self._links_of, (self._generation, self.ports.interest.version, self._peers())
         if last[0] is event and last[1] == state:
             return last[2]
-        if not peers and not self._wanted_over:
-            return frozenset()  # most brokers of small networks have no neighbour
-        wanted: set[str] = set()
-        if self._wanted_over:
-            for handle in ports.interest.match(event).link_filters:
-                wanted.update(self._wanted_over[handle])
-        if self.remember_links:
-            wanted.update([link for link in peers if link not in wanted and self._is_open(link, event)])
-        found = frozenset(wanted)
+        found = self._wanting_each((event,), (self.ports.interest.match(event),))[0]
         self._links_of = (event, state, found)
+        return found
+
+    def _wanting_each(
+        self, events: Sequence[Event], matches: Sequence[Match], but: str | None = None
+    ) -> list[frozenset[str]]:
+        """For each event: the links over which it is wanted, or may be; whether the link `but` is among them
+        is not asked. Neighbouring events mostly have the same ones."""
+        peers, found = self._peers(), list[frozenset[str]]()
+        if not peers and not self._wanted_over:
+            return [frozenset()] * len(events)  # most brokers of small networks have no neighbour
+        filters: Sequence[int] | None = None
+        known = frozenset[str]()
+        for event, match in zip(events, matches, strict=True):
+            if match.link_filters is not filters:
+                filters = match.link_filters
+                links: set[str] = set()
+                for handle in filters:
+                    links.update(self._wanted_over[handle])
+                known = frozenset(links)
+            wanted = known
+            if self.remember_links:
+                for link in peers:
+                    if link not in known and self._is_open(link, event):
+                        wanted = wanted | {link}
+            found += (wanted,)
         return found
 
     def matching(self, event: Event) -> tuple[int, ...]:

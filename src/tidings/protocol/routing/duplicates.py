@@ -24,6 +24,20 @@ class Forward(Message, frozen=True, tag="Forward"):
     envelope: Envelope
 
 
+class ForwardAll(Message, frozen=True, tag="ForwardAll"):
+    """`Forward` for each of these events, one after the other; only to a neighbour that announces
+    `Feature.EVENT_RUNS`."""
+
+    is_hop: ClassVar[bool] = True
+    cut_field: ClassVar[str] = "envelopes"
+
+    envelopes: tuple[Envelope, ...]
+
+    def one_by_one(self) -> list[Forward]:
+        """The same in single messages."""
+        return [Forward(envelope) for envelope in self.envelopes]
+
+
 class DuplicateFilter(Protocol):
     def is_new(self, origin: str, number: int) -> bool:
         """Note the number; False when it was noted before."""

@@ -36,7 +36,7 @@ from tidings.protocol.effects import Channel, Record
 from tidings.protocol.gossip_constants import constants_for
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.slots import Routing
+from tidings.protocol.routing.one_by_one import OneByOne
 from tidings.protocol.topic_graph import TopicGraph, groups_of, into, over
 
 Identity = tuple[str, str]
@@ -134,7 +134,7 @@ class _Turn(msgspec.Struct):
     envelope: Envelope
 
 
-class TopicGossip(Routing):
+class TopicGossip(OneByOne):
     name = "topic gossip"
     messages = (GossipEvents, GossipOffer, GossipRequest)
     names_links = True  # when told to; otherwise its links are its own affair
@@ -242,7 +242,7 @@ class TopicGossip(Routing):
         self._corrected[sender] = delivered + 1
         _shorten(self._corrected, self.settings.remembered)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         event = envelope.event
