@@ -210,6 +210,15 @@ def _moment(_path: str, value: datetime) -> Any:
     return Ext(LOCAL, value.isoformat().encode()) if value.tzinfo is None else checked_time(value)
 
 
+def _clock(path: str, value: time) -> Ext:
+    if value.tzinfo is not None and value.utcoffset() is None:
+        raise EventError(
+            f"attribute {path!r} is a time of day in {value.tzinfo}, whose offset depends on the day",
+            hint="give a datetime, or the time without a zone and the zone's name in a field of its own",
+        )
+    return Ext(CLOCK, value.isoformat().encode())
+
+
 def _extension(_path: str, value: Ext) -> Ext:
     """An extension that came over the wire; one that this version knows must be readable."""
     if type(_unpacked(value)) is Ext and value.code in _READERS:
@@ -225,7 +234,7 @@ _PACKERS: dict[type, Callable[[str, Any], Any]] = {
     str: _text, int: _integer, float: _same, bool: _same, type(None): _same, bytes: _same, datetime: _moment,
     Decimal: _decimal, UUID: lambda _path, value: Ext(UNIQUE, value.bytes),
     date: lambda _path, value: Ext(DATE, value.isoformat().encode()),
-    time: lambda _path, value: Ext(CLOCK, value.isoformat().encode()),
+    time: _clock,
     timedelta: lambda _path, value: Ext(DURATION, str(value // _MICROSECOND).encode()),
     bytearray: lambda _path, value: bytes(value), memoryview: lambda _path, value: bytes(value),
     Ext: _extension,
@@ -353,7 +362,7 @@ def seen_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
             own = _flat(f"{DATA}.{name}", value)
             view.update((path, shown) for path, shown in own if path not in inner)
     if any(type(value) is tuple for value in view.values()):
-        view[HAS_LIST] = True
+        view.setdefault(HAS_LIST, True)
     return view
 
 

@@ -7,7 +7,7 @@ Rules
   `datacontenttype` as the content type. So it goes out again as it came in.
 - An event of ours without a payload carries its attributes in `data`. Beside an opaque payload they
   travel in the one JSON extension `tidings`, together with what CloudEvents has no place for:
-  lineage, lifetime, key, end, and the kinds that JSON or a header cannot tell (times, infinity).
+  lineage, lifetime, key, end, and the kinds that JSON or a header cannot tell (times, infinity, NaN).
 - The conversion is lossless: an event is written the foreign way only if reading that gives it back.
 - A subject that is no valid topic stays an attribute `subject`; the extension `topic`, a name that
   belongs to our events, becomes `extension.topic`. Times are kept to the microsecond, in UTC.
@@ -32,7 +32,6 @@ from tidings.model.decoding import UNREADABLE
 from tidings.model.event import FOREVER, RESERVED, Event, check_number, make_event
 from tidings.model.textual import as_kind_and_text, from_kind_and_text
 from tidings.model.topic import check_topic
-from tidings.model.value import is_null
 
 STRUCTURED_TYPE = "application/cloudevents+json"
 OURS = "tidings"  # the extension that holds what CloudEvents has no place for
@@ -366,6 +365,7 @@ class _CloudEventMeta(msgspec.Struct, forbid_unknown_fields=True, omit_defaults=
                 "time",
                 "inf",
                 "-inf",
+                "nan",
                 "decimal",
                 "uuid",
                 "date",
@@ -515,10 +515,10 @@ def _marked_value(value: Any, path: str, kinds: dict[str, str]) -> Any:
     if isinstance(value, datetime):
         kinds[path] = "time"
         return value.isoformat().replace("+00:00", "Z")
-    if isinstance(value, float) and math.isinf(value):
-        kinds[path] = "inf" if value > 0 else "-inf"
+    if isinstance(value, float) and not math.isfinite(value):
+        kinds[path] = str(value)
         return None
-    return None if is_null(value) else value
+    return value
 
 
 def _own(meta: dict[str, Any], payload: bytes) -> dict[str, Any]:
@@ -543,7 +543,7 @@ def _unmarked_value(value: Any, path: str, kinds: Mapping[str, str]) -> Any:
         return value
     if kind == "time":
         return _moment(value)
-    if kind in ("inf", "-inf"):
+    if kind in ("inf", "-inf", "nan"):
         return float(kind)
     try:
         return from_kind_and_text(kind, value)

@@ -32,6 +32,7 @@ from tidings.model.body import (
     seen_body,
     unpacked_body,
 )
+from tidings.model.dead_letter_header import DeadLetterHeader, header_in
 from tidings.model.topic import CONTROL, check_topic
 from tidings.model.value import INT_MAX, INT_MIN, checked_time, is_null
 
@@ -40,6 +41,7 @@ DEFAULT_LIFETIME = 0.0  # seconds; this very object is left out when an event is
 TENANT = "tenant"  # the attribute that a broker writes and checks where principals have tenants
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
+UNNUMBERED = "(unnumbered)"  # this very object is the id of an event that its client has still to number
 PLAIN_ATTRIBUTES = 64  # of an event of the common kind
 PLAIN_NAMES = 4096  # of attributes that are remembered; more costs 100 bytes each
 
@@ -140,6 +142,17 @@ class Event(
         self.__dict__["_position"] = position
         return self
 
+    @property
+    def dead_letter(self) -> DeadLetterHeader | None:
+        """Of a dead letter: its `reason`, its `attempts`, and when it `died`. None: it is none."""
+        return header_in(self.headers) if self.headers else None
+
+    def __repr__(self) -> str:
+        if not self.rich:
+            return super().__repr__()
+        values = {name: getattr(self, name) for name in self.__struct_fields__} | {"body": self.attributes}
+        return f"Event({', '.join(f'{name}={value!r}' for name, value in values.items())})"
+
     attributes = _Attributes()
     view = _AttributeView()
     size = _EncodedSize()
@@ -230,14 +243,10 @@ def make_event(
         raise EventError("an event needs a source and an id that are not empty")
     if time is not None and (not isinstance(time, datetime) or time.tzinfo is None):
         raise _no_time(time)
-    if content_type is not None and not CONTROL.isdisjoint(content_type):
-        raise EventError("the content type holds a control character", hint="write type/subtype")
+    if content_type is not None:
+        check_content_type(content_type)
     lineage = () if type is None else (type,) if isinstance(type, str) else tuple(type)
-    rich = False
-    if attributes is None or has_plain_attributes(attributes, ascii=True):
-        body = {} if attributes is None else dict(attributes)
-    else:
-        body, rich = packed_body(attributes)
+    body, rich = ({}, False) if attributes is None else body_of(attributes)
     return Event(
         source=source,
         id=id,
@@ -253,6 +262,19 @@ def make_event(
         rich=rich,
         headers={} if headers is None else dict(headers),
     )
+
+
+def body_of(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The checked body of an event with these attributes, and whether it is rich. Raises `EventError`."""
+    if has_plain_attributes(attributes, ascii=True):
+        return dict(attributes), False
+    return packed_body(attributes)
+
+
+def check_content_type(content_type: str) -> str:
+    if not CONTROL.isdisjoint(content_type):
+        raise EventError("the content type holds a control character", hint="write type/subtype")
+    return content_type
 
 
 def _no_time(given: Any) -> EventError:
@@ -325,6 +347,6 @@ def _checked_seconds(what: str, seconds: float) -> float:
 
 __all__ = [
     "DATA", "DEFAULT_LIFETIME", "FOREVER", "LINEAGE", "MAX_ATTRIBUTES", "MAX_NESTING", "RESERVED", "TENANT",
-    "TENANT_MARK", "Event", "check_number", "checked_event", "event_size", "has_plain_attributes",
-    "identity_of", "make_event", "row_event",
+    "TENANT_MARK", "UNNUMBERED", "Event", "body_of", "check_content_type", "check_number", "checked_event",
+    "event_size", "has_plain_attributes", "identity_of", "make_event", "row_event",
 ]  # fmt: skip

@@ -8,10 +8,12 @@ from __future__ import annotations
 
 import dataclasses
 import json
-from collections.abc import Mapping
+import re
+from collections import Counter, OrderedDict, defaultdict, deque
+from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from inspect import signature
+from inspect import isabstract, signature
 from types import UnionType
 from typing import (
     Annotated,
@@ -119,6 +121,33 @@ def as_text(value: Any) -> str | None:
 
 def read_as(cls: type, fields: dict[str, Any]) -> Any:
     """An object of a class from its fields. Raises ValueError, TypeError or msgspec.ValidationError."""
+    try:
+        return _read_as(cls, fields)
+    except (msgspec.ValidationError, ValueError, TypeError):
+        numbers = _with_numbers(fields)  # of plain JSON, which has no such numbers
+        if numbers == fields:
+            raise
+        return _read_as(cls, numbers)
+
+
+def _with_numbers(value: Any) -> Any:
+    """The value with numbers for the texts that stand for those which JSON lacks: doubles that are not
+    finite, and integers beyond 64 bits."""
+    if isinstance(value, dict):
+        return {name: _with_numbers(item) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_with_numbers(item) for item in value]
+    if type(value) is not str:
+        return value
+    if value in ("NaN", "Infinity", "-Infinity"):
+        return float(value)
+    return int(value) if _WIDE.fullmatch(value) else value
+
+
+_WIDE = re.compile(r"-?[1-9][0-9]{18,4095}")
+
+
+def _read_as(cls: type, fields: dict[str, Any]) -> Any:
     if is_model(cls):
         return _read_model(cls, fields)
     if issubclass(cls, msgspec.Struct):
@@ -172,7 +201,60 @@ def check_readable(cls: type) -> None:
         raise TypeError("a Struct with array_like=True has no names for its fields")
     if not is_model(cls):
         msgspec.msgpack.Decoder(cls, dec_hook=_read_text)
+        _check_types(msgspec.inspect.type_info(cls), set())
 
 
-def _read_text(cls: type, value: Any) -> Any:
-    return value if isinstance(value, cls) else cls(value)
+_PYTHONS = frozenset({"collections", "collections.abc", "array", "types", "typing"})
+
+
+def _check_types(info: Any, seen: set[int]) -> None:
+    """Refuse a type that no value of a body is turned into: an abstract one, or a container of Python's that
+    is made of something else."""
+    if id(info) in seen:
+        return
+    seen.add(id(info))
+    if isinstance(info, msgspec.inspect.CustomType):
+        cls = info.cls
+        if cls not in _CONTAINERS and (isabstract(cls) or cls.__module__ in _PYTHONS):
+            raise TypeError(f"no body has a {cls.__module__}.{cls.__name__}")
+    for name in info.__struct_fields__:
+        stored = getattr(info, name)
+        for part in stored if isinstance(stored, tuple) else (stored,):
+            if isinstance(part, msgspec.inspect.Type | msgspec.inspect.Field):
+                _check_types(part, seen)
+
+
+def _read_text(cls: Any, value: Any) -> Any:
+    """A value of a type that msgspec does not know, from the one that stands for it in a body."""
+    plain = get_origin(cls) or cls
+    make = _CONTAINERS.get(plain)
+    if make is not None:
+        return make(get_args(cls), value)
+    return value if isinstance(value, plain) else plain(value)
+
+
+def _items(hints: tuple[Any, ...], value: Any) -> list[Any]:
+    item = hints[0] if hints else Any
+    return msgspec.convert(value, list[item], str_keys=True, dec_hook=_read_text)  # type: ignore[valid-type]
+
+
+def _members(hints: tuple[Any, ...], value: Any) -> dict[Any, Any]:
+    key, item = hints or (Any, Any)
+    wanted: Any = dict[key, item]  # type: ignore[valid-type]
+    result: dict[Any, Any] = msgspec.convert(value, wanted, str_keys=True, dec_hook=_read_text)
+    return result
+
+
+def _default(hints: tuple[Any, ...]) -> Any:
+    """The factory of a defaultdict, as far as its hint says."""
+    made = (get_origin(hints[1]) or hints[1]) if hints else None
+    return made if made in (int, float, str, bool, list, dict, set) else None
+
+
+_CONTAINERS: dict[Any, Callable[[tuple[Any, ...], Any], Any]] = {
+    deque: lambda hints, value: deque(_items(hints, value)),
+    Iterable: _items,
+    defaultdict: lambda hints, value: defaultdict(_default(hints), _members(hints, value)),
+    OrderedDict: lambda hints, value: OrderedDict(_members(hints, value)),
+    Counter: lambda hints, value: Counter(_members((*hints, int) if hints else (), value)),
+}  # of Python's that msgspec does not read

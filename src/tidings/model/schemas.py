@@ -6,26 +6,25 @@ Rules
   name of its lineage or to a pattern that its topic matches; otherwise the publish is refused and the error
   names the field.
 - Attributes are only added: a new version of a schema is *breaking* when it demands a field that was not
-  demanded, drops a field, or accepts less in a field. A breaking version is refused unless it is forced.
+  demanded, drops a field, or accepts less in a field, at any depth (`schema_changes.py`). A breaking version
+  is refused unless it is forced.
 - Values that JSON lacks are checked as the text that stands for them.
-- The keywords that classes give are checked: type, properties, required, additionalProperties, items, enum,
-  const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths, pattern, contentEncoding
-  base64, and the formats uuid, date, date-time, time and decimal. Others are ignored.
+- The keywords that classes give are checked: type, properties, required, additionalProperties, propertyNames,
+  items, prefixItems, enum, const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths,
+  pattern, contentEncoding base64, and the formats uuid, date, date-time, time, duration, decimal and integer.
+  Others are ignored.
 - A pattern has the syntax of RE2, which never backtracks; a schema with another one is refused. A check has a
   budget of steps (`MOST_STEPS`): an event past it is refused.
 """
 
 from __future__ import annotations
 
-import base64
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime, time
-from decimal import Decimal
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -34,24 +33,17 @@ from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
 from tidings.model.fields import field_names, is_model, is_typed_mapping
 from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
+from tidings.model.schema_changes import breaking_changes
+from tidings.model.schema_parts import Schema, add_formats, form_of, is_of_format, resolved
 from tidings.model.textual import json_ready
 from tidings.model.topic import check_pattern, topic_matches
 from tidings.model.typed import lineage_of
-
-Schema = Mapping[str, Any]
 
 _TYPES: dict[str, tuple[type, ...]] = {
     "object": (dict,), "array": (list,), "string": (str,), "boolean": (bool,), "integer": (int,),
     "number": (int, float), "null": (type(None),),
 }  # fmt: skip
 
-
-_FORMATS: dict[str, Callable[[str], Any]] = {
-    "uuid": UUID, "date": date.fromisoformat, "date-time": datetime.fromisoformat,
-    "time": time.fromisoformat, "decimal": Decimal, "base64": partial(base64.b64decode, validate=True),
-}  # fmt: skip
-_LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
-_MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
 MOST_STEPS = 1 << 18  # of one check: a look at a value by a part of the schema; some 0.3 s
 SEARCHED = 64  # characters of a text, times the weight of a pattern, that count as a step
 _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("minItems", "maxItems")}
@@ -60,20 +52,39 @@ _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("m
 def schema_of(cls: Any) -> dict[str, Any]:
     """The JSON Schema of a class."""
     if isinstance(cls, type) and is_model(cls):
-        return _made(cls, partial(cls.model_json_schema, by_alias=False))  # type: ignore[attr-defined]
+        return _made(cls, lambda: _schema_of_model(cls))
     if not isinstance(cls, type) or (field_names(cls) is None and not is_typed_mapping(cls)):
         raise SchemaError(
             f"{cls!r} has no schema",
             hint="give a dataclass, a Struct, a model, an attrs class or a TypedDict",
         )
-    schema = _made(cls, partial(msgspec.json.schema, cls))
+    schema = add_formats(_made(cls, partial(msgspec.json.schema, cls)), cls)
     return _by_field_names(cls, schema) if issubclass(cls, msgspec.Struct) else schema
+
+
+def _schema_of_model(cls: Any) -> dict[str, Any]:
+    """The schema of a Pydantic model, with the format of a decimal's text, which Pydantic leaves out."""
+    from pydantic.json_schema import GenerateJsonSchema
+
+    class Generator(GenerateJsonSchema):
+        def decimal_schema(self, schema: Any) -> dict[str, Any]:
+            made = super().decimal_schema(schema)
+            for part in made.get("anyOf", [made]):
+                if part.get("type") == "string":
+                    part |= {
+                        "format": "decimal",
+                        "pattern": "^[^a-zA-Z]*$|[0-9][eE]",
+                    }  # neither NaN nor infinity
+            return made
+
+    made: dict[str, Any] = cls.model_json_schema(by_alias=False, schema_generator=Generator)
+    return made
 
 
 def _by_field_names(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
     """The schema of a Struct as an event has it: fields by their names in the class, and no tag, since the
     event's type says what it is. Structs inside keep both."""
-    own = dict(_resolved(schema, schema))
+    own = dict(resolved(schema, schema))
     names = dict(zip(cls.__struct_encode_fields__, cls.__struct_fields__, strict=True))
     tag = cls.__struct_config__.tag_field
     if "properties" not in own or (tag is None and all(key == name for key, name in names.items())):
@@ -102,7 +113,7 @@ def _as_checked(value: Any) -> Any:
         return [_as_checked(item) for item in value]
     if cls is datetime:
         return value.isoformat()
-    return value if cls is int else json_ready(value)
+    return value if cls is int or cls is float else json_ready(value)
 
 
 # Checking
@@ -124,7 +135,7 @@ class _Checking:
 
     def problems(self, value: Any, schema: Schema, path: str) -> Iterator[str]:
         self._step(1)
-        schema = _resolved(schema, self._root)
+        schema = resolved(schema, self._root)
         where = path or "the body"
         kinds = schema.get("type")
         if kinds is not None and not _is_of(value, [kinds] if isinstance(kinds, str) else kinds):
@@ -142,9 +153,12 @@ class _Checking:
         yield from self._bounds(value, schema, where)
         if isinstance(value, dict):
             yield from self._members(value, schema, path)
-        if isinstance(value, list) and isinstance(schema.get("items"), Mapping):
+        if isinstance(value, list):
+            first, rest = schema.get("prefixItems", ()), schema.get("items")
             for number, item in enumerate(value):
-                yield from self.problems(item, schema["items"], f"{path}[{number}]")
+                part = first[number] if number < len(first) else rest
+                if isinstance(part, Mapping):
+                    yield from self.problems(item, part, f"{path}[{number}]")
 
     def _fits(self, value: Any, part: Schema, path: str) -> bool:
         if not isinstance(value, dict | list):
@@ -182,8 +196,8 @@ class _Checking:
             self._step(regexp_weight(pattern) * len(value) // SEARCHED)
             if not regexp_matches(pattern, value):
                 yield f"{where} does not fit the pattern {pattern!r}"
-        form = _form(schema)
-        if isinstance(value, str) and form is not None and not _is_of_format(value, form):
+        form = form_of(schema)
+        if isinstance(value, str) and form is not None and not is_of_format(value, form):
             yield f"{where} is {value!r}, which is no {form}"
 
     def _members(self, value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
@@ -192,7 +206,10 @@ class _Checking:
         for name in schema.get("required", ()):
             if name not in value:
                 yield f"{prefix}{name} is missing"
-        extra = schema.get("additionalProperties", True)
+        extra, names = schema.get("additionalProperties", True), schema.get("propertyNames")
+        if isinstance(names, Mapping):
+            for name in value:
+                yield from self.problems(name, names, f"{prefix}{name} (a key)")
         for name, member in value.items():
             if name in properties:
                 yield from self.problems(member, properties[name], f"{prefix}{name}")
@@ -200,18 +217,6 @@ class _Checking:
                 yield f"{prefix}{name} is no field of the schema"
             elif isinstance(extra, Mapping):
                 yield from self.problems(member, extra, f"{prefix}{name}")
-
-
-def _resolved(schema: Schema, root: Schema) -> Schema:
-    for _ in range(32):  # a reference to itself ends
-        reference = schema.get("$ref") if isinstance(schema, Mapping) else None
-        if not isinstance(reference, str) or not reference.startswith("#/"):
-            break
-        found: Any = root
-        for part in reference[2:].split("/"):
-            found = found.get(part, {}) if isinstance(found, Mapping) else {}
-        schema = {**found, **{name: stored for name, stored in schema.items() if name != "$ref"}}
-    return schema if isinstance(schema, Mapping) else {}
 
 
 def _is_of(value: Any, kinds: list[str]) -> bool:
@@ -224,20 +229,6 @@ def _is_of(value: Any, kinds: list[str]) -> bool:
 
 def _kind(value: Any) -> str:
     return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
-
-
-def _form(schema: Schema) -> str | None:
-    """The format that a schema demands of a text; None for any text."""
-    found = schema.get("contentEncoding", schema.get("format"))
-    return found if found in _FORMATS else None
-
-
-def _is_of_format(text: str, form: str) -> bool:
-    try:
-        _FORMATS[form](text)
-    except (ValueError, ArithmeticError):
-        return False
-    return True
 
 
 def check_patterns(schema: Any) -> None:
@@ -258,81 +249,6 @@ def check_patterns(schema: Any) -> None:
             ) from None
     for part in schema.values():
         check_patterns(part)
-
-
-# Versions
-
-
-def breaking_changes(old: Schema, new: Schema) -> list[str]:
-    """Why events of the old version may not fit the new one, or its readers miss a field."""
-    return list(_breaks(old, new, old, new, "", 0))
-
-
-def _breaks(old: Schema, new: Schema, before: Schema, after: Schema, path: str, depth: int) -> Iterator[str]:
-    if depth > 16:
-        return
-    old, new = _resolved(old, before), _resolved(new, after)
-    where = path or "the body"
-    was, now = _accepted(old, before), _accepted(new, after)
-    if now is not None and (was is None or not was <= now):
-        yield f"{where} was {_words(was)} and is {_words(now)}"
-    lost = [value for value in old.get("enum", ()) if "enum" in new and value not in new["enum"]]
-    if lost or ("enum" in new and "enum" not in old and "const" not in old):
-        yield f"{where} no longer accepts {lost or 'every value'}"
-    yield from _narrowed(old, new, where)
-    forms, fresh = _forms(old, before), _forms(new, after)
-    if forms and fresh and None not in fresh and not forms <= fresh:
-        yield f"{where} was {_words(forms)} and is {_words(fresh)}"
-    prefix = f"{path}." if path else ""
-    olds, news = old.get("properties", {}), new.get("properties", {})
-    for name in new.get("required", ()):
-        if name not in old.get("required", ()):
-            yield f"{prefix}{name} is required, and was not"
-    for name in olds:
-        if name not in news:
-            yield f"{prefix}{name} is gone"
-        else:
-            yield from _breaks(olds[name], news[name], before, after, f"{prefix}{name}", depth + 1)
-    if isinstance(new.get("items"), Mapping) and ("items" in old or old.get("type") == "array"):
-        yield from _breaks(old.get("items") or {}, new["items"], before, after, f"{path}[]", depth + 1)
-
-
-def _narrowed(old: Schema, new: Schema, where: str) -> Iterator[str]:
-    """Bounds, patterns and constants that the new schema has and the old one had not, or wider."""
-    for words, is_wider in ((_LEAST, operator.le), (_MOST, operator.ge)):
-        for word in words:
-            if word in new and not (word in old and is_wider(new[word], old[word])):
-                yield f"{where} has {word} {new[word]}, and had {old.get(word, 'none')}"
-    for word in ("pattern", "const"):
-        if word in new and (word not in old or old[word] != new[word]):
-            yield f"{where} has {word} {new[word]!r}, and had {old.get(word, 'none')!r}"
-    if new.get("additionalProperties") is False and old.get("additionalProperties", True) is not False:
-        yield f"{where} no longer accepts other fields"
-
-
-def _forms(schema: Schema, root: Schema) -> set[str | None]:
-    """The formats of the texts that a schema accepts; None among them: any text."""
-    if schema.get("type") == "string":
-        return {_form(schema)}
-    parts = [part for word in ("anyOf", "oneOf") for part in schema.get(word, ())]
-    return {form for part in parts for form in _forms(_resolved(part, root), root)}
-
-
-def _accepted(schema: Schema, root: Schema) -> set[str] | None:
-    """The kinds of value that a schema accepts; None for every kind."""
-    kinds = schema.get("type")
-    if kinds is not None:
-        found = {kinds} if isinstance(kinds, str) else set(kinds)
-        return found | {"integer"} if "number" in found else found
-    for word in ("anyOf", "oneOf"):
-        if word in schema:
-            parts = [_accepted(_resolved(part, root), root) for part in schema[word]]
-            return None if None in parts else set().union(*(part for part in parts if part is not None))
-    return None
-
-
-def _words(kinds: set[str] | set[str | None] | None) -> str:
-    return "anything" if kinds is None else " or ".join(sorted(kind or "any text" for kind in kinds))
 
 
 def _first_problem(value: Any, schema: Schema) -> str | None:

@@ -177,12 +177,46 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
 
     def read(data: bytes) -> Any:
         try:
-            return MessageToDict(
-                message.FromString(data),
-                preserving_proto_field_name=True,
-                always_print_fields_with_no_presence=True,
-            )
+            found = message.FromString(data)
         except DecodeError as error:
             raise ValueError(str(error)) from error
+        written = MessageToDict(
+            found, preserving_proto_field_name=True, always_print_fields_with_no_presence=True
+        )
+        return _with_numbers(written, message.DESCRIPTOR)
 
     return Serialiser(content_type or f"{PROTOBUF}; message={message.DESCRIPTOR.full_name}", write, read)
+
+
+def _with_numbers(written: Any, descriptor: Any) -> Any:
+    """A message in the JSON form of Protobuf, with numbers where that has text: integers of 64 bits, and
+    doubles that JSON lacks."""
+    if descriptor.full_name in _WRAPPERS:  # written as its value
+        return _number(written, descriptor.fields_by_name["value"])
+    if type(written) is not dict or descriptor.full_name.startswith("google.protobuf."):
+        return written
+    fields = descriptor.fields_by_name
+    return {name: _field(value, fields[name]) if name in fields else value for name, value in written.items()}
+
+
+def _field(value: Any, field: Any) -> Any:
+    kind = field.message_type
+    if kind is not None and kind.GetOptions().map_entry:
+        inside = kind.fields_by_name["value"]
+        return {key: _number(item, inside) for key, item in value.items()}
+    if type(value) is list:
+        return [_number(item, field) for item in value]
+    return _number(value, field)
+
+
+def _number(value: Any, field: Any) -> Any:
+    if field.message_type is not None:
+        return _with_numbers(value, field.message_type)
+    if type(value) is not str:
+        return value
+    if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64):
+        return int(value)
+    return float(value) if field.cpp_type in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT) else value
+
+
+_WRAPPERS = frozenset(f"google.protobuf.{kind}Value" for kind in ("Int64", "UInt64", "Double", "Float"))

@@ -66,6 +66,7 @@ class DeliveryOptions(msgspec.Struct, frozen=True, omit_defaults=True):
     dead_letters_of: str | None = None  # receive the dead letters of this subscription of yours
     superseding: bool = True  # false: a waiting event stays when a newer event has its key
     until_live: bool = False  # receive the available events and end
+    takes_over: bool = False  # from another client of this name, also when that listens with another filter
 
 
 class Subscription(msgspec.Struct, frozen=True):

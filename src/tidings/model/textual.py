@@ -7,11 +7,14 @@ One table for CloudEvents, histories and the command line: `decimal`, `uuid`, `d
 from __future__ import annotations
 
 import base64
+import math
 from collections.abc import Callable
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from typing import Any
 from uuid import UUID
+
+import msgspec
 
 from tidings.model.value import INT_MAX, INT_MIN
 
@@ -44,6 +47,7 @@ _READERS: dict[str, Callable[[str], Any]] = {
     "bytes": lambda text: base64.b64decode(text, validate=True),
 }
 TEXT_KINDS = tuple(_READERS)
+NOT_FINITE = {"nan": "NaN", "inf": "Infinity", "-inf": "-Infinity"}  # doubles as text, as Pydantic reads them
 
 
 def as_kind_and_text(value: Any) -> tuple[str, str] | None:
@@ -65,12 +69,18 @@ def from_kind_and_text(kind: str, text: Any) -> Any:
         raise ValueError(f"{text!r} is no {kind}") from error
 
 
-def json_ready(value: Any) -> Any:
-    """A value as JSON encoders take it, its kind forgotten: text in place of a value that JSON lacks."""
+def json_ready(value: Any, *, is_finite: bool = True) -> Any:
+    """A value as JSON encoders take it, its kind forgotten: text in place of a value that JSON lacks, in the
+    form that classes read (a duration as ISO 8601 has it, a number that is none as `NaN` and `Infinity`).
+    With `is_finite=False` such a number stays, for a writer that marks it."""
     cls = type(value)
     if cls is dict:
-        return {name: json_ready(item) for name, item in value.items()}
+        return {name: json_ready(item, is_finite=is_finite) for name, item in value.items()}
     if cls is list or cls is tuple:
-        return [json_ready(item) for item in value]
+        return [json_ready(item, is_finite=is_finite) for item in value]
+    if is_finite and cls is float and not math.isfinite(value):
+        return NOT_FINITE[str(value)]
+    if cls is timedelta:
+        return msgspec.to_builtins(value)
     known = as_kind_and_text(value)
     return value if known is None else known[1]

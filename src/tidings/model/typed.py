@@ -15,8 +15,6 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any, TypeVar
 
-import msgspec
-
 from tidings.errors import EventError
 from tidings.model.event import Event
 from tidings.model.fields import field_names, is_typed_mapping, own_fields, read_as, takes_extra
@@ -63,7 +61,7 @@ def event_fields(instance: object) -> tuple[tuple[str, ...], dict[str, Any]]:
             hint="publish a mapping, a dataclass, a msgspec Struct, a Pydantic model or an attrs object",
         )
     attributes = own_fields(instance, names)
-    for name in _derived_names(type(instance)):
+    for name in derived_names(type(instance)):
         try:
             attributes[name] = getattr(instance, name)
         except Exception as error:
@@ -98,7 +96,7 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
     if names is None:
         raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct, Pydantic model or attrs class")
     if takes_extra(cls):
-        names = tuple(event.attributes.keys() - set(_derived_names(cls)))
+        names = tuple(event.attributes.keys() - set(derived_names(cls)))
     fields = {name: event.attributes[name] for name in names if name in event.attributes}
     return _made(cls, fields, event)
 
@@ -106,7 +104,7 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
 def _made(cls: type[T], fields: dict[str, Any], event: Event) -> T:
     try:
         result: T = read_as(cls, fields)
-    except (msgspec.ValidationError, ValueError, TypeError) as error:
+    except Exception as error:  # also of the class's own `__post_init__` or validators
         raise EventError(f"event {event.id} cannot be read as a {cls.__name__}: {error}") from error
     return result
 
@@ -123,7 +121,7 @@ def _field_names(cls: type) -> tuple[str, ...] | None:
     return None if issubclass(cls, Event) else field_names(cls)
 
 
-def _derived_names(cls: type) -> Iterator[str]:
+def derived_names(cls: type) -> Iterator[str]:
     seen: set[str] = set()
     for base in cls.__mro__:
         for name, value in vars(base).items():

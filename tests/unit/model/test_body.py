@@ -10,6 +10,7 @@ from enum import Enum, IntEnum
 from ipaddress import IPv4Address
 from typing import Any, NotRequired, TypedDict
 from uuid import UUID
+from zoneinfo import ZoneInfo
 
 import attrs
 import msgspec
@@ -17,6 +18,7 @@ import pytest
 from msgspec.msgpack import Ext
 from pydantic import BaseModel
 
+from tidings.errors import EventError
 from tidings.model.body import OPAQUE
 from tidings.model.event import Event, make_event
 from tidings.model.fields import required_values
@@ -201,3 +203,11 @@ def test_objects_inside_a_mapping_travel_by_their_fields() -> None:
     event = make_event({"lines": [Line("a", Decimal(1))], "first": Line("b", Decimal(2))}, source="s", id="1")
     assert event["lines"] == [{"sku": "a", "price": Decimal(1)}]
     assert event["first.price"] == Decimal(2)
+
+
+def test_a_time_of_day_in_a_named_zone_is_refused() -> None:
+    """Its offset depends on the day: it would arrive without the zone."""
+    with pytest.raises(EventError, match="Europe/Berlin"):
+        make_event({"at": [time(8, 30, tzinfo=ZoneInfo("Europe/Berlin"))]}, source="s", id="1")
+    kept = time(8, 30, tzinfo=timezone(timedelta(hours=2)))
+    assert make_event({"at": kept}, source="s", id="1").attributes["at"] == kept

@@ -369,3 +369,9 @@ def test_any_foreign_event_goes_out_as_it_came_in(document: dict[str, Any]) -> N
     event = ce.from_mapping(document)
     assert ce.to_mapping(event) == document
     assert exact(ce.from_binary(*ce.to_binary(event))) == exact(event)
+
+
+def test_numbers_that_json_lacks_come_back() -> None:
+    event = make_event({"n": math.nan, "l": [math.nan, math.inf, None]}, source="s", id="1")
+    for read in (ce.from_structured(ce.to_structured(event)), ce.from_binary(*ce.to_binary(event))):
+        assert repr(read.attributes) == repr(event.attributes)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from datetime import UTC, datetime, timedelta, timezone
+from datetime import UTC, date, datetime, timedelta, timezone
 from decimal import Decimal
 from typing import Any
 
@@ -133,3 +133,12 @@ def test_an_event_survives_the_wire() -> None:
 def test_a_time_that_is_no_datetime_is_an_error_with_a_hint(given: Any) -> None:
     with pytest.raises(EventError, match=r"not a datetime \(give a datetime with a zone"):
         make_event({}, source="s", id="1", time=given)
+
+
+def test_an_event_shows_the_values_of_its_body() -> None:
+    rich = make_event({"price": Decimal("12.10"), "day": date(2026, 1, 2)}, source="s", id="1", topic="t")
+    assert "Decimal('12.10')" in repr(rich)
+    assert "datetime.date(2026, 1, 2)" in str(rich)
+    assert repr(make_event({"n": 1}, source="s", id="1")).startswith(
+        "Event(source='s', id='1', body={'n': 1}"
+    )

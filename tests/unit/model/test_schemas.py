@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import asyncio
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, make_dataclass
+from datetime import datetime, time, timedelta
 from decimal import Decimal
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 from uuid import UUID
 
 import msgspec
+import pydantic
 import pytest
 
 import tidings
-from tidings.errors import SchemaError
+from tidings.errors import EventError, SchemaError
 from tidings.model import schemas
 from tidings.model.event import make_event
 from tidings.model.schemas import SCHEMAS, SchemaRegistry, breaking_changes, problems, schema_of
+from tidings.model.typed import build_instance
 
 
 @dataclass
@@ -239,3 +242,121 @@ def test_a_pattern_has_the_syntax_of_re2_and_never_backtracks(tmp_path: Path) ->
     (tmp_path / "older.json").write_bytes(msgspec.json.encode(stored))
     with pytest.raises(SchemaError, match="pattern that cannot be used"):
         SchemaRegistry(tmp_path / "older.json")
+
+
+@dataclass
+class Stay:
+    at: datetime
+    clock: time = time(8)
+    length: timedelta = timedelta(0)
+    seen: dict[UUID, datetime] = field(default_factory=dict)
+    pair: tuple[int, time] = (1, time(8))
+    until: datetime | None = None
+    by_number: dict[int, str] = field(default_factory=dict)
+
+
+class Price(pydantic.BaseModel):
+    amount: Decimal
+    reduced: Decimal | None = None
+    lasts: timedelta = timedelta(0)
+
+
+MOMENT, KEY = "2026-03-01T08:30:00Z", str(UUID(int=7))
+
+
+@pytest.mark.parametrize(
+    ("cls", "body", "fits"),
+    [
+        (Stay, {"at": MOMENT}, True), (Stay, {"at": "soon"}, False), (Stay, {"at": "2026-03-01"}, False),
+        (Stay, {"at": datetime(2026, 3, 1)}, True), (Stay, {"at": MOMENT, "clock": "08:30:00"}, True),
+        (Stay, {"at": MOMENT, "clock": "noon"}, False), (Stay, {"at": MOMENT, "clock": time(9)}, True),
+        (Stay, {"at": MOMENT, "length": "P1DT2H"}, True), (Stay, {"at": MOMENT, "length": "long"}, False),
+        (Stay, {"at": MOMENT, "length": timedelta(-1, 5)}, True),
+        (Stay, {"at": MOMENT, "seen": {KEY: MOMENT}}, True),
+        (Stay, {"at": MOMENT, "seen": {KEY: "x"}}, False),
+        (Stay, {"at": MOMENT, "seen": {"x": MOMENT}}, False),
+        (Stay, {"at": MOMENT, "by_number": {"x": "y"}}, False),
+        (Stay, {"at": MOMENT, "by_number": {"-7": "y"}}, True),
+        (Stay, {"at": MOMENT, "pair": [1, "08:30:00"]}, True),
+        (Stay, {"at": MOMENT, "pair": [1, "x"]}, False),
+        (Stay, {"at": MOMENT, "pair": ["x", "08:30:00"]}, False), (Stay, {"at": MOMENT, "pair": [1]}, False),
+        (Stay, {"at": MOMENT, "until": None}, True), (Stay, {"at": MOMENT, "until": "x"}, False),
+        (Price, {"amount": "12.10"}, True), (Price, {"amount": "dear"}, False), (Price, {"amount": 5}, True),
+        (Price, {"amount": Decimal("1E+3")}, True), (Price, {"amount": "NaN"}, False),
+        (Price, {"amount": 1, "reduced": "x"}, False), (Price, {"amount": 1, "reduced": None}, True),
+        (Price, {"amount": 1, "lasts": "P1D"}, True), (Price, {"amount": 1, "lasts": "x"}, False),
+    ],
+)  # fmt: skip
+def test_an_event_fits_just_when_it_can_be_read_as_the_class(
+    cls: Any, body: dict[str, Any], fits: bool
+) -> None:
+    registry = SchemaRegistry()
+    registry.attach(cls)
+    made = event(body, type=cls.__name__)
+    readable = True
+    try:
+        build_instance(cls, made)
+    except EventError:
+        readable = False
+    assert readable is fits
+    if fits:
+        registry.check(made)
+    else:
+        with pytest.raises(SchemaError):
+            registry.check(made)
+
+
+def _class(hint: Any) -> Any:
+    return make_dataclass("Made", [("x", hint)])
+
+
+class Inner(msgspec.Struct):
+    a: int
+
+
+class Wider(msgspec.Struct):
+    a: int | str
+
+
+@pytest.mark.parametrize(
+    ("wide", "narrow", "path"),
+    [
+        (dict[str, int | str], dict[str, int], "x.*"),
+        (dict[str, float], dict[str, int], "x.*"),
+        (dict[str, int], dict[int, int], "x.(keys)"),
+        (float | None, int | None, "x"),
+        (list[float] | None, list[int] | None, "x[]"),
+        (tuple[int, float], tuple[int, int], "x[1]"),
+        (tuple[float, ...], tuple[int, ...], "x[]"),
+        (tuple[int, ...], tuple[int, int], "x"),
+        (list[dict[str, float]], list[dict[str, int]], "x[].*"),
+        (dict[str, Wider], dict[str, Inner], "x.*.a"),
+        (Wider | None, Inner | None, "x.a"),
+        (list[Wider], list[Inner], "x[].a"),
+        (tuple[int, Wider], tuple[int, Inner], "x[1].a"),
+        (str | None, datetime | None, "x"),
+        (list[str], list[datetime], "x[]"),
+        (int | str | list[float], int | str | list[int], "x[]"),
+        (dict[str, str], dict[str, UUID], "x.*"),
+        (Literal["a", "b"] | None, Literal["a"] | None, "x"),
+    ],
+)
+def test_a_narrower_type_breaks_wherever_it_lies(wide: Any, narrow: Any, path: str) -> None:
+    old, new = schema_of(_class(wide)), schema_of(_class(narrow))
+    assert breaking_changes(old, old) == breaking_changes(new, new) == []
+    found = breaking_changes(old, new)
+    assert any(each.startswith(f"{path} ") for each in found), found
+    if path != "x.(keys)":
+        assert breaking_changes(new, old) == []
+
+
+def test_models_that_refer_to_themselves_are_compared_once() -> None:
+    part = {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]}
+    names = [f"p{number}" for number in range(8)]
+
+    def schema(kind: str) -> dict[str, Any]:
+        fields = {**{name: dict(part) for name in names}, "v": {"type": kind}}
+        return {"$ref": "#/$defs/N", "$defs": {"N": {"type": "object", "properties": fields}}}
+
+    assert breaking_changes(schema("number"), schema("number")) == []
+    assert "v was integer or number and is integer" in breaking_changes(schema("number"), schema("integer"))

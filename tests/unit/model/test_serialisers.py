@@ -4,15 +4,23 @@ from __future__ import annotations
 
 import asyncio
 import json
+import math
 from collections.abc import Iterator
+from datetime import timedelta
 from decimal import Decimal
 from typing import Any
 
 import pytest
+from google.protobuf import wrappers_pb2
+from google.protobuf.descriptor_pb2 import FileDescriptorProto
+from google.protobuf.descriptor_pool import DescriptorPool
+from google.protobuf.message_factory import GetMessageClass
 from google.protobuf.struct_pb2 import Struct
 
 import tidings
 from tidings.errors import EventError
+from tidings.language import accepts, parse_filter
+from tidings.model.event import make_event
 from tidings.model.serialisers import (
     JSON,
     MSGPACK,
@@ -89,3 +97,46 @@ def test_a_serialiser_of_your_own() -> None:
     )
     assert decode(encode({"a": 1, "b": 1}, "text/x-pairs"), "text/x-pairs") == {"a": 1, "b": 1}
     SERIALISERS.unregister("text/x-pairs")
+
+
+def _message() -> Any:
+    """A message with integers of 64 bits in every place."""
+    file = FileDescriptorProto(name="tidings_test.proto", package="t", syntax="proto3")
+    file.dependency.append("google/protobuf/wrappers.proto")
+    made = file.message_type.add(name="M")
+    inner = made.nested_type.add(name="Inner")
+    inner.field.add(name="n", number=1, type=4, label=1)  # uint64
+    entry = made.nested_type.add(name="MapEntry")
+    entry.options.map_entry = True
+    entry.field.add(name="key", number=1, type=9, label=1)
+    entry.field.add(name="value", number=2, type=3, label=1)  # int64
+    for number, (name, kind, label, of) in enumerate(
+        [("i", 3, 1, ""), ("l", 16, 3, ""), ("s", 9, 1, ""), ("d", 1, 3, ""), ("inner", 11, 1, ".t.M.Inner"),
+         ("map", 11, 3, ".t.M.MapEntry"), ("w", 11, 1, ".google.protobuf.Int64Value")], 1
+    ):  # fmt: skip
+        made.field.add(name=name, number=number, type=kind, label=label, type_name=of or None)
+    pool = DescriptorPool()
+    pool.AddSerializedFile(wrappers_pb2.DESCRIPTOR.serialized_pb)
+    pool.Add(file)
+    return GetMessageClass(pool.FindMessageTypeByName("t.M"))
+
+
+def test_integers_of_64_bits_and_all_doubles_of_protobuf_are_numbers() -> None:
+    kind = _message()
+    message = kind(
+        i=-(2**62), l=[1, 2], s="7", d=[math.inf, 1.5], inner={"n": 2**64 - 1}, map={"k": 5}, w={"value": 9}
+    )
+    read = protobuf(kind).decode(message.SerializeToString())
+    assert read == {"i": -(2**62), "l": [1, 2], "s": "7", "d": [math.inf, 1.5], "inner": {"n": 2**64 - 1},
+                    "map": {"k": 5}, "w": 9}  # fmt: skip
+    event = make_event(read, source="s", id="1")
+    assert accepts(
+        parse_filter("i < 0 AND inner.n > 5 AND map.k = 5 AND 2 IN l AND s = '7' AND w = 9"), event
+    )
+    again = protobuf(kind)
+    assert again.decode(again.encode(read)) == read
+
+
+def test_json_has_durations_as_iso_8601_and_names_of_doubles_that_it_lacks() -> None:
+    body = {"d": timedelta(days=1, microseconds=5), "n": [math.nan, math.inf, -math.inf]}
+    assert json.loads(encode(body, JSON)) == {"d": "P1DT0.000005S", "n": ["NaN", "Infinity", "-Infinity"]}

@@ -3,10 +3,15 @@
 from __future__ import annotations
 
 import dataclasses
+import json
+import math
 import os
 import subprocess
 import sys
-from datetime import UTC, datetime
+from array import array
+from collections import ChainMap, Counter, OrderedDict, defaultdict, deque
+from collections.abc import Generator, Hashable, Iterable, Iterator
+from datetime import UTC, datetime, timedelta
 from enum import Enum, StrEnum
 from typing import Any
 from uuid import UUID
@@ -17,6 +22,8 @@ import pytest
 
 from tidings.errors import EventError
 from tidings.model.event import Event, make_event
+from tidings.model.fields import check_readable
+from tidings.model.serialisers import JSON, encode
 from tidings.model.typed import (
     build_instance,
     derived,
@@ -254,3 +261,71 @@ def test_pydantic_is_not_imported_for_other_classes() -> None:
     subprocess.run(
         [sys.executable, "-c", code], check=True, env={**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     )
+
+
+@dataclasses.dataclass
+class Containers:
+    d: deque[int]
+    f: defaultdict[str, list[UUID]]
+    i: Iterable[datetime]
+    c: Counter[str]
+    o: OrderedDict[int, str]
+
+
+def test_containers_that_msgspec_does_not_know_are_read() -> None:
+    moment = datetime(2026, 3, 1, tzinfo=UTC)
+    made = Containers(
+        deque([1]), defaultdict(list, a=[UUID(int=7)]), [moment], Counter("aab"), OrderedDict({7: "x"})
+    )
+    for body in (event_fields(made)[1], json.loads(encode(event_fields(made)[1], JSON))):
+        read = build_instance(Containers, make_event(body, source="s", id="1", type="Containers"))
+        assert read == made
+        assert [type(value) for value in vars(read).values()] == [
+            type(value) for value in vars(made).values()
+        ]
+        assert read.f["new"] == []
+
+
+@pytest.mark.parametrize(
+    "hint",
+    [
+        Iterator[int],
+        ChainMap[str, int],
+        Hashable,
+        list[Iterator[int]],
+        dict[str, Generator[int, None, None]],
+        array,
+    ],
+)
+def test_a_class_with_a_type_that_no_body_has_is_refused_at_subscribe(hint: Any) -> None:
+    made = dataclasses.make_dataclass("Made", [("x", hint)])
+    with pytest.raises(TypeError, match="no body has"):
+        check_readable(made)
+
+
+@dataclasses.dataclass
+class Measured:
+    value: float
+    more: list[float]
+    lasts: timedelta
+    count: int = 0
+
+
+class MeasuredModel(pydantic.BaseModel):
+    model_config = pydantic.ConfigDict(strict=True)
+    value: float
+    more: list[float]
+
+
+def test_doubles_that_json_lacks_and_durations_are_read_from_json() -> None:
+    body: dict[str, Any] = {
+        "value": math.inf,
+        "more": [-math.inf, 1.0],
+        "count": -(2**70),
+        "lasts": timedelta(days=2, microseconds=-1),
+    }
+    event = make_event(json.loads(encode(body, JSON)), source="s", id="1", type=("Measured", "MeasuredModel"))
+    assert build_instance(Measured, event) == Measured(**body)
+    assert build_instance(MeasuredModel, event).more == [-math.inf, 1.0]
+    with pytest.raises(EventError, match="Expected `float`"):
+        build_instance(Measured, make_event({**body, "value": "5"}, source="s", id="1", type="Measured"))
