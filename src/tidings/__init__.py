@@ -60,7 +60,7 @@ if TYPE_CHECKING:
     from tidings.runtime.connect import connect
     from tidings.runtime.handlers import Backoff, EventHandler
     from tidings.runtime.listener import Listener
-    from tidings.runtime.middleware import HandlerCall
+    from tidings.runtime.middleware import HandlerCall, current_call
 
 _PLACES = {
     "errors": "tidings.errors",
@@ -118,6 +118,7 @@ _PLACES = {
     "Backoff": "tidings.runtime.handlers:Backoff",
     "EventHandler": "tidings.runtime.handlers:EventHandler",
     "HandlerCall": "tidings.runtime.middleware:HandlerCall",
+    "current_call": "tidings.runtime.middleware:current_call",
 }
 
 __all__ = [
@@ -127,9 +128,9 @@ __all__ = [
     "Notification", "Policy", "Position", "PublishBufferFullError", "Receipt", "RefusedError", "Reject",
     "ReplyError", "SchemaError", "SettingsError", "SlowConsumerError", "StoreError", "StoreFullError",
     "SubscriptionId", "TidingsError", "TimedOutError", "TlsError", "TooLargeError", "UnansweredError",
-    "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "derived",
-    "errors", "explain", "is_a", "make_event", "middleware", "notebook", "open", "outbox", "parse_filter",
-    "testing", "topic",
+    "UnknownOutcomeError", "UnreachableError", "__version__", "attr", "blocking", "connect", "current_call",
+    "derived", "errors", "explain", "is_a", "make_event", "middleware", "notebook", "open", "outbox",
+    "parse_filter", "testing", "topic",
 ]  # fmt: skip
 
 

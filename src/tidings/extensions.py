@@ -16,6 +16,7 @@ Rules
 
 from __future__ import annotations
 
+import sys
 import traceback
 import warnings
 from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
@@ -236,6 +237,50 @@ def call(group: str, name: str, *arguments: Any, gives: type) -> Any:
             group, name, f"which gave {_short(made)}, no {gives.__name__}: it lacks {', '.join(missing)}"
         )
     return made
+
+
+def _packages() -> dict[str, str]:
+    """By the first part of a module's name: the distribution whose extensions it holds."""
+    found: dict[str, str] = {}
+    for group in GROUPS:
+        for points in _points(group).values():
+            for point in points:
+                package = point.dist.name if point.dist is not None else "(unknown)"
+                found.setdefault(point.module.partition(".")[0], package)
+    return found
+
+
+def error_of_extension(error: BaseException) -> ExtensionError | None:
+    """The error of an extension behind one that Tidings did not raise on purpose; None: it is another's.
+
+    The innermost line of an extension is to blame. Where Tidings could not even call it, because it lacks a
+    method or takes other arguments, the error names its class, and that is to blame."""
+    if isinstance(error, TidingsError):
+        return None
+    said, packages = _described(error), _packages()
+    for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
+        package = packages.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        if package is not None:
+            name = "/".join(Path(frame.f_code.co_filename).parts[-2:])
+            return _failed(package, f"{said} (line {line} of {name})")
+    if isinstance(error, TypeError | AttributeError):
+        for kind in _kinds_of(packages):
+            if f"{kind.__qualname__}." in said or f"'{kind.__name__}' object" in said:
+                package = packages[kind.__module__.partition(".")[0]]
+                return _failed(package, f"{said} ({kind.__qualname__} of {kind.__module__})")
+    return None
+
+
+def _kinds_of(packages: Collection[str]) -> Iterator[type]:
+    """The classes that modules of extensions define."""
+    for name, module in list(sys.modules.items()):
+        if name.partition(".")[0] in packages:
+            own = [each for each in vars(module).values() if isinstance(each, type)]
+            yield from (each for each in own if each.__module__ == name)
+
+
+def _failed(package: str, why: str) -> ExtensionError:
+    return ExtensionError(f"an extension of package {package} failed: {why}", hint=f"repair {package}")
 
 
 def _refused(group: str, name: str, why: str) -> ExtensionError:

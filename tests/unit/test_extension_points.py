@@ -358,3 +358,87 @@ def test_an_interrupt_while_an_extension_is_imported_is_one(install: Install) ->
     install("slow", "raise KeyboardInterrupt", commands="oops = X")
     with pytest.raises(KeyboardInterrupt):
         extensions.load("tidings.commands", "oops")
+
+
+STRATEGIES = """
+from typing import ClassVar
+from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.routing.one_by_one import OneByOne
+from tidings.protocol.slots import Routing
+from tidings.systems.brokers import broker_slots
+from tidings.systems.system import TREE, System
+
+class Carry(Message, frozen=True, tag="broken.Carry"):
+    envelope: Envelope
+
+class Flood(OneByOne):
+    "Floods."
+    name = "flood"
+    messages = (Carry,)
+    def on_message(self, sender, message, now):
+        self.ports.events.received((message.envelope,), sender, now)
+    def forward_one(self, envelope, at, came_from, now):
+        for link in self.ports.neighbours.links():
+            self.ports.send(link, Carry(envelope))
+    def wanted_elsewhere(self, event):
+        return True
+
+class Raises(Flood):
+    def forward_one(self, envelope, at, came_from, now):
+        raise KeyError("oops in my strategy")
+
+class Lacks(Routing):
+    messages = (Carry,)
+
+class Silent(Flood):
+    messages = ()
+
+class Signature(Flood):
+    def forward(self, envelope):
+        pass
+
+class Odd:
+    def forward(self): pass
+
+def system(name, kind):
+    return System(
+        name=name, contract="SIENA", model="content", promise="x", graph=TREE,
+        strategies=lambda site: broker_slots(site, kind()),
+    )
+
+A, B, C, D = (system(each.__name__.lower(), each) for each in (Raises, Lacks, Silent, Signature))
+"""
+
+
+@pytest.mark.parametrize(
+    ("name", "said"),
+    [
+        ("raises", "an extension of package broken failed: KeyError: 'oops in my strategy' (line 26 of"),
+        ("lacks", "the strategy Lacks of broken has no method forward"),
+        ("silent", "the strategy Silent of broken has on_message and no messages"),
+        ("signature", "the strategy Signature of broken: forward: too many positional arguments"),
+    ],
+)
+def test_a_strategy_that_fails_or_cannot_work_is_named(
+    name: str, said: str, install: Install, capsys: pytest.CaptureFixture[str]
+) -> None:
+    install("broken", STRATEGIES, systems="raises = A, lacks = B, silent = C, signature = D")
+    code, _, err = run(capsys, "simulate", name, *SMALL)
+    assert code in (2, 3)
+    assert said in " ".join(err.split())
+    assert "defect in Tidings" not in err
+
+
+def test_a_call_that_cannot_even_be_made_is_blamed_on_the_class(install: Install) -> None:
+    install("broken", STRATEGIES, systems="raises = A")
+    odd = find_system("raises").slots()["routing"].__class__.__module__
+    kind = vars(sys.modules[odd])["Odd"]
+    for wrong in (lambda: kind().forward(1), lambda: kind().other()):
+        with pytest.raises((TypeError, AttributeError)) as caught:
+            wrong()
+        found = extensions.error_of_extension(caught.value)
+        assert found is not None
+        assert "package broken" in found.message
+    with pytest.raises(TypeError) as caught:
+        len(3)  # type: ignore[arg-type]
+    assert extensions.error_of_extension(caught.value) is None

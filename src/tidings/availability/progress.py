@@ -17,7 +17,7 @@ Rules
 from __future__ import annotations
 
 from bisect import bisect_left, insort
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 
@@ -42,6 +42,22 @@ class LogProgress(msgspec.Struct, array_like=True):
             self.owed.append(offset)
             return True
         return self._is_owed(offset)
+
+    def hand_out_all(self, offsets: Sequence[int]) -> bool:
+        """The same for events whose offsets ascend."""
+        if offsets[0] < self.received:
+            return False not in [self.hand_out(offset) for offset in offsets]
+        self.received = offsets[-1] + 1
+        self.owed += offsets
+        return True
+
+    def settle_all(self, offsets: Sequence[int]) -> None:
+        """Settle offsets that ascend."""
+        if self.owed[: len(offsets)] == offsets:  # mostly the oldest are acknowledged
+            del self.owed[: len(offsets)]
+            return
+        for offset in offsets:
+            self.settle(offset)
 
     def settle(self, offset: int) -> bool:
         """Acknowledged, or given up. False: it was not owed."""

@@ -11,13 +11,15 @@ ours; 130 interrupted.
 
 from __future__ import annotations
 
+import inspect
 import os
+import re
 import sys
 from collections.abc import Callable, Collection, Sequence
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from tidings.errors import ExtensionError, MissingDependencyError
+from tidings.errors import ExtensionError, InputError, MissingDependencyError
 from tidings.extensions import BROUGHT_BY, blaming, load, offered, pass_over
 
 if TYPE_CHECKING:
@@ -65,6 +67,10 @@ class Command(NamedTuple):
         import_module(self.module).register(app)
 
 
+MEANT = {  # words of other tools
+    "serve": "broker", "server": "broker", "start": "broker", "run": "broker", "publish": "pub",
+    "subscribe": "sub", "topics": "top", "status": "top",
+}  # fmt: skip
 SUMMARY = "Content-based publish/subscribe: each matching event, once, to everyone who asked for it."
 
 
@@ -88,6 +94,8 @@ def _run(words: list[str]) -> None:
             f"`tidings {first}` comes with {BROUGHT_BY[first]}, which is not installed",
             hint=f"pip install {BROUGHT_BY[first]}",
         )
+    if first in MEANT and first not in known:
+        raise InputError(f"there is no command {first!r}", hint=f"did you mean `tidings {MEANT[first]}`?")
     listed = completing or first not in known or words[0].startswith("-")
     app = build(known if completing else {first} & set(known), listed=listed)
     typer.main.get_command(app)(args=words, prog_name="tidings")
@@ -128,7 +136,22 @@ def build(loaded: Collection[str], *, listed: bool = True) -> typer.Typer:
                 if set(loaded) == {name}:  # it was asked for
                     raise
                 pass_over(error)
+    _keep_brackets(app)
     return app
+
+
+_MARKUP = re.compile(r"(?<!\\)\[(?=[a-z#/@][^\[]*?\])")  # as Rich knows it
+
+
+def _keep_brackets(app: typer.Typer) -> None:
+    """Words in brackets in the help of a command are words, no markup, which would be left out."""
+    for command in app.registered_commands:
+        text = command.help or inspect.getdoc(command.callback) or ""
+        if "[" in text:
+            command.help = _MARKUP.sub(r"\\[", text)
+    for group in app.registered_groups:
+        if group.typer_instance is not None:
+            _keep_brackets(group.typer_instance)
 
 
 def _add(app: typer.Typer, name: str, *, whole: bool) -> None:

@@ -195,8 +195,11 @@ def letters(
     if as_json:
         print_json(found)
         return
-    columns = ("number", "died", "attempts", "event") if name else ("id", "letters", "bytes")
-    _table(found["rows"], columns)
+    columns = ("number", "died", "attempts", "reason", "event") if name else ("id", "letters", "bytes")
+    if found["rows"]:
+        _table(found["rows"], columns)
+    else:
+        print(f"{name} has no dead letters" if name else "no subscription has dead letters")
 
 
 def redeliver(

@@ -80,7 +80,7 @@ def _judged(history: list[str], spark: bool, **settings: Any) -> CheckReport:
         raise typer.BadParameter("several files are one history with --spark only", param_hint="HISTORY")
     from tidings.history.check import check as judged
 
-    return judged(history[0], matcher=MatchingEngine, **settings)
+    return judged(history[0], matcher=MatchingEngine, instances=True, **settings)
 
 
 def _show(history: str, report: CheckReport) -> None:
@@ -92,7 +92,7 @@ def _show(history: str, report: CheckReport) -> None:
     table.add_column("verdict")
     table.add_column("why", overflow="fold")
     for name, verdict in report.verdicts.items():
-        table.add_row(name, MARKS[verdict.holds], escape(_why(verdict)))
+        table.add_row(name, MARKS[verdict.holds if verdict.is_shown else None], escape(_why(verdict)))
     console().print(table)
     console().print()
     console().print(escape(_summary(history, report)), style="bold red" if report.broken else "bold green")
@@ -108,7 +108,7 @@ def _why(verdict: PropertyVerdict) -> str:
 
 
 def _summary(history: str, report: CheckReport) -> str:
-    judged = sum(verdict.holds is not None for verdict in report.verdicts.values())
+    judged = sum(verdict.is_shown for verdict in report.verdicts.values())
     if report.broken:
         return (
             f"{history} breaks {len(report.broken)} of the {judged} properties judged: "

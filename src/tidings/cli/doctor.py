@@ -34,6 +34,7 @@ def doctor(
     broker: Annotated[
         str | None, typer.Option("--broker", "-b", metavar="ADDRESS", help="A running broker to ask too.")
     ] = None,
+    dev: Annotated[bool, typer.Option("--dev", help="Check as for `tidings broker --dev`.")] = False,
     timeout: remote.Timeout = 10.0,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -45,7 +46,7 @@ def doctor(
     """
     from tidings.runtime.checkup import OK, PROBLEM
 
-    found = _findings(config, broker, timeout)
+    found = _findings(config, broker, timeout, dev)
     if as_json:
         rows = [finding._asdict() for finding in found]
         print_json({"ok": not any(row["state"] == PROBLEM for row in rows), "findings": rows})
@@ -58,7 +59,7 @@ def doctor(
         raise typer.Exit(Exit.NO)
 
 
-def _findings(config: Path | None, broker: str | None, timeout: float) -> list[Finding]:
+def _findings(config: Path | None, broker: str | None, timeout: float, dev: bool) -> list[Finding]:
     from tidings.errors import TidingsError
     from tidings.runtime import checkup
     from tidings.runtime.settings import read_settings
@@ -66,7 +67,8 @@ def _findings(config: Path | None, broker: str | None, timeout: float) -> list[F
     found = list(checkup.look_at_machine())
     if config is not None:
         try:
-            settings = read_settings(config, environment=os.environ)
+            fields = {"security.anonymous": True} if dev else {}
+            settings = read_settings(config, environment=os.environ, fields=fields)
         except TidingsError as error:
             found.append(checkup.Finding("settings", checkup.PROBLEM, error.message, error.hint or ""))
         else:

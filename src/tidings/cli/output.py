@@ -25,7 +25,7 @@ from io import TextIOWrapper
 from typing import TYPE_CHECKING, Any
 
 from tidings.errors import FilterSyntaxError, TidingsError, missing_dependency
-from tidings.extensions import ExtensionWarning
+from tidings.extensions import ExtensionWarning, error_of_extension
 
 if TYPE_CHECKING:
     from rich.console import Console
@@ -152,6 +152,9 @@ def _escaped(text: str) -> str:
 
 
 def _defect(error: Exception) -> int:
+    of_extension = error_of_extension(error)
+    if of_extension is not None:
+        return show_error(of_extension)
     summary = traceback.extract_tb(error.__traceback__)[-1]
     say_error(f"a defect in Tidings: {type(error).__name__}: {error}")
     say(f"  at {summary.name}, line {summary.lineno} of {os.path.basename(summary.filename)}")  # noqa: PTH119

@@ -146,5 +146,5 @@ def _line(event: Any, *, as_json: bool) -> str:
     return (
         json_line(plain(event))
         if as_json
-        else f"{event.id} {event.topic} {json_line(json_ready(event.attributes))}"
+        else f"{event.id} {event.topic} {json_line(json_ready(event.attributes, is_finite=False))}"
     )

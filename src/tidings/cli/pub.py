@@ -73,7 +73,7 @@ def pub(
     ] = "auto",
     broker: remote.Broker = remote.HOME,
     name: remote.Name = "",
-    timeout: remote.Timeout = 10.0,
+    timeout: remote.CallTimeout = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Publish events.

@@ -42,14 +42,25 @@ Name = Annotated[
 Timeout = Annotated[float, typer.Option("--timeout", help="Seconds to wait for the broker to answer.")]
 
 
-def bus(broker: str, name: str = "", *, timeout: float = 10.0) -> tidings.Bus:
-    """A bus for a command, with the credentials of the environment."""
+CallTimeout = Annotated[
+    float | None,
+    typer.Option(
+        "--timeout", help="Seconds to wait for the broker: to connect (10), then for each answer (30)."
+    ),
+]
+CONNECT_SECONDS, ANSWER_SECONDS = 10.0, 30.0
+
+
+def bus(broker: str, name: str = "", *, timeout: float | None = None) -> tidings.Bus:
+    """A bus for a command, with the credentials of the environment. `timeout` is for the connection and for
+    each answer."""
     given = os.environ
     _check_address(broker)  # report a wrong one before a secret is read
     made = tidings.connect(
         broker,
         name=name or given.get("TIDINGS_USER") or "cli",
-        timeout=timeout,
+        timeout=CONNECT_SECONDS if timeout is None else timeout,
+        call_timeout=ANSWER_SECONDS if timeout is None else timeout,
         credentials=credentials(given),
         tls=tls_context(given, broker),
     )
@@ -101,7 +112,8 @@ def _check_address(broker: str) -> None:
     try:
         parse_addresses(broker)
     except SettingsError as error:
-        raise SettingsError(error.message, hint="write --broker tidings://host:port") from None
+        hint = error.hint if "@" in broker else "write --broker tidings://host:port"
+        raise SettingsError(error.message, hint=hint) from None
 
 
 def looks_like_address(word: str) -> bool:
@@ -116,6 +128,8 @@ NO_WORDS = {"allow_extra_args": True}  # context settings of commands that `refu
 def refuse_words(words: list[str], otherwise: str) -> None:
     """A word that is no option: say which option was meant."""
     for word in words:
+        if "@" in word and looks_like_address(word):
+            _check_address(word)
         hint = f"give the address by --broker {word}" if looks_like_address(word) else otherwise
         raise SettingsError(f"{word!r} is no option", hint=hint.replace("WORD", word))
 
@@ -136,10 +150,12 @@ def run(main: Coroutine[Any, Any, T]) -> T:
 async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[dict[str, Any]]:
     """Ask a broker, its neighbours, and theirs: what each says of itself, in the order of the walk.
 
-    A broker that cannot be asked is in the list too, with its problem.
+    A broker that cannot be asked is in the list too, with its problem, and so is a neighbour that one of them
+    remembers and has no link to.
     """
     answers: list[dict[str, Any]] = []
     requested: set[str] = set()
+    unlinked: dict[str, dict[str, Any]] = {}  # neighbours that have no link now, by name
     waiting: list[tuple[str, str | None]] = [(broker, None)]
     while waiting:
         address, name = waiting.pop(0)
@@ -157,4 +173,6 @@ async def walk(broker: str, what: str, *, timeout: float, **about: Any) -> list[
         requested.add(answer["broker"])
         answers.append(answer | {"address": address})
         waiting += [(at, neighbour) for neighbour, at in sorted(answer.get("links", {}).items()) if at]
-    return answers
+        unlinked.update(answer.get("unlinked", {}))
+    silent = [{"broker": name, **one} for name, one in sorted(unlinked.items()) if name not in requested]
+    return answers + silent

@@ -25,6 +25,7 @@ def settings(
     config: Annotated[
         Path | None, typer.Option("--config", "-c", metavar="FILE", help="Settings as TOML.")
     ] = None,
+    dev: Annotated[bool, typer.Option("--dev", help="Check them as `tidings broker --dev` does.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Print the settings of a broker, with their documentation.
@@ -36,7 +37,12 @@ def settings(
 
     requested = config is not None or any(name.startswith("TIDINGS_") for name in os.environ)
     found = (
-        read_settings(config, environment=os.environ, checked=config is not None)
+        read_settings(
+            config,
+            environment=os.environ,
+            fields={"security.anonymous": True} if dev else {},
+            checked=config is not None,
+        )
         if requested
         else BrokerSettings()
     )

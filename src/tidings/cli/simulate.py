@@ -79,7 +79,7 @@ def simulate(
     if system is None:
         raise typer.BadParameter("name a system, or give --play or --wide", param_hint="SYSTEM")
     _check_several(seeds, record, spark=spark, processes=processes)
-    from tidings.simulation.experiment import Experiment
+    from tidings.simulation.experiment import Experiment, settled
     from tidings.simulation.faults import INCIDENTS, Rates, incident_kinds
     from tidings.simulation.workloads import Plan
 
@@ -87,18 +87,23 @@ def simulate(
         subscriptions=subscriptions, events=events, rate=rate, churn=churn, durable=durable,
         lifetimes=tuple(lifetime or (0.0,)), leave=True,
     )  # fmt: skip
+    rates = Rates(loss, duplication, reordering, corruption)
     experiment = Experiment(
         system=system, seed=seed, brokers=brokers, overlay=overlay, fan_out=fan_out, network=network,
-        hosts=hosts, workload=workload, plan=plan, rates=Rates(loss, duplication, reordering, corruption),
+        hosts=hosts, workload=workload, plan=settled(plan) if rates.any or incidents else plan, rates=rates,
         incidents=incidents, kinds=_kinds(fault, INCIDENTS, incident_kinds()), options=_options(option or ()),
         check=check, bytes=corruption > 0,
     )  # fmt: skip
     if seeds is not None:
         run_seeds(experiment, range(seed, seed + seeds), points, spark, processes, as_json)
         return
+    _run_one(system, experiment, record, as_json)
+
+
+def _run_one(system: str, experiment: Experiment, record: Path | None, as_json: bool) -> None:
     outcome = _run(experiment, record)
     if as_json:
-        print_json({"system": system, "seed": seed, **_plain(outcome)})
+        print_json({"system": system, "seed": experiment.seed, **_plain(outcome)})
     else:
         _show(system, outcome, record)
     if outcome.report is not None and not outcome.report.holds:
@@ -167,6 +172,7 @@ def _plain(outcome: ExperimentOutcome) -> dict[str, Any]:
 
 
 def _show(system: str, outcome: ExperimentOutcome, record: Path | None) -> None:
+    from rich.markup import escape
     from rich.table import Table
 
     table = Table(box=None, show_header=False, pad_edge=False)
@@ -185,10 +191,13 @@ def _show(system: str, outcome: ExperimentOutcome, record: Path | None) -> None:
     console().print(table)
     report = outcome.report
     if report is not None:
-        judged = [name for name, verdict in report.verdicts.items() if verdict.holds]
-        console().print(f"[green]holds[/]: {', '.join(judged)}")
+        judged = [name for name, each in report.verdicts.items() if each.holds and each.is_shown]
+        if judged:
+            console().print(f"[green]holds[/]: {', '.join(judged)}")
         for name in report.broken:
-            console().print(f"[red]broken[/]: {name}: {report.verdicts[name].story}")
+            console().print(f"[red]broken[/]: {name}: {escape(str(report.verdicts[name].story))}")
+        for name in report.open:
+            console().print(f"[yellow]not judged[/]: {name}: {escape(str(report.verdicts[name].reason))}")
     if record is not None:
         say(f"The history is in {record}; judge it again with: tidings check {record}")
 

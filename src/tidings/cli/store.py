@@ -3,16 +3,25 @@ stopped."""
 
 from __future__ import annotations
 
+import time
+from datetime import UTC, datetime
+from math import inf, isfinite
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from tidings.cli.output import print_json
+from tidings.cli.output import print_json, timestamp
 from tidings.cli.usage import JSON_HELP, examples
+from tidings.errors import SettingsError
 
 if TYPE_CHECKING:
     from tidings.store.backup import Backup
+
+SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # seconds
+SINCE_HELP = "Only events that were accepted then or later: a time (ISO 8601), or 24h, 30m, 7d before now."
+UNTIL_HELP = "Only events that were accepted before then."
+POSITIONS_HELP = "Print offset, accepted (when the broker took it) and event for each."
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
 StoreArgument = Annotated[Path, typer.Argument(metavar="STORE", help="Directory of the broker's store.")]
@@ -52,7 +61,9 @@ def register(app: typer.Typer) -> None:
     store.command(
         "export",
         epilog=examples(
-            "tidings store export data > events.jsonl", "tidings store export d1 | tidings pub --mode kept"
+            "tidings store export data > events.jsonl",
+            "tidings store export d1 | tidings pub --mode kept",
+            "tidings store export data --filter \"tenant = 'acme'\" --since 24h --positions",
         ),
     )(export)
     app.add_typer(store, name="store")
@@ -174,18 +185,54 @@ def _print_all(rows: list[dict[str, Any]]) -> None:
     print_json(rows[0] if len(rows) == 1 else {"processes": rows})
 
 
-def export(store: StoreArgument, as_json: Json = False) -> None:  # noqa: ARG001 - as for every command
-    """Print the events of a store's log as CloudEvents, one JSON document on each line, with --json or
-    without.
+def export(
+    path: Annotated[Path, typer.Argument(metavar="PATH", help="A store, or a directory of backups.")],
+    filter: Annotated[str | None, typer.Option("--filter", help="Only events that it accepts.")] = None,
+    since: Annotated[str | None, typer.Option("--since", metavar="TIME", help=SINCE_HELP)] = None,
+    until: Annotated[str | None, typer.Option("--until", metavar="TIME", help=UNTIL_HELP)] = None,
+    first: Annotated[int, typer.Option("--from-offset", metavar="N", min=1, help="First offset.")] = 1,
+    last: Annotated[int | None, typer.Option("--to-offset", metavar="N", min=1, help="Last offset.")] = None,
+    positions: Annotated[bool, typer.Option("--positions", help=POSITIONS_HELP)] = False,
+    number: Number = None,
+    as_json: Json = False,  # noqa: ARG001 - as for every command
+) -> None:
+    """Print the events of a log as CloudEvents, one JSON document on each line, with --json or without.
 
-    `tidings pub` publishes them elsewhere under their identities. This is the way out when a group has lost
-    the majority of its disks: see docs/how-to/backup.md. Cursors of durable subscriptions stay behind.
+    The broker may run; nothing is changed. `tidings pub` publishes the lines elsewhere under their
+    identities. This is also the way out when a group has lost the majority of its disks: see
+    docs/how-to/backup.md. Cursors of durable subscriptions stay behind.
     """
+    from tidings.language import parse_filter
     from tidings.model.cloudevents import to_structured
     from tidings.runtime import backups
 
-    for event in backups.exported(store):
-        print(to_structured(event).decode())
+    selection = backups.Selection(
+        filter=None if filter is None else parse_filter(filter),
+        since=-inf if since is None else _moment("--since", since),
+        until=inf if until is None else _moment("--until", until),
+        first=first,
+        last=last,
+    )
+    for each in backups.members(path):
+        for offset, accepted, event in backups.exported(each, selection, number):
+            document = to_structured(event).decode()
+            if positions:
+                at = f'"{timestamp(datetime.fromtimestamp(accepted, UTC))}"' if isfinite(accepted) else "null"
+                document = f'{{"offset": {offset}, "accepted": {at}, "event": {document}}}'
+            print(document)
+
+
+def _moment(option: str, text: str) -> float:
+    """Seconds since 1970: of a time, or of a span such as 24h before now."""
+    if text[:-1].isdecimal() and text[-1] in SPANS:
+        return time.time() - int(text[:-1]) * SPANS[text[-1]]
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise SettingsError(
+            f"{option} {text!r} is no time", hint="write 2026-01-31T12:00:00Z, or 24h for the last day"
+        ) from None
+    return moment.astimezone().timestamp() if moment.tzinfo is None else moment.timestamp()
 
 
 def _shown(backup: Backup) -> dict[str, Any]:

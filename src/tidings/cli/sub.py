@@ -68,7 +68,7 @@ def sub(
     strict: Strict = False,
     broker: remote.Broker = remote.HOME,
     name: remote.Name = "",
-    timeout: remote.Timeout = 10.0,
+    timeout: remote.CallTimeout = None,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
     """Subscribe, and print each event as it comes.
@@ -153,7 +153,7 @@ def _line(event: tidings.Event, shown: str) -> str:
 
     where = f" {event.topic}" if event.topic else ""
     kind = f" {event.type[0]}" if event.type else ""
-    return f"{event.id}{where}{kind} {json_line(json_ready(event.attributes))}"
+    return f"{event.id}{where}{kind} {json_line(json_ready(event.attributes, is_finite=False))}"
 
 
 def plain(event: tidings.Event) -> dict[str, Any]:
@@ -163,7 +163,7 @@ def plain(event: tidings.Event) -> dict[str, Any]:
     from tidings.model.event import DATA, RESERVED
     from tidings.model.textual import json_ready
 
-    body: dict[str, Any] = json_ready(event.attributes)
+    body: dict[str, Any] = json_ready(event.attributes, is_finite=False)
     shadowed = {name: body.pop(name) for name in RESERVED if name in body}
     if shadowed:
         inner = body.get(DATA)

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tidings.cli.output import Exit, print_json
+from tidings.cli.output import Exit, print_json, say
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import InputError
 
@@ -41,6 +41,8 @@ def register(app: typer.Typer) -> None:
         ),
     )(add)
     users.command("passwd", epilog=examples("tidings users passwd users.toml ann"))(passwd)
+    users.command("disable", epilog=examples("tidings users disable users.toml ann"))(disable)
+    users.command("enable", epilog=examples("tidings users enable users.toml ann"))(enable)
     users.command("remove", epilog=examples("tidings users remove users.toml ann"))(remove)
     users.command(
         "list", epilog=examples("tidings users list users.toml", "tidings users list users.toml --json")
@@ -127,6 +129,24 @@ def remove(file: FileArgument, name: NameArgument, as_json: Json = False) -> Non
     _said(file, name, "removed", as_json)
 
 
+def disable(file: FileArgument, name: NameArgument, as_json: Json = False) -> None:
+    """Keep a user out, with everything that is its own. Its open sessions end at the next reload."""
+    _set_disabled(file, name, True, as_json)
+
+
+def enable(file: FileArgument, name: NameArgument, as_json: Json = False) -> None:
+    """Let a user in again that was disabled."""
+    _set_disabled(file, name, False, as_json)
+
+
+def _set_disabled(file: Path, name: str, is_disabled: bool, as_json: bool) -> None:
+    from tidings.security.users_file import UsersFile
+
+    with UsersFile.editing(file) as now:
+        now.disabled(name, is_disabled).write()
+    _said(file, name, "disabled" if is_disabled else "enabled", as_json)
+
+
 def list_(file: FileArgument, as_json: Json = False) -> None:
     """List the users of a file with their groups; never a key."""
     users = _users(file)
@@ -183,11 +203,11 @@ def check(
 def may(
     file: Annotated[Path, typer.Argument(metavar="FILE", help="A users file.")],
     name: Annotated[str, typer.Argument(help="The user's name.")],
-    action: Annotated[str, typer.Argument(help="publish, subscribe or observe.")],
+    action: Annotated[str, typer.Argument(help="publish, subscribe, observe, share or admin.")],
     filter: Annotated[str, typer.Argument(metavar="[FILTER]", help="The filter to check.")] = "TRUE",
     as_json: Json = False,
 ) -> None:
-    """Show the rights of a user: the part of the given filter that the user may use.
+    """Show the rights of a user: the part of the given filter that the user may use, within its tenant.
 
     The exit code is 1 when no part is allowed.
     """
@@ -197,11 +217,13 @@ def may(
     from tidings.security.rules import Action
 
     if action not in tuple(Action):
-        raise typer.BadParameter(f"no action is called {action!r}: publish, subscribe or observe")
+        raise typer.BadParameter(f"no action is called {action!r}: {', '.join(Action)}")
     users = _users(file)
+    if name not in users.users:
+        say(f"{file} lists no user {name!r}: only rules for everyone and for its groups count")
     principal = users.complete(Principal(name, ProofMethod.SCRAM))
     try:
-        right = users.permissions.right(principal, Action(action)).narrowed(parse_filter(filter))
+        right = users.right(principal, Action(action)).narrowed(parse_filter(filter))
         allowed = print_filter(right)
     except RefusedError as error:
         print_json({"allowed": None, "reason": error.message}) if as_json else print(f"no: {error.message}")

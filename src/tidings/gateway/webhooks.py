@@ -162,8 +162,9 @@ class WebhookWorker:
         bus = await self._client().open()
         try:
             self._listener = await bus.subscribe(
-                self._filter, name="webhook", durable=True, max_deliveries=self._max_deliveries
-            )
+                self._filter, name="webhook", durable=True, max_deliveries=self._max_deliveries,
+                takes_over=True,
+            )  # fmt: skip
         except BaseException:
             await bus.close()
             raise

@@ -31,6 +31,7 @@ def check(
     contract: Contract | str = "Tidings",
     until: float | None = None,
     matcher: Callable[[], AcceptanceMatcher] | None = None,
+    instances: bool = False,
 ) -> CheckReport:
     """Judge a history (rows, or a file) by the properties that the contract promises.
 
@@ -38,6 +39,7 @@ def check(
     event has reached all subscribers. Without them liveness is not judged, and completeness takes
     the largest delay seen. `until` is where a recording was cut off, if it was. `matcher` makes
     a matcher of `tidings.matching`, for histories with many filters that no value picks out.
+    `instances`: give a reason where a property holds because the history has no instance of it.
     """
     rows = read_history(history) if isinstance(history, str | Path) else history
     return check_tables(
@@ -47,6 +49,7 @@ def check(
         contract=contract,
         until=until,
         matcher=matcher,
+        instances=instances,
     )
 
 
@@ -58,6 +61,7 @@ def check_tables(
     contract: Contract | str = "Tidings",
     until: float | None = None,
     matcher: Callable[[], AcceptanceMatcher] | None = None,
+    instances: bool = False,
 ) -> CheckReport:
     """The same on the tables of an engine."""
     promised = contract_of(contract)
@@ -67,7 +71,11 @@ def check_tables(
     planned = _planned([each for name, each in known_properties().items() if reasons[name] is None], tables)
     return CheckReport(
         promised.system,
-        {name: _verdict(name, reason, planned, engine) for name, reason in reasons.items()},
+        {
+            name: _verdict(known_properties()[name], why, planned, tables, instances)
+            for name, why in reasons.items()
+        },
+        promised.properties,
     )
 
 
@@ -85,12 +93,23 @@ def _planned(wanted: Iterable[Property], tables: Tables) -> dict[str, Sequence[T
 
 
 def _verdict(
-    name: str, reason: str | None, planned: Mapping[str, Sequence[Table]], engine: RelationEngine
+    each: Property,
+    reason: str | None,
+    planned: Mapping[str, Sequence[Table]],
+    tables: Tables,
+    instances: bool,
 ) -> PropertyVerdict:
     if reason is not None:
-        return PropertyVerdict(name, None, reason=reason)
-    found = engine.found(*planned[name])
-    return PropertyVerdict(name, found.count == 0, found.count, found.first)
+        return PropertyVerdict(each.name, None, reason=reason)
+    found = tables.engine.found(*planned[each.name])
+    if (
+        instances
+        and not found.count
+        and each.instances is not None
+        and tables.engine.lacks(each.instances(tables))
+    ):
+        return PropertyVerdict(each.name, True, reason=each.nothing)
+    return PropertyVerdict(each.name, found.count == 0, found.count, found.first)
 
 
 def _seconds(name: str, value: float | None) -> float | None:

@@ -21,6 +21,9 @@ class PlainEngine:
     def is_empty(self, table: Table) -> bool:
         return not table
 
+    def lacks(self, table: Table) -> bool:
+        return not table
+
     def each(self, make: Callable[[Any], Iterable[R]], table: Table, *, output: type[R]) -> Table:  # noqa: ARG002
         return [made for record in table for made in make(record)]
 

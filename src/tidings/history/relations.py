@@ -48,6 +48,9 @@ class RelationEngine(Protocol):
 
     def is_empty(self, table: Table) -> bool: ...
 
+    def lacks(self, table: Table) -> bool:
+        """Is it known, without another pass over the history, that the table is empty?"""
+
     def each(self, make: Callable[[Any], Iterable[R]], table: Table, *, output: type[R]) -> Table:
         """`make(record)` for each record, all in one table."""
 

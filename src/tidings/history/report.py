@@ -10,13 +10,19 @@ from tidings.history.relations import Violation
 
 
 class PropertyVerdict(msgspec.Struct, frozen=True):
-    """`holds` is None when the property was not judged; `reason` says why."""
+    """`holds` is None when the property was not judged; `reason` says why. One that holds with a reason
+    holds for want of anything to judge: it is shown as not judged (`is_shown` is False)."""
 
     name: str
     holds: bool | None
     violations: int = 0
     counterexample: Violation | None = None  # the first in time
     reason: str | None = None
+
+    @property
+    def is_shown(self) -> bool:
+        """Was there anything to judge?"""
+        return self.holds is not None and self.reason is None
 
     @property
     def story(self) -> str | None:
@@ -34,6 +40,7 @@ class PropertyVerdict(msgspec.Struct, frozen=True):
 class CheckReport(msgspec.Struct, frozen=True):
     contract: str
     verdicts: dict[str, PropertyVerdict]
+    promised: frozenset[str] = frozenset()
 
     @property
     def holds(self) -> bool:
@@ -43,6 +50,11 @@ class CheckReport(msgspec.Struct, frozen=True):
     @property
     def broken(self) -> list[str]:
         return [name for name, verdict in self.verdicts.items() if verdict.holds is False]
+
+    @property
+    def open(self) -> list[str]:
+        """Properties that the contract promises and that this history could not show."""
+        return [name for name in self.verdicts if name in self.promised and not self.verdicts[name].is_shown]
 
     @property
     def story(self) -> str | None:

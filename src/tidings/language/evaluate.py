@@ -17,7 +17,7 @@ from __future__ import annotations
 
 import math
 import operator
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from difflib import get_close_matches
 from typing import Any, TypeAlias
@@ -35,19 +35,22 @@ from tidings.language.functions import (
     as_double,
     remainder,
 )
-from tidings.language.lists import ranging
+from tidings.language.lists import looking_up, membership, ranging
 from tidings.language.unexpected import FAILURES
 from tidings.language.work import (
     BUDGET,
     Work,
     cost,
+    has_work,
     is_over,
+    plain_parts_hold,
+    without_work,
     work_of,
     work_of_expression,
 )
 from tidings.model import expression as e
 from tidings.model.event import LINEAGE, Event
-from tidings.model.filter import CESQL, Filter
+from tidings.model.filter import CESQL, Conjunction, Filter
 from tidings.model.pattern import like_matches, regexp_matches
 from tidings.model.topic import check_pattern, is_pattern, topic_matches
 from tidings.model.value import INT_MAX, INT_MIN, Value, is_null, kind_of
@@ -62,11 +65,13 @@ _programs: dict[
 
 
 def evaluate(expression: e.Expression, view: View) -> Value | None:
-    """The value of an expression for what `Event.view` shows; None is unknown, over budget too."""
+    """The value of an expression for what `Event.view` shows; None is unknown. Over budget each condition
+    with a weight is unknown."""
     known = _programs.get(id(expression))
     program, work = (compiled(expression), work_of_expression(expression)) if known is None else known[1:]
     if work and cost(work, view) > BUDGET:
-        return None
+        expression = without_work(expression)
+        program = _compile(expression)
     return value_of(expression, program, view)
 
 
@@ -88,16 +93,21 @@ def evaluate_as(filter: Filter | None, expression: e.Expression, event: Event) -
     written.
     """
     if filter is None or isinstance(expression, e.Arithmetic | e.Negate):
-        over = cost(work_of_expression(expression), event.view) > BUDGET
-    else:
-        over = is_over(filter, event)
-    return (None if over else value_of(expression, compiled(expression), event.view)), over
+        value = evaluate(expression, event.view)
+        return value, value is None and cost(work_of_expression(expression), event.view) > BUDGET
+    if not is_over(filter, event):
+        return value_of(expression, compiled(expression), event.view), False
+    if accepts(filter, event):
+        return True, False
+    light = without_work(expression)
+    is_denied = value_of(light, _compile(light), event.view) is False
+    return (False if is_denied else None), is_unknown(filter, event)
 
 
 def accepts(filter: Filter, event: Event) -> bool:
     """Does the filter accept the event?
 
-    Through the normal form, as matching does; over budget it does not.
+    Through the normal form, as matching does; over budget only a conjunction without a weight does.
     """
     program = filter.__dict__.get("_accepts")
     if program is None:
@@ -108,19 +118,46 @@ def accepts(filter: Filter, event: Event) -> bool:
 
 def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
     """The filter as a function of events, for repeated evaluation."""
-    parts = [
+    parts = _tests(filter, filter.conjunctions)
+    if not work_of(filter):
+        return _any_of(filter, parts)
+    light = _tests(filter, light_parts(filter))
+    within, over = _any_of(filter, parts), _any_of(filter, light)
+    return lambda event: (over if is_over(filter, event) else within)(event)
+
+
+def light_parts(filter: Filter) -> list[Conjunction]:
+    """The conjunctions without a weight: over budget they are what is left of the filter."""
+    return [conjunction for conjunction in filter.conjunctions if not has_work(conjunction)]
+
+
+def lightly_accepts(filter: Filter, event: Event) -> bool:
+    """Does a conjunction without a weight accept the event?"""
+    return _any_of(filter, _tests(filter, light_parts(filter)))(event)
+
+
+def is_unknown(filter: Filter, event: Event) -> bool:
+    """Is the filter unknown for being over budget: it does not accept the event, and might have?"""
+    return is_over(filter, event) and plain_parts_hold(filter, event) and not lightly_accepts(filter, event)
+
+
+_Tests: TypeAlias = list[
+    tuple[list[tuple[str, Callable[[Any], bool]]], list[Callable[[Event], bool]]]
+]  # of each conjunction
+
+
+def _tests(filter: Filter, conjunctions: Iterable[Conjunction]) -> _Tests:
+    return [
         (
             [(constraint.attribute, constraint.accepts) for constraint in conjunction.constraints],
             [residual_test(residual, filter.dialect) for residual in conjunction.residuals],
         )
-        for conjunction in filter.conjunctions
+        for conjunction in conjunctions
     ]
 
-    work = work_of(filter)
 
+def _any_of(filter: Filter, parts: _Tests) -> Callable[[Event], bool]:
     def run(event: Event) -> bool:
-        if work and is_over(filter, event):
-            return False
         value_of = event.view.get
         for constraints, residuals in parts:
             try:
@@ -137,9 +174,9 @@ def compiled_filter(filter: Filter) -> Callable[[Event], bool]:
     return run
 
 
-def budget_test(filter: Filter) -> list[Callable[[Event], bool]]:
-    """Is the filter within its work budget for an event? No test when it has no weight."""
-    return [lambda event: not is_over(filter, event)] if work_of(filter) else []
+def budget_test(filter: Filter, conjunction: Conjunction) -> list[Callable[[Event], bool]]:
+    """Is the filter within its work budget for an event? No test when the conjunction has no weight."""
+    return [lambda event: not is_over(filter, event)] if has_work(conjunction) else []
 
 
 def residual_test(residual: e.Expression, dialect: str) -> Callable[[Event], bool]:
@@ -469,7 +506,8 @@ def _length(name: str) -> Program:
 
 
 def _ranging(node: e.AnyOf | e.AllOf) -> Program:
-    return ranging(node, _compile(node.condition))
+    wanted = membership(node)
+    return ranging(node, _compile(node.condition)) if wanted is None else looking_up(wanted)
 
 
 def _checker(wanted: str) -> tuple[type, ...] | None:

@@ -9,18 +9,31 @@ Rules
   empty list is false and ALL of it is true, and `NOT ANY(c)` is `ALL(NOT c)`.
 - A name that leads to no list is a list of one: ANY and ALL then are the condition itself. So an absent
   list gives what the condition gives for an absent value, mostly unknown.
-- `x IN name` is `ANY(name = x)`.
+- `x IN name` is `ANY(name = x)`. Such a membership, and its negation `ALL(name != x)`, is looked up in a set
+  of the elements, which is made once for an event.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from typing import Any, TypeAlias
+from typing import Any, NamedTuple, TypeAlias
 
 from tidings.language.measure import children
 from tidings.model.body import HAS_LIST
-from tidings.model.expression import AllOf, AnyOf, Attribute, Call, ExistsTest, Expression
+from tidings.model.expression import (
+    AllOf,
+    AnyOf,
+    Attribute,
+    Call,
+    Compare,
+    ExistsTest,
+    Expression,
+    In,
+    Literal,
+    Not,
+)
 from tidings.model.filter import Conjunction, Filter
+from tidings.model.value import Kind, kind_of
 
 View: TypeAlias = Mapping[str, Any]
 Program: TypeAlias = Callable[[View], Any]
@@ -94,6 +107,89 @@ def ranging(node: AnyOf | AllOf, condition: Program) -> Program:
     return run
 
 
+class ListMembership(NamedTuple):
+    """`ANY(name = x)` or `ANY(name IN (x, y))` of constants; negated, `ALL` of the opposite."""
+
+    name: str
+    values: tuple[Any, ...]
+    negated: bool
+
+
+def membership(node: Expression) -> ListMembership | None:
+    """The node as a membership; None for any other condition."""
+    if not isinstance(node, AnyOf | AllOf):
+        return None
+    condition, negated = node.condition, isinstance(node, AllOf)
+    items: tuple[Expression, ...]
+    is_denied = isinstance(condition, Not)
+    if isinstance(condition, Not):
+        condition = condition.operand
+    wanted = negated is not is_denied  # the form that the innermost condition must have
+    if isinstance(condition, Compare) and condition.op == ("!=" if wanted else "="):
+        operand, items = condition.left, (condition.right,)
+        if not isinstance(operand, Attribute):
+            operand, items = condition.right, (condition.left,)
+    elif isinstance(condition, In) and condition.negated is wanted:
+        operand, items = condition.operand, condition.items
+    else:
+        return None
+    if not isinstance(operand, Attribute) or operand.name == "topic":
+        return None
+    values = tuple(item.value for item in items if isinstance(item, Literal))
+    return ListMembership(operand.name, values, negated) if len(values) == len(items) else None
+
+
+def looking_up(wanted: ListMembership) -> Program:
+    """A membership as a function of a view."""
+    name, negated = wanted.name, wanted.negated
+    kinds = {kind_of(value) for value in wanted.values}
+    keys = [(kind_of(value), value) for value in wanted.values if kind_of(value) is not None]
+
+    def run(view: View) -> bool | None:
+        elements = _index(view, name)
+        if any(value in elements.get(kind, ()) for kind, value in keys):
+            return not negated
+        # each element differs from each constant, unless one of them is of another kind, or NULL
+        is_known = not elements or (elements.keys() == kinds and len(kinds) == 1 and None not in kinds)
+        return negated if is_known else None
+
+    return run
+
+
+Index: TypeAlias = dict[Kind | None, set[Any]]  # the elements by kind
+_indexes: tuple[Any, dict[str, Index]] = (None, {})  # of the view that was asked last
+
+
+def _index(view: View, name: str) -> Index:
+    global _indexes
+    known = _indexes
+    if known[0] is not view:
+        known = _indexes = (view, {})
+    found = known[1].get(name)
+    if found is None:
+        values = _values(view, name)
+        if type(values) is tuple and set(map(type, values)) == {str}:
+            found = {Kind.STRING: set(values)}
+        else:
+            found = {}
+            for value in values:
+                kind = kind_of(value)
+                found.setdefault(kind, set()).add(None if kind is None else value)
+        known[1][name] = found
+    return found
+
+
+def _values(view: View, name: str) -> Iterable[Any]:
+    """The values that a name leads to; those of a list of plain values without a view for each of them."""
+    found = view.get(name)
+    if type(found) is not tuple or any(
+        type(view.get(each)) is tuple for each in prefixes(name) if each != name
+    ):
+        return elements_at(view, name)
+    return found if not _COMPOUND & set(map(type, found)) else elements_at(view, name)
+
+
+_COMPOUND = {tuple, dict}
 _table: tuple[Any, dict[Any, list[View] | None]] = (None, {})  # elements of the view that was asked last
 
 

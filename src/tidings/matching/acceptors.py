@@ -7,12 +7,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import lru_cache
 from typing import Any
 
-from tidings.model.constraint import Constraint, Equals, Range
+from tidings.model.constraint import Constraint, Equals, Range, TopicIs
+from tidings.model.topic import topic_matches
 from tidings.model.value import NUMBERS, Kind, kind_of
 
 Acceptor = Callable[[Any], bool]
+
+TOPICS = 4096  # answers about a pattern and a topic that are remembered ...
+REMEMBERED_TOPIC = 256  # ... when the topic is no longer than this
+_remembered = lru_cache(maxsize=TOPICS)(topic_matches)
 
 _TYPES: dict[Kind, frozenset[type]] = {
     Kind.BOOL: frozenset({bool}),
@@ -26,7 +32,22 @@ def acceptor(constraint: Constraint) -> Acceptor:
         return _equals(constraint)
     if isinstance(constraint, Range) and constraint.kind is Kind.NUMBER:
         return _numbers(constraint)
+    if isinstance(constraint, TopicIs):
+        return _topics(constraint)
     return constraint.accepts
+
+
+def _topics(constraint: TopicIs) -> Acceptor:
+    """A pattern of topics. Events share topics, so the last answers are remembered."""
+    pattern, is_negated = constraint.pattern, constraint.negated
+
+    def holds(value: Any) -> bool:
+        if type(value) is not str:
+            return False
+        is_short = len(value) <= REMEMBERED_TOPIC
+        return (_remembered if is_short else topic_matches)(pattern, value) is not is_negated
+
+    return holds
 
 
 def _equals(constraint: Equals) -> Acceptor:

@@ -10,12 +10,12 @@ threshold, and the plain index serves until it is done. `stats()` says which of 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Generator, Sequence
+from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
 from tidings.language.work import WorkIndex
 from tidings.matching.columnar.warm import HERE, Kernels
-from tidings.matching.matcher import Matches
+from tidings.matching.matcher import Matches, lists_of
 from tidings.matching.naive import one_by_one
 from tidings.matching.small import SmallMatcher, is_filed_by_element
 from tidings.model.event import Event
@@ -123,8 +123,15 @@ class MatchingEngine:
             events = [event_of(events, number) for number in range(events.num_rows)]
         return self._small.match_batch(events)
 
+    def match_each(self, events: list[Event]) -> Iterable[Sequence[int]]:
+        """The same for many events, each by itself."""
+        if self._small is not None or self._routed or len(events) < FEW_EVENTS:
+            return map(self.match, events)
+        return lists_of(self._large.match_batch(events))
+
     def match_without(self, event: Event, without: frozenset[int]) -> Sequence[int]:
-        """The same as `match`, but these filters, which have a weight, are neither evaluated nor found."""
+        """The same as `match`, but of these filters no part with a weight is evaluated; the caller asks for
+        their parts without one (`lightly_accepts`)."""
         if self._small is not None:
             return self._small.match(event, without)
         found: Sequence[int] = self._large.match_without(event, without)

@@ -13,8 +13,8 @@ from typing import Any
 import msgspec
 
 from tidings.language import cesql, print_constraint, print_expression, print_value
-from tidings.language.evaluate import evaluate, residual_test
-from tidings.language.work import BUDGET, is_over
+from tidings.language.evaluate import evaluate, is_unknown, residual_test
+from tidings.language.work import BUDGET, constraint_weight, is_over, work_of_expression
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, NotOneOf, OneOf, Range
 from tidings.model.event import Event
 from tidings.model.expression import Expression
@@ -22,6 +22,7 @@ from tidings.model.filter import CESQL, Conjunction, Filter
 from tidings.model.value import Kind, kind_of
 
 _KIND_NAMES = {Kind.BOOL: "a boolean", Kind.NUMBER: "a number", Kind.STRING: "a string", Kind.TIME: "a time"}
+_OVER = "over the work budget"
 _WIDEST = 80  # characters of a value in the rendering
 
 
@@ -67,18 +68,29 @@ class Explanation(msgspec.Struct, frozen=True):
 
 
 def explain(event: Event, filter: Filter) -> Explanation:
-    """Why the filter accepts the event or not, constraint by constraint; over budget no constraint is
+    """Why the filter accepts the event or not, constraint by constraint; over budget no part with a weight is
     evaluated."""
-    if is_over(filter, event):
-        return Explanation(filter.text, event.source, event.id, False, (), over_budget=True)
-    traces = tuple(_conjunction(event, part, filter.dialect) for part in filter.conjunctions)
+    over = is_over(filter, event)
+    traces = tuple(_conjunction(event, part, filter.dialect, over=over) for part in filter.conjunctions)
     accepted = any(trace.held for trace in traces)
-    return Explanation(filter.text, event.source, event.id, accepted, traces)
+    return Explanation(
+        filter.text, event.source, event.id, accepted, traces, over_budget=is_unknown(filter, event)
+    )
 
 
-def _conjunction(event: Event, part: Conjunction, dialect: str) -> ConjunctionTrace:
-    constraints = tuple(_constraint(event, constraint) for constraint in part.constraints)
-    residuals = tuple(_residual(event, residual, dialect) for residual in part.residuals)
+def _conjunction(event: Event, part: Conjunction, dialect: str, *, over: bool) -> ConjunctionTrace:
+    constraints = tuple(
+        ConstraintTrace(each.attribute, print_constraint(each), event.view.get(each.attribute), False, _OVER)
+        if over and constraint_weight(each)
+        else _constraint(event, each)
+        for each in part.constraints
+    )
+    residuals = tuple(
+        ResidualTrace(print_expression(each), None, False, _OVER)
+        if over and (dialect == CESQL or work_of_expression(each))
+        else _residual(event, each, dialect)
+        for each in part.residuals
+    )
     held = all(trace.held for trace in constraints) and all(trace.held for trace in residuals)
     return ConjunctionTrace(held, constraints, residuals)
 
@@ -148,7 +160,7 @@ def _lines(explanation: Explanation) -> Iterator[str]:
     yield f"{explanation.filter or 'the filter'} {verdict} event {explanation.id} of {explanation.source}"
     if explanation.over_budget:
         yield f"  unknown: its patterns times the event's texts are over the work budget ({BUDGET})"
-    elif not explanation.conjunctions:
+    if not explanation.conjunctions:
         yield "  this filter is never true"
     for trace in explanation.conjunctions:
         many = len(explanation.conjunctions) > 1

@@ -30,6 +30,13 @@ def lists_of(matches: Matches) -> Iterator[Sequence[int]]:
     return map(handles.__getitem__, map(slice, offsets, offsets[1:]))
 
 
+def match_each(matcher: Matcher, events: Sequence[Event]) -> Iterable[Sequence[int]]:
+    """The handles of each event by themselves; a matcher that can makes no arrays of all of them first."""
+    own = getattr(matcher, "match_each", None)
+    found: Iterable[Sequence[int]] = lists_of(matcher.match_batch(events)) if own is None else own(events)
+    return found
+
+
 def match_without(matcher: Matcher, event: Event, without: frozenset[int]) -> Sequence[int]:
     """The filters that accept the event, without these; a matcher that can does not evaluate them."""
     own = getattr(matcher, "match_without", None)

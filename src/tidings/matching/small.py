@@ -19,7 +19,7 @@ from typing import Any, NamedTuple, TypeAlias
 
 from tidings.language.evaluate import residual_test
 from tidings.language.unexpected import FAILURES
-from tidings.language.work import is_over, work_of
+from tidings.language.work import has_work, is_over
 from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
@@ -49,7 +49,7 @@ class _CandidateTest:
         weighted: Filter | None,
     ) -> None:
         self.handle = handle
-        self.weighted = weighted  # the filter, when it could be over its work budget
+        self.weighted = weighted  # the filter, when this part of it has a weight
         self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
         self.residuals = residuals
 
@@ -154,7 +154,7 @@ class SmallMatcher:
         filter: Filter,
     ) -> None:
         residuals = [residual_test(residual, filter.dialect) for residual in conjunction.residuals]
-        weighted = filter if work_of(filter) else None
+        weighted = filter if has_work(conjunction) else None
         choices = [
             (constraint, positions)
             for constraint in conjunction.constraints
@@ -193,7 +193,7 @@ class SmallMatcher:
         self._handles.give_back(handle)
 
     def match(self, event: Event, without: Collection[int] = ()) -> list[int]:
-        """Handles of the filters that accept the event; of those with a weight, not these."""
+        """Handles of the filters that accept the event; of these only by parts without a weight."""
         view, attributes = event.view, self._attributes
         found: list[int] = []
         buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []

@@ -133,6 +133,9 @@ class SparkEngine:
             return self._history.keys == 0
         raise AssertionError(f"it was not requested before whether {table.output.__name__} is empty")
 
+    def lacks(self, table: PlanNode) -> bool:
+        return table.how == "facts" and self.is_empty(table)
+
     def each(self, make: Callable[[Any], Iterable[Any]], table: PlanNode, *, output: type[Any]) -> PlanNode:
         return self._node(output, "each", make, ((table, ()),))
 

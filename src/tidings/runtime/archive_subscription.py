@@ -27,6 +27,7 @@ from tidings.model.subscription import Notification, Position
 from tidings.protocol.inputs import ClientSkip
 from tidings.runtime.broker import Timeout
 from tidings.runtime.listener import Listener
+from tidings.runtime.listener import log as client_log
 
 T = TypeVar("T")
 AGAIN_SECONDS = 0.05  # between two tries to reach a broker
@@ -159,6 +160,13 @@ class ArchiveListener(Listener[T]):
         else:
             self._waiting.extendleft(reversed(self._batch))
             self._from_archive = False
+
+    async def reject(self, reason: str) -> None:
+        """An event of the archive has no dead letter: it is passed over, and logged."""
+        if not self._from_archive:
+            await super().reject(reason)
+        else:
+            client_log.warning("%r passes over %d events of the archive: %s", self, len(self._batch), reason)
 
     async def _leave(self, *, commit: bool, end: bool, timeout: Timeout) -> None:
         if commit and self._from_archive and not self._is_over:

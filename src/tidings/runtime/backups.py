@@ -20,22 +20,27 @@ from __future__ import annotations
 from collections.abc import Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
+from math import inf
 from pathlib import Path
 from typing import Any
 
 import msgspec
 
-from tidings.availability.records import Delete, Loaded, Put, Record
+from tidings.availability.records import Append, Delete, Loaded, Put, Record
 from tidings.errors import InputError, StoreLockedError
+from tidings.language import accepts
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.protocol.membership import agreed
 from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery import group_log
 from tidings.runtime.broker import owner_of
 from tidings.runtime.processes import mark_unit, processes_of
 from tidings.runtime.store_control import ControlConnection
+from tidings.store.audit import audit
 from tidings.store.backup import Backup, BackupSet, StoreSummary, check_empty, inspect
-from tidings.store.rocks import CHECKPOINTS, RocksStore
+from tidings.store.keyed import KeyedStore
+from tidings.store.rocks import CHECKPOINTS, RocksEngine, RocksStore
 
 EVENTS_PER_SECOND = 100_000  # more than a broker persists
 SMALLEST_GAP = 1_000_000
@@ -164,23 +169,69 @@ def verify(path: Path, number: int | None = None) -> dict[str, Any]:
         }
 
 
-def exported(store: Path) -> Iterator[Event]:
-    """The events of a store's log in their order, for publishing them elsewhere; of a group's member also
-    those that it does not know to be committed."""
-    with readable(store) as (folder, summary), closing(RocksStore(folder, reserve_bytes=0)) as opened:
-        after = 0
-        while found := opened.fetch(after + 1, PAGE_EVENTS, PAGE_BYTES):
-            yield from (append.event for append in found)
-            after = found[-1].offset
-        tail = [
-            msgspec.msgpack.decode(value, type=PlacedEvent)
-            for key, value in summary.loaded.tables.get(group_log.TABLE, {}).items()
-            if key != group_log.EPOCH
-        ]
-        last = summary.loaded.next_offset - 1
-        for placed in sorted(tail, key=lambda placed: placed.offset):
-            if placed.offset > last:
-                yield placed.proposal.event
+class Selection(msgspec.Struct, frozen=True, kw_only=True):
+    """Part of a log that is exported: all of it by default."""
+
+    filter: Filter | None = None
+    since: float = -inf  # seconds since 1970: accepted then or later ...
+    until: float = inf  # ... and before then
+    first: int = 1  # offsets, both ends included
+    last: int | None = None
+
+    def takes(self, entry: Append) -> bool:
+        if self.last is not None and entry.offset > self.last:
+            return False
+        if not self.since <= entry.accepted < self.until:
+            return False
+        return self.filter is None or accepts(self.filter, entry.event)
+
+
+EVERYTHING = Selection()
+
+
+def exported(
+    path: Path, selection: Selection = EVERYTHING, number: int | None = None
+) -> Iterator[tuple[int, float, Event]]:
+    """The events of the log of a store, or of a backup, in their order, each with its offset and the time of
+    its acceptance; of a group's member also those that it does not know to be committed. Only reads."""
+    with _still(path, number) as folder, closing(RocksEngine(folder)) as engine:
+        found = audit(engine)
+        loaded, kept = found[1], KeyedStore(engine, found)
+        after, last = selection.first - 1, selection.last or loaded.next_offset
+        while after < last and (page := kept.fetch(after + 1, PAGE_EVENTS, PAGE_BYTES)):
+            yield from ((each.offset, each.accepted, each.event) for each in page if selection.takes(each))
+            after = page[-1].offset
+        for each in _uncommitted(loaded):
+            if each.offset >= selection.first and selection.takes(each):
+                yield each.offset, each.accepted, each.event
+
+
+def _uncommitted(loaded: Loaded) -> list[Append]:
+    """Entries of a group's member behind its log, in their order. When they were accepted is not stored: they
+    count as the latest."""
+    tail = [
+        msgspec.msgpack.decode(value, type=PlacedEvent)
+        for key, value in loaded.tables.get(group_log.TABLE, {}).items()
+        if key != group_log.EPOCH
+    ]
+    return [
+        Append(placed.offset, placed.proposal.event, loaded.latest)
+        for placed in sorted(tail, key=lambda placed: placed.offset)
+        if placed.offset >= loaded.next_offset
+    ]
+
+
+@contextmanager
+def _still(path: Path, number: int | None) -> Iterator[Path]:
+    """The directory of a store, or of that of a backup, that does not change meanwhile."""
+    if BackupSet.is_at(path):
+        with backup_set(path).opened(number) as folder:
+            yield folder
+        return
+    if number is not None:
+        raise InputError(f"{path} is a store", hint="--number is that of a backup: name their directory")
+    with readable(path) as (folder, _):
+        yield folder
 
 
 def compact(store: Path) -> dict[str, int]:

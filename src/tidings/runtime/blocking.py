@@ -101,6 +101,10 @@ class BlockingListener(Generic[T]):
         """Give back what was taken last."""
         self._loop.run(self._listener.nack)
 
+    def reject(self, reason: str) -> None:
+        """As `Listener.reject`."""
+        self._loop.run(lambda: self._listener.reject(reason))
+
     @property
     def id(self) -> SubscriptionId:
         return self._listener.id

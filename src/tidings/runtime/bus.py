@@ -51,6 +51,7 @@ from tidings.runtime.options import (
     PublishOptions,
     SubscribeOptions,
     Wanted,
+    resume_token,
 )
 from tidings.runtime.pending_publishes import PendingPublishes
 
@@ -383,7 +384,7 @@ class Bus(LogCalls, HandlerCalls):
         if not named.get("durable"):
             named.setdefault("policy", self._broker.policy)
         delivery = DeliveryOptions(**named)
-        fields = {"filter": filter, "name": name, "options": delivery, "after": _token(since)}
+        fields = {"filter": filter, "name": name, "options": delivery, "after": resume_token(since)}
         if timeout is not ...:
             fields["timeout"] = timeout  # until it is open
         return kind(self, fields, read, delivery.durable)
@@ -592,9 +593,3 @@ def _chosen(kind: Any, value: Any, what: str) -> Any:
     except ValueError:
         choices = ", ".join(repr(str(each)) for each in kind)
         raise SettingsError(f"{what} {value!r} is unknown", hint=f"one of {choices}") from None
-
-
-def _token(since: Position | Mapping[str, int] | None) -> dict[str, int]:
-    if since is None:
-        return {}
-    return {since.log: since.offset} if isinstance(since, Position) else dict(since)

@@ -2,22 +2,26 @@
 
 An event is committed when its callback has returned. A callback that fails gives its event back; it
 comes again, and after `max_deliveries` it goes to dead letters. The failure is told to the event
-loop's exception handler, and the last one is kept. A callback that is still at work `STOP_SECONDS` after
-the end was asked for, or when its application is cancelled, is cancelled too, and gives its event back.
+loop's exception handler, and the last one is kept. `Reject` makes the event a dead letter at once. A callback
+that is still at work `STOP_SECONDS` after the end was asked for, or when its application is cancelled, is
+cancelled too, and gives its event back.
 """
 
 from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Generator
 from types import TracebackType
 from typing import Any, Generic, TypeVar
 
-from tidings.errors import ClosedError, TidingsError
+from tidings.errors import ClosedError, Reject, TidingsError
+from tidings.model.dead_letter_header import reason_of
 from tidings.runtime.listener import Listener
 from tidings.runtime.readers import calling_thread
 
+log = logging.getLogger("tidings.client")
 T = TypeVar("T")
 Callback = Callable[[T], Awaitable[None] | None]
 STOP_SECONDS = 30.0  # default time for a running callback to finish
@@ -113,6 +117,10 @@ class Calling(Generic[T]):
             if is_being_cancelled():
                 raise
             self._report(error)
+        except Reject as error:
+            await self.listener.reject(reason_of(error))
+            self.error = error
+            log.warning("callback of %r rejected an event: %s", self.listener, error)
         except Exception as error:
             await self.listener.nack()
             self._report(error)

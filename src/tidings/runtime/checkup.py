@@ -10,11 +10,13 @@ from __future__ import annotations
 
 import asyncio
 import ctypes
+import errno
 import importlib.util
 import os
 import resource
 import shutil
 import socket
+import stat
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from datetime import UTC, datetime, timedelta
@@ -93,7 +95,7 @@ def look_at_settings(settings: BrokerSettings) -> Iterator[Finding]:
     yield from _tried("certificates", lambda: certificates(settings))
     yield from _tried("disk", lambda: disk(settings))
     yield from _tried("files", lambda: _files(settings))
-    yield _port(settings)
+    yield from _ports(settings)
 
 
 def _tried(check: str, look: Callable[[], Iterable[Finding]]) -> list[Finding]:
@@ -211,6 +213,9 @@ def disk(settings: BrokerSettings) -> Iterator[Finding]:
     if not os.access(there, os.W_OK | os.X_OK):
         yield Finding("disk", PROBLEM, f"{there} cannot be written", "let the user of the broker write it")
         return
+    if folder.is_dir() and (mode := stat.S_IMODE(folder.stat().st_mode)) & 0o077:
+        text = f"{folder} is open to other users of this machine ({mode:o})"
+        yield Finding("disk", WARNING, text, f"chmod 700 {folder}")
     usage = shutil.disk_usage(there)
     if not usage.total:
         do = "name a directory of a disk"
@@ -226,13 +231,36 @@ def disk(settings: BrokerSettings) -> Iterator[Finding]:
         yield Finding("disk", OK, text)
 
 
-def _port(settings: BrokerSettings) -> Finding:
-    address = parse_addresses(settings.listen)[0]
-    with socket.socket() as one:
-        one.settimeout(REACH_SECONDS)
-        is_there = one.connect_ex((address.host, address.port)) == 0 if address.port else False
-    what = "something answers there (this broker, if it runs)" if is_there else "it is free"
-    return Finding("address", OK, f"{settings.listen}: {what}")
+def _ports(settings: BrokerSettings) -> Iterator[Finding]:
+    """Every address that the broker listens at: can it be had?"""
+    gateway = settings.gateway
+    for setting, text in (
+        ("listen", settings.listen),
+        ("http", settings.http),
+        ("gateway.http", gateway.http),
+        ("gateway.mqtt", gateway.mqtt),
+        ("gateway.mqtt_websocket", gateway.mqtt_websocket),
+        ("console.listen", settings.console.listen),
+    ):
+        if text:
+            yield _port(setting, text)
+
+
+def _port(setting: str, text: str) -> Finding:
+    address = parse_addresses(text if text.rpartition(":")[0] else f"127.0.0.1{text}")[0]
+    if not address.port:
+        return Finding("address", OK, f"{text} ({setting}): any free port")
+    with socket.socket(socket.AF_INET6 if ":" in address.host else socket.AF_INET) as one:
+        one.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            one.bind((address.host, address.port))
+        except OSError as error:
+            if error.errno == errno.EADDRINUSE:
+                what = "something listens there (this broker, if it runs)"
+                return Finding("address", OK, f"{text} ({setting}): {what}")
+            do = "choose another address, or let the user of the broker listen there"
+            return Finding("address", PROBLEM, f"{text} ({setting}): {error.strerror or error}", do)
+    return Finding("address", OK, f"{text} ({setting}): it is free")
 
 
 async def look_at_neighbours(settings: BrokerSettings) -> list[Finding]:
@@ -263,6 +291,9 @@ def look_at_brokers(answers: list[dict[str, Any]], now: datetime) -> Iterator[Fi
             continue
         for problem in one.get("problems", {}).values():
             yield Finding("brokers", PROBLEM, f"{name}: {problem}", "start that broker, or mend the link")
+        for neighbour in one.get("unlinked", {}).values():
+            do = "start that broker; with overlay.heal_seconds its neighbours replace it"
+            yield Finding("brokers", PROBLEM, f"{name}: {neighbour['problem']}", do)
         if one.get("disk full"):
             yield Finding("brokers", PROBLEM, f"{name}: its disk is full", "tidings admin pins says for whom")
         if one.get("time") is not None:

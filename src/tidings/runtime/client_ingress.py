@@ -49,6 +49,7 @@ from tidings.security.interfaces import Guard
 
 Say = Callable[[msg.Message], None]
 
+NARROWED = "your rights allow a part of this filter: other events are not delivered to you"
 MOST_TOPICS = 1024  # of one client that are remembered as checked ...
 REMEMBERED_TOPIC = 256  # ... when they are no longer than this
 _known_topic = lru_cache(maxsize=4096)(check_topic)
@@ -112,6 +113,7 @@ class ClientIngress:
         self.inbox = "" if guard is None else guard.inbox(principal)  # replies below it are for it alone
         self._client_scope, self._query_scope = guard.scopes(principal) if guard is not None else ("", "")
         self._opening: dict[int, int] = {}  # by call of a subscribe: its ref
+        self._narrowed: set[int] = set()  # calls of subscribes of which the rights allow a part
         self._advertised: dict[str, Filter] = {}  # by name: what the guard counts
         self._checks: dict[type, Callable[[Any], msg.Message]] = {
             msg.Hello: self._hello,
@@ -280,9 +282,12 @@ class ClientIngress:
             id = _identity(self._client_scope + self.client, subscribe.name, options)
             if is_shared:
                 self._check_shared(id, self._guard)
+            wanted = filter
             filter = self._guard.subscribe(
                 self._principal, id.subscriber, id.name, filter, durable=options.durable, whole=is_shared
             )
+            if filter is not wanted and named_inbox(filter) is None:
+                self._narrowed.add(subscribe.call)
             self._known[subscribe.ref] = (id, options.durable)
             if (inbox := named_inbox(filter)) is not None:
                 self._inboxes[subscribe.ref] = inbox
@@ -435,7 +440,7 @@ class ClientIngress:
                 ):
                     say(message)
                 else:  # it looks at each event
-                    for deliver in message.one_by_one():  # type: ignore[attr-defined]
+                    for deliver in message.one_by_one():
                         out(deliver)
                 return
             elif kind is msg.Published:
@@ -479,6 +484,7 @@ class ClientIngress:
         self.unanswered.discard(message.call)
         self._hold_answered(message.call)
         self._stored(message.call)
+        self._narrowed.discard(message.call)
         ref = self._opening.pop(message.call, None)
         if ref is not None:
             self._forget(ref)
@@ -487,6 +493,9 @@ class ClientIngress:
     def _subscribed(self, message: msg.Subscribed) -> msg.Message:
         self._opening.pop(message.call, None)
         names = {"subscriber": unscoped(message.subscriber), "name": unscoped(message.name)}
+        if message.call in self._narrowed:
+            self._narrowed.discard(message.call)
+            names["warning"] = message.warning or NARROWED
         return msgspec.structs.replace(message, **names)
 
     def _committed(self, message: msg.Committed) -> msg.Message:

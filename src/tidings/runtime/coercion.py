@@ -15,7 +15,7 @@ from tidings.errors import EventError, FilterError
 from tidings.language.build import Condition, as_filter, attr, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
-from tidings.model.event import Event, checked_event, has_plain_attributes, make_event
+from tidings.model.event import UNNUMBERED, Event, checked_event, has_plain_attributes, make_event
 from tidings.model.fields import check_readable, is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.schemas import SCHEMAS
@@ -24,7 +24,6 @@ from tidings.model.typed import build_instance, event_fields, is_event_class, is
 from tidings.runtime.telemetry import carried
 
 log = logging.getLogger("tidings.filters")
-UNNUMBERED = "-"  # stands for the id that the client will give
 
 
 def event_from(
@@ -166,17 +165,27 @@ def filter_from(
         conditions.append(topic(topic_pattern))
     made = [as_filter(_pattern(want), dialect=dialect) for want in others]
     filter = _joined(made, conditions)
+    read = _reading(classes)
     if strict or topic_pattern is not None or not all(isinstance(want, Filter) for want in others):
-        _warn_or_refuse(filter, strict=strict)
-    return filter, _reading(classes)
+        _warn_or_refuse(filter, classes[0] if others and classes else None, strict=strict)
+    return filter, read
 
 
-def _warn_or_refuse(filter: Filter, *, strict: bool) -> None:
-    """Warn of a filter that can never be true or was surely not meant so; `strict` refuses it."""
+def _warn_or_refuse(filter: Filter, cls: type | None, *, strict: bool) -> None:
+    """Warn of a filter that was surely not meant so, by itself or beside a class; `strict` refuses it. One
+    that can never be true is refused by the broker."""
     if strict:
         refuse_doubtful(filter)
-    for warning in doubts_of(filter):
-        log.warning("subscription %r: %s", filter.text, warning)
+    doubts = doubts_of(filter)
+    if cls is not None:
+        from tidings.runtime.class_doubts import class_doubts, known_names
+
+        doubts = doubts_of(filter, known=known_names(filter, cls))
+        named = {name for doubt in doubts for name in doubt.about}
+        doubts += [doubt for doubt in class_doubts(filter, cls) if named.isdisjoint(doubt.about)]
+    for warning in doubts:
+        if warning.code != "never":
+            log.warning("subscription %r: %s", filter.text, warning)
 
 
 def _conditions_of(wanted: type) -> list[Condition]:

@@ -35,7 +35,7 @@ def connect(
     /,
     *,
     path: str | os.PathLike[str] | None = None,
-    name: str = NAME,
+    name: str | None = None,
     record: Recorder | Path | str | None = None,
     seed: int | None = None,
     clock: RuntimeClock | None = None,
@@ -47,7 +47,8 @@ def connect(
     such as `tidings://host:port` (several are divided by commas), with a remote broker.
 
     `path` is a directory for what is to survive the process; without it everything lives in memory.
-    `name` says who this client is: with the name of a subscription, the subscription's identity.
+    `name` says who this client is: with the name of a subscription, the subscription's identity. It is the
+    name in the credentials by default, else `local`.
     `record` writes a history (a file name, or a recorder). `seed` makes a run repeatable, and `clock`
     gives tests a time of their own. `on_connected` and `on_disconnected` are called with the new state of
     the connection, whose `broker` and `reason` say more; `Bus.state` has the same.
@@ -56,8 +57,11 @@ def connect(
     a remote broker, and no limit (None) with one in this process. Further options are those of
     `DeliverySettings`; of a remote broker `timeout` (seconds for the first connection), `patience` (seconds
     for a broker to come back before another address is tried), `tenant`, `credentials`, `tls` (an SSL
-    context) and `network`.
+    context; by default of the files that TIDINGS_AUTHORITY, TIDINGS_CERTIFICATE and TIDINGS_KEY name) and
+    `network`.
     """
+    if name is None:
+        name = getattr(settings.get("credentials"), "name", "") or NAME
     if not name:
         raise SettingsError("a client's name cannot be empty")
     if address is not None:
@@ -84,6 +88,7 @@ def _embedded(options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInt
 
 def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) -> BrokerInterface:
     from tidings.runtime.dialling import PORT, parse_addresses
+    from tidings.runtime.environment import tls_context
     from tidings.runtime.remote import RemoteBroker, RemoteSettings
 
     if ":" not in str(address):
@@ -96,5 +101,7 @@ def _remote(address: str, options: dict[str, Any], *, path: Any, **common: Any) 
         raise SettingsError("a broker elsewhere has its own store", hint="leave path= out")
     refuse_unknown({key: 1 for key in options if key not in _REMOTE}, _REMOTE, "connect")
     addresses = parse_addresses(str(address))
+    if options.get("tls") is None:
+        options["tls"] = tls_context(os.environ, str(address))
     own = {key: options.pop(key) for key in RemoteSettings.__struct_fields__ if key in options}
     return RemoteBroker(addresses, settings=RemoteSettings(**own), **options, **common)

@@ -391,8 +391,8 @@ class Connection(asyncio.Protocol):
 
     def _not_encoded(self, message: Message, error: TidingsError) -> None:
         """No frame holds this message."""
-        if type(message) is DeliverAll:  # too large together
-            parts = tuple(message.one_by_one())
+        parts = message.one_by_one()
+        if parts[0] is not message:  # too large together
             self._late += len(parts)
             self._out.extend(parts)
             self.gather()

@@ -43,6 +43,12 @@ def parse_addresses(text: str) -> list[Address]:
 
     Each address may have its scheme; one without takes that of the address before it.
     """
+    if "@" in text:  # before any part of it is in a message
+        raise SettingsError(
+            f"a broker's address holds no name and password: …@{text.rpartition('@')[2]}",
+            hint="leave them out, and give connect(credentials=PasswordCredentials(name, password)), from "
+            "tidings.security.credentials; commands read TIDINGS_USER and TIDINGS_PASSWORD_FILE",
+        )
     found: list[Address] = []
     tls = False
     for part in text.split(","):

@@ -47,7 +47,8 @@ BREATH = 2048  # messages; fewer write oftener, more let those wait longer who c
 
 EffectHandler = Callable[[fx.Effect], None]  # takes the effects for an application
 Outlet = Callable[[Message], None]  # the near end of a link
-Fault = Callable[[str, BaseException], None]  # a machine failed at an input; the name is its sender
+# A machine failed at messages of a peer: its name, the messages, the error.
+Fault = Callable[[str, list[Message], Exception], None]
 
 
 class Tap(Protocol):
@@ -272,13 +273,17 @@ class Driver:
         are served."""
         if self._fault is None:
             return False
-        senders = [input.sender] if isinstance(input, Received | ReceivedAll) else []
-        if isinstance(input, PublishesReceived):  # one of them is to blame, and all are left
-            senders = [sender for sender, _ in input.batches]
-        if not senders or any(sender not in self._outlets for sender in senders):
+        batches: list[tuple[str, list[Message]]] = []
+        if isinstance(input, Received):
+            batches = [(input.sender, [input.message])]
+        elif isinstance(input, ReceivedAll):
+            batches = [(input.sender, list(input.messages))]
+        elif isinstance(input, PublishesReceived):  # one of them is to blame, and all are left
+            batches = input.batches
+        if not batches or any(sender not in self._outlets for sender, _ in batches):
             return False
-        for sender in senders:
-            self._fault(sender, error)
+        for sender, messages in batches:
+            self._fault(sender, messages, error)
         return True
 
     def _take_breath(self) -> None:

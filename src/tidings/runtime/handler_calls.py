@@ -6,11 +6,11 @@ from __future__ import annotations
 import asyncio
 import signal
 import threading
-from collections.abc import AsyncIterator, Callable, Iterable, Mapping, Sequence
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import asynccontextmanager, contextmanager
 from typing import TYPE_CHECKING, Any, Protocol, TypeVar, Unpack, cast, overload
 
-from tidings.errors import SettingsError
+from tidings.errors import ClosedError, SettingsError
 from tidings.model.event import Event
 from tidings.runtime.broker import Timeout
 from tidings.runtime.callbacks import STOP_SECONDS, Callback, Calling, is_cut_off
@@ -68,7 +68,8 @@ class HandlerCalls:
         self._callings: list[Calling[Any]] = []
         self._requests: PendingRequests | None = None
         self._serving: set[asyncio.Task[None]] | None = None  # starts of handlers that came later
-        self._started = asyncio.Event()  # the handlers are being called
+        self._started = asyncio.Event()  # the handlers are being called, or could not be
+        self._start_error: BaseException | None = None  # why they could not
         self._end = asyncio.Event()  # of `run`
 
     @overload
@@ -179,24 +180,43 @@ class HandlerCalls:
         self._serving = set()
         error: BaseException | None = None
         try:
-            for handler in list(self.handlers):
-                await handler.start()
+            with self._starting():
+                for handler in list(self.handlers):
+                    await handler.start()
             self._started.set()
             yield
         except BaseException as raised:
             error = raised
             raise
         finally:
-            self._started.clear()
+            if self._start_error is None:
+                self._started.clear()
             starting, self._serving = self._serving, None
             for task in starting:
                 await asyncio.wait([task])
             seconds = 0 if is_cut_off(error) else timeout
             await asyncio.gather(*(handler.stop(timeout=seconds) for handler in self.handlers))
 
+    @contextmanager
+    def _starting(self) -> Iterator[None]:
+        """A part of the start of the handlers: its error wakes those that wait for the whole."""
+        self._start_error = None
+        self._started.clear()
+        try:
+            yield
+        except BaseException as error:
+            self._start_error = error
+            self._started.set()
+            raise
+
     async def started(self) -> None:
-        """Wait until `run` or `serving` has opened the subscriptions of all handlers."""
+        """Wait until `run` or `serving` has opened the subscriptions of all handlers. Raises the error with
+        which they failed to begin."""
         await self._started.wait()
+        if (error := self._start_error) is not None:
+            if is_cut_off(error):
+                raise ClosedError("the start of the handlers was cancelled")
+            raise error
         if self._serving:
             await asyncio.gather(*map(asyncio.shield, self._serving))
 
@@ -211,7 +231,8 @@ class HandlerCalls:
         """
         bus = _bus(self)
         if bus._state == "new":
-            await bus.open()
+            with self._starting():
+                await bus.open()
         loop = asyncio.get_running_loop()
         caught = list(signals) if threading.current_thread() is threading.main_thread() else []
         before = {number: signal.getsignal(number) for number in caught}

@@ -6,12 +6,14 @@ Rules
   no other handler.
 - `concurrency` workers take events from one subscription. Each event, or batch, is committed when its call
   has returned; with more than one worker the order of calls is not the order of events.
-- A call that fails is repeated by `retry`; each attempt passes through the middleware. `Reject` ends the
-  retries.
+- A call that fails is repeated by `retry`; each attempt passes through the middleware.
 - After the last attempt the events go to `dead_letter`: a topic, or a function of the event and the error.
   Without one they are negative-acknowledged: the broker redelivers them, at most `max_deliveries` times, and
   then keeps them as dead letters of the subscription. With `retry` that happens after one round
   (`max_deliveries` is 1 by default).
+- `Reject` ends the attempts: the events go to `dead_letter`, or become dead letters of the subscription at
+  once. So does an event that cannot be read as the class subscribed to; the others of its batch are handled.
+  Both are one line in the log `tidings.client`; any other failure is told to the event loop.
 - A call that is cancelled, or waits for its next attempt when the bus stops, commits nothing: its events are
   delivered again to a durable subscription, or to another consumer of the group.
 """
@@ -20,24 +22,27 @@ from __future__ import annotations
 
 import asyncio
 import inspect
+import logging
 from collections.abc import Awaitable, Callable, Sequence
 from functools import partial
 from random import Random
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import msgspec
 
-from tidings.errors import ClosedError, Reject, SettingsError, TidingsError
+from tidings.errors import ClosedError, EventError, Reject, SettingsError, TidingsError
+from tidings.model.dead_letter_header import reason_of
 from tidings.model.event import Event, make_event
 from tidings.runtime.callbacks import CANCEL_SECONDS, STOP_SECONDS, is_being_cancelled
 from tidings.runtime.listener import Listener
-from tidings.runtime.middleware import CallNext, HandlerCall, Middleware
+from tidings.runtime.middleware import CallNext, HandlerCall, Middleware, running_call
 from tidings.runtime.readers import calling_thread
 from tidings.runtime.requests import failed_reply, is_request, reply_event
 
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
+log = logging.getLogger("tidings.client")
 DeadLetter = Callable[[Event, BaseException], Awaitable[None] | None]
 DEAD_LETTER_SECONDS = (
     7 * 86_400.0
@@ -88,6 +93,16 @@ class HandlerSettings(msgspec.Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         if self.concurrency < 1 or (self.batch is not None and self.batch < 1):
             raise SettingsError("concurrency and batch count from 1", hint="leave them out for one at a time")
+
+
+class Outcome(NamedTuple):
+    """How a call ends for its events: committed, or given back; with a reason they are dead letters."""
+
+    handled: bool
+    reason: str = ""
+
+
+HANDLED, RETURNED = Outcome(True), Outcome(False)
 
 
 class EventHandler:
@@ -177,41 +192,49 @@ class EventHandler:
                 notifications = await listener._take(most, None, commits=False)
             except ClosedError:
                 return  # the subscription was left
-            numbers = listener._numbers
+            events = [each.event.placed_at(each.position) for each in notifications]
+            taken = dict(zip(listener._numbers, events, strict=True))
             self._busy.add(task)
             try:
-                is_handled = await self._handle(
-                    [each.event.placed_at(each.position) for each in notifications]
-                )
+                values = await self._read_all(listener, taken)
+                outcome = await self._handle(list(taken.values()), values)
             finally:
                 self._busy.discard(task)
-            if is_handled is not None:
-                for number in numbers:
-                    listener.settle(number, handled=is_handled)
+            if outcome is not None:
+                if outcome == RETURNED:
+                    listener._hold(notifications)
+                for number in taken:
+                    listener.settle(number, **outcome._asdict())
             elif not self._stopping.is_set():
                 return
 
-    async def _handle(self, events: list[Event]) -> bool | None:
-        """Call the function. True: commit, False: negative-acknowledge, None: neither, the bus stops."""
-        listener, settings = self.listener, self.settings
-        assert listener is not None
-        events = [event for event in events if not self._is_own_letter(event)]
+    async def _read_all(self, listener: Listener[Any], taken: dict[int, Event]) -> list[Any]:
+        """The values that the function gets. An event that cannot be read is taken out and rejected; an own
+        dead letter is taken out and committed."""
+        read, values = listener._read, []
+        for number, event in list(taken.items()):
+            outcome = HANDLED
+            if not self._is_own_letter(event):
+                try:
+                    values.append(event if read is None else read(event))
+                    continue
+                except EventError as error:
+                    outcome = await self._fail([event], error, is_final=True)
+            del taken[number]
+            listener.settle(number, **outcome._asdict())
+        return values
+
+    async def _handle(self, events: list[Event], values: list[Any]) -> Outcome | None:
+        """Call the function. None: the bus stops, and the events are neither committed nor given back."""
+        settings = self.settings
         if not events:
-            return True
-        read = listener._read
+            return HANDLED
         try:
-            values = events if read is None else [read(event) for event in events]
             result = await self._attempts(events, values[0] if settings.batch is None else values)
         except _Stopped:
             return None
         except Exception as error:
-            self.failed += len(events)
-            self._tell(error)
-            try:
-                return await self._give_up(events, error)
-            except Exception as again:  # the dead letter was refused: the broker keeps the event
-                self._tell(again)
-                return False
+            return await self._fail(events, error, is_final=isinstance(error, Reject))
         if settings.replies and is_request(events[0]):
             try:
                 await self._bus._publish_event(reply_event(events[0], result, self._bus.name), True)
@@ -219,13 +242,31 @@ class EventHandler:
                 self._tell(error)
                 await self._reply_failure(events[0], error)
         self.handled += len(events)
-        return True
+        return HANDLED
+
+    async def _fail(self, events: list[Event], error: Exception, *, is_final: bool) -> Outcome:
+        """The last attempt failed: count and report it, and say what becomes of the events."""
+        self.failed += len(events)
+        if is_final:
+            self.error = error
+            ids = ", ".join(event.id for event in events)
+            log.warning("handler %s of %r rejected %s: %s", self.name, self.listener, ids, error)
+        else:
+            self._tell(error)
+        try:
+            if await self._give_up(events, error):
+                return HANDLED
+        except Exception as again:  # the dead letter was refused: the broker keeps the event
+            self._tell(again, f"could not hand its dead letter to {self.settings.dead_letter!r}")
+        return Outcome(False, reason_of(error)) if is_final else RETURNED
 
     async def _attempts(self, events: list[Event], value: Any) -> Any:
         retry = self.settings.retry
+        is_in_order = self.settings.concurrency == 1 and self.listener is not None
+        positions = self.listener.positions if is_in_order and self.listener is not None else None
         for attempt in range(1, retry.attempts + 1):
             try:
-                return await self._call_once(HandlerCall(self.name, events, value, attempt))
+                return await self._call_once(HandlerCall(self.name, events, value, attempt, positions))
             except Exception as error:
                 if attempt == retry.attempts or isinstance(error, Reject):
                     raise
@@ -255,11 +296,15 @@ class EventHandler:
             raise _Stopped
 
     async def _invoke(self, call: HandlerCall) -> Any:
-        if not self._is_async:
-            result = await asyncio.to_thread(_in_thread, self.function, call.value)
-        else:
-            result = self.function(call.value)
-        return await result if inspect.isawaitable(result) else result
+        token = running_call.set(call)
+        try:
+            if not self._is_async:
+                result = await asyncio.to_thread(_in_thread, self.function, call.value)
+            else:
+                result = self.function(call.value)
+            return await result if inspect.isawaitable(result) else result
+        finally:
+            running_call.reset(token)
 
     async def _reply_failure(self, request: Event, error: Exception) -> None:
         """Tell the requester. Its address may be one that no event can go to: that concerns it alone."""
@@ -269,7 +314,8 @@ class EventHandler:
             self._tell(refusal)
 
     async def _give_up(self, events: list[Event], error: Exception) -> bool:
-        """Events whose last attempt failed: answer the requester, or hand them to the dead letters."""
+        """Events whose last attempt failed: answer the requester, or hand them to the dead letters of the
+        handler. False: it has none."""
         dead_letter = self.settings.dead_letter
         if self.settings.replies and is_request(events[0]):
             await self._reply_failure(events[0], error)
@@ -306,9 +352,9 @@ class EventHandler:
             lifetime=DEAD_LETTER_SECONDS,
         )  # fmt: skip
 
-    def _tell(self, error: Exception) -> None:
+    def _tell(self, error: Exception, what: str = "failed") -> None:
         self.error = error
-        context = {"message": f"handler {self.name} of {self.listener!r} failed", "exception": error}
+        context = {"message": f"handler {self.name} of {self.listener!r} {what}", "exception": error}
         asyncio.get_running_loop().call_exception_handler(context)
 
     def __repr__(self) -> str:

@@ -11,17 +11,20 @@ Rules
 - Leaving a durable subscription while no broker is connected waits `LEAVING_SECONDS` for one, to tell it what
   was committed; without one a warning is logged, and those events are delivered again.
 - A cancelled `get` or `async for` loses no event: the event is there for the next one.
+- An event that cannot be read as the class subscribed to is rejected: it becomes a dead letter, is counted
+  (`unreadable`) and logged, and the next event is returned.
 """
 
 from __future__ import annotations
 
 import asyncio
 import logging
-from collections.abc import AsyncIterator, Callable, Generator, Sequence
+from collections.abc import AsyncIterator, Callable, Generator, Iterable, Sequence
 from types import TracebackType
 from typing import TYPE_CHECKING, Any, Generic, TypeVar
 
-from tidings.errors import ClosedError, SettingsError, TimedOutError
+from tidings.errors import ClosedError, EventError, SettingsError, TimedOutError
+from tidings.model.dead_letter_header import reason_of
 from tidings.model.event import Event
 from tidings.model.packed import pack, unpack
 from tidings.model.subscription import Notification, Position, SubscriptionId
@@ -46,6 +49,8 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidings.client")
 UNTOLD = "%r was left while no broker answered: what it committed last is delivered again under its name"
 
+UNREADABLE = "%r: %s; the event is a dead letter of the subscription now"
+
 LATER: Any = object()  # in place of the answer of a call that is not there yet
 
 T = TypeVar("T")
@@ -56,8 +61,9 @@ class Listener(Generic[T]):
     """What `bus.subscribe` gives: enter it (or await it) to begin, then iterate."""
 
     __slots__ = (
-        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_numbers", "_opened",
-        "_places", "_push", "_read", "_reader", "_ref", "_returned", "_taken", "_taking", "_wanted",
+        "__weakref__", "_batch", "_bus", "_durable", "_filter", "_is_over", "_losses", "_most_deliveries",
+        "_numbers", "_opened", "_places", "_push", "_read", "_reader", "_ref", "_returned", "_taken",
+        "_taking", "_wanted",
     )  # fmt: skip
 
     def __init__(
@@ -68,6 +74,7 @@ class Listener(Generic[T]):
         self._filter = pack(wanted["filter"])
         self._read = read
         self._durable = durable
+        self._most_deliveries: int = wanted["options"].max_deliveries
         self._ref: int | None = None
         self._opened: SubscriptionOpened | None = None
         self._is_over = False
@@ -102,6 +109,8 @@ class Listener(Generic[T]):
         self._opened, self._wanted = answer, None
         self._ref = answer.ref
         self._bus._listeners[answer.ref] = self
+        if answer.warning:
+            log.warning("%r: %s", self, answer.warning)
         self._count_losses()
         return self
 
@@ -148,10 +157,12 @@ class Listener(Generic[T]):
 
     async def get(self, timeout: float | None = None) -> T:
         """The next event; commits the one before. Raises `TimeoutError` after `timeout` seconds."""
+        if self._read is not None:
+            return (await self._get_readable(1, timeout))[0]
         notification = (await self._take(1, timeout))[0]
         event: Any = notification.event
         event.__dict__["_position"] = notification.position
-        return event if self._read is None else self._read(event)
+        return event  # type: ignore[no-any-return]
 
     async def get_many(self, most: int, timeout: float | None = None) -> list[T]:
         """The next events, at most so many and at least one; commits those before. It waits for the first
@@ -159,11 +170,41 @@ class Listener(Generic[T]):
         any."""
         if most < 1:
             raise SettingsError(f"get_many of {most} events", hint="ask for 1 or more")
-        batch, read = await self._take(most, timeout), self._read
+        if self._read is not None:
+            return await self._get_readable(most, timeout)
+        batch = await self._take(most, timeout)
         for notification in batch:
             notification.event.__dict__["_position"] = notification.position
         events: list[Any] = [notification.event for notification in batch]
-        return events if read is None else [read(event) for event in events]
+        return events
+
+    async def _get_readable(self, most: int, timeout: float | None) -> list[T]:
+        """The next events as instances of the class, at least one, without those that cannot be read."""
+        loop = asyncio.get_running_loop()
+        ends = None if timeout is None else loop.time() + timeout
+        while True:
+            await self._take(most, None if ends is None else ends - loop.time())
+            if values := self._readable():
+                return values
+
+    def _readable(self) -> list[T]:
+        """The events that were taken last, as instances of the class. One that cannot be read is rejected,
+        and no longer among them."""
+        read = self._read
+        assert read is not None
+        batch, numbers, values = self._batch, self._numbers, []
+        for place, notification in enumerate(batch):
+            try:
+                values.append(read(notification.event.placed_at(notification.position)))
+            except EventError as error:
+                self._batch = tuple(each for each in self._batch if each is not notification)
+                if numbers:
+                    self._numbers = tuple(each for each in self._numbers if each != numbers[place])
+                    self._bus._input(ClientNack(self._ref, (numbers[place],), reason_of(error)))  # type: ignore[arg-type]
+                self._taken -= 1
+                self._losses.count_unreadable()
+                log.warning(UNREADABLE, self, error)
+        return values
 
     async def _take(
         self, most: int, timeout: float | None, *, commits: bool = True
@@ -179,8 +220,11 @@ class Listener(Generic[T]):
             if timeout is None:
                 notify = await bus._answer_of(call, taking=ref)
             else:
-                async with asyncio.timeout(timeout):
-                    notify = await bus._answer_of(call, taking=ref)
+                try:
+                    async with asyncio.timeout(timeout):
+                        notify = await bus._answer_of(call, taking=ref)
+                except TimeoutError:
+                    raise TimeoutError(f"no event for {self!r} within {timeout:.3g} s") from None
         if type(notify) is not Notify:
             raise error_of(notify.code, notify.reason, notify.id)
         batch = notify.notifications
@@ -228,10 +272,11 @@ class Listener(Generic[T]):
                 async with asyncio.timeout(linger):
                     while len(events) < most:
                         batch, numbers = self._batch, self._numbers
-                        more = await self._take(most - len(events), None, commits=False)
-                        self._batch, self._numbers = (*batch, *more), (*numbers, *self._numbers)
+                        more: Any = await self._take(most - len(events), None, commits=False)
                         calls.append(self._taking)
-                        events += [self._as_read(each) for each in more]
+                        placed = [each.event.placed_at(each.position) for each in more]
+                        events += placed if self._read is None else self._readable()
+                        self._batch, self._numbers = (*batch, *self._batch), (*numbers, *self._numbers)
             except TimeoutError:
                 return events
             except asyncio.CancelledError:  # the caller received none of them: the next call returns them
@@ -240,10 +285,6 @@ class Listener(Generic[T]):
                 self._batch, self._numbers = (), ()
                 raise
         return events
-
-    def _as_read(self, notification: Notification) -> Any:
-        event: Any = notification.event.placed_at(notification.position)
-        return event if self._read is None else self._read(event)
 
     async def notifications(self) -> AsyncIterator[Notification]:
         """As iterating, with each event's position and attempt beside it."""
@@ -260,10 +301,11 @@ class Listener(Generic[T]):
         notification = (await Listener._take(self, 1, None, commits=False))[0]
         return notification, self._numbers[0]
 
-    def settle(self, number: int, *, handled: bool = True) -> None:
-        """Commit what `take` gave with this number, or give it back."""
+    def settle(self, number: int, *, handled: bool = True, reason: str = "") -> None:
+        """Commit what `take` gave with this number, or give it back; with a reason it is a dead letter."""
         if self._ref is not None:
-            self._bus._input(ClientAck(self._ref, number) if handled else ClientNack(self._ref, (number,)))
+            back = ClientNack(self._ref, (number,), reason)
+            self._bus._input(ClientAck(self._ref, number) if handled else back)
 
     def allow(self, count: int) -> None:
         """Let so many notifications come ahead of those that were taken; 0 holds back all that were not sent
@@ -280,8 +322,18 @@ class Listener(Generic[T]):
         """Give back what was taken last (after `get_many`: the batch): it comes again, at most
         `max_deliveries` times."""
         if self._ref is not None and self._numbers:
-            self._returned.update(each.position for each in self._batch if each.position is not None)
+            self._hold(self._batch)
             self._bus._input(ClientNack(self._ref, tuple(self._numbers)))
+
+    def _hold(self, returned: Iterable[Notification]) -> None:
+        """Hold `positions` until what was given back is taken again; a dead letter is not."""
+        again = [each for each in returned if each.attempt < self._most_deliveries]
+        self._returned.update(each.position for each in again if each.position is not None)
+
+    async def reject(self, reason: str) -> None:
+        """Make what was taken last (after `get_many`: the batch) a dead letter, without another attempt."""
+        if self._ref is not None and self._numbers:
+            self._bus._input(ClientNack(self._ref, tuple(self._numbers), reason_of(reason)))
 
     # -- what is known of it -----------------------------------------------------------------
 
@@ -324,7 +376,8 @@ class Listener(Generic[T]):
 
     @property
     def counters(self) -> dict[str, int]:
-        """`taken`, and how many were lost, by the name of the policy or bound."""
+        """`taken`, and how many were lost, by the name of the policy or bound; `unreadable` ones are dead
+        letters."""
         return {"taken": self._taken, **self._losses.counts}
 
     def __repr__(self) -> str:

@@ -131,7 +131,7 @@ class LocalChannel:
         kind = type(message)
         if kind is DeliverAll:
             take = self._takers.get(message.ref)  # type: ignore[attr-defined]
-            if take is None:
+            if take is None or message.offsets:  # type: ignore[attr-defined]
                 return False
             ref, events = message.ref, message.events  # type: ignore[attr-defined]
             take(events)

@@ -47,13 +47,16 @@ class PublishTurn:
     that many clients with one publish each cost nearly as little as one client with many (decision 14).
 
     They are handed in earlier when one of the clients sends another message or leaves: the order of each
-    client holds. The time of a batch is charged by the number of publishes.
+    client holds. The time of a batch is charged by the number of publishes. No batch has more than the queue
+    of a local client that takes events at once holds beside its window: such a client would have taken some
+    of them between two inputs, and loses nothing by the batch. Others read in later turns, or after the one
+    commit of the turn, so they see no difference.
     """
 
     def __init__(self, driver: Driver, coalescer: WriteCoalescer, most: int) -> None:
         self.driver = driver
         self._coalescer = coalescer
-        self._most = most  # publishes of a batch
+        self._most = min(most, AHEAD + DeliveryOptions().queue)  # publishes of a batch
         self.waiting: list[tuple[LocalClient, list[Message]]] = []
         self._count = 0
 

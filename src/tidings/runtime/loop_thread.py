@@ -12,6 +12,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import inspect
 import selectors
 import threading
 from collections.abc import Callable, Coroutine
@@ -113,7 +114,11 @@ class LoopThread:
             except asyncio.CancelledError:
                 if error is None:
                     raise
-                raise TimeoutError from None
+                raise TimeoutError(f"no answer within {timeout:g} s") from None
+            except BaseException:
+                if inspect.getcoroutinestate(coroutine) == inspect.CORO_SUSPENDED:
+                    self._give_up(coroutine)  # an interrupt between its steps; it did not fail by itself
+                raise
             try:
                 error = None if waiter.wait(timeout) else asyncio.CancelledError()
             except BaseException:  # an interrupt: the caller waits no longer

@@ -18,7 +18,8 @@ from tidings.model.subscription import Policy
 log = logging.getLogger("tidings.client")
 
 SAY_SECONDS = 10.0  # between two warnings about one subscription
-ASKED_FOR = ("expired", "superseded", "superseded or expired", "overtaken by a move")
+UNREADABLE = "unreadable"  # as the class subscribed to
+ASKED_FOR = ("expired", "superseded", "superseded or expired", "overtaken by a move", UNREADABLE)
 DURABLE = "with durable=True and a name (`tidings sub --durable --as NAME`), which misses nothing"
 WAY_OUT = f"its queue was full: read faster, subscribe with a larger queue=, or {DURABLE}"
 
@@ -52,6 +53,10 @@ class SubscriptionLosses:
         self._at_broker = dict(reported)
         if warns and self._timer is None:
             self._send(subscription)
+
+    def count_unreadable(self) -> None:
+        """Count an event that became a dead letter, since it could not be read; its own line is logged."""
+        self.counts[UNREADABLE] = self.counts.get(UNREADABLE, 0) + 1
 
     def end(self, subscription: LossWarning) -> None:
         """Say what was not said yet: the subscription is over."""

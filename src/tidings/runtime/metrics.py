@@ -87,6 +87,7 @@ KNOWN = {
     ),
     "handshakes": Metric("handshakes_pending", "Connections that have not proved yet who they are."),
     "faults": Metric("message_errors", "Messages that the node failed at.", True),
+    "unlinked": Metric("neighbours_unlinked", "Neighbours of this broker that it has no link to."),
     "withheld": Metric("deliveries_withheld", "Deliveries that the rules did not allow.", True),
     "store bytes": Metric("store_size_bytes", "Bytes of the store's files on disk."),
     "store free bytes": Metric("store_free_bytes", "Bytes that events may still use on that disk."),

@@ -18,12 +18,13 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Awaitable, Callable
+from contextvars import ContextVar
 from time import perf_counter
 from typing import Any
 
 import msgspec
 
-from tidings.errors import MissingDependencyError, Reject, TidingsError
+from tidings.errors import MissingDependencyError, Reject, SettingsError, TidingsError
 from tidings.model.event import Event
 from tidings.model.typed import build_instance, lineage_of
 
@@ -31,13 +32,21 @@ from tidings.model.typed import build_instance, lineage_of
 class HandlerCall:
     """One call of a handler: the events, the value that the handler gets, and the attempt."""
 
-    __slots__ = ("attempt", "events", "handler", "value")
+    __slots__ = ("attempt", "events", "handler", "positions", "value")
 
-    def __init__(self, handler: str, events: list[Event], value: Any, attempt: int) -> None:
+    def __init__(
+        self,
+        handler: str,
+        events: list[Event],
+        value: Any,
+        attempt: int,
+        positions: dict[str, int] | None = None,
+    ) -> None:
         self.handler = handler  # its name
         self.events = events  # one, or those of a batch
         self.value = value  # the event, an instance of the class subscribed to, or a list of these
         self.attempt = attempt  # 1 for the first
+        self.positions = positions  # for `since=`, these events included; None with `concurrency` above 1
 
     @property
     def event(self) -> Event:
@@ -47,6 +56,18 @@ class HandlerCall:
     def __repr__(self) -> str:
         what = self.event if len(self.events) == 1 else f"{len(self.events)} events from {self.event}"
         return f"<attempt {self.attempt} of {self.handler} with {what}>"
+
+
+running_call: ContextVar[HandlerCall] = ContextVar("running_call")
+
+
+def current_call() -> HandlerCall:
+    """The call that runs, inside a handler: its events, its attempt, and the `positions` to store together
+    with its effects."""
+    try:
+        return running_call.get()
+    except LookupError:
+        raise SettingsError("no handler is being called", hint="call it inside a handler") from None
 
 
 def instance_of(kind: type[Any], event: Event) -> Any:

@@ -16,7 +16,7 @@ from __future__ import annotations
 import asyncio
 import logging
 import ssl
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -97,6 +97,7 @@ class NeighbourLinks:
         self._is_closed = False
         self.listens = ""
         self.problems: dict[str, str] = {}  # by address: why it could not be joined
+        self._downs: dict[str, tuple[str, str]] = {}  # by neighbour: its address, and why its link is down
         driver.perform(OpenLink, self._on_connect)
         driver.perform(CloseLink, self.disconnect)
         driver.perform(ProbePeer, self._on_probe)
@@ -142,6 +143,15 @@ class NeighbourLinks:
     def addresses(self) -> dict[str, str]:
         """Address of each neighbour."""
         return {name: self._links[name].listens for name in self.up}
+
+    def figures(self, neighbours: Iterable[str]) -> dict[str, Any]:
+        """The links for people; also those of neighbours that the node remembers and that are not there."""
+        unlinked = {}
+        for name in neighbours:
+            if name not in self._links:
+                address, reason = self._downs.get(name, ("", "it has not been there since this broker began"))
+                unlinked[name] = {"address": address, "problem": f"no link to {name}: {reason}"}
+        return {"links": self.addresses(), "unlinked": unlinked, "problems": dict(self.problems)}
 
     async def close(self) -> None:
         self._is_closed = True
@@ -244,6 +254,12 @@ class NeighbourLinks:
             if stays is old:
                 self._refuse(new, "there is a link between these brokers already")
                 return
+            if old.listens and new.listens and old.listens != new.listens:
+                log.warning(
+                    "a broker at %s is called %s, as the one at %s, and took its link over: if both run, "
+                    "give each a name of its own",
+                    *(new.listens, new.name, old.listens),
+                )
             old.connection.end("a newer link took over")
         self._joining[new.name] = new
         self._driver.hand(self._driver.name, Joined(new.name, new.dialler == self._name))
@@ -283,6 +299,8 @@ class NeighbourLinks:
             )
         self._links[link.name] = link
         link.is_used = True
+        self._downs.pop(link.name, None)
+        log.info("the link to %s is up", link.name)
         connection.receive = lambda _, messages: self._receive(link, messages)
         connection.unsendable = lambda message, reason: self._unsendable(link.name, message, reason)
         most = sendable(link.takes, self._codec.max_frame_bytes)
@@ -365,6 +383,7 @@ class NeighbourLinks:
                 if link.connection is connection:
                     del table[name]
                     if link.is_used:
+                        self._downs[name] = (link.listens, reason)
                         log.info("the link to %s is down: %s", name, reason)
                         self._driver.link_down(name)
         freed = self._freed.get(connection)

@@ -13,6 +13,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, TypedDict
 
+from tidings.errors import SettingsError
 from tidings.language.build import Condition
 from tidings.model.filter import Filter
 from tidings.model.subscription import Policy, Position
@@ -83,6 +84,7 @@ class SubscribeOptions(TypedDict, total=False):
     dead_letters_of: str | None
     superseding: bool | None  # False: events that wait stay when a newer event has their key
     until_live: bool | None  # True: receive what is available and end
+    takes_over: bool | None  # True: from another client of this name, also one with another filter
 
 
 class ConnectOptions(TypedDict, total=False):
@@ -149,3 +151,14 @@ class PeerOptions(TypedDict, total=False):
 PUBLISH = frozenset(PublishOptions.__annotations__)
 PUBLISH_MANY = frozenset(EventOptions.__annotations__)
 SUBSCRIBE = tuple(SubscribeOptions.__annotations__)
+
+
+def resume_token(since: Position | Mapping[str, int] | None) -> dict[str, int]:
+    """The value of `since=` as a token: by log, the offset up to which events were taken."""
+    if since is None:
+        return {}
+    if isinstance(since, Position):
+        return {since.log: since.offset}
+    if isinstance(since, Mapping) and all(type(offset) is int for offset in since.values()):
+        return dict(since)
+    raise SettingsError(f"since={since!r} is no position", hint="news.positions, a Position, or 'forever'")

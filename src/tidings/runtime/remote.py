@@ -67,6 +67,8 @@ ACK_SECONDS = 0.005  # that they wait at most; longer saves messages, and a kill
 GROUP_SYSTEM = "tidings-group"
 GROUP_KEEPALIVE, GROUP_DEAD = 2.0, 6.0  # seconds: a member of a group that is silent is left for another one
 
+LASTING = 10  # times the first pause: a connection that was up for so long did not fail at once
+
 
 class RemoteState(StrEnum):
     """State of a connection."""
@@ -200,6 +202,7 @@ class RemoteClient:
         self._network = network
         self._credentials = credentials
         self._tls = tls
+        self._up_at = 0.0  # when the broker welcomed this client
         self._limits = DEFAULT_LIMITS.fitted(network.max_frame_bytes)
         machine = Client(name, "", rng=rng, recording=record is not None, limits=self._limits)
         self._driver = Driver(
@@ -304,10 +307,18 @@ class RemoteClient:
                 continue
             self._use(dialled)
             await self._lost.wait()
-            if not self._is_welcome:  # of a group whose majority is apart from it: do not try it in a loop
-                await asyncio.sleep(self._pauses.next())
-            elif not self._moves_on:
+            await self._rest()
+            if self._is_welcome and not self._moves_on:
                 await self._dial_same(position)
+
+    async def _rest(self) -> None:
+        """Pause longer each time when connections are made and lost at once: by a broker that lets nobody in,
+        such as one apart from the majority of its group, or that fails at what this client sends."""
+        lasted = asyncio.get_running_loop().time() - self._up_at if self._is_welcome else 0.0
+        if lasted >= LASTING * self._network.retry_seconds:
+            self._pauses.reset()
+        else:
+            await asyncio.sleep(self._pauses.next())
 
     async def _dial_same(self, position: int) -> None:
         """Wait a little for the broker that we had."""
@@ -318,6 +329,7 @@ class RemoteClient:
             if dialled is not None:
                 self._use(dialled)
                 await self._lost.wait()
+                await self._rest()
                 until = loop.time() + self._settings.patience
             else:
                 await asyncio.sleep(self._pauses.next())
@@ -398,7 +410,7 @@ class RemoteClient:
         self._driver.receive(self.broker, messages)
         if not self._is_welcome and any(type(message) is Welcome for message in messages):
             self._is_welcome = True
-            self._pauses.reset()
+            self._up_at = asyncio.get_running_loop().time()
             self._become(RemoteState.UP)
 
     def _is_beside(self, message: Message) -> bool:

@@ -124,6 +124,8 @@ class PendingRequests:
         except TimeoutError as error:
             if isinstance(error, TimedOutError):
                 raise
+            if bus.state != "up" and bus.state.reason:
+                raise bus._late(None, seconds) from None
             raise TimedOutError(
                 f"no reply within {seconds:g} s to the request {event.topic or event.attributes}",
                 hint="does a replier's filter accept it? timeout= gives it more time",
@@ -156,6 +158,7 @@ class PendingRequests:
         """Open the inbox once; requests that come meanwhile wait for the same subscription."""
         if self._opening is None or (self._opening.done() and self._opening.exception() is not None):
             self._opening = asyncio.create_task(self._subscribe(), name="tidings inbox")
+            self._opening.add_done_callback(lambda task: task.cancelled() or task.exception())
         await asyncio.shield(self._opening)
 
     async def _subscribe(self) -> None:

@@ -45,6 +45,7 @@ from tidings.runtime.datagrams import Datagrams
 from tidings.runtime.dialling import Address, parse_addresses
 from tidings.runtime.driver import Driver, Tap
 from tidings.runtime.fairness import Fairness, ReadingShares
+from tidings.runtime.faults import MessageFaults
 from tidings.runtime.handshake import Handshake
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.intake import Intake
@@ -95,7 +96,6 @@ class Server:
     _parts = PARTS[0]  # steps in which all of them are looked at
     _share = 0  # of them in one step
     _is_draining = False
-    _faults = 0
 
     def __init__(
         self,
@@ -179,6 +179,7 @@ class Server:
                 hint=f"start it with --name {owner}, or give this one a directory of its own",
             )
         self._recorder = recorder_of(self._record)
+        self._faults = MessageFaults()
         self.node = self._build()
         prepare_in_background(self.node)
         self._intake = Intake(self.node.backlog, self._coalescer, self.resources)
@@ -481,13 +482,13 @@ class Server:
             connection.look(now, self.network)
         self._look_later()
 
-    def _on_fault(self, sender: str, error: BaseException) -> None:
+    def _on_fault(self, sender: str, messages: list[Message], error: Exception) -> None:
         """The node failed at a peer's message: that peer is left, the others go on."""
-        self._faults += 1
-        log.error("the node failed at a message of %s", sender, exc_info=error)
+        self._faults.note(sender, error)
         for client in list(self._clients.values()):
             if client.address == sender:
-                client.connection.end("its message could not be handled")
+                self._faults.answer(messages, error, client.connection.send)
+                client.connection.finish("its message could not be handled")
         if sender in self._neighbours.up:
             self._neighbours.leave(sender, "its message could not be handled")
 
@@ -506,9 +507,8 @@ class Server:
             "local clients": len(self._local_clients),
             "handshakes": len(self.handshake),
             "unfinished bytes": self._unfinished.bytes,
-            "links": self.links_at(),
-            "problems": dict(self._neighbours.problems),
-            "faults": self._faults,
+            **self._neighbours.figures(self.node.neighbours),
+            "faults": self._faults.count,
             "seconds to acknowledge": self._answer_seconds.figures(),
         }
 

@@ -28,6 +28,7 @@ from tidings.model.subscription import GROUPS, OWNER_MARK, SubscriptionId, unsco
 from tidings.runtime import logs, tls
 from tidings.runtime.activity import activity
 from tidings.runtime.administration import BrokerAdministration
+from tidings.runtime.backlogs import BacklogCount
 from tidings.runtime.clock import RealClock
 from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import OperatorHttp, OperatorPage
@@ -113,6 +114,8 @@ class Service:
             self.server.serve_archive(settings.archive)
         self.http: OperatorHttp | None = None
         self._control: StoreControl | None = None
+        self.backlogs = BacklogCount()
+        self._begun = self.settings  # what the process works with until it is restarted
 
     def _made_server(self, name: str, unit: UnitMember | None) -> Server:
         """The server of this broker. In a unit it listens on loopback, the public address is separate."""
@@ -173,6 +176,7 @@ class Service:
         trusts_others = bool(self.settings.tls.authority or self.secured.guard.users.verifier)
         self._disowning.start(others=trusts_others)
         await self._open_control()
+        self.backlogs.start(self.server.node, self.server.store)
         self.past.start()
         await self.start_http()
         if self._public is not None:
@@ -207,6 +211,7 @@ class Service:
             await self.http.close()
         if self._control is not None:
             await self._control.close()
+        await self.backlogs.close()
         self.past.close()
         if self._spans is not None:
             self._spans.close()
@@ -268,7 +273,8 @@ class Service:
             return False
         differs = changed(self.settings, new)
         self.server.review()
-        waiting = [name for name in differs if name not in LIVE and not name.startswith("log.")]
+        pending = changed(self._begun, new)  # what was changed back needs none
+        waiting = [name for name in pending if name not in LIVE and not name.startswith("log.")]
         self.settings = new
         log.info("reloaded; changed: %s", ", ".join(differs) or "nothing but the users file, perhaps")
         if waiting:
@@ -361,7 +367,9 @@ class Service:
         """Ready: clients are let in, publishes can be kept, and every broker that was to be
         joined is linked."""
         ok, problems = self._problems()
-        return _page({"ok": ok, "links": self.server.links_at(), "problems": problems})
+        unlinked = {name: one["problem"] for name, one in self.server.figures()["unlinked"].items()}
+        links = {"links": self.server.links_at(), "unlinked": unlinked}
+        return _page({"ok": ok, **links, "problems": problems})
 
     def _problems(self) -> tuple[bool, list[str]]:
         """Is this broker ready, and if not, why?"""

@@ -25,7 +25,8 @@ from tidings.language.limits import Limits
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.limits import ResourceLimits
 from tidings.runtime.connection import NetworkSettings
-from tidings.runtime.dialling import MOST_PORT, parse_addresses, port_of
+from tidings.runtime.dialling import parse_addresses, port_of
+from tidings.runtime.settings_checks import check_addresses, check_files, check_numbers, check_options
 from tidings.security.reading import checked_table, read_toml, refuse_unknown
 from tidings.systems import NO_LINKS, find_system, systems
 
@@ -213,7 +214,10 @@ def read_settings(
     settings = _converted(table, str(file) if file else "the settings")
     if checked:
         check_settings(settings)
-    return _resolved(settings, file.parent if file is not None else None)
+    resolved = _resolved(settings, file.parent if file is not None else None)
+    if checked:
+        check_files(resolved)
+    return resolved
 
 
 def _move_old_tables(table: dict[str, Any], where: str) -> None:
@@ -323,16 +327,16 @@ def _converted(table: Mapping[str, Any], where: str) -> BrokerSettings:
         raise SettingsError(f"{where}: {position.rstrip('`')}: {reason[:1].lower()}{reason[1:]}") from None
 
 
-def _over(base: Any, table: Mapping[str, Any]) -> Any:
+def _over(base: Any, table: Mapping[str, Any], path: str = "") -> Any:
     """The base with what the table says: so nested defaults of ours stay where it is silent."""
     kind: type = type(base)
     tables, hints = _tables(kind), _hints(kind)
     given: dict[str, Any] = {}
     for name, value in table.items():
         if name in tables:
-            given[name] = _over(getattr(base, name), value)
+            given[name] = _over(getattr(base, name), value, f"{path}{name}.")
         else:
-            given[name] = _typed(value, hints[name], name)
+            given[name] = _typed(value, hints[name], path + name)
     return msgspec.structs.replace(base, **given)
 
 
@@ -349,7 +353,7 @@ def _typed(value: Any, hint: Any, name: str) -> Any:
 def check_settings(settings: BrokerSettings) -> None:
     """Refuse what contradicts itself; each message says what to do."""
     _check_choices(settings)
-    _check_http(settings)
+    check_addresses(settings)
     _check_gateways(settings)
     _check_system(settings)
     network = settings.network
@@ -361,10 +365,8 @@ def check_settings(settings: BrokerSettings) -> None:
         )
     if not 0 <= settings.drain_seconds <= DRAIN_MOST:
         raise SettingsError(f"drain_seconds is {settings.drain_seconds:g}", hint=f"0 to {DRAIN_MOST:g}")
-    for path, hint in _leaves(BrokerSettings):
-        value = _value_at(settings, path)
-        if hint in (int, float) and value < 0:
-            raise SettingsError(f"{'.'.join(path)} is {value}", hint="0 or more")
+    numbers = [path for path, hint in _leaves(BrokerSettings) if hint in (int, float)]
+    check_numbers((".".join(path), _value_at(settings, path)) for path in numbers)
 
 
 def _check_choices(settings: BrokerSettings) -> None:
@@ -378,18 +380,14 @@ def _check_choices(settings: BrokerSettings) -> None:
             raise SettingsError(f"{name} is {value!r}", hint=f"one of {', '.join(choices)}")
 
 
-def _check_http(settings: BrokerSettings) -> None:
-    port = settings.http.rpartition(":")[2]
-    if settings.http and port_of(port) is None:
-        raise SettingsError(
-            f"http is {settings.http!r}", hint=f"write host:port, with a port from 0 to {MOST_PORT}"
-        )
-
-
 def _check_gateways(settings: BrokerSettings) -> None:
     tls, security = settings.tls, settings.security
     if bool(tls.certificate) != bool(tls.key):
-        raise SettingsError("tls has a certificate or a key, not both", hint="make them with `tidings certs`")
+        there, missing = ("certificate", "key") if tls.certificate else ("key", "certificate")
+        raise SettingsError(
+            f"tls.{there} is given and tls.{missing} is not: TLS needs both",
+            hint="make them with `tidings certs`",
+        )
     if tls.revoked and not tls.authority:
         raise SettingsError(
             "tls.revoked takes certificates back, and there is no tls.authority that gives any",
@@ -476,6 +474,7 @@ def _check_system(settings: BrokerSettings) -> None:
             "network that "
             "is closed to others, and say so with security.plain",
         )
+    check_options(settings, system.options)
     peers_of(settings)
 
 

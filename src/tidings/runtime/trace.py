@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
+from operator import attrgetter
 from typing import Any, NamedTuple
 
 import msgspec
@@ -20,7 +21,7 @@ import msgspec
 from tidings.errors import InputError
 from tidings.matching.explain import explain
 from tidings.model.cloudevents import to_mapping
-from tidings.model.event import Event, event_size
+from tidings.model.event import Event
 from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.messages import (
     BROKER_MESSAGES,
@@ -33,6 +34,7 @@ from tidings.protocol.messages import (
 )
 from tidings.protocol.node import Node
 from tidings.protocol.recovery.messages import RangeReply, ReplayReply
+from tidings.protocol.routing.duplicates import ForwardAll
 from tidings.runtime.observing import ObservedScope, find_subscription
 
 HEAVY = 4_096  # bytes of payload that are kept with a step
@@ -59,6 +61,9 @@ class TraceStep(NamedTuple):
 
 _Some = tuple[Event, ...]
 _Noted = tuple[float, str, str, dict[int, SubscriptionId] | None, int, str, _Some | None]
+
+
+_size = attrgetter("size")
 
 
 class _TraceMoment:
@@ -144,6 +149,9 @@ class TraceRing:
 
     def _carried(self, now: float, what: str, peer: str, message: Message) -> None:
         """Note each event of a message between brokers."""
+        if type(message) is ForwardAll:
+            self._note(now, what, peer, None, 0, tuple(_events_of(message)))
+            return
         how = HOW.get(type(message), "")
         for event in _events_of(message):
             self._note(now, what, peer, None, 0, (event,), how)
@@ -158,9 +166,9 @@ class TraceRing:
         events: _Some,
         how: str = "",
     ) -> None:
-        """Append a step of a batch: all of its events are of the last moment, or none is."""
+        """Append a step of a batch: to the last moment when all of its events are of that."""
         moment = self._last
-        if id(events[0]) not in self._here:
+        if not self._here.issuperset(map(id, events)):
             moment = self._begin(events)
         if len(moment.steps) < moment.most:
             moment.steps.append(
@@ -171,8 +179,9 @@ class TraceRing:
 
     def _begin(self, events: _Some) -> _TraceMoment:
         self._here, self._kept = set(map(id, events)), events
-        size = sum(map(event_size, events))
-        if any(event.payload is not None and len(event.payload) > HEAVY for event in events):
+        sizes = list(map(_size, events))
+        size = sum(sizes)
+        if max(sizes) > HEAVY and any(map(_is_heavy, events)):
             if len(events) == 1:  # the steps of several hold them as they came
                 size -= len(events[0].payload or b"")
             events = tuple(map(_light, events))
@@ -337,9 +346,13 @@ def _events_of(message: Message) -> list[Event]:
     return [envelope.event for envelope in getattr(message, "envelopes", ())]
 
 
+def _is_heavy(event: Event) -> bool:
+    return event.payload is not None and len(event.payload) > HEAVY
+
+
 def _light(event: Event) -> Event:
     """Without a payload that weighs too much."""
-    if event.payload is not None and len(event.payload) > HEAVY:
+    if _is_heavy(event):
         return msgspec.structs.replace(event, payload=None)
     return event
 

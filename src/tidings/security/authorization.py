@@ -30,10 +30,10 @@ import msgspec
 from tidings.algebra.covers import covers
 from tidings.errors import EventError, RefusedError, TidingsError
 from tidings.language.measure import walk
-from tidings.model.constraint import Constraint, Equals, NotOneOf, OneOf
+from tidings.model.constraint import Constraint, NotOneOf, OneOf
 from tidings.model.event import TENANT, TENANT_MARK, Event, event_size
 from tidings.model.expression import Expression, In
-from tidings.model.filter import Conjunction, Filter
+from tidings.model.filter import Filter
 from tidings.model.reply_header import reply_header_of
 from tidings.model.subscription import (
     GROUPS,
@@ -505,11 +505,7 @@ class Authorizer:
         if right is None:
             if len(rights) >= MOST_RIGHTS:
                 rights.clear()
-            right = self._users.permissions.right(principal, action)
-            if principal.tenant:
-                bound = conjoined(right.filter, _of_tenant(principal.tenant))
-                right = AccessRight(right.principal, action, bound)
-            rights[principal] = right
+            right = rights[principal] = self._users.right(principal, action)
         return right
 
     @contextmanager
@@ -543,11 +539,6 @@ def _weight(constraint: Constraint) -> int:
 
 def _computed_weight(residual: Expression) -> int:
     return max(1, sum(len(node.items) for node in walk(residual) if isinstance(node, In)))
-
-
-def _of_tenant(tenant: str) -> Filter:
-    text = tenant.replace("'", "\\'")
-    return Filter(f"{TENANT} = '{text}'", (Conjunction((Equals(TENANT, tenant),)),))
 
 
 def _check_key(event: Event, key: str) -> None:

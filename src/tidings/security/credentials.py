@@ -22,6 +22,11 @@ class PasswordCredentials:
         self._password = password
         self._talk: ClientSide | None = None
 
+    @property
+    def name(self) -> str:
+        """The user, and a client's name unless it is given another."""
+        return self._name
+
     def first(self) -> bytes:
         self._talk = ClientSide(self._name, self._password)
         return self._talk.first().encode()

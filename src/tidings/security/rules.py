@@ -20,8 +20,9 @@ import msgspec
 from tidings.algebra.covers import covers, intersect, without_covered
 from tidings.errors import FilterError, RefusedError
 from tidings.language.evaluate import accepts
-from tidings.model.event import Event
-from tidings.model.filter import EVERYTHING, NOTHING, TIDINGS, Filter
+from tidings.model.constraint import Equals
+from tidings.model.event import TENANT, Event
+from tidings.model.filter import EVERYTHING, NOTHING, TIDINGS, Conjunction, Filter
 from tidings.security.principal import Principal
 
 GROUP = "group:"
@@ -99,7 +100,9 @@ class AccessRight(msgspec.Struct, frozen=True, dict=True):
 
     def check(self, event: Event) -> None:
         if not self.allows(event):
-            raise self._refusal(f"{self.principal} may not {self.action} event {event.id} of {event.source}")
+            where = "without a topic" if event.topic is None else f"to topic {event.topic!r}"
+            what = f"event {event.id} of {event.source}"
+            raise self._refusal(f"{self.principal} may not {self.action} {where} ({what})")
 
     def _refusal(self, message: str) -> RefusedError:
         return RefusedError(message, hint=f"a rule for the action {self.action} has to allow it")
@@ -140,6 +143,11 @@ class Permissions:
         allowed = _union([r.filter for r in self.rules if r.action is action and r.speaks_of(principal)])
         bounds = [self.mandatory[key] for key in _keys(principal) if key in self.mandatory]
         return AccessRight(principal.name, action, reduce(conjoined, bounds, allowed))
+
+
+def of_tenant(tenant: str) -> Filter:
+    text = tenant.replace("'", "\\'")
+    return Filter(f"{TENANT} = '{text}'", (Conjunction((Equals(TENANT, tenant),)),))
 
 
 def _keys(principal: Principal) -> tuple[str, ...]:

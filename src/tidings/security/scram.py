@@ -119,7 +119,8 @@ class ServerSide:
     @property
     def name(self) -> str:
         """The authenticated name, after `final`."""
-        assert self._name is not None, "nothing was proved yet"
+        if self._name is None:  # no assert: it has to hold with `python -O` too
+            raise RefusedError(REFUSED)
         return self._name
 
     def _key_of(self, name: str) -> tuple[bytes, bytes, bytes, int]:

@@ -45,7 +45,17 @@ from tidings.model.filter import Filter
 from tidings.security.principal import Principal, ProofMethod, checked_name
 from tidings.security.quotas import TENANT_ACCOUNT, UNBOUNDED, Quota
 from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
-from tidings.security.rules import ANONYMOUS, ANYONE, GROUP, AccessRule, Action, Permissions
+from tidings.security.rules import (
+    ANONYMOUS,
+    ANYONE,
+    GROUP,
+    AccessRight,
+    AccessRule,
+    Action,
+    Permissions,
+    conjoined,
+    of_tenant,
+)
 from tidings.security.scram import StoredKey, read_key
 from tidings.security.tokens import Issuer, Verifier
 
@@ -133,6 +143,13 @@ class Users(msgspec.Struct, frozen=True, dict=True):
             raise RefusedError(f"the issuer of the token of {name} is not trusted here")
         base = Principal(name, means, proof.tenant, proof.groups, is_broker=principal.is_broker, proof=proof)
         return self.complete(base)
+
+    def right(self, principal: Principal, action: Action) -> AccessRight:
+        """Its rights within the bound of its tenant."""
+        right = self.permissions.right(principal, action)
+        if not principal.tenant:
+            return right
+        return AccessRight(right.principal, action, conjoined(right.filter, of_tenant(principal.tenant)))
 
     def standing(self, principal: Principal) -> Any:
         """Entries and rights of a principal in this file, as a value to compare. Raises as `refreshed`."""

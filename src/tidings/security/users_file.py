@@ -27,6 +27,7 @@ from tidings.security.users import parse_users
 
 _HEADER = re.compile(r"^\s*\[\s*users\s*\.")
 _TABLE = re.compile(r"^\s*\[")
+_DISABLED = re.compile(r"\s*disabled\s*=")
 _PASSWORD = re.compile(r"^(\s*password\s*=\s*)(\"[^\"]*\"|'[^']*')")
 _BARE = re.compile(r"[A-Za-z0-9_-]+")
 
@@ -99,6 +100,19 @@ class UsersFile:
         else:
             lines.insert(begin + 1, f'password = "{key}"\n')
         return self._changed("".join(lines), name, entry)
+
+    def disabled(self, name: str, is_disabled: bool) -> UsersFile:
+        """With a user that is, or is no longer, kept out."""
+        begin, end = self._place(name)
+        lines = self.text.splitlines(keepends=True)
+        entry = {field: value for field, value in self.users[name].items() if field != "disabled"}
+        kept = [line for line in lines[begin + 1 : end] if not _DISABLED.match(line)]
+        if is_disabled:
+            entry["disabled"] = True
+            kept.insert(0, "disabled = true\n")
+        if not lines[begin].endswith("\n"):
+            lines[begin] += "\n"
+        return self._changed("".join([*lines[: begin + 1], *kept, *lines[end:]]), name, entry)
 
     def _place(self, name: str) -> tuple[int, int]:
         """First line of a user's table, and the line behind its last."""

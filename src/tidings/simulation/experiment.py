@@ -17,6 +17,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import SettingsError
+from tidings.extensions import error_of_extension
 from tidings.history.check import check
 from tidings.history.report import CheckReport
 from tidings.history.schema import Row
@@ -89,7 +90,23 @@ def run_experiment(
     on_row: Callable[[Row], None] | None = None,
     judge: bool = True,
 ) -> ExperimentOutcome:
-    """Run it, and judge it by the contract of its system."""
+    """Run it, and judge it by the contract of its system. A strategy that fails is an `ExtensionError`, if
+    it is that of an extension."""
+    try:
+        return _ran(experiment, progress, on_row, judge)
+    except Exception as error:
+        of_extension = error_of_extension(error)
+        if of_extension is None:
+            raise
+        raise of_extension from error
+
+
+def _ran(
+    experiment: Experiment,
+    progress: Callable[[float, int], None] | None,
+    on_row: Callable[[Row], None] | None,
+    judge: bool,
+) -> ExperimentOutcome:
     world = build_world(experiment)
     rows = world.rows
     if on_row is not None and world.simulation.on_row is not None:
@@ -111,12 +128,19 @@ def run_experiment(
 T_SUB, T_DIFF = 10.0, 20.0  # seconds that a subscription and an event may take when things go wrong
 
 
+def settled(plan: Plan) -> Plan:
+    """The same with its first event late enough that every first subscription is known by then, also where
+    things go wrong: so each delivery to one is judged. (Subscriptions begin in the first fifth.)"""
+    return msgspec.structs.replace(plan, settle=max(plan.settle, T_SUB * 1.25))
+
+
 def _judged(world: World, experiment: Experiment, delay: float) -> CheckReport:
     contract = world.system.contract
     if not (experiment.rates.any or experiment.incidents):
-        return check(world.rows, contract=contract)
+        return check(world.rows, contract=contract, instances=True)
     slow = delay if isfinite(delay) else 0.0
-    return check(world.rows, t_sub=max(T_SUB, slow), t_diff=max(T_DIFF, slow), contract=contract)
+    t_sub, t_diff = max(T_SUB, slow), max(T_DIFF, slow)
+    return check(world.rows, t_sub=t_sub, t_diff=t_diff, contract=contract, instances=True)
 
 
 def build_world(experiment: Experiment) -> World:

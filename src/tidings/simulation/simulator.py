@@ -26,7 +26,7 @@ from tidings.availability.records import Append, Record
 from tidings.errors import StoreError, StoreFullError, WireError
 from tidings.protocol import effects as fx
 from tidings.protocol import inputs as ins
-from tidings.protocol.messages import DeliverAll, tag_of
+from tidings.protocol.messages import tag_of
 from tidings.simulation import faults as fault
 from tidings.simulation import incidents
 from tidings.simulation.faults import NO_FAULTS, FaultPlan, Incident
@@ -310,9 +310,9 @@ class Simulation:
         self, host: Host, to: Host, link: SimulatedLink, message: Any, error: WireError
     ) -> None:
         """End the connection of a frame over the limit, as a socket's driver does; the sender dials again."""
-        if type(message) is DeliverAll:  # too large together
-            for deliver in message.one_by_one():
-                self._send(host, fx.Send(to.name, deliver))
+        if (parts := message.one_by_one())[0] is not message:  # too large together
+            for part in parts:
+                self._send(host, fx.Send(to.name, part))
             return
         self.refused_frames[tag_of(type(message))] += 1
         if self.watch is not None:

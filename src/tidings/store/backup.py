@@ -266,6 +266,14 @@ class BackupSet:
         return backup
 
     @contextmanager
+    def opened(self, number: int | None = None) -> Iterator[Path]:
+        """The store of a backup in a directory of its own, to be read. Every sum is checked."""
+        backup = self.find(number)
+        self._check([backup])
+        with self._assembled(backup) as folder:
+            yield folder
+
+    @contextmanager
     def _assembled(self, backup: Backup) -> Iterator[Path]:
         """The store of a backup, to be read: of links beside the files, or elsewhere when their disk takes
         none."""
@@ -306,8 +314,14 @@ class BackupSet:
             else:
                 new.rename(store)
             sync_directory(place)
-        except BaseException:
+        except BaseException as error:
             shutil.rmtree(new, ignore_errors=True)
+            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                raise StoreFullError(
+                    f"{place} has no room for backup {backup.number}, which needs more than "
+                    f"{backup.size >> 20} MiB; nothing was restored",
+                    hint="make room there, or restore to another disk",
+                ) from None
             raise
         return backup
 

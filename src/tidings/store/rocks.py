@@ -323,7 +323,8 @@ class RocksEngine:
 def _locked(path: Path) -> int:
     """The lock of the store in this directory, which is made when it is not there."""
     try:
-        path.mkdir(parents=True, exist_ok=True)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.mkdir(mode=0o700, exist_ok=True)
         lock = os.open(path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     except OSError as error:
         raise StoreError(

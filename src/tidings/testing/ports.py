@@ -51,7 +51,13 @@ class AloneStrategy:
     def arrived(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         for envelope in envelopes:
             self.passed.append((envelope, came_from))
-            self.routing.forward(envelope, None, came_from, now)
+            self._forward(envelope, None, came_from, now)
+
+    def _forward(
+        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+    ) -> None:
+        matches = (self.routing.ports.interest.match(envelope.event),)
+        self.routing.forward((envelope,), matches, at, came_from, now)
 
     def received(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> None:
         self.arrived(envelopes, came_from, now)
@@ -80,7 +86,7 @@ class AloneStrategy:
         self.routing.check()
 
     def publish(self, at: tuple[str, ...] | None = None, **attributes: Any) -> None:
-        self.routing.forward(envelope(**attributes), at, None, 0.0)
+        self._forward(envelope(**attributes), at, None, 0.0)
 
 
 def filter_of(text: str) -> Filter:

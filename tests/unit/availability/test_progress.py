@@ -100,3 +100,14 @@ def test_a_token_is_taken_at_its_word() -> None:
     assert progress.of("a").hand_out(4), "the application knows better what it has kept"
     progress.resume({"a": 10})
     assert not progress.of("a").hand_out(3)
+
+
+@given(st.sets(offsets), st.sets(offsets), st.integers(1, 15))
+def test_several_at_once_are_as_one_by_one(out: set[int], settled: set[int], silent: int) -> None:
+    together, single = LogProgress(received=silent), LogProgress(received=silent)
+    is_new = together.hand_out_all(sorted(out)) if out else True
+    assert is_new == all([single.hand_out(offset) for offset in sorted(out)])  # noqa: C419 - each is tried
+    together.settle_all(sorted(settled))
+    for offset in sorted(settled):
+        single.settle(offset)
+    assert together == single

@@ -155,7 +155,8 @@ class TestEval:
             ("s LIKE '%%%%%%a%'", True, False),
             ("x = 1 OR (s LIKE '%aaaaaa%' AND FALSE)", True, False),
             ("(s LIKE '%aaaaaa%' AND FALSE) OR x = 2", False, False),
-            ("x = 1 OR s LIKE '%aaaaaa%'", None, True),
+            ("x = 1 OR s LIKE '%aaaaaa%'", True, False),  # a part without a weight decides
+            ("x = 2 OR s LIKE '%aaaaaa%'", None, True),
             ("LENGTH(s) > 3", True, False),
             ("LENGTH(CONCAT(s, s, s, s, s, s)) + 1", None, True),  # a number, by its text
         ],

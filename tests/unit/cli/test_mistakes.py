@@ -23,6 +23,9 @@ SECRET = "0123456789abcdef0123456789abcdef"
 
 # words, exit code, what is said. Nobody listens anywhere: each is told before anybody is dialled.
 MISTAKES = {
+    "serve": ("serve", 2, "did you mean `tidings broker`?"),
+    "password-in-address": ("sub --broker tidings://ann:pw@h:1", 2, "…@h:1\n  hint: leave them out"),
+    "password-in-word": ("sub tidings://ann:pw@h:1", 2, "…@h:1\n  hint: leave them out"),
     "pub-address": ("pub tidings://h:1 x=1", 2, "give the address by --broker tidings://h:1"),
     "pub-short-address": ("pub 127.0.0.1:7117 x=1", 2, "give the address by --broker 127.0.0.1:7117"),
     "pub-no-attribute": ("pub x", 2, "'x' is not NAME=VALUE"),
@@ -39,7 +42,11 @@ MISTAKES = {
     "broker-port": ("pub --broker 127.0.0.1 a=1", 2, "write --broker tidings://127.0.0.1:7117"),
     "scheme": ("trace x --broker http://h", 2, "no broker can be reached by http://"),
     "option": ("broker --lisen 127.0.0.1:0", 2, "No such option"),
-    "listen": ("broker --users users.toml --name b --listen 127.0.0.1:99999", 2, "is no broker's address"),
+    "listen": (
+        "broker --users users.toml --name b --listen 127.0.0.1:99999",
+        2,
+        "with a port from 0 to 65535",
+    ),
     "http": ("broker --users users.toml --name b --listen 127.0.0.1:0 --http 127.0.0.1:99999", 2, "http is"),
     "join": ("broker --users users.toml --name b --listen 127.0.0.1:0 --join a:b", 2, "no broker's address"),
     "no-toml": ("broker --config bad.toml", 2, "bad.toml is not TOML"),

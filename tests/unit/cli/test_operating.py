@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import typer.main
 
-from tidings.cli import build, command_names
+from tidings.cli import build, command_names, remote
 from tidings.testing.processes import started
 
 Run = Callable[..., Any]
@@ -175,3 +175,49 @@ def test_no_command_takes_a_secret_as_an_argument() -> None:
     assert not [
         name for name in names if any(word in name for word in ("password", "token", "secret", "key-"))
     ]
+
+
+def test_rights_are_shown_within_the_tenant(tmp_path: Path, tidings: Run) -> None:
+    key = tidings("users", "key", stdin="pencil\n").out
+    rule = '[[allow]]\nwho = "eve"\naction = "subscribe"\n'
+    (tmp_path / "users.toml").write_text(f'[users.eve]\n{key}tenant = "acme"\n{rule}')
+    file = str(tmp_path / "users.toml")
+    assert tidings("users", "may", file, "eve", "subscribe").out == "yes: tenant = 'acme'\n"
+    assert "tenant = 'acme'" in tidings("users", "may", file, "eve", "subscribe", "n = 1").out
+    assert tidings("users", "may", file, "eve", "subscribe", "tenant = 'b'").code == 1
+
+
+def test_a_file_for_development_can_be_checked(tmp_path: Path, tidings: Run) -> None:
+    (tmp_path / "dev.toml").write_text('listen = "127.0.0.1:0"\n[gateway]\nmqtt = "127.0.0.1:0"\n')
+    file = str(tmp_path / "dev.toml")
+    assert "there is no users file" in tidings("settings", "--config", file).err
+    assert tidings("settings", "--config", file, "--dev").code == 0
+    found = tidings("doctor", "--config", file, "--dev").out
+    assert "127.0.0.1:0 (gateway.mqtt)" in found
+    assert "settings: broker" in found
+
+
+def test_a_timeout_is_for_each_answer_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    given: dict[str, Any] = {}
+    monkeypatch.setattr("tidings.connect", lambda address, **options: given.update(options))
+    monkeypatch.setattr(remote, "_made", [])
+    remote.bus("tidings://127.0.0.1:7117", timeout=3.0)
+    assert (given["timeout"], given["call_timeout"]) == (3.0, 3.0)
+    remote.bus("tidings://127.0.0.1:7117")
+    assert (given["timeout"], given["call_timeout"]) == (10.0, 30.0)
+
+
+@pytest.mark.parametrize(
+    ("words", "kept"), [(("users", "add"), "[[allow]]"), (("top",), "[figures of each]")]
+)
+def test_help_keeps_words_in_brackets(words: tuple[str, ...], kept: str, tidings: Run) -> None:
+    assert kept in " ".join(tidings(*words, "--help").out.split())
+
+
+def test_a_user_is_disabled_and_enabled(home: Path, tidings: Run) -> None:
+    file = str(home / "users.toml")
+    before = (home / "users.toml").read_text()
+    assert tidings("users", "disable", file, "ann").code == 0
+    assert "disabled = true" in (home / "users.toml").read_text()
+    assert tidings("users", "enable", file, "ann").code == 0
+    assert (home / "users.toml").read_text() == before

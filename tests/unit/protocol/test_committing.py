@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import pytest
 from tests.unit.protocol._stage import BROKER, Stage
 
 from tidings.history.schema import DEAD, NTFY, REDELIVERY
 from tidings.model.event import FOREVER
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.inputs import ClientAck, ClientCancel, ClientNack
+from tidings.protocol.inputs import ALL_FEATURES, ClientAck, ClientCancel, ClientNack, Feature, LinkUp
 
 
 def stage_with(*numbers: int, **options: object) -> Stage:
@@ -94,6 +95,79 @@ def test_dead_letters_survive_a_restart() -> None:
     stage.settle()
     dead = stage.subscribed("s", dead_letters_of="mine")
     assert stage.drain("s", dead) == [1]
+
+
+def test_a_rejected_event_is_a_dead_letter_at_once_and_carries_its_reason() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine")
+    stage.taken("s", ref)
+    stage.hand("s", ClientNack(ref, reason="Reject: no ones"))
+    assert stage.drain("s", ref) == [2]
+    assert attempts(stage, ref) == [(1, 1), (2, 1)]
+    assert [row.reason for row in stage.rows if row.op == DEAD] == ["Reject: no ones"]
+    dead = stage.subscribed("s", dead_letters_of="mine")
+    stage.taken("s", dead)
+    letter = stage.received["s", dead][0].event.dead_letter
+    assert (letter.reason, letter.attempts) == ("Reject: no ones", 1)
+
+
+def test_a_broker_of_the_version_before_gets_a_plain_nack() -> None:
+    stage = stage_with(1)
+    stage.cut("s")
+    stage.hand("s", LinkUp(BROKER, features=ALL_FEATURES & ~Feature.REJECT))
+    stage.hand(BROKER, LinkUp("s"))
+    ref = stage.subscribed("s", name="mine", max_deliveries=2)
+    for _ in range(2):
+        stage.taken("s", ref)
+        stage.hand("s", ClientNack(ref, reason="no"))
+    assert stage.drain("s", ref) == []
+    assert attempts(stage, ref) == [(1, 1), (1, 2)]
+
+
+@pytest.mark.parametrize("reason", ["", "no"])
+def test_a_dead_letter_does_not_hold_the_token(reason: str) -> None:
+    stage = stage_with(*range(1, 6))
+    ref = stage.subscribed("s", name="mine", durable=True, max_deliveries=1)
+    stage.taken("s", ref)
+    stage.hand("s", ClientNack(ref, reason=reason))
+    stage.drain("s", ref)
+    stage.hand("s", ClientAck(ref))
+    stage.settle()
+    subscription = stage.clients["s"]._listenings[ref]
+    assert (len(subscription.taken), list(subscription.after.values())) == (0, [5])
+
+
+def test_a_rejection_that_the_broken_link_lost_is_no_commit() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine", durable=True)
+    stage.taken("s", ref)
+    stage.hand("s", ClientNack(ref, reason="no"))
+    stage.cut("s")
+    stage.link("s")
+    stage.settle()
+    assert stage.drain("s", ref) == [1, 2], "the broker never heard of it: it is delivered again"
+
+
+def test_a_letter_that_the_broker_lost_before_its_disk_had_it_is_delivered_again() -> None:
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", name="mine", durable=True)
+    stage.taken("s", ref)
+    stage.hand("s", ClientNack(ref, reason="no"))
+    stage.take("s", ref)
+    move_messages(stage)
+    stage.hand("s", ClientAck(ref))  # of the second one
+    move_messages(stage)
+    assert stage.node.figures()["dead letters"] == 1
+    stage.crash()
+    stage.link("s")
+    stage.settle()
+    assert stage.drain("s", ref) == [1]
+
+
+def move_messages(stage: Stage) -> None:
+    """Let all messages arrive while the disk does nothing."""
+    while messages := [thing for thing in stage.movable() if thing[0] == "message"]:
+        stage.move(*messages[0])
 
 
 def test_the_box_of_dead_letters_is_bounded() -> None:
@@ -216,3 +290,25 @@ def test_a_take_that_is_cancelled_after_its_link_broke_hands_the_event_over_once
     stage.link("s")
     stage.settle()
     assert stage.drain("s", ref) == [1, 2]
+
+
+@pytest.mark.parametrize("options", [{"name": "mine"}, {"group": "workers"}], ids=["named", "group"])
+def test_a_take_that_is_cancelled_after_its_link_broke_leaves_its_event_to_the_broker(
+    options: dict[str, str],
+) -> None:
+    """The broker delivers it again: one that was put back too would be taken twice."""
+    stage = stage_with(1, 2)
+    ref = stage.subscribed("s", durable=True, **options)
+    take = stage.take("s", ref)
+    stage.settle()
+    assert take in stage.answers  # but the application was cancelled before it saw it
+    stage.cut("s")
+    stage.hand("s", ClientCancel(take, ref))
+    early = stage.take("s", ref)
+    stage.settle()
+    assert early not in stage.answers, "without a link there is none to take"
+    stage.link("s")
+    stage.settle()
+    assert stage.answers[early] is not None
+    assert [1, *stage.drain("s", ref)] == [1, 2]
+    assert [number for number, _ in attempts(stage, ref)] == [1, 1, 2], "handed over again, taken once"

@@ -17,6 +17,7 @@ from tidings.matching.columnar.matcher import ColumnarMatcher
 from tidings.matching.naive import NaiveMatcher
 from tidings.matching.small import SmallMatcher
 from tidings.model.event import make_event
+from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.effects import Warn
 
 
@@ -100,3 +101,33 @@ def test_a_publish_that_failed_in_the_match_is_new_when_it_is_tried_again(
     stage.published(p, {"n": 3})
     assert stage.drain(s, ref) == [1, 2, 3]
     assert stage.node.figures()["duplicate publishes"] == 0
+
+
+def test_a_publish_that_failed_at_one_subscription_reaches_the_others_once(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """The publisher tries again what was not answered: those that have it do not get it twice, and none of
+    the others loses it."""
+    stage = Stage()
+    p, names = stage.client("p"), [stage.client(f"s{number}") for number in range(3)]
+    refs = [stage.subscribed(name, window=10) for name in names]
+    stage.published(p, {"n": 1})
+    right = Dispatcher._send
+
+    def fails(self: Any, state: Any, member: Any, *arguments: Any) -> Any:
+        if member.address == names[1]:
+            raise RuntimeError("a defect")
+        return right(self, state, member, *arguments)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Dispatcher, "_send", fails)
+        call = stage.publish(p, {"n": 2})
+        with pytest.raises(RuntimeError, match="a defect"):
+            stage.settle()
+    stage.cut(p)
+    stage.link(p)
+    stage.settle()
+    assert call in stage.answers
+    stage.published(p, {"n": 3})
+    assert [stage.drain(names[each], refs[each]) for each in (0, 2)] == [[1, 2, 3], [1, 2, 3]]
+    assert stage.ended[names[1], refs[1]][0] == "error"

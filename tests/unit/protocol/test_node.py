@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from random import Random
+from typing import Any
 
 import msgspec
 import pytest
@@ -296,9 +298,9 @@ class Chatting(Routing):
         self.ports.send(sender, Chatter("heard"))
 
     def forward(
-        self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
+        self, envelopes: Sequence[Envelope], matches: Any, at: Any, came_from: str | None, now: float
     ) -> None:
-        self.seen.append((envelope.event.id, at, came_from))
+        self.seen += [(envelope.event.id, at, came_from) for envelope in envelopes]
 
     def next_deadline(self) -> float | None:
         return 5.0

@@ -112,3 +112,30 @@ def test_the_elements_of_a_list_are_made_once_for_many_filters(monkeypatch: pyte
         interest.add(parse_filter(f"ANY(l.a > {number + 9} AND l.b < 0)"), number)
     assert not interest.match(listed()).subscriptions
     assert made == 2 * 11  # the first filter goes through the list by itself; then once for all
+
+
+def test_patterns_beyond_the_budget_are_not_tested_in_columns_either() -> None:
+    """The compiled walk tested all patterns with short texts before their owner's budget left them out."""
+    interest = InterestTable(MatchingEngine(threshold=1), ResourceLimits(owner_work=10 * 1000 * 7))
+    for owner, count in (("eve", 50), ("ann", 5)):
+        for number in range(count):
+            interest.add(parse_filter(f"t LIKE '%aab{number}%'"), f"{owner} {number}", owner)
+    while interest.maintain(1000):
+        pass
+    matcher: Any = interest.matcher
+    columns, tested = matcher._large, list[int]()
+    if not columns.compiled:
+        pytest.skip("without Numba there is no compiled walk")
+    answer = columns._answer
+
+    def counted(address: int, found: int, requested: int) -> int:
+        tested.append(requested)
+        return int(answer(address, found, requested))
+
+    columns._answer = counted
+    event = make_event({"t": "a" * 990 + "aab3 aab40"}, source="s", id="1")
+    assert interest.match(event).subscriptions == ["eve 3", "eve 4", "ann 3", "ann 4"], "aab40 is aab4 too"
+    over = interest.over_budget(event)
+    assert over == [f"eve {number}" for number in range(50 - len(over), 50)]
+    assert tested == [55 - len(over)]
+    assert 30 < len(over) < 50

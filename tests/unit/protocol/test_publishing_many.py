@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import msgspec
 from tests.unit.protocol._stage import Stage
 
 from tidings.errors import TooLargeError
-from tidings.model.event import Event, make_event
+from tidings.model.event import UNNUMBERED, Event, make_event
 from tidings.protocol.effects import CallFailed, Receipt
 from tidings.protocol.inputs import ClientCancel, ClientPublishAll
 from tidings.protocol.limits import DEFAULT_LIMITS
@@ -37,6 +38,18 @@ def test_a_batch_is_answered_when_all_of_it_is_and_heard_in_order() -> None:
     assert all(type(each) is Receipt for each in results)
     assert len({each.id for each in results}) == COUNT
     assert stage.drain(s, ref) == list(range(COUNT))
+
+
+def test_an_event_of_the_application_is_numbered_in_a_copy_and_one_made_for_the_call_in_place() -> None:
+    stage = Stage()
+    p = stage.client("p")
+    own, made = (make_event({"n": 1}, source="p", id=id) for id in ("-", UNNUMBERED))
+    assert made.view["id"] is UNNUMBERED  # a schema's check looks at it before
+    call = publish_all(stage, p, [own, made])
+    stage.settle()
+    assert own.id == "-"
+    assert [each.id for each in stage.answers[call]][1] == made.id == made.view["id"] == made.identity[1]
+    assert made.size == len(msgspec.msgpack.encode(made))
 
 
 def test_a_batch_in_several_inputs_is_answered_once_though_another_publish_comes_between() -> None:

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+from random import Random
+
 import pytest
 from tests.unit.protocol._stage import BROKER, Stage
 
 from tidings.model.event import FOREVER
 from tidings.model.subscription import SubscriptionId
+from tidings.protocol.client import Client
 from tidings.protocol.delivery.settings import DAY, DeliverySettings
 from tidings.protocol.inputs import ClientAck, ClientCancel
 
@@ -213,12 +216,39 @@ def test_a_newer_link_of_the_same_client_takes_over() -> None:
     stage.taken("s", ref)
     stage.client("s2", subscriber="s")
     again = stage.subscribed("s2", name="mine", durable=True)
-    assert stage.ended["s", ref] == ("closed", "a newer link took over")
+    assert stage.ended["s", ref][1].startswith("a newer link took over: another client called 's' listens")
     assert stage.drain("s2", again) == [1], "it was not committed"
-    assert stage.failures[stage.take("s", ref)][1] == "a newer link took over"
+    assert "connect(name=...)" in stage.failures[stage.take("s", ref)][1]
     left = stage.leave("s", ref)
     stage.settle()
     assert left in stage.answers
+
+
+def test_another_filter_takes_nothing_over_from_another_client_that_listens() -> None:
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", "n > 0", name="mine", durable=True)
+    stage.client("s2", subscriber="s")
+    call = stage.subscribe("s2", "n > 5", name="mine", durable=True)
+    stage.settle()
+    code, reason = stage.failures[call]
+    assert code == "refused"
+    assert reason.startswith("with another filter another client called 's' listens to 'mine'")
+    assert "connect(name=...)" in reason
+    stage.published("p", {"n": 1})
+    assert stage.drain("s", ref) == [1], "the first one goes on"
+    assert stage.subscribed("s2", "n > 5", name="mine", durable=True, takes_over=True)
+    stage.client("s3", subscriber="s")
+    stage.cut("s2")
+    assert stage.subscribed("s3", "n > 7", name="mine", durable=True), "none listens any more"
+
+
+def test_a_new_link_of_the_same_process_takes_over_with_another_filter() -> None:
+    stage = stage_with(stable=True)
+    stage.subscribed("s", "n > 0", name="mine", durable=True)
+    stage.clients["s2"] = Client("s", BROKER, rng=Random(1), incarnation=stage.clients["s"].incarnation)
+    stage.link("s2")
+    stage.settle()
+    assert stage.subscribed("s2", "n > 5", name="mine", durable=True)
 
 
 def test_a_subscribe_that_a_newer_link_overtakes_is_answered() -> None:
@@ -227,7 +257,8 @@ def test_a_subscribe_that_a_newer_link_overtakes_is_answered() -> None:
     stage.settle()
     calls = [stage.subscribe(who, name="mine", durable=True) for who in ("s", "s2")]
     stage.settle()
-    delivered = [call for call in calls if stage.failures.get(call) == ("closed", "a newer link took over")]
+    ends = [stage.failures.get(call, ("", ""))[1] for call in calls]
+    delivered = [reason for reason in ends if reason.startswith("a newer link took over: another client")]
     assert len(delivered) == 1, "both asks were under way before the disk had kept the first"
     assert len([call for call in calls if call in stage.answers]) == 1
 
@@ -244,6 +275,7 @@ def test_what_cannot_be_had_is_refused_with_a_reason() -> None:
     call = stage.subscribe("s2", name="mine", policy="drop oldest")
     stage.settle()
     assert "is durable" in stage.failures[call][1]
+    assert "tidings admin end subscription 's/mine'" in stage.failures[call][1]
 
 
 def test_a_subscribe_that_was_cancelled_leaves_nothing_behind() -> None:

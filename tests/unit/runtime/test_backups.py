@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import errno
 import shutil
 from contextlib import AsyncExitStack, closing
 from pathlib import Path
@@ -12,7 +13,8 @@ import pytest
 from tests.unit.store._kit import append
 
 import tidings
-from tidings.errors import InputError, SettingsError, StoreLockedError
+from tidings.errors import InputError, SettingsError, StoreFullError, StoreLockedError
+from tidings.language import parse_filter
 from tidings.runtime import backups
 from tidings.runtime.processes import check_unit, refuse_store_of_unit
 from tidings.runtime.service import Service
@@ -63,6 +65,38 @@ def test_a_backup_while_publishing_verifies_and_holds_what_was_acknowledged(tmp_
         assert backups.verify(tmp_path / "backups")["entries"] == backup.entries
         assert backups.verify(tmp_path / "b1")["entries"] == 220, "stopped: it is read where it lies"
         assert not list((tmp_path / "b1" / "checkpoints").glob("*"))
+
+    play(story())
+
+
+def test_a_running_broker_a_backup_and_a_restored_store_export_the_same(tmp_path: Path) -> None:
+    """A checkpoint has no watermark, and an export writes nothing, so it needs none."""
+
+    def exported(path: str, **part: Any) -> list[int]:
+        selection = backups.Selection(**part)
+        return [event["n"] for _, _, event in backups.exported(tmp_path / path, selection)]
+
+    async def story() -> None:
+        async with (
+            Service(settings(tmp_path, "b1")) as service,
+            tidings.connect(service.server.address, name="p") as bus,
+        ):
+            offsets = await publish(bus, 0, 6, lifetime=tidings.FOREVER)
+            every = list(range(6))
+            assert await asyncio.to_thread(exported, "b1") == every
+            found = await asyncio.to_thread(lambda: list(backups.exported(tmp_path / "b1")))
+            assert [offset for offset, _, _ in found] == offsets
+            await asyncio.to_thread(backups.back_up, tmp_path / "b1", tmp_path / "backups")
+            assert exported("backups") == every
+            backups.restore(tmp_path / "backups", tmp_path / "again")
+            assert exported("again") == every
+        assert exported("b1") == every
+        assert exported("b1", filter=parse_filter("n > 3")) == [4, 5]
+        assert exported("b1", first=offsets[1], last=offsets[3]) == [1, 2, 3]
+        assert exported("b1", since=found[2][1], until=found[4][1]) == [2, 3]
+        assert exported("b1", since=found[5][1] + 3600) == []
+        with pytest.raises(InputError, match="is a store"):
+            list(backups.exported(tmp_path / "b1", number=1))
 
     play(story())
 
@@ -165,7 +199,7 @@ def test_a_group_that_lost_the_majority_of_its_disks_is_founded_anew(tmp_path: P
         for name in ("d1", "d3"):
             shutil.rmtree(tmp_path / name)
         (tmp_path / "d2").rename(tmp_path / "old")
-        saved = list(backups.exported(tmp_path / "old"))
+        saved = [event for _, _, event in backups.exported(tmp_path / "old")]
         assert [(event["n"], event.key, event.lifetime) for event in saved] == [
             (n, f"k{n}", 600.0) for n in range(5)
         ]
@@ -228,3 +262,17 @@ def test_a_unit_is_backed_up_and_restored_after_rm_rf(tmp_path: Path) -> None:
     shutil.rmtree(tmp_path / "data" / "u-2")
     with pytest.raises(InputError, match="process 2 is not there"):
         backups.members(tmp_path / "data")
+
+
+def test_a_restore_without_room_names_the_place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with closing(RocksStore(tmp_path / "data")) as store:
+        store.commit([append(1)])
+    backups.back_up(tmp_path / "data", tmp_path / "backups")
+
+    def full(*_: object) -> None:
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("tidings.store.backup._copied", full)
+    with pytest.raises(StoreFullError, match=f"{tmp_path} has no room for backup 1"):
+        backups.restore(tmp_path / "backups", tmp_path / "again")
+    assert not list(tmp_path.glob("again*"))

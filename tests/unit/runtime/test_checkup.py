@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import socket
+import stat
+from contextlib import closing
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -14,7 +16,14 @@ from cryptography import x509
 
 from tidings.runtime import checkup
 from tidings.runtime.authority import issue, make_authority
-from tidings.runtime.settings import BrokerSettings, RetentionSettings, SecuritySettings, TlsSettings
+from tidings.runtime.settings import (
+    BrokerSettings,
+    GatewaySettings,
+    RetentionSettings,
+    SecuritySettings,
+    TlsSettings,
+)
+from tidings.store.rocks import RocksStore
 
 NOW = datetime(2026, 11, 18, 1, tzinfo=UTC)
 
@@ -125,3 +134,23 @@ def test_brokers_with_other_clocks_and_versions_are_named() -> None:
     assert [(each.check, each.state) for each in found if each.state != checkup.OK] == [
         ("brokers", "problem"), ("clock", "warning"), ("brokers", "problem"), ("versions", "warning"),
     ]  # fmt: skip
+
+
+def test_every_address_is_tried(tmp_path: Path) -> None:
+    """An address that this machine does not have is a problem, whichever listener has it."""
+    settings = BrokerSettings(
+        listen="127.0.0.1:0", http="192.0.2.1:9117", gateway=GatewaySettings(mqtt="127.0.0.1:0")
+    )
+    found = {finding.finding.partition(":")[0]: finding.state for finding in checkup._ports(settings)}
+    assert found == {"127.0.0.1": checkup.OK, "192.0.2.1": checkup.PROBLEM}
+
+
+def test_a_store_that_others_may_read_is_named(tmp_path: Path) -> None:
+    settings = BrokerSettings(store=str(tmp_path / "data"), retention=RetentionSettings(warn_free_bytes=0))
+    with closing(RocksStore(tmp_path / "data")):
+        pass
+    assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
+    assert states(checkup.disk(settings)) == {"disk": checkup.OK}
+    (tmp_path / "data").chmod(0o755)
+    first = next(checkup.disk(settings))
+    assert (first.state, "chmod 700" in first.do) == (checkup.WARNING, True)

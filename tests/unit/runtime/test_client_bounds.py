@@ -249,3 +249,31 @@ def test_values_inside_an_inquiry_are_counted_over_all_its_levels() -> None:
     with pytest.raises(RefusedError, match="more than 1024 values"):
         check_message(InquiryRequest(1, "figures", {"lists": lists}), LIMITS)
     check_message(InquiryRequest(1, "figures", {"lists": lists[:5]}), LIMITS)
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {str(number): b"" for number in range(LIMITS.headers + 1)},
+        {"x": b"x" * LIMITS.header_bytes},
+        {"x" * (LIMITS.header_bytes + 1): b""},
+    ],
+    ids=["many", "large value", "large name"],
+)
+def test_an_event_with_more_headers_than_the_limit_is_refused(headers: dict[str, bytes]) -> None:
+    event = msgspec.structs.replace(EVENT, headers=headers)
+    for message in (msg.Publish(1, event, 1), msg.StageEvents(1, "q", 0, 0, (event,))):
+        with pytest.raises(RefusedError):
+            check_message(message)
+
+
+def test_an_event_with_as_many_headers_as_the_limit_passes() -> None:
+    headers = {f"{number:03}": b"" for number in range(LIMITS.headers - 1)}
+    headers["x"] = b"x" * (LIMITS.header_bytes - 3 * len(headers) - 1)
+    check_message(msg.Publish(1, msgspec.structs.replace(EVENT, headers=headers), 1))
+
+
+def test_a_number_that_is_too_small_asks_for_more() -> None:
+    few = msg.Subscribe(1, 1, "s", EVERYTHING, DeliveryOptions(queue=0))
+    with pytest.raises(RefusedError, match=r"queue is 0; at least 1 \(ask for more\)"):
+        check_message(few)

@@ -19,6 +19,7 @@ from tidings.protocol.inputs import Fetched, FetchFailed, Input, Persisted, Pers
 from tidings.runtime.clock import RealClock
 from tidings.runtime.disk_executor import InlineExecutor, ThreadedExecutor
 from tidings.runtime.failures import error_of
+from tidings.security.credentials import PasswordCredentials
 from tidings.store.memory import MemoryStore
 from tidings.testing import collect
 
@@ -34,6 +35,20 @@ from tidings.testing import collect
 def test_other_addresses_are_refused_with_what_to_do(address: str, hint: str) -> None:
     with pytest.raises(tidings.SettingsError, match=hint):
         tidings.connect(address)
+
+
+@pytest.mark.parametrize(
+    "address",
+    [
+        "tidings://ann:s3cret@localhost:7117",
+        "ann:s3cret@localhost",
+        "tidings://ann:x,s3cret@h:1,tidings://h2:1",
+    ],
+)
+def test_a_password_in_an_address_is_refused_at_once_and_never_shown(address: str) -> None:
+    with pytest.raises(tidings.SettingsError, match="credentials=") as raised:
+        tidings.connect(address)
+    assert "s3cret" not in str(raised.value)
 
 
 def test_old_names_of_calls_warn_and_work() -> None:
@@ -223,3 +238,30 @@ def test_a_bus_stays_on_its_loop_and_a_broker_that_stopped_stays_stopped() -> No
     bus = asyncio.run(begin())
     asyncio.run(elsewhere(bus))
     asyncio.run(ended())
+
+
+def test_the_name_of_the_credentials_is_the_clients() -> None:
+    ann = PasswordCredentials("ann", "secret")
+    assert tidings.connect("tidings://h:1", credentials=ann).name == "ann"
+    assert tidings.connect("tidings://h:1", credentials=ann, name="bob").name == "bob"
+    assert tidings.connect("tidings://h:1").name == "local"
+
+
+@pytest.mark.parametrize("since", ["yesterday", 7, {"embedded": "4"}])
+def test_a_since_that_is_no_position_is_refused(since: Any) -> None:
+    with pytest.raises(tidings.SettingsError, match=r"since=.* is no position .*news.positions"):
+        tidings.connect().subscribe(since=since)
+
+
+def test_what_is_open_and_was_probably_not_meant_is_a_warning(caplog: pytest.LogCaptureFixture) -> None:
+    with tidings.open() as bus:
+        with bus.subscribe("n > 0", name="jobs"):
+            bus.subscribe(dead_letters_of="jobs").close()
+            bus.subscribe(since={"embedded": 0}).close()
+        assert not caplog.records
+        bus.subscribe(dead_letters_of="jbos").close()
+        bus.subscribe(since={"nolog": 4}).close()
+        with bus.subscribe("n > 0") as news, pytest.raises(TimeoutError, match=r"no answer within 0\.01 s"):
+            news.get(timeout=0.01)
+    assert "no subscription 'jbos' of yours" in caplog.records[0].getMessage()
+    assert "not known here" in caplog.records[1].getMessage()

@@ -3,14 +3,20 @@
 from __future__ import annotations
 
 import asyncio
+import json
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 import tidings
+from tidings.cli.remote import walk
+from tidings.runtime.checkup import look_at_brokers
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.server import Server
+from tidings.runtime.service import Service
+from tidings.runtime.settings import BrokerSettings, read_settings
 from tidings.testing import collect
 from tidings.testing.network import linked, played, serving, settled, until
 
@@ -48,6 +54,39 @@ async def test_two_brokers_that_dial_one_another_have_one_link() -> None:
                 await p.publish({"n": n})
             assert numbers(await collect(news, 19)) == list(range(1, 20))
         assert (one.links, two.links) == (["b2"], ["b1"])
+
+
+def test_a_neighbour_that_is_gone_is_shown_until_it_is_back(tmp_path: Path) -> None:
+    asyncio.run(_shown_until_it_is_back(tmp_path))
+
+
+async def _shown_until_it_is_back(tmp_path: Path) -> None:
+    """A broker remembers the neighbours that joined it; one that is silent is no broker less."""
+
+    def settings(name: str, **more: Any) -> BrokerSettings:
+        fields = {"name": name, "listen": "127.0.0.1:0", "security.anonymous": True, **more}
+        return read_settings(fields=fields)
+
+    async with Service(settings("b1", store=str(tmp_path / "b1"))) as one:
+        address = one.server.address
+        joins = {"join": [address], "listen": f"127.0.0.1:{free_port()}", "store": str(tmp_path / "b2")}
+        async with Service(settings("b2", **joins)) as two:
+            await linked(one.server, two.server)
+            assert one.figures()["unlinked"] == {}
+            assert [each["broker"] for each in await walk(address, "figures", timeout=60)] == ["b1", "b2"]
+        await until(lambda: one.server.links == [])
+        found = await walk(address, "figures", timeout=60)
+        assert [each["broker"] for each in found] == ["b1", "b2"]
+        assert "problem" in found[1]
+        assert json.loads(one._readyz().body)["unlinked"].keys() == {"b2"}
+        assert any("no link to b2" in each.finding for each in look_at_brokers(found, datetime.now(UTC)))
+        async with Service(settings("b2", **joins)) as two:
+            await linked(one.server, two.server)
+            assert one.figures()["unlinked"] == {}
+    async with Service(settings("b1", store=str(tmp_path / "b1"))) as one:
+        assert one.figures()["unlinked"].keys() == {"b2"}, "also after a restart"
+        found = await walk(one.server.address, "figures", timeout=60)
+        assert "no link to b2" in found[1]["problem"]
 
 
 @played

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from types import SimpleNamespace
 from typing import Any
 
 from tidings.model.event import make_event
-from tidings.protocol.messages import Message, Publish
-from tidings.runtime.local_clients import PublishTurn
+from tidings.protocol.messages import Fence, Message, Publish
+from tidings.runtime.local_clients import LocalClient, PublishTurn
 
 
 class _Driver:
@@ -16,6 +17,12 @@ class _Driver:
 
     def receive_publishes(self, batches: list[tuple[str, list[Message]]]) -> None:
         self.batches.append(batches)
+
+    def receive(self, address: str, messages: list[Message]) -> None:
+        self.batches.append([(address, messages)])
+
+    def link_up(self, address: str, outlet: object) -> None:
+        pass
 
 
 class _Client:
@@ -80,3 +87,28 @@ def test_a_publish_does_not_wait_in_a_turn_without_other_callbacks() -> None:
     assert turn.is_added(client, _publishes(1))
     coalescer.ready = []
     assert turn.is_added(client, _publishes(2))
+
+
+def _local_client(address: str, turn: PublishTurn) -> LocalClient:
+    fairness = SimpleNamespace(join=lambda owner: owner, charge=lambda share, seconds: None)
+    reading: Any = SimpleNamespace(fairness=fairness, add=lambda address, share: None)
+    session: Any = SimpleNamespace(principal=SimpleNamespace(name="guest", tenant="", scope="guest"))
+    client = LocalClient(address, session, turn, None, reading, lambda: None, lambda reason: None)
+    ingress: Any = SimpleNamespace(inward=lambda messages: messages, outlet=lambda send: send, inbox="")
+    client.open(ingress, set())
+    return client
+
+
+def test_another_message_follows_the_publishes_that_wait_in_its_turn() -> None:
+    """Of each client the order holds: what it sends after a publish is not handled before it."""
+    turn, driver, coalescer = _turn()
+    one, other = _local_client("one", turn), _local_client("other", turn)
+    one.receive_all(_publishes(1))
+    other.receive_all(_publishes(2))
+    assert driver.batches == [], "they wait for the end of the turn"
+    one.receive(Fence(1, 1))
+    assert [[address for address, _ in batch] for batch in driver.batches] == [["one", "other"], ["one"]]
+    assert type(driver.batches[1][0][1][0]) is Fence
+    for callback in coalescer.callbacks:
+        callback()
+    assert len(driver.batches) == 2, "and are handed in once"

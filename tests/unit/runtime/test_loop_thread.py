@@ -15,6 +15,7 @@ from typing import Any
 import pytest
 
 import tidings
+from tidings.runtime import loop_thread
 
 PATIENCE = 120.0
 TIMES = 200
@@ -99,6 +100,7 @@ def test_it_works_beside_a_running_loop_and_in_debug_mode(monkeypatch: pytest.Mo
 def test_an_interrupt_ends_a_get_and_loses_no_event() -> None:
     program = """
 import tidings
+from tidings.runtime import loop_thread
 with tidings.open() as bus, bus.subscribe("n >= 0") as news:
     try:
         print("waiting", flush=True)
@@ -121,6 +123,20 @@ with tidings.open() as bus, bus.subscribe("n >= 0") as news:
         child.kill()
         child.wait()
         child.stdout.close()
+
+
+def test_an_interrupt_at_the_end_of_a_step_loses_no_event(monkeypatch: pytest.MonkeyPatch) -> None:
+    class Interrupted(loop_thread._Waiter):
+        def __init__(self) -> None:
+            monkeypatch.undo()
+            raise KeyboardInterrupt
+
+    with tidings.open() as bus, bus.subscribe("n >= 0") as news:
+        monkeypatch.setattr(loop_thread, "_Waiter", Interrupted)
+        with pytest.raises(KeyboardInterrupt):
+            news.get()
+        bus.publish({"n": 7})
+        assert news.get(timeout=PATIENCE)["n"] == 7
 
 
 class CountedCalls:

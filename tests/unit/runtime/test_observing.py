@@ -19,7 +19,7 @@ from tidings.protocol.compositions import intermediary
 from tidings.protocol.inputs import LinkUp, Received
 from tidings.protocol.messages import Envelope
 from tidings.protocol.recovery.messages import RangeReply, ReplayReply
-from tidings.protocol.routing.duplicates import Forward
+from tidings.protocol.routing.duplicates import Forward, ForwardAll
 from tidings.runtime import logs
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import exposition, metrics_of
@@ -268,6 +268,19 @@ def test_the_ring_is_bounded_and_drops_large_payloads() -> None:
     assert len(ring) == 2
     assert ring.steps("99")[0].event.payload is None
     assert not ring.steps("0")
+
+
+def test_a_batch_that_goes_on_is_noted_for_each_of_its_events() -> None:
+    ring = TraceRing(10)
+    events = tuple(quote(1, str(number)) for number in range(3))
+    ring.went("ann#1", msg.DeliverAll(1, 1, events[:2], "log", (1, 2)), 0.0)
+    ring.went("b3", ForwardAll(tuple([Envelope(event, "b2") for event in events])), 0.0)
+    ring.went("b4", ForwardAll(tuple([Envelope(event, "b2") for event in events[1:]])), 0.0)
+    assert [[(step.what, step.peer) for step in ring.steps(event.id)] for event in events] == [
+        [("delivered", "ann#1"), ("sent", "b3")],
+        [("delivered", "ann#1"), ("sent", "b3"), ("sent", "b4")],
+        [("sent", "b3"), ("sent", "b4")],
+    ]
 
 
 def test_names_of_subscriptions_go_with_their_client() -> None:

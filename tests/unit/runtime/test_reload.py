@@ -7,6 +7,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+import msgspec
 import pytest
 
 import tidings
@@ -105,5 +106,19 @@ def test_the_audit_and_the_log_are_opened_again(home: Path) -> None:
         lines = [json.loads(line) for line in (home / "log.jsonl").read_text().splitlines()]
         assert lines[0]["message"].startswith("reloaded")
         assert {"time", "level", "broker", "logger", "message"} <= lines[0].keys()
+
+    play(story())
+
+
+def test_a_setting_that_was_changed_back_needs_no_restart(home: Path) -> None:
+    async def story() -> None:
+        async with service(home) as running:
+            begun, said = running.settings, []
+            for drain in (3.0, begun.drain_seconds):
+                new = msgspec.structs.replace(begun, drain_seconds=drain)
+                running._again = lambda new=new: new
+                assert running.reload()
+                said.append((home / "log.jsonl").read_text().count("need a restart to take effect"))
+            assert said == [1, 1]
 
     play(story())

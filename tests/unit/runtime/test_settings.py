@@ -72,8 +72,17 @@ def test_later_words_win(tmp_path: Path) -> None:
         (USERS + "[network]\nhandshakes = -1", "network.handshakes is -1"),
         (USERS + '[log]\nlevel = "loud"', "one of debug, info"),
         ("", "there is no users file"),
-        (USERS + '[tls]\ncertificate = "x"', "a certificate or a key, not both"),
+        (USERS + '[tls]\ncertificate = "x"', "tls.certificate is given and tls.key is not"),
+        (USERS + '[tls]\nkey = "x"', "tls.key is given and tls.certificate is not"),
         ('listen = "0.0.0.0:7117"\n' + USERS, "there is no TLS"),
+        ('schemas = "nowhere.json"\n' + USERS, "schemas: there is no file"),
+        (USERS + "[options]\ncolour = 1", "options.colour: tidings has no such option"),
+        (USERS + "[delivery]\ndedup_seconds = nan", "delivery.dedup_seconds is nan"),
+        ("processes = 0\n" + USERS, "processes is 0 (1 or more"),
+        ('listen = "127.0.0.1"\n' + USERS, "listen is '127.0.0.1' (write host:port"),
+        (USERS + '[gateway]\nmqtt = "1883"', "gateway.mqtt is '1883' (write host:port"),
+        (USERS + "[network]\nmax_frame_bytes = 1", "network.max_frame_bytes is 1 (16384 or more"),
+        (USERS + "[trace]\nevents = true", "trace.events: expected `int`, got `bool`"),
     ],
 )
 def test_what_is_wrong_is_named(text: str, said: str, tmp_path: Path) -> None:
@@ -168,10 +177,10 @@ def test_datagrams_leave_this_machine_only_when_somebody_answers_for_the_network
 def test_old_names_are_read_with_a_warning(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
     for (table, old), new in RENAMED.items():
         caplog.clear()
-        read_by_file = read(tmp_path, USERS + f"[{table}]\n{old} = 77\n")
-        assert getattr(getattr(read_by_file, table), new) == 77
+        read_by_file = read(tmp_path, USERS + f"[{table}]\n{old} = 20_077\n")
+        assert getattr(getattr(read_by_file, table), new) == 20_077
         assert f"{table}.{old} is {table}.{new} now" in caplog.text
         variable, renamed = f"TIDINGS_{table}_{old}".upper(), f"TIDINGS_{table}_{new}".upper()
-        by_environment = read(tmp_path, USERS, {variable: "78"})
-        assert getattr(getattr(by_environment, table), new) == 78
+        by_environment = read(tmp_path, USERS, {variable: "20078"})
+        assert getattr(getattr(by_environment, table), new) == 20_078
         assert f"{variable} is {renamed} now" in caplog.text

@@ -10,11 +10,14 @@ from typing import Any
 
 import pytest
 
+import tidings
 from tidings.errors import SettingsError
 from tidings.runtime import tls
 from tidings.runtime.authority import issue, make_authority
-from tidings.runtime.settings import TlsSettings
+from tidings.runtime.service import Service
+from tidings.runtime.settings import TlsSettings, read_settings
 from tidings.security.certificates import principal_of
+from tidings.security.credentials import CertificateCredentials
 
 
 @pytest.fixture(scope="module")
@@ -143,3 +146,30 @@ def test_what_is_wrong_with_a_file_is_told_without_its_content(certs: Path, tmp_
     assert tls.listening(TlsSettings()) is None
     with pytest.raises(SettingsError, match="holds no authority"):
         issue(tmp_path, "x")
+
+
+def test_connect_trusts_the_authority_of_the_environment(
+    certs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As the error of an unknown authority says: TIDINGS_AUTHORITY, also for `tidings.connect`."""
+
+    async def story() -> None:
+        (tmp_path / "users.toml").write_text('[[allow]]\nwho = "ann"\naction = ["publish"]\n')
+        fields = {"name": "b1", "listen": "127.0.0.1:0", "security.users": str(tmp_path / "users.toml")}
+        fields |= {"tls.certificate": str(certs / "b1.pem"), "tls.key": str(certs / "b1.key")}
+        fields |= {"tls.authority": str(certs / "authority.pem")}
+        by_certificate = {"credentials": CertificateCredentials(), "name": "ann", "timeout": 60}
+        async with Service(read_settings(fields=fields)) as service, asyncio.timeout(120):
+            with pytest.raises(tidings.TidingsError, match="certificate"):
+                async with tidings.connect(service.server.address, **by_certificate):
+                    pass
+            for variable, file in (
+                ("AUTHORITY", "authority.pem"),
+                ("CERTIFICATE", "ann.pem"),
+                ("KEY", "ann.key"),
+            ):
+                monkeypatch.setenv(f"TIDINGS_{variable}", str(certs / file))
+            async with tidings.connect(service.server.address, **by_certificate) as bus:
+                await bus.publish({"n": 1})
+
+    asyncio.run(story())

@@ -126,3 +126,13 @@ def test_a_file_keeps_its_owner(file: UsersFile) -> None:
     os.chown(file.path, 65534, 65534)
     file.remove("ann").write()
     assert (file.path.stat().st_uid, file.path.stat().st_gid) == (65534, 65534)
+
+
+def test_a_user_is_disabled_and_enabled(file: UsersFile) -> None:
+    out = file.disabled("ann", True)
+    assert out.users["ann"]["disabled"] is True
+    assert out.disabled("ann", True).text == out.text
+    assert out.disabled("ann", False).text == file.text
+    assert file.disabled("bob@example", True).users["bob@example"] == {"tenant": "blue", "disabled": True}
+    with pytest.raises(InputError, match="has no user 'eve'"):
+        file.disabled("eve", True)

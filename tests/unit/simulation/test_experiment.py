@@ -11,8 +11,9 @@ import msgspec
 import pytest
 
 from tidings.errors import SettingsError
+from tidings.history.check import check
 from tidings.history.schema import Row
-from tidings.simulation.experiment import Experiment, run_experiment
+from tidings.simulation.experiment import T_DIFF, T_SUB, Experiment, run_experiment, settled
 from tidings.simulation.faults import INCIDENTS, RATES, Rates
 from tidings.simulation.workloads import Plan
 from tidings.systems import system_names
@@ -104,3 +105,16 @@ def test_a_network_under_the_overlay_moves_latencies() -> None:
 def test_what_cannot_be_is_refused_in_words(given: dict[str, object], words: str) -> None:
     with pytest.raises(SettingsError, match=words):
         run_experiment(small(**given))  # type: ignore[arg-type]
+
+
+def test_losses_of_a_short_run_are_judged() -> None:
+    """Each first subscription has stood for T_sub when the first event comes, so what it loses is a debt. In
+    a run that begins sooner nothing falls due, and what was not judged is not shown as holding."""
+    plan = Plan(subscriptions=10, events=20, rate=100, publishers=3, leave=True)
+    judged = {}
+    for name, each in (("soon", plan), ("settled", settled(plan))):
+        rows = run_experiment(small(plan=each, rates=Rates(loss=0.9), workload="stocks"), judge=False).rows
+        judged[name] = check(rows, t_sub=T_SUB, t_diff=T_DIFF, contract="SOCBR", instances=True)
+    assert judged["settled"].broken == ["liveness", "completeness"]
+    assert judged["soon"].open == ["liveness", "completeness"]
+    assert "fell due" in str(judged["soon"]["liveness"].reason)

@@ -38,7 +38,7 @@ def test_a_random_tree_keeps_the_fan_out_bound() -> None:
 
 def test_vir4_10_join_at_random_trees_have_a_diameter_of_about_14() -> None:
     diameters = [random_tree(100, Random(seed), fan_out=10).diameter() for seed in range(60)]
-    assert 13.0 < sum(diameters) / len(diameters) < 16.0  # the thesis says about 16, E-V9d 14.5
+    assert 13.0 < sum(diameters) / len(diameters) < 16.0  # the thesis says about 16
 
 
 def test_an_impossible_fan_out_is_refused() -> None:

@@ -32,7 +32,7 @@ from tidings.protocol.proposals import PlacedEvent, Proposal
 from tidings.protocol.recovery import group_messages as gl
 from tidings.protocol.recovery import messages as w
 from tidings.protocol.routing.diffusion import Interest, InterestAck
-from tidings.protocol.routing.duplicates import NUMBER, Forward
+from tidings.protocol.routing.duplicates import NUMBER, Forward, ForwardAll
 from tidings.protocol.routing.topic_gossip import GossipEvents, GossipOffer, GossipRequest
 from tidings.runtime import messages as runtime_messages
 from tidings.simulation.workloads import Step
@@ -123,6 +123,7 @@ EXAMPLES: tuple[m.Message, ...] = (
     runtime_messages.InquiryReply(1, {"b": 2}),
     runtime_messages.InquiryRefused(1, "refused", "no"),
     Forward(ENVELOPE),
+    ForwardAll((ENVELOPE, ENVELOPE)),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False),
     InterestAck("subscriptions", "b0.1f/2e", 3),
     Hold(FILTER, "b1", -1, True),
@@ -256,9 +257,12 @@ EXAMPLES: tuple[m.Message, ...] = (
 # Messages that got fields at their end within this wire version: the frame of EXAMPLES, which lacks them, is
 # read with their defaults, and these are the frames as they are written now.
 GROWN: tuple[m.Message, ...] = (
+    m.DeliverAll(1, 300, (EVENT,) * 3, "b0", (9, 10, 300)),
     m.Welcome("b0", "b0", event_bytes=1 << 20),
     m.Hello("ann", "i1", owner="ann", memory=1 << 28),
     m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0", 1 << 30),
+    m.Nack(1, (4,), False, "no"),
+    m.Subscribed(2, 1, "alice", "n", True, "mind"),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),
     gl.Propose(3, 7, (PROPOSAL,), 6),
     gl.ProposalsSettled(3, (("ann", "a-1"),), (("ann", "a-2"),)),
@@ -268,7 +272,9 @@ GROWN: tuple[m.Message, ...] = (
     gl.LogState(3, 2, 8, (PlacedEvent(9, PROPOSAL),), 4, 900),
     gl.LogCopyRequest(3, 8, True, "t\0k"),
     gl.LogCopyPage(3, 8, 9, (PlacedEvent(9, PROPOSAL),), 9, (Put("t", "k", b"v"),), "t\0k"),
-    w.AckProgress((w.LogAck("b0", 9, 8, 40),)),
+    w.AckProgress((w.LogAck("b0", 9, 8, 40, True),)),
+    w.ReplayRequest("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1"), False),
+    w.ReplayRequests((w.ReplayRequest("b0", 4, FILTER, 3, 5, 2.5, 100, ("b2", "b1"), False),)),
     runtime_messages.OpenSession(
         "broker", "b1", "tidings", "scram", b"\x00", "acme", "tidings://h:1", 2, 64 << 20, 1
     ),

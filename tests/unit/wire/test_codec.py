@@ -148,6 +148,18 @@ def test_a_delivery_is_encoded_as_any_message_whatever_its_numbers(number: int) 
         assert codec.decode(frame) == message
 
 
+@pytest.mark.parametrize("number", [0, 127, 128, 255, 256, 65_535, 65_536, 2**32, 2**63, -1, -(2**40)])
+@pytest.mark.parametrize("payload", [b"", b"x" * 5_000])
+def test_a_published_event_knows_its_size_without_being_encoded_again(number: int, payload: bytes) -> None:
+    codec = Codec()
+    event = msgspec.structs.replace(EVENT, payload=payload)
+    for mode in m.AckMode:
+        (message,) = FrameReader(codec).feed(codec.encode(m.Publish(number, event, abs(number), mode)))
+        assert isinstance(message, m.Publish)
+        assert ("size" in message.event.__dict__) is (not payload)  # a large one is measured
+        assert abs(message.event.size - len(msgspec.msgpack.encode(event))) <= (number < 0)
+
+
 def test_a_frame_that_comes_byte_by_byte_is_looked_at_when_it_is_whole() -> None:
     codec = Codec()
     frames = [codec.encode(m.Ack(1, (2,))), codec.encode(m.Credit(1, 3)), codec.encode(m.Ack(4, ()))]

@@ -14,10 +14,12 @@ from tidings.language import parse_filter
 from tidings.language.evaluate import accepts
 from tidings.language.lists import is_beyond_earlier, without_lists
 from tidings.model.event import Event, make_event
-from tidings.protocol.inputs import ALL_FEATURES
-from tidings.protocol.messages import Deliver, DeliverAll
+from tidings.model.subscription import Position
+from tidings.protocol.inputs import ALL_FEATURES, Feature
+from tidings.protocol.messages import Deliver, DeliverAll, Envelope
 from tidings.protocol.recovery.messages import ReplayRequest, ReplayRequests
 from tidings.protocol.routing.diffusion import Interest
+from tidings.protocol.routing.duplicates import Forward, ForwardAll
 from tidings.wire.codec import Codec
 from tidings.wire.earlier import EarlierForm, legible
 
@@ -51,6 +53,22 @@ def test_deliveries_are_written_for_the_peer_that_reads_them() -> None:
         events = found.events if isinstance(found, DeliverAll) else (found.event,)  # type: ignore[attr-defined]
         assert events[-1] == legible(RICH)
     assert earlier.encode(Deliver(1, 1, FLAT)) == codec.encode(Deliver(1, 1, FLAT))
+
+
+@pytest.mark.parametrize("features", [0, ALL_FEATURES - Feature.EVENT_RUNS])
+def test_events_with_positions_are_single_messages_for_a_peer_that_does_not_announce_runs(
+    features: int,
+) -> None:
+    codec = Codec((Forward, ForwardAll))
+    earlier, envelopes = codec.read_by(features), (Envelope(FLAT, "b0", 1), Envelope(FLAT, "b0", 2))
+    singles = [Deliver(1, 7, FLAT, Position("b0", 4)), Deliver(1, 8, FLAT, Position("b0", 9))]
+    run = DeliverAll(1, 7, (FLAT, FLAT), "b0", (4, 9))
+    assert earlier.encode(run) == b"".join(map(codec.encode, singles))
+    assert codec.decode(codec.encode(run)) == run
+    assert run.one_by_one() == singles
+    forwards = b"".join([codec.encode(Forward(envelope)) for envelope in envelopes])
+    assert earlier.encode(ForwardAll(envelopes)) == forwards
+    assert codec.decode(codec.encode(ForwardAll(envelopes))) == ForwardAll(envelopes)
 
 
 @pytest.mark.parametrize("text", ["'red' IN tags AND a = 1", "ALL(l.x > 1) OR b = 2", "a < DECIMAL('0.1')"])

@@ -7,7 +7,7 @@ import json
 import pytest
 from tests.unit.wire._golden import EXAMPLES, FOLDER, GROWN, TAGS, all_tags, codec, declared
 
-from tidings.protocol.messages import Message, tag_of
+from tidings.protocol.messages import DeliverAll, Message, tag_of
 
 NAMES = [tag_of(type(message)) for message in EXAMPLES]
 GROWN_NAMES = [tag_of(type(message)) for message in GROWN]
@@ -26,6 +26,12 @@ def test_a_message_with_fields_at_its_end_is_read_and_written_as_ever(message: M
     frame = (FOLDER / "grown" / f"{tag_of(type(message))}.bin").read_bytes()
     assert codec().decode(frame) == message
     assert codec().encode(message) == frame
+
+
+def test_deliveries_that_no_log_holds_are_written_without_the_new_fields() -> None:
+    """They are the most common of all, and the version before reads them."""
+    (plain,) = [message for message in EXAMPLES if isinstance(message, DeliverAll)]
+    assert codec().encode(plain) == (FOLDER / "DeliverAll.bin").read_bytes()
 
 
 def test_every_message_of_every_system_has_its_frame() -> None:

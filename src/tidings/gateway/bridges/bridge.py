@@ -120,6 +120,12 @@ def read_bridge(file: Path) -> BridgeSettings:
     return settings
 
 
+def shown(address: str) -> str:
+    """An address for messages: without the name and the password in it."""
+    scheme, divider, rest = address.partition("://")
+    return f"{scheme}{divider}{rest.rpartition('@')[2]}"
+
+
 def side_of(route: RouteSettings, name: str) -> Any:
     """The other bus of a route, by its address."""
     scheme = (route.from_ or route.to).partition("://")[0]
@@ -143,7 +149,7 @@ def side_of(route: RouteSettings, name: str) -> Any:
     if scheme in offered(GROUP, OWN):
         return call(GROUP, scheme, route, name, gives=Giver if route.from_ else Taker)
     known = ", ".join(f"{each}://" for each in ("nats", "redis", "mqtt", *offered(GROUP, OWN)))
-    raise SettingsError(f"no bridge leads to {route.from_ or route.to}", hint=known)
+    raise SettingsError(f"no bridge leads to {shown(route.from_ or route.to)}", hint=known)
 
 
 class Bridge:

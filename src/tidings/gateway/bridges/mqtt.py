@@ -11,7 +11,7 @@ from urllib.parse import urlsplit
 import aiomqtt
 
 from tidings.errors import SettingsError
-from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event
+from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event, shown
 from tidings.gateway.mqtt.events import our_topic, their_topic
 from tidings.model.event import Event
 from tidings.model.subscription import Position
@@ -21,9 +21,9 @@ class _MqttBridgeClient:
     def __init__(self, address: str, name: str) -> None:
         parts = urlsplit(address)
         if not parts.hostname:
-            raise SettingsError(f"{address} names no host", hint="mqtt://host:1883")
+            raise SettingsError(f"{shown(address)} names no host", hint="mqtt://host:1883")
         secure = parts.scheme == "mqtts"
-        self._address = address
+        self._address = shown(address)
         self._client: Any = aiomqtt.Client(
             parts.hostname,
             parts.port or (8883 if secure else 1883),

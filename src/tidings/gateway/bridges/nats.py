@@ -13,7 +13,7 @@ from nats.js.api import AckPolicy, ConsumerConfig, DeliverPolicy
 from nats.js.errors import NotFoundError
 
 from tidings.errors import EventError, SettingsError
-from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event
+from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event, shown
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 from tidings.model.topic import check_topic
@@ -25,13 +25,14 @@ MOST_OPEN = 4096  # given to us and not acknowledged
 
 class _NatsBridgeClient:
     def __init__(self, address: str) -> None:
-        self._address = address
+        self._dialled = address  # may hold a password
+        self._address = shown(address)
         self._connection: Any = None
 
     async def open(self) -> None:
         try:
             self._connection = await nats.connect(
-                self._address, allow_reconnect=False, connect_timeout=5, max_reconnect_attempts=1
+                self._dialled, allow_reconnect=False, connect_timeout=5, max_reconnect_attempts=1
             )
         except (NatsError, OSError) as error:
             raise AwayError(f"{self._address} does not answer: {error}") from None

@@ -9,7 +9,7 @@ import redis.asyncio as redis
 from redis.exceptions import RedisError, ResponseError
 
 from tidings.errors import SettingsError
-from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event
+from tidings.gateway.bridges.bridge import AwayError, Incoming, RouteSettings, body_of, read_event, shown
 from tidings.model.event import Event
 from tidings.model.subscription import Position
 
@@ -22,13 +22,14 @@ class _RedisBridgeClient:
     def __init__(self, address: str, route: RouteSettings, name: str) -> None:
         if not route.stream:
             raise SettingsError(f"the route {name} needs a stream")
-        self._address = address
+        self._dialled = address  # may hold a password
+        self._address = shown(address)
         self._route = route
         self._name = name
         self._redis: Any = None
 
     async def open(self) -> None:
-        self._redis = redis.from_url(self._address)
+        self._redis = redis.from_url(self._dialled)
         try:
             await self._redis.ping()
         except (RedisError, OSError) as error:

@@ -42,8 +42,8 @@ from tidings.gateway.mqtt.pushes import PushChannel
 from tidings.gateway.mqtt.reading import ANY, PacketReader, UnhandledPackets
 from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, MqttSession
 from tidings.gateway.mqtt.sessions_file import SessionKey, key_of
-from tidings.gateway.mqtt.shares import is_shared
 from tidings.gateway.mqtt.stream import ByteStream
+from tidings.gateway.mqtt.wills import delay_of
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.admission import AdmittedConnection
 from tidings.runtime.local_clients import DEAREST, SLICE, charge, inbox_of
@@ -245,7 +245,7 @@ class MqttConnection:
             await self._all_answered.wait()
         will, self._will = self._will, None
         if will is not None:
-            delay = min(will.properties.get("will_delay", 0), session.expiry)
+            delay = delay_of(will, session.expiry)
             if delay and session.durable:
                 self._listener.wills.add(session.owner, key, will, self._listener.now() + delay)
             else:
@@ -452,10 +452,7 @@ class MqttConnection:
 
     async def _subscribe(self, session: MqttSession, packet: mq.SubscribePacket) -> None:
         """The answer first, then what is retained."""
-        reasons = await session.subscribe(packet)
-        is_kept = session.durable or any(is_shared(wish.filter) for wish in packet.wishes)
-        if is_kept and not await self._listener.is_written() and session.durable:
-            reasons = [Reason.QUOTA] * len(reasons)
+        reasons = await session.subscribe(packet, self._listener.is_written)
         old = [reason if reason < 0x80 else 0x80 for reason in reasons]
         self.send(mq.SubackPacket(packet.packet_id, reasons if self._version == V5 else old))
         session.serve()

@@ -29,6 +29,7 @@ import math
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from sys import modules
 from typing import Any
 
 import msgspec
@@ -36,16 +37,26 @@ import msgspec
 from tidings.errors import EventError, FilterError
 from tidings.gateway.mqtt.packets import LONGEST_TEXT, Malformed, Properties, PublishPacket, Reason
 from tidings.language.build import Condition, attr, topic
+from tidings.language.lists import prefixes
 from tidings.language.parser import parse
 from tidings.model.body import MAX_NESTING, is_list_of_values
 from tidings.model.decoding import UNREADABLE, is_crowded, remembering
-from tidings.model.event import DEFAULT_LIFETIME, FOREVER, MAX_ATTRIBUTES, RESERVED, Event
+from tidings.model.event import (
+    DEFAULT_LIFETIME,
+    FOREVER,
+    MAX_ATTRIBUTES,
+    RESERVED,
+    UNNUMBERED,
+    Event,
+    body_of,
+    check_content_type,
+)
 from tidings.model.filter import Filter
 from tidings.model.reply_header import ReplyHeader, encoded, reply_header_of
 from tidings.model.textual import json_ready
 from tidings.model.topic import ROOT, check_topic, is_pattern
 from tidings.protocol.limits import DEFAULT_LIMITS
-from tidings.runtime.coercion import UNNUMBERED
+from tidings.runtime.telemetry import carried
 
 EMPTY = "∅"
 SHARE = "$share/"
@@ -171,36 +182,45 @@ def _topic_of(publish: PublishPacket) -> str:
         raise Malformed(error.message, Reason.TOPIC_NAME) from None
 
 
-def plain_event(publish: PublishPacket, source: str, now: datetime) -> Event:
-    """The event of a packet of the common kind, without properties, attributes and RETAIN; the client numbers
-    it. Raises `Malformed`."""
-    topic = _topic_of(publish)
+def event_of_packet(publish: PublishPacket, source: str, id: str | None, now: datetime) -> Event:
+    """The event of a packet; without an id the client numbers it. Raises `Malformed`, and `EventError` for a
+    content type that no event can have."""
+    topic, payload, properties = _topic_of(publish), publish.payload, publish.properties
+    headers = _PLAIN[publish.qos]
+    content_type = expires = key = None
+    lifetime = DEFAULT_LIFETIME
+    if publish.retain:
+        key, lifetime = KEY + topic, FOREVER if payload else 0.0
+    if properties or publish.retain:
+        headers = {PROTOCOL: msgspec.msgpack.encode(_header(publish))} | _reply(properties)
+    if properties:
+        content_type, expires = _content_type(properties), properties.get("message_expiry")
+    attributes: Mapping[str, Any] | None = None
+    if properties or payload[:1] == b"{":
+        attributes = attributes_of(publish)
+    if "opentelemetry" in modules:
+        attributes = carried(attributes)
+    body, rich = _body(attributes) if attributes else ({}, False)
     return Event(
-        source, UNNUMBERED, {}, topic, (), now, publish.payload, None, DEFAULT_LIFETIME, None, None, False,
-        _PLAIN[publish.qos],
+        source, id or UNNUMBERED, body, topic, (), now, payload, content_type, lifetime, key,
+        None if expires is None else float(expires), rich, headers,
     )  # fmt: skip
 
 
-def options_of(publish: PublishPacket, now: datetime) -> dict[str, Any]:
-    """Fields of the event beside its attributes, as `make_event` takes them. Raises `Malformed`."""
-    topic = _topic_of(publish)
-    options: dict[str, Any] = {
-        "topic": topic,
-        "payload": publish.payload,
-        "time": now,
-        "headers": _PLAIN[publish.qos],
-    }
-    if publish.retain:
-        options["key"] = KEY + topic
-        options["lifetime"] = FOREVER if publish.payload else 0.0
-    properties = publish.properties
-    if "content_type" in properties and len(properties["content_type"]) <= DEFAULT_LIMITS.client.name:
-        options["content_type"] = properties["content_type"]
-    if "message_expiry" in properties:
-        options["expires"] = float(properties["message_expiry"])
-    if properties or publish.retain:
-        options["headers"] = {PROTOCOL: msgspec.msgpack.encode(_header(publish))} | _reply(properties)
-    return options
+def _content_type(properties: Properties) -> str | None:
+    """The content type of the event; a longer one goes into the header."""
+    content_type: str | None = properties.get("content_type")
+    if content_type is None or len(content_type) > DEFAULT_LIMITS.client.name:
+        return None
+    return check_content_type(content_type)
+
+
+def _body(attributes: Mapping[str, Any]) -> tuple[dict[str, Any], bool]:
+    """The attributes as the body of an event. More than an event holds: the payload is bytes as any other."""
+    try:
+        return body_of(attributes)
+    except EventError:
+        return {}, False
 
 
 def _reply(properties: Properties) -> dict[str, bytes]:
@@ -234,9 +254,20 @@ def attributes_of(publish: PublishPacket) -> dict[str, Any]:
             raise Malformed("the payload is said to be UTF-8", Reason.PAYLOAD_FORMAT) from None
     attributes = members_of(publish.payload, properties.get("content_type"))
     for name, value in properties.get("user", ()):
-        if name and name not in RESERVED and "." not in name:
+        if name and name not in RESERVED and ("." not in name or not _leads_to(attributes, name)):
             attributes[name] = value
     return attributes
+
+
+def _leads_to(members: Mapping[str, Any], name: str) -> bool:
+    """Does a dotted name lead to a member inside an object?"""
+    for position in prefixes(name):
+        inside = members.get(position)
+        if isinstance(inside, dict) and position != name:
+            rest = name[len(position) + 1 :]
+            if rest in inside or _leads_to(inside, rest):
+                return True
+    return False
 
 
 def _user(attributes: Mapping[str, Any], members: Mapping[str, Any]) -> list[tuple[str, str]]:
@@ -264,18 +295,21 @@ def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any
         read = msgspec.json.decode(payload)
     except UNREADABLE:
         return {}
-    return _plain(read, 1)
+    return _plain(read, "", 1, set())
 
 
-def _plain(members: Mapping[str, Any], depth: int) -> dict[str, Any]:
+def _plain(members: Mapping[str, Any], prefix: str, depth: int, seen: set[str]) -> dict[str, Any]:
+    """Of two members with one dotted name (`{"a.b": 1, "a": {"b": 2}}`) the first: an event has it once."""
     kept: dict[str, Any] = {}
     for name, value in members.items():
-        if not name or "." in name:
+        path = prefix + name
+        if not name or path in seen:
             continue
         if isinstance(value, dict):
             if depth < MAX_NESTING:
-                kept[name] = _plain(value, depth + 1)
+                kept[name] = _plain(value, f"{path}.", depth + 1, seen)
         elif not isinstance(value, list) or is_list_of_values(value):
+            seen.add(path)
             kept[name] = value
     return kept
 

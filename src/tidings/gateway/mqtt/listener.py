@@ -41,7 +41,7 @@ from tidings.gateway.mqtt.sessions_file import (
 from tidings.gateway.mqtt.shares import SharedSubscriptions, is_shared
 from tidings.gateway.mqtt.stream import ByteStream, TurnWrites, streams
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
-from tidings.gateway.mqtt.wills import PendingWills
+from tidings.gateway.mqtt.wills import PendingWills, StoredWill, delay_of
 from tidings.gateway.serving import bind
 from tidings.protocol.limits import DEFAULT_LIMITS, ClientLimits
 from tidings.runtime.admission import AdmittedConnection, SocketListener
@@ -94,7 +94,11 @@ class MqttListener:
                 self._shares.found(written.owner, key, written.subscriptions, exchanges)
         for key, written in self._known.items():
             if written.will is not None:
-                self.wills.add(written.owner, key, written.will.will(), written.will.at)
+                will, due = written.will.will(), written.will.at
+                if due is None:  # its client was connected when the broker was killed
+                    due = self.now() + delay_of(will, written.expiry)
+                    written.will.at = due
+                self.wills.add(written.owner, key, will, due)
         self._sweeping = asyncio.create_task(self._sweep())
         if not self._listen:
             return  # connections come by WebSocket alone
@@ -161,6 +165,9 @@ class MqttListener:
             other.end(Reason.TAKEN_OVER)
             await other.over.wait()
         self._links[key] = link
+        ended = self._known.get(key)
+        if ended is not None and not ended.expiry:  # it ended with its connection, when the broker was killed
+            await self._expire(key, ended)
         if connect.clean:
             await self.wills.session_ended(key)
         else:
@@ -181,13 +188,17 @@ class MqttListener:
         if before is not None and before.durable:
             session = before
         else:
-            session = await self._open(principal, connect.client_id, known, durable=expiry > 0)
+            session = await self._open(
+                principal, connect.client_id, known, durable=expiry > 0 or known is not None
+            )
         session.expiry, session.left_at = expiry, None
         self._sessions[key] = session
-        if session.durable:
-            name = session.exchanges.session
-            self._known[key] = StoredSession(principal, connect.client_id, expiry, None, session.kept, name)
-            if not await self.is_written() and known is None:  # one that the file holds can go on as it is
+        will = None if connect.will is None else StoredWill.of(connect.will)
+        if session.durable or will is not None:
+            kept, name = (session.kept, session.exchanges.session) if session.durable else ({}, "")
+            self._known[key] = StoredSession(principal, connect.client_id, expiry, None, kept, name, will)
+            is_written = await self.is_written()
+            if session.durable and not is_written and known is None:  # one of the file can go on as it is
                 del self._known[key], self._sessions[key], self._links[key]
                 await session.end()
                 raise StoreFullError("this session cannot be kept at the moment")
@@ -228,11 +239,17 @@ class MqttListener:
         await self.is_written()
 
     async def _publish_will(self, owner: Any, key: tuple[str, str, str], will: mq.Will) -> None:
-        """Publish a will whose delay is over, with the rights of its principal."""
-        session = self._sessions.get(SessionKey(*key))
+        """Publish a will whose delay is over, with the rights of its principal; the next life does not."""
+        session, known = self._sessions.get(SessionKey(*key)), self._known.get(SessionKey(*key))
         if session is not None and session.bus.state == "up":
             await session.will(will)
-            return
+        else:
+            await self._publish_for(owner, key, will)
+        if known is not None:
+            known.will = None
+            await self.is_written()
+
+    async def _publish_for(self, owner: Any, key: tuple[str, str, str], will: mq.Will) -> None:
         bus = LocalClients(self._host, owner).bus(client_name(owner, f"{key[2]}/will"))
         try:
             await bus.open()

@@ -14,11 +14,9 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from sys import modules
 from typing import Any
 
 from tidings.errors import (
-    EventError,
     RefusedError,
     SchemaError,
     StoreFullError,
@@ -26,7 +24,7 @@ from tidings.errors import (
     TooLargeError,
     UnknownOutcomeError,
 )
-from tidings.gateway.mqtt.events import attributes_of, options_of, plain_event
+from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Malformed, PublishPacket, Reason, Will
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
@@ -34,7 +32,6 @@ from tidings.model.event import Event
 from tidings.protocol.effects import CallFailed
 from tidings.protocol.messages import AckMode
 from tidings.runtime.bus import Bus
-from tidings.runtime.coercion import event_from
 from tidings.runtime.failures import error_of
 from tidings.runtime.local_clients import publish_batch
 
@@ -67,19 +64,15 @@ class SessionPublisher:
     def publish_soon(self, packets: Sequence[PublishPacket]) -> None:
         """Publish packets of QoS 0: no answer tells whether the broker accepted them."""
         events: list[Event] = []
-        numbered: list[bool] = []
         now = datetime.now(UTC)
         for packet in packets:
             try:
-                event, is_numbered = self._event(packet, None, now)
+                events.append(event_of_packet(packet, self._bus.name, None, now))
             except (Malformed, TidingsError) as error:
                 log.info("mqtt %s: %s", self._client_id, error)
-                continue
-            events.append(event)
-            numbered.append(is_numbered)
         if events:
             try:
-                publish_batch(self._bus, events, numbered, AckMode.BEST_EFFORT, None)
+                publish_batch(self._bus, events, [True] * len(events), AckMode.BEST_EFFORT, None)
             except TidingsError as error:
                 log.info("mqtt %s: %s", self._client_id, error)
 
@@ -90,14 +83,14 @@ class SessionPublisher:
         positions, events, numbered = [], [], []
         now = datetime.now(UTC)
         for position, packet in enumerate(packets):
+            known = self._undecided.id_of(self._key, packet)
             try:
-                event, is_numbered = self._event(packet, self._undecided.id_of(self._key, packet), now)
+                events.append(event_of_packet(packet, self._bus.name, known, now))
             except (Malformed, TidingsError) as error:
                 outcomes[position] = self._outcome(packet, error)
                 continue
             positions.append(position)
-            events.append(event)
-            numbered.append(is_numbered)
+            numbered.append(known is None)
 
         def answered(results: list[Any]) -> None:
             self._note(packets, positions, results, outcomes)
@@ -135,10 +128,10 @@ class SessionPublisher:
         try:
             if packet.qos == 2:
                 known = await self._exchanges.begin(packet.packet_id, known)
-            event, is_numbered = self._event(packet, known, datetime.now(UTC))
+            event = event_of_packet(packet, self._bus.name, known, datetime.now(UTC))
             mode = AckMode.BEST_EFFORT if packet.qos == 0 else AckMode.AUTO
             results: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
-            publish_batch(self._bus, [event], [is_numbered], mode, results.set_result)
+            publish_batch(self._bus, [event], [known is None], mode, results.set_result)
             [result] = await results
             if type(result) is CallFailed:
                 raise error_of(result.code, result.reason, result.id)
@@ -148,20 +141,6 @@ class SessionPublisher:
         if packet.qos == 2:
             self._exchanges.published(packet.packet_id)
         return Reason.SUCCESS
-
-    def _event(self, packet: PublishPacket, id: str | None, now: datetime) -> tuple[Event, bool]:
-        """The event of a packet, and whether the client is to number it. Raises."""
-        is_rich = packet.properties or packet.retain or packet.payload[:1] == b"{"
-        if id is None and not is_rich and "opentelemetry" not in modules:
-            return plain_event(packet, self._bus.name, now), True
-        options = options_of(packet, now)
-        if id is not None:
-            options["id"] = id
-        attributes = attributes_of(packet)
-        try:
-            return event_from(attributes, dict(options), self._bus.name, schemas=False)
-        except EventError:  # more than an event holds: the payload is bytes as any other
-            return event_from({}, options, self._bus.name, schemas=False)
 
     def _outcome(self, packet: PublishPacket, error: Exception) -> Outcome:
         """The reason code of a failed publish."""

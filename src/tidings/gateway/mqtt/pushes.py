@@ -6,6 +6,8 @@ Rules
 - It begins paused, so that no event comes before its SUBACK. When many bytes wait for the client, all of them
   pause, and go on one by one as the client reads: meanwhile their events wait in the broker's queues, which
   are bounded, count in the quota of the principal, and hold one copy of an event for all.
+- Events of the log, the retained ones among them, come in slices, one in a turn of the loop: without a disk
+  the broker would hand over all of them in one call, and other clients wait.
 """
 
 from __future__ import annotations
@@ -30,9 +32,10 @@ from tidings.gateway.mqtt.packets import Packet
 from tidings.gateway.mqtt.writing import variable, write
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.model.subscription import Notification
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
-from tidings.runtime.local_clients import AHEAD, take_directly
+from tidings.runtime.local_clients import AHEAD, SLICE, take_directly
 
 log = logging.getLogger("tidings.gateway")
 
@@ -160,7 +163,15 @@ class Pushes:
     async def open(self, filter: Filter, options: dict[str, Any]) -> Listener[Event]:
         """Subscribe; events come after `start`."""
         began = datetime.now(UTC)
-        push = lambda delivered: self._push(delivered.event, began)  # noqa: E731
+        count = 0
+
+        def push(delivered: Notification) -> None:
+            nonlocal count
+            self._push(delivered.event, began)
+            count += 1
+            if not count % SLICE and listener in self._flowing:
+                self._pause([listener])
+
         listener = await self._bus.subscribe_callback(filter, push, is_paused=True, **options)
         take_directly(listener, lambda events: self._push_all(events, began))
         self._paused[listener] = None
@@ -195,13 +206,13 @@ class Pushes:
 
     def _pause_if_full(self, outlet: PushChannel) -> None:
         if self._flowing and outlet.is_full():
-            self._pause()
+            self._pause(list(self._flowing))
 
-    def _pause(self) -> None:
-        for listener in self._flowing:
+    def _pause(self, listeners: list[Listener[Event]]) -> None:
+        for listener in listeners:
             listener.allow(0)
-        self._paused |= self._flowing
-        self._flowing.clear()
+            del self._flowing[listener]
+            self._paused[listener] = None
         self.start()
 
     def _push_all(self, events: tuple[Event, ...], began: datetime) -> None:

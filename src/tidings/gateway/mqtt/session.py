@@ -9,6 +9,8 @@ Rules
   ones beside it.
 - A shared subscription is a member of a group that sessions have in common (`shares.py`), without retained
   messages.
+- Durable subscriptions are written down before the broker has them, so that one which no session knows of
+  cannot be left at the broker.
 - A session holds a bounded number of bytes of subscriptions (`session_bytes`), since all sessions are
   written down together. Of the user properties of a SUBSCRIBE it keeps the content filter; a broker ignores
   the others.
@@ -23,10 +25,10 @@ from __future__ import annotations
 import asyncio
 import logging
 import secrets
-from collections.abc import Callable
-from typing import Any
+from collections.abc import Awaitable, Callable
+from typing import Any, NamedTuple
 
-from tidings.errors import RefusedError, TidingsError
+from tidings.errors import FilterError, RefusedError, TidingsError
 from tidings.gateway.mqtt.events import (
     UnsendableEvent,
     filters_of,
@@ -67,6 +69,14 @@ log = logging.getLogger("tidings.gateway")
 
 MOST_SUBSCRIPTIONS = 10_000
 NEVER = 0xFFFFFFFF  # an expiry
+
+
+class PlannedSubscription(NamedTuple):
+    """An entry of a SUBSCRIBE that the session has room for."""
+
+    kept: StoredMqttSubscription
+    old: StoredMqttSubscription | None  # that the session has under the same filter
+    stays: bool  # is the old one's subscription at the broker left as it is?
 
 
 class MqttSession:
@@ -120,7 +130,10 @@ class MqttSession:
         self._in_flight.attach(outlet.send, ahead)
         for name, kept in self.kept.items():
             if name not in self._subscriptions:
-                await self._open(name, kept)
+                try:
+                    await self._reopen(name, kept)
+                except (RefusedError, FilterError) as error:  # it stays the session's, without a delivery
+                    log.warning("mqtt %s: %s brings nothing now: %s", self.client_id, name, error)
         self.serve()
         for name, subscription in self._subscriptions.items():
             if subscription.share is not None:
@@ -159,7 +172,7 @@ class MqttSession:
         async def end(name: str, kept: StoredMqttSubscription) -> None:
             try:
                 if name not in self._subscriptions and self.durable:
-                    await self._open(name, kept)
+                    await self._reopen(name, kept)
                 if name in self._subscriptions:
                     await self._unsubscribe(self._subscriptions[name])
             except TidingsError as error:
@@ -178,18 +191,29 @@ class MqttSession:
 
     # -- subscriptions -----------------------------------------------------------------------------
 
-    async def subscribe(self, packet: SubscribePacket) -> list[int]:
-        """A reason for each filter; `serve` lets events come. Others are served between two of them, and one
-        line of the log is about all."""
+    async def subscribe(self, packet: SubscribePacket, write: Callable[[], Awaitable[bool]]) -> list[int]:
+        """A reason for each filter; `serve` lets events come. `write` has the sessions written down; False:
+        they could not be. Others are served between two filters, and one line of the log is about all.
+        Raises `Malformed`."""
+        if any(wish.no_local and is_shared(wish.filter) for wish in packet.wishes):
+            raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
+        plans = [self._planned(wish, packet) for wish in packet.wishes]
+        if self.durable and not await write():
+            for plan in reversed(plans):
+                self._take_back(plan)
+            return [Reason.QUOTA] * (len(plans) + packet.beyond)
         reasons, errors = [], []
-        for wish in packet.wishes:
+        for plan in plans:
             try:
-                reasons.append(await self._wish(wish, packet))
+                reasons.append(Reason.QUOTA if plan is None else await self._granted(plan))
             except TidingsError as error:
+                self._take_back(plan)
                 errors.append(error)
                 is_refused = isinstance(error, RefusedError)
                 reasons.append(Reason.NOT_AUTHORISED if is_refused else Reason.TOPIC_FILTER)
             await asyncio.sleep(0)  # refusals never await: let other tasks run
+        if (errors and self.durable) or any(is_shared(wish.filter) for wish in packet.wishes):
+            await write()
         if errors or packet.beyond:
             total = len(reasons) + packet.beyond
             reason = errors[0] if errors else "too many in one packet"
@@ -197,29 +221,43 @@ class MqttSession:
             log.info("mqtt %s: %d of %d filters are refused: %s", self.client_id, count, total, reason)
         return reasons + [Reason.QUOTA] * packet.beyond
 
-    async def _wish(self, wish: SubscriptionRequest, packet: SubscribePacket) -> int:
-        if wish.no_local and is_shared(wish.filter):
-            raise Malformed("no local on a shared subscription", Reason.PROTOCOL)
-        if len(self._subscriptions) >= MOST_SUBSCRIPTIONS:
-            return Reason.QUOTA
+    def _planned(self, wish: SubscriptionRequest, packet: SubscribePacket) -> PlannedSubscription | None:
+        """Have the session know of a subscription; None: there is no room for it."""
         user = filters_of(packet.properties.get("user", ()))
         kept = StoredMqttSubscription(wish, packet.properties.get("subscription_id", []), user)
         old, before = self.kept.get(wish.filter), self._subscriptions.get(wish.filter)
+        if len(self.kept) - (old is not None) >= MOST_SUBSCRIPTIONS:
+            return None
         if self._kept_bytes + kept.size - (0 if old is None else old.size) > self._most_bytes:
-            return Reason.QUOTA
-        if before is not None and self._stays(before, kept):
-            assert old is not None
+            return None
+        stays = old is not None and (before is None or self._stays(before, kept))
+        if old is not None and stays:
             kept.name, kept.began = old.name, old.began
-            before.wish, before.ids = wish, kept.ids
-            self._keep(kept)
-            before.is_new = wish.handling == 0 and before.share is None
-            return wish.qos
-        kept.name, kept.began = f"mqtt:{secrets.token_hex(4)}:{wish.filter}", self._now()
+        else:
+            kept.name, kept.began = f"mqtt:{secrets.token_hex(4)}:{wish.filter}", self._now()
+            kept.replaces = old if self.durable and not is_shared(wish.filter) else None
+        self._keep(kept)
+        return PlannedSubscription(kept, old, stays)
+
+    def _take_back(self, plan: PlannedSubscription | None) -> None:
+        """The session has what it had before."""
+        if plan is not None:
+            name = plan.kept.wish.filter
+            self._forget(name)
+            if plan.old is not None and name in self._subscriptions:
+                self._keep(plan.old)
+
+    async def _granted(self, plan: PlannedSubscription) -> int:
+        kept, wish = plan.kept, plan.kept.wish
+        before = self._subscriptions.get(wish.filter)
         if before is None:
             await self._open(wish.filter, kept)
+        elif plan.stays:
+            before.wish, before.ids = wish, kept.ids
+            before.is_new = wish.handling == 0 and before.share is None
         else:
             await self._replace(before, kept)
-        self._keep(kept)
+        kept.replaces = None
         return wish.qos
 
     def _keep(self, kept: StoredMqttSubscription) -> None:
@@ -249,6 +287,13 @@ class MqttSession:
         else:
             await self._leave(name)
             await self._open(name, kept)
+
+    async def _reopen(self, name: str, kept: StoredMqttSubscription) -> None:
+        """Open a subscription of the file. One that it was to replace when the broker was killed ends."""
+        if kept.replaces is not None:
+            await self._unsubscribe(await self._open(name, kept.replaces))
+            kept.replaces = None
+        await self._open(name, kept)
 
     async def _open(
         self, name: str, kept: StoredMqttSubscription, *, is_again: bool = False

@@ -79,7 +79,7 @@ class StoredSession(msgspec.Struct):
     left_at: float | None
     subscriptions: dict[str, StoredMqttSubscription]
     session: str = ""  # the name of its exchanges in the journal
-    will: StoredWill | None = None  # that waits for its delay
+    will: StoredWill | None = None  # of the connection, or one that waits for its delay
 
 
 class SessionsFile:
@@ -88,6 +88,7 @@ class SessionsFile:
     def __init__(self, path: Path | None) -> None:
         self._path = path
         self._writing = asyncio.Lock()
+        self._next: asyncio.Task[bool] | None = None  # the write that has not begun
         self.known: dict[SessionKey, StoredSession] = {}  # also those that no connection uses now
 
     def load(self, now: float) -> None:
@@ -115,15 +116,22 @@ class SessionsFile:
         the file could not be written."""
         if self._path is None:
             return True
+        if self._next is None:
+            self._next = asyncio.create_task(self._write(self._path, shares), name="mqtt sessions")
+        return await asyncio.shield(self._next)
+
+    async def _write(self, path: Path, shares: SharedSubscriptions) -> bool:
+        """One write for all that changed while the one before it was under way."""
         async with self._writing:
+            self._next = None
             left = [
                 StoredSession(owner, "", 0, 0.0, {name: kept})
                 for owner, name, kept in shares.without_sessions()
             ]
             written = msgspec.json.encode([*self.known.values(), *left])
             try:
-                await asyncio.to_thread(replace_file, self._path, written)
+                await asyncio.to_thread(replace_file, path, written)
             except OSError as error:
-                log.error("mqtt: sessions cannot be written to %s: %s", self._path, error.strerror)
+                log.error("mqtt: sessions cannot be written to %s: %s", path, error.strerror)
                 return False
         return True

@@ -75,6 +75,7 @@ class StoredMqttSubscription(msgspec.Struct, omit_defaults=True):
     user: list[tuple[str, str]] = []
     name: str = ""  # of the durable subscription at the broker; empty: as earlier versions named it
     began: float = 0.0  # when it was subscribed to first
+    replaces: StoredMqttSubscription | None = None  # ends when this one is open
 
     @property
     def size(self) -> int:

@@ -4,8 +4,10 @@ Rules
 - A will is published when its delay has passed or the session ends, whichever happens first. The first
   happening is also a clean start, an expiry of the session, and a takeover with a clean start.
 - A connection that carries the session on cancels the will. The will of that connection is another one.
-- A will that waits is session state: it is written down with its session, and the next life of the broker
-  goes on with the delay. The stop of a broker never waits for a delay.
+- A will is session state (4.1): it is written down before CONNACK, that of a session that ends with its
+  connection too. The next life of a broker that was killed publishes it: the connection was closed without
+  DISCONNECT (3.1.2.5). A delay begins with that life, or goes on if it had begun.
+- The stop of a broker never waits for a delay.
 """
 
 from __future__ import annotations
@@ -24,23 +26,28 @@ Key = tuple[str, str, str]  # tenant, user and client id of a session
 
 
 class StoredWill(msgspec.Struct, omit_defaults=True):
-    """A will that waits, as the file of sessions holds it."""
+    """A will as the file of sessions holds it."""
 
     topic: str
     payload: bytes
     qos: int
     retain: bool
     properties: bytes  # as MQTT 5 writes them
-    at: float  # when it is due
+    at: float | None  # when it is due; None: its client is connected
 
     @classmethod
-    def of(cls, will: Will, at: float) -> StoredWill:
+    def of(cls, will: Will, at: float | None = None) -> StoredWill:
         properties = write_properties(will.properties, V5)
         return cls(will.topic, will.payload, will.qos, will.retain, properties, at)
 
     def will(self) -> Will:
         properties = read_properties(self.properties, ALLOWED["will"])
         return Will(self.topic, self.payload, self.qos, self.retain, properties)
+
+
+def delay_of(will: Will, session_expiry: int) -> int:
+    """Seconds from the end of the connection until the will is published, or the end of its session."""
+    return min(int(will.properties.get("will_delay", 0)), session_expiry)
 
 
 class WaitingWill(NamedTuple):

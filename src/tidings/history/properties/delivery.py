@@ -24,6 +24,8 @@ from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, span, violation
 from tidings.history.tables import DelayBounds, Tables
 
+NOTHING_DUE = "no delivery fell due: no subscription stood long enough around an event that it accepts"
+
 
 def is_due(claim: OwedDelivery, t_sub: float, t_diff: float, until: float) -> bool:
     """P3 and P3a: the stable interval [start + T_sub, end] contains [t, t + T_diff], or it meets
@@ -107,6 +109,22 @@ def _incomplete(tables: Tables) -> Sequence[Table]:
     return _unpaid(tables, is_owed, anywhere=False)
 
 
+def judged_claims(
+    claim: OwedDelivery, *, rule: Rule, bounds: DelayBounds, until: float
+) -> Iterator[OwedDelivery]:
+    """The claim, if it is a debt, paid or not."""
+    if rule(claim, *bounds.of(claim.run), until):
+        yield claim
+
+
+def _instances(tables: Tables, rule: Rule) -> Table:
+    until = tables.settings.until
+    judge = partial(
+        judged_claims, rule=rule, bounds=tables.bounds, until=math.inf if until is None else until
+    )
+    return tables.engine.each(judge, tables.claims, output=OwedDelivery)
+
+
 def _no_times(tables: Tables) -> str | None:
     missing = [name for name in ("t_sub", "t_diff") if getattr(tables.settings, name) is None]
     if not missing:
@@ -122,6 +140,8 @@ LIVENESS = Property(
     _not_live,
     _no_times,
     late=True,
+    instances=partial(_instances, rule=is_due),
+    nothing=NOTHING_DUE,
 )
 COMPLETENESS = Property(
     "completeness",
@@ -129,4 +149,6 @@ COMPLETENESS = Property(
     "Baldoni et al. 2002, 4.2, definition 1",
     _incomplete,
     late=True,
+    instances=partial(_instances, rule=is_owed),
+    nothing=NOTHING_DUE,
 )

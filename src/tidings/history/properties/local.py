@@ -9,7 +9,7 @@ from tidings.history.acceptance import accepts_event
 from tidings.history.deliveries import JudgedNotification
 from tidings.history.facts import Operation
 from tidings.history.intervals import Interval, SubscriptionPair, pair_up
-from tidings.history.properties.property import Property
+from tidings.history.properties.property import NO_NOTIFICATIONS, Property, notified
 from tidings.history.properties.safety import delivered_sentence
 from tidings.history.relations import Table, Violation
 from tidings.history.schema import UNKNOWN
@@ -125,4 +125,6 @@ LP4 = Property(
     "Every notification lies in an interval of a matching subscription of its process.",
     "Baldoni et al. 2002, 3.2, LP4",
     _outside,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from operator import attrgetter
 
 from tidings.history.facts import Notice
-from tidings.history.properties.property import Property
+from tidings.history.properties.property import NO_NOTIFICATIONS, Property, notified
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
@@ -38,4 +38,6 @@ MINIMALITY = Property(
     "Each event is delivered at most once to each subscription (to each process, where a contract says so).",
     "Baldoni et al. 2002, 4.2, definition 2",
     _delivered_again,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )

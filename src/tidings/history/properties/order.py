@@ -15,7 +15,7 @@ from operator import attrgetter
 
 from tidings.history.deliveries import JudgedNotification
 from tidings.history.owed import OwedDelivery, Unsettled
-from tidings.history.properties.property import Property
+from tidings.history.properties.property import NO_NOTIFICATIONS, Property, notified
 from tidings.history.relations import Columns, Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
@@ -104,10 +104,14 @@ FIFO = Property(
     "The events of one publisher are delivered in the order of their publication.",
     "Mathur et al. 1995, 3.2, guarantee 3",
     _overtaken,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )
 GAP_FREEDOM = Property(
     "gap_freedom",
     "Between two events of a publisher that a subscription received, no matching one is left out.",
     "Mathur et al. 1995, 3.2, guarantee 4b",
     _left_out,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 
 from tidings.history.deliveries import JudgedNotification
-from tidings.history.properties.property import Property
+from tidings.history.properties.property import NO_NOTIFICATIONS, Property, notified
 from tidings.history.relations import Table, Violation
 from tidings.history.story import event_name, on_behalf, seconds, violation
 from tidings.history.tables import Tables
@@ -71,10 +71,14 @@ LEGALITY = Property(
     "Every notification lies in an interval of its subscription, and the filter accepts the event.",
     "Virgillito 2003, 3.1.2, P1",
     _unlawful,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )
 VALIDITY = Property(
     "validity",
     "Every notification follows the publication of its event; a refused event is never delivered.",
     "Virgillito 2003, 3.1.2, P2",
     _invalid,
+    instances=notified,
+    nothing=NO_NOTIFICATIONS,
 )

@@ -15,7 +15,7 @@ Rules
   a column `type`, its first element is the type.
 - An operand that is needed twice is bound by a lambda, so that the SQL grows with the filter and no
   faster.
-- Over the work budget the filter is unknown, as everywhere (`language/work.py`).
+- Over the work budget parts with a weight are unknown, as everywhere (`language/work.py`).
 - A filter that Spark cannot express exactly is refused with an error that names the reason.
 """
 
@@ -25,7 +25,7 @@ from typing import Any
 
 from tidings.language.spark.columns import columns_of
 from tidings.language.spark.write import SqlWriter
-from tidings.language.work import work_of_expression
+from tidings.language.work import without_work, work_of_expression
 from tidings.model.event import LINEAGE
 from tidings.model.expression import Expression
 from tidings.model.filter import Filter
@@ -38,4 +38,5 @@ def to_spark_sql(source: Filter | Expression, schema: Any, *, lineage: str = LIN
     writer = SqlWriter(columns_of(schema, lineage))
     if isinstance(source, Filter):
         return writer.filter(source)
-    return writer.within_budget(work_of_expression(source), writer.truth(source))
+    light = without_work(source)
+    return writer.within_budget(work_of_expression(source), writer.truth(source), writer.truth(light))

@@ -30,7 +30,7 @@ from tidings.language.spark.text import (
     literal,
     quoted,
 )
-from tidings.language.work import BUDGET, Work, work_of
+from tidings.language.work import BUDGET, Work, has_work, work_of
 from tidings.model import constraint as c
 from tidings.model import expression as e
 from tidings.model.event import LINEAGE
@@ -52,41 +52,58 @@ class SqlWriter:
                 f"a filter of the dialect {filter.dialect!r} has no form in Spark SQL",
                 hint="Spark has neither its casts nor its list of errors; use the dialect 'tidings'",
             )
-        text = joined("OR", [self.conjunction(part) for part in filter.conjunctions], "FALSE")
-        return self.within_budget(work_of(filter), text)
+        light = [self.conjunction(part) for part in filter.conjunctions if not has_work(part)]
+        heavy = [self.conjunction(part) for part in filter.conjunctions if has_work(part)]
+        if heavy:
+            light.append(self.within_budget(work_of(filter), joined("OR", heavy, "FALSE"), UNKNOWN))
+        return joined("OR", light, "FALSE")
 
-    def within_budget(self, work: Work, text: str) -> str:
-        """The condition; unknown where it would cost more than the budget (`language/work.py`)."""
+    def within_budget(self, work: Work, text: str, over: str) -> str:
+        """The condition, or another where it would cost more than the budget (`language/work.py`)."""
         most = BUDGET + 1  # enough to be over, and no product of two such overflows
-        costs = [
-            # least passes over NULL
-            f"{min(weight, most)}L * least(coalesce({length}, 0), {most})"
-            for name, weight in work
-            if (length := self.extent(name))
-        ]
+        costs = []
+        for name, weight, *lists in work:
+            sizes = self.sizes(name, lists, most)
+            if sizes is not None:
+                product = f"{min(weight, most)}L"
+                for number, size in enumerate(sizes):
+                    product = f"{product} * {size}" if not number else f"least({product}, {most}L) * {size}"
+                costs.append(product)
         if not costs:
             return text
-        return f"IF({' + '.join(costs)} > {BUDGET}L, {UNKNOWN}, {text})"
+        return f"IF({' + '.join(costs)} > {BUDGET}L, {over}, {text})"
 
-    def extent(self, name: str) -> str | None:
-        """Characters of a text, or elements and characters of the list that a name leads to."""
-        for position in prefixes(name):
-            column = self.columns.get(position)
-            if column is not None and column.type == ARRAY:
-                return self.value_extent(column)
-        operand = self.attribute(e.Attribute(name))
-        return f"length({operand.text})" if operand.type == STRING else None
+    def sizes(self, name: str, lists: list[str], most: int) -> list[str] | None:
+        """The sizes that a weight is multiplied with: of a text, and of lists; None when it costs nothing."""
+        found: dict[str, str] = {}
+        is_inside = not name
+        for first in lists:
+            for position in prefixes(first):
+                column = self.columns.get(position)
+                if column is not None and column.type == ARRAY:
+                    has_name = name == position or name.startswith(f"{position}.")
+                    is_inside = is_inside or has_name
+                    size = self.list_extent(column.text, column.items, texts=has_name)
+                    found[position] = f"least(coalesce({size}, {0 if has_name else 1}), {most})"
+                    break
+        if not is_inside:
+            operand = self.attribute(e.Attribute(name))
+            if operand.type != STRING:
+                return None
+            found[""] = f"least(coalesce(length({operand.text}), 0), {most})"  # least passes over NULL
+        return list(found.values())
 
-    def list_extent(self, text: str, element: Shape) -> str:
+    def list_extent(self, text: str, element: Shape, *, texts: bool) -> str:
+        """Elements of a list at every depth, and the characters of its texts."""
         one = self.binder.name()
         if isinstance(element, ArrayShape):
-            parts = [self.list_extent(one, element.element)]
+            parts = [self.list_extent(one, element.element, texts=texts)]
         elif isinstance(element, dict):
             columns = [column for _, column in members(one, element, "")]
             parts = [f"IF({self.value_of(column)} IS NULL, 0L, 1L)" for column in columns]
-            parts += [part for column in columns if (part := self.value_extent(column))]
+            parts += [part for column in columns if (part := self.value_extent(column, texts=texts))]
         else:
-            part = self.value_extent(leaf(one, element))
+            part = self.value_extent(leaf(one, element), texts=texts)
             parts = [part] if part else []
         if not parts:
             return f"CAST(array_size({text}) AS BIGINT)"
@@ -97,10 +114,10 @@ class SqlWriter:
             f"({sum}, {item}) -> {sum} + {item}))"
         )
 
-    def value_extent(self, column: Column) -> str | None:
+    def value_extent(self, column: Column, *, texts: bool) -> str | None:
         if column.type == ARRAY:
-            return self.list_extent(column.text, column.items)
-        return f"CAST(length({column.text}) AS BIGINT)" if column.type == STRING else None
+            return self.list_extent(column.text, column.items, texts=texts)
+        return f"CAST(length({column.text}) AS BIGINT)" if texts and column.type == STRING else None
 
     def conjunction(self, part: Conjunction) -> str:
         conditions = [self.constraint(constraint) for constraint in part.constraints]

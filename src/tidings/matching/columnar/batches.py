@@ -20,7 +20,7 @@ from tidings.errors import EventError
 from tidings.matching.columnar.layout import EXACT_DOUBLES, MOST_BETWEEN
 from tidings.matching.columnar.merge import Delta
 from tidings.matching.columnar.parts import AttributePlan, Packer, exact_number, exact_time
-from tidings.matching.columnar.programs import Program, result_of, text_of
+from tidings.matching.columnar.programs import A_LIST, Program, no_text, result_of, text_of
 from tidings.matching.columnar.slots import Strings, encoded, has_kernels, places_of
 from tidings.matching.columnar.table import FrozenTable
 from tidings.matching.matcher import Matches
@@ -352,7 +352,7 @@ def _fill_lineage(packer: Packer, column: Any, matrix: Matrix) -> None:
 
 
 def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any]:
-    """Addresses and lengths (-1: none) of the texts of some columns, by attribute and row.
+    """Addresses and lengths (-1: none, `A_LIST`) of the texts of some columns, by attribute and row.
 
     The third keeps what the addresses point into.
     """
@@ -366,6 +366,10 @@ def texts_of_batch(batch: Any, attributes: Sequence[str]) -> tuple[Any, Any, Any
                 position = attributes.index(name)
                 addresses[position], sizes[position] = found
                 kept.append(column)
+        if _is_list(column.type):
+            below = [n for n, each in enumerate(attributes) if each == name or each.startswith(f"{name}.")]
+            for position in below:
+                sizes[position][np.asarray(column.is_valid())] = A_LIST
     return addresses, sizes, kept
 
 
@@ -401,7 +405,8 @@ def texts_of_events(events: Sequence[Event], attributes: Sequence[str]) -> tuple
         data = np.frombuffer(b"".join(stored) or b"-", np.uint8)
         lengths = np.array([len(some) for some in stored], np.int64)
         addresses[position] = data.ctypes.data + np.cumsum(lengths) - lengths
-        sizes[position] = np.where([text is None for text in texts], -1, lengths)
+        absent = [no_text(event, name) if event.rich else -1 for event in events]
+        sizes[position] = np.where([text is None for text in texts], absent, lengths)
         kept.append(data)
     return addresses, sizes, kept
 

@@ -21,7 +21,7 @@ from tidings.errors import FilterError, FilterLimitError
 from tidings.language.evaluate import accepts
 from tidings.language.lists import elements_of, has_lists, names_in, prefixes
 from tidings.language.normalise import normalise
-from tidings.language.work import BUDGET, longest_text, work_of
+from tidings.language.work import BUDGET, longest_text, power_of, total_weight, work_of
 from tidings.model.constraint import Equals, Exists, IsA, Missing, OneOf
 from tidings.model.event import RESERVED, Event
 from tidings.model.expression import AllOf, AnyOf, Expression
@@ -178,7 +178,7 @@ class ElementIndex:
         self.filters: dict[int, Filter] = {}
         self._is_all: dict[int, bool] = {}
         self._lists: dict[tuple[str, bool], _List] = {}  # by name, and whether for every element
-        self._heaviest = 0  # weight of a filter here: how much of a text or a list is within every budget
+        self._heaviest: dict[int, int] = {}  # by power: greatest weight of a filter here
 
     def __len__(self) -> int:
         return len(self.filters)
@@ -186,7 +186,9 @@ class ElementIndex:
     def add(self, handle: int, filter: Filter, entries: list[ElementEntry]) -> None:
         self.filters[handle] = filter
         self._is_all[handle] = all(entry.is_all for entry in entries)
-        self._heaviest = max(self._heaviest, sum(weight for _, weight in work_of(filter)))
+        work = work_of(filter)
+        power = power_of(work)
+        self._heaviest[power] = max(self._heaviest.get(power, 0), total_weight(work))
         for entry in entries:
             key = (entry.first, entry.is_for_every)
             if key not in self._lists:
@@ -211,7 +213,8 @@ class ElementIndex:
         candidates = {handle for some in self._lists.values() for handle in some.found(view)}
         if not candidates:
             return []
-        is_light = self._heaviest * longest_text(event) <= BUDGET
+        longest = longest_text(event)
+        is_light = all(weight * longest**power <= BUDGET for power, weight in self._heaviest.items())
         is_all, filters = self._is_all, self.filters
         return [
             handle

@@ -324,7 +324,8 @@ class ColumnarMatcher:
         return self._match_slowly(event) if found < 0 else self._with_asked(event, scratch, found)
 
     def match_without(self, event: Event, without: frozenset[int]) -> list[int]:
-        """The same, but Python is not asked about these filters, and they are not found. One thread only."""
+        """The same, but no pattern or residual of these filters is tested, and they are not found. One thread
+        only."""
         self.without = without
         try:
             return [handle for handle in self.match(event).tolist() if handle not in without]
@@ -381,8 +382,9 @@ class ColumnarMatcher:
 
     def _with_asked(self, event: Event, scratch: Any, found: int) -> Handles:
         if found > MOST_HANDLES:
+            requested = scratch.leave_out(self.without, found >> 32) if self.without else found >> 32
             scratch.set_texts(event)
-            found = self._answer(scratch.address, found & MOST_HANDLES, found >> 32)
+            found = self._answer(scratch.address, found & MOST_HANDLES, requested)
         requested, found = found >> 32, found & MOST_HANDLES
         if not requested:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]

@@ -24,7 +24,7 @@ from math import floor, inf
 from typing import Any, NamedTuple, TypeAlias
 
 from tidings.matching.columnar.layout import EXACT_DOUBLES, MOST_BETWEEN
-from tidings.matching.columnar.programs import Derived, Program, result_of
+from tidings.matching.columnar.programs import MARK, Derived, Program, result_of
 from tidings.matching.columnar.slots import (
     ABSENT,
     BOOL,
@@ -137,6 +137,10 @@ class ConstraintParts:
 
     def of(self, constraint: Constraint) -> Said:
         return self._makers[type(constraint)](constraint)
+
+    def of_filter(self, constraint: Constraint) -> Said:
+        """The same of a constraint as filters have it: a name like that of a derived one has no slot."""
+        return WEAKER if constraint.attribute.startswith(MARK) else self.of(constraint)
 
     def _slot(self, attribute: str, kind: str) -> int:
         number = self._known.get((attribute, kind))
@@ -347,14 +351,15 @@ class Packer:
     ) -> None:
         self.trash = len(slots)
         self.blank = array("d", [*slots.blank().tolist(), 0.0])
-        self.plans: dict[str, AttributePlan] = {}
+        self.plans: dict[str, AttributePlan] = {}  # of attributes; derived ones are no names of an event
         self.children: dict[str, Node] = {}  # by what is before each dot of a name
         for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
-            if attribute and attribute != LINEAGE:
+            if attribute and attribute != LINEAGE and not attribute.startswith(MARK):
                 self.plans[attribute] = self._plan(slots, strings, attribute)
                 for dot in (position for position, ch in enumerate(attribute) if ch == "."):
                     self._node(attribute[:dot])[0][attribute[dot + 1 :]] = self.plans[attribute]
-        self.programs = [(p, self.plans[p.name]) for p in programs if p.name in self.plans]
+        named = {slot.attribute for slot in slots.all}
+        self.programs = [(p, self._plan(slots, strings, p.name)) for p in programs if p.name in named]
         # with a machine in the walk, only what it cannot compute is computed here
         self.computed = [(p, plan) for p, plan in self.programs if not (machine and p.steps is not None)]
         self.topic = self.plans.get("topic")

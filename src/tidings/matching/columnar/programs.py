@@ -41,11 +41,20 @@ from numpy.typing import NDArray
 
 from tidings.language.evaluate import compiled as compiled_expression
 from tidings.language.evaluate import residual_test, value_of
-from tidings.language.lists import has_lists
+from tidings.language.lists import has_lists, prefixes
 from tidings.language.unexpected import FAILURES
-from tidings.language.work import BUDGET, Work, cesql_cost, cost, work_of_expression
+from tidings.language.work import (
+    BUDGET,
+    Work,
+    cesql_cost,
+    cost,
+    names_of,
+    total_weight,
+    work_of_expression,
+)
 from tidings.matching.columnar.layout import EXACT_DOUBLES
 from tidings.matching.columnar.slots import BOOL, NUMBER, PRESENT, Slots, encoded
+from tidings.model.body import HAS_LIST
 from tidings.model.constraint import Constraint, Equals, Like, NotOneOf, Prefix, Range, TopicIs
 from tidings.model.event import RESERVED, Event
 from tidings.model.expression import Arithmetic, Attribute, Call, Compare, Expression, Literal, Negate
@@ -56,6 +65,7 @@ from tidings.model.value import Value, kind_of
 # -- questions ---------------------------------------------------------------------------------
 
 ASK_PYTHON, LIKE, TOPIC, BEGINS, ORDER, WORK = range(6)
+A_LIST = -2  # in the place of the size of a text: the name leads to a list; -1: to neither
 ANY_TEXT, ANY_CHARACTER = 0xFF, 0xFE
 NEGATED, LOW_OPEN, HIGH_OPEN, HAS_LOW, HAS_HIGH = 1, 2, 4, 8, 16
 # columns of an item
@@ -90,11 +100,14 @@ class Questions:
         self.starts[self._checks] = self._items
 
     def _work(self, check: Check) -> list[tuple[int, ...]]:
-        """Texts up to which the filter is within its budget for any other texts; beyond, Python counts."""
-        total = sum(weight for _, weight in check.work)
-        if check.dialect == CESQL and check.work:
+        """Texts up to which the filter is within its budget for any other texts; beyond, and for lists,
+        Python counts."""
+        if not check.work:
+            return []
+        if check.dialect == CESQL:
             return [(ASK_PYTHON, 0, 0, 0, 0, 0, 0)]  # names are read without regard to case
-        return [(WORK, self._place(name), 0, 0, BUDGET // total, 0, 0) for name, _ in check.work]
+        most = BUDGET // total_weight(check.work)
+        return [(WORK, self._place(name), 0, 0, most, 0, 0) for name in names_of(check.work)]
 
     def _place(self, attribute: str) -> int:
         if attribute not in self.attributes:
@@ -159,7 +172,7 @@ class Check(NamedTuple):
     constraints: tuple[Constraint, ...]
     residuals: tuple[Expression, ...] = ()
     dialect: str = TIDINGS
-    work: Work = ()  # of the whole filter: over budget, the row is not accepted
+    work: Work = ()  # of the whole filter, for a part with a weight: over budget, the row is not accepted
 
 
 class Checks:
@@ -290,6 +303,14 @@ def text_of(event: Event, attribute: str) -> str | None:
     return value if type(value) is str else None
 
 
+def no_text(event: Event, attribute: str) -> int:
+    """The size in the place of a text that is not there: that of a list, or of nothing."""
+    if not event.rich or HAS_LIST not in event.view:
+        return -1
+    view = event.view
+    return A_LIST if any(type(view.get(each)) is tuple for each in prefixes(attribute)) else -1
+
+
 # -- programs ----------------------------------------------------------------------------------
 
 Step: TypeAlias = tuple[int, str | float]
@@ -329,7 +350,8 @@ def _compare(node: Compare, steps: list[Step]) -> bool:
 def _number(node: Expression, steps: list[Step]) -> bool:
     if isinstance(node, Attribute):
         steps.append((PUSH, node.name))
-        return node.name not in RESERVED and node.name.partition(".")[0] not in RESERVED
+        first = node.name.partition(".")[0]
+        return first not in RESERVED and not first.startswith(MARK)
     if isinstance(node, Literal):
         if type(node.value) not in (int, float) or not -EXACT_DOUBLES < node.value < EXACT_DOUBLES:
             return False
@@ -393,7 +415,7 @@ MOST_DERIVED = 64
 ROWS_TO_DERIVE = 16  # rows that name an expression before it is worth computing for every event
 MACHINE_MOST = 32  # expressions for the machine that are taken at first sight
 MOST_COUNTED = 4096
-MARK = "="  # begins the name of a derived attribute: no attribute can be called so
+MARK = "="  # begins the name of a derived attribute; attributes of events that begin so have no slots
 
 _STRICT_CALLS = frozenset({"ABS", "LENGTH", "UPPER", "LOWER", "CEIL", "FLOOR", "ROUND", "MOD", "TIMESTAMP"})
 _TURNED = {"<": ">", "<=": ">=", ">": "<", ">=": "<=", "=": "=", "!=": "!="}

@@ -341,7 +341,7 @@ def passes(t, tier, check):
         position = positions[items[base + questions.ATTRIBUTE]]
         size, length = text_size[position], np.int64(items[base + questions.ONE_SIZE])
         if kind == questions.WORK:
-            if size > length:
+            if size > length or size == questions.A_LIST:
                 answer = PYTHON
             continue
         if size < 0:

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from tidings.language.evaluate import evaluate
 from tidings.language.lists import names_in
-from tidings.language.work import Work, work_of
+from tidings.language.work import Work, has_work, names_of, work_of
 from tidings.matching.columnar.layout import EXACT_DOUBLES, PART
 from tidings.matching.columnar.parts import ConstraintParts, Part
 from tidings.matching.columnar.programs import Check, Checks
@@ -75,9 +75,12 @@ def rows_of(filter: Filter, parts: ConstraintParts) -> list[FilterRow]:
     rows: list[FilterRow] = []
     work = work_of(filter)
     # The walk knows the length of a text by its slot; without one Python has to be asked.
-    is_known = min((parts.slots.number(name, STRING) for name, _ in work), default=0) >= 0
+    is_known = min((parts.slots.number(name, STRING) for name in names_of(work)), default=0) >= 0
     for conjunction in filter.conjunctions:
-        rows.extend(_rows(conjunction, filter.dialect, parts, work, always_asks=not is_known))
+        if has_work(conjunction):
+            rows.extend(_rows(conjunction, filter.dialect, parts, work, always_asks=not is_known))
+        else:
+            rows.extend(_rows(conjunction, filter.dialect, parts, (), always_asks=False))
     return rows
 
 
@@ -89,7 +92,7 @@ def _rows(
     requested: list[Constraint] = []
     for_ever: list[Constraint] = []
     for constraint in conjunction.constraints:
-        alternatives, exact, settled = parts.of(constraint)
+        alternatives, exact, settled = parts.of_filter(constraint)
         if len(alternatives) == 1:
             plain += alternatives[0]
             if exact and settled:
@@ -111,7 +114,7 @@ def _rows(
             residuals.append(residual)
             near = _near(residual) if dialect == TIDINGS else None
             if near is not None:
-                plain += parts.of(near)[0][0]
+                plain += parts.of_filter(near)[0][0]
     check = lasting = None
     if requested or residuals or work:
         check = Check(tuple(requested), tuple(residuals), dialect, work)

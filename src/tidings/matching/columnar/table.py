@@ -285,7 +285,7 @@ class SavedCheck(msgspec.Struct, array_like=True):
     constraints: tuple[Constraint, ...]
     residuals: tuple[Expression, ...]
     dialect: str
-    work: tuple[tuple[str, int], ...] = ()  # since tables know of work budgets
+    work: tuple[tuple[Any, ...], ...] = ()  # since tables know of work budgets
 
 
 class Header(msgspec.Struct):

@@ -15,7 +15,15 @@ from numpy.typing import NDArray
 
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar.merge import Delta
-from tidings.matching.columnar.programs import STACK, Checks, Program, assembled, text_of
+from tidings.matching.columnar.programs import (
+    MARK,
+    STACK,
+    Checks,
+    Program,
+    assembled,
+    no_text,
+    text_of,
+)
 from tidings.matching.columnar.slots import NO_CONDITION, NUMBER, STRING, Slots, encoded
 from tidings.matching.columnar.table import FrozenTable
 from tidings.model.event import Event
@@ -97,7 +105,8 @@ class Scratch:
             some, base = checks.questions, at.TIER + number * at.TIER_SIZE
             positions = np.zeros(len(some.attributes) + 1, np.int32)
             for index, attribute in enumerate(some.attributes):
-                wanted = (slots.find(attribute, STRING), attribute)
+                slot = -1 if attribute.startswith(MARK) else slots.find(attribute, STRING)
+                wanted = (slot, attribute)
                 if wanted not in self.asked_texts:
                     self.asked_texts.append(wanted)
                 positions[index] = self.asked_texts.index(wanted)
@@ -120,11 +129,18 @@ class Scratch:
         # writing through a memoryview costs half of writing to an array
         self._at, self._size = memoryview(self.text_at), memoryview(self.text_size)  # type: ignore[arg-type]
 
+    def leave_out(self, handles: frozenset[int], requested: int) -> int:
+        """Take the checks of these filters out of those that wait in ASK; how many are left."""
+        asked = self.ask[: 3 * requested].reshape(-1, 3)
+        kept = asked[~np.isin(asked[:, 0], np.fromiter(handles, np.int32, len(handles)))].ravel()
+        self.ask[: len(kept)] = kept
+        return len(kept) // 3
+
     def set_texts(self, event: Event) -> None:
         """The event's texts that checks look at, as bytes that the walk can read."""
         row, sizes, used, stored = self.row, self._size, 0, event.view if event.rich else event.body
         for position, slot, attribute, first, below in self._text_paths:
-            sizes[position] = -1
+            sizes[position] = no_text(event, attribute) if event.rich else -1
             if slot >= 0 and row[slot] != row[slot]:  # without a slot it may have a text all the same
                 continue
             value = event.topic if attribute == TOPIC else stored.get(first)

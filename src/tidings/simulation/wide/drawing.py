@@ -5,6 +5,8 @@ Rules
   the first and one is the second.
 - Limits are shrunk until a short run of small events meets them: a page holds a few entries, a batch a few
   events, and one event in twenty-five is exactly as large as an event may be.
+- In half of the runs of trees half of the events have a key, and half of the durable subscriptions are owed
+  every event of a key (`superseding=False`).
 - At least ten faults act in each run. Disks of a group are replaced one at a time (see `running.py`).
 """
 
@@ -25,7 +27,7 @@ SYSTEMS = TIDINGS, GROUP = "tidings", "tidings-group"
 SETTLE = 3.0  # seconds until the first event: subscriptions are known everywhere then
 TROUBLE = 8.0  # seconds in which things go wrong
 LEAST = 10  # faults in a run
-HOSTILE, LEAVER, JOBS = "mallory", "leaver", "jobs"
+HOSTILE, LEAVER, JOBS, LATE = "mallory", "leaver", "jobs", "late"
 KINDS = (
     *fault.RATES, fault.CRASH, fault.DISK_LOSS, fault.STOP, fault.PARTITION_HALVES, fault.PARTITION_RING,
     fault.PARTITION_ONE_WAY, fault.ISOLATE_ONE, fault.SLOW_LINK, *fault.WIDER,
@@ -40,6 +42,7 @@ class DrawnPublish(msgspec.Struct, frozen=True):
     attributes: dict[str, int]
     size: int  # bytes of the encoded event; 0: as small as it is
     lifetime: float
+    key: str | None = None  # it supersedes earlier events of its publisher with this key
 
 
 class DrawnSubscribe(msgspec.Struct, frozen=True):
@@ -55,6 +58,7 @@ class DrawnSubscribe(msgspec.Struct, frozen=True):
     away: tuple[float, float] | None = None  # when its listener leaves and returns
     right: str = ""  # what its principal may read; empty: everything
     group: str | None = None  # a consumer of this group
+    superseding: bool = True  # False: it is owed every event of a key
 
 
 class DrawnRun(msgspec.Struct, frozen=True, kw_only=True):
@@ -68,6 +72,7 @@ class DrawnRun(msgspec.Struct, frozen=True, kw_only=True):
         str, int
     ]  # brokers with a smaller frame limit, which take events that others accepted all the same
     disk_seconds: float
+    together: bool  # is what arrives over one link at one moment handed in together?
     publishers: dict[str, str]  # client -> broker
     subscriptions: tuple[DrawnSubscribe, ...]
     events: tuple[DrawnPublish, ...]
@@ -101,6 +106,7 @@ def draw(seed: int, *, system: str | None = None) -> DrawnRun:
         limits=limits,
         frames=_frames(overlay, limits, Random(f"frames/{seed}")),
         disk_seconds=rng.choice((0.002, 0.002, 0.02, 0.15)),
+        together=Random(f"together/{seed}").random() < 0.5,
         publishers=publishers,
         subscriptions=(*_subscriptions(overlay, rng), *_with_rights(overlay, system, clients)),
         events=_events(tuple(publishers), limits, rng),
@@ -110,6 +116,24 @@ def draw(seed: int, *, system: str | None = None) -> DrawnRun:
         hostile={HOSTILE: clients.choice(overlay.brokers)} if clients.random() < 0.5 else {},
         revoked_at=SETTLE + clients.uniform(0.5, TROUBLE) if clients.random() < 0.5 else None,
     )
+
+
+def with_keys(run: DrawnRun) -> DrawnRun:
+    """The run with keys, if its seed says so."""
+    rng = Random(f"keys/{run.seed}")
+    if run.system == GROUP or rng.random() < 0.5:
+        return run
+
+    def subscribing(each: DrawnSubscribe) -> DrawnSubscribe:
+        is_owed_all = each.durable and rng.random() < 0.5
+        return msgspec.structs.replace(each, superseding=not is_owed_all)
+
+    def publishing(each: DrawnPublish) -> DrawnPublish:
+        key = f"{each.client}/{rng.randrange(2)}" if rng.random() < 0.5 else None
+        return msgspec.structs.replace(each, key=key)
+
+    events, subscriptions = map(publishing, run.events), map(subscribing, run.subscriptions)
+    return msgspec.structs.replace(run, events=tuple(events), subscriptions=tuple(subscriptions))
 
 
 def _options(system: str, replaced: bool, rng: Random) -> dict[str, Any]:
@@ -158,9 +182,7 @@ def _subscriptions(overlay: OverlayGraph, rng: Random) -> tuple[DrawnSubscribe, 
         )
     found.append(_subscribing("t0", overlay, rng, durable=False, at=rng.uniform(0.6, 1.2)))
     if rng.random() < 0.5:
-        found.append(
-            _subscribing("late", overlay, rng, durable=True, at=rng.uniform(SETTLE, SETTLE + TROUBLE))
-        )
+        found.append(_subscribing(LATE, overlay, rng, durable=True, at=rng.uniform(SETTLE, SETTLE + TROUBLE)))
     return tuple(found)
 
 

@@ -8,6 +8,7 @@ not import one another. Messages of brokers pass untouched.
 from __future__ import annotations
 
 from collections.abc import Callable
+from itertools import chain
 from resource import RUSAGE_SELF, getrusage
 from typing import Any, Protocol
 
@@ -113,6 +114,9 @@ class GuardedNode:
             self._leave(input.peer)
         elif kind is ins.Received and input.sender not in self._rules.brokers:
             return self._receive(input, now)
+        elif kind is ins.ReceivedAll and input.sender not in self._rules.brokers:  # a gate looks at each
+            each = [self._receive(ins.Received(input.sender, message), now) for message in input.messages]
+            return list(chain.from_iterable(each))
         return self._outward(self.node.handle(input, now))
 
     # -- sessions ----------------------------------------------------------------------------------

@@ -4,6 +4,8 @@ step.
 Rules
 - An acknowledged event that is owed to a subscription is in some log on some disk. If a lone broker's disk is
   replaced, only the events (and the subscriptions) that had their only copy on it are forgiven.
+- An event of a key is owed until a newer one is published, and to subscriptions with `superseding=False` also
+  after that. A superseding subscription that comes when all is settled receives none that is superseded.
 - A committed entry of a group is on a majority of the disks when it is committed, and each offset holds the
   same event at every member.
 - No honest machine makes a frame over the limit, or asks its disk for more than a page.
@@ -49,6 +51,7 @@ class OwedSubscription(msgspec.Struct):
 
     filter: Filter
     home: str  # the broker where it was opened
+    superseding: bool = True  # False: it is owed every event of a key
     is_standing: bool = True  # False from the loss of its only copy until the faults are over
 
 
@@ -73,6 +76,8 @@ class Observer:
         self._refused: set[Identity] = set()  # refused: the answer said that they are not kept
         self.published: dict[Identity, Event] = {}
         self.acked: dict[Identity, Event] = {}
+        self._latest: dict[str, Event] = {}  # by key: what was published last
+        self._newer: dict[Identity, Identity] = {}  # by event: the next one of its key
         self.standing: dict[str, OwedSubscription] = {}
         self.received: dict[str, dict[Identity, None]] = {}
         self.owed: dict[Identity, set[str]] = {}
@@ -128,7 +133,7 @@ class Observer:
             raise self._broken(
                 f"{name} forgot {identity}, owed to {sorted(self.owed[identity])}; no copy is left"
             )
-        if self.acked[identity].lifetime == FOREVER:
+        if self.acked[identity].lifetime == FOREVER and identity not in self._newer:
             raise self._broken(f"{name} forgot {identity}, which lives forever; no copy is left")
 
     def replaced(self, name: str) -> None:
@@ -214,14 +219,30 @@ class Observer:
         if self._world.simulation.now > self.disabled_since[user]:
             raise self._broken(f"{user} was sent a message after it was disabled")
 
-    def stands(self, id: str, filter: Filter, home: str) -> None:
-        self.standing[id] = OwedSubscription(filter, home)
+    def stands(self, id: str, filter: Filter, home: str, superseding: bool = True) -> None:
+        self.standing[id] = OwedSubscription(filter, home, superseding)
         self.received.setdefault(id, {})
 
     def restore(self) -> None:
         """The faults are over, and every subscription is known again."""
         for standing in self.standing.values():
             standing.is_standing = True
+
+    def publishes(self, event: Event) -> None:
+        """A publisher hands an event in. An older one of its key is owed no longer, but for subscriptions
+        that are owed every event."""
+        self.published[event.identity] = event
+        if event.key is None:
+            return
+        older, self._latest[event.key] = self._latest.get(event.key), event
+        if older is not None:
+            self._newer[older.identity] = event.identity
+            waiting = self.owed.get(older.identity, set())
+            waiting -= {id for id in waiting if self.standing[id].superseding}
+
+    def is_superseded(self, event: Event) -> bool:
+        """Was a newer event of its key acknowledged?"""
+        return self._newer.get(event.identity) in self.acked
 
     def acknowledged(self, identity: Identity) -> None:
         event = self.published.get(identity)
@@ -233,7 +254,10 @@ class Observer:
         waiting = {
             id
             for id, standing in self.standing.items()
-            if standing.is_standing and identity not in self.received[id] and accepts(standing.filter, event)
+            if standing.is_standing
+            and identity not in self.received[id]
+            and (identity not in self._newer or not standing.superseding)
+            and accepts(standing.filter, event)
         }
         if waiting:
             self.owed[identity] = waiting
@@ -270,7 +294,9 @@ class Observer:
         return [
             identity
             for identity, event in self.acked.items()
-            if event.lifetime == FOREVER and identity not in self._lost and accepts(wanted, event)
+            if event.lifetime == FOREVER
+            and identity not in self._lost.union(self._newer)
+            and accepts(wanted, event)
         ]
 
     def lasting(self, name: str) -> set[int]:
@@ -278,7 +304,9 @@ class Observer:
         return {
             offset
             for offset, identity in self._logs[name].items()
-            if identity in self.acked and self.acked[identity].lifetime == FOREVER
+            if identity in self.acked
+            and self.acked[identity].lifetime == FOREVER
+            and identity not in self._newer
         }
 
     @property

@@ -35,6 +35,7 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.wide.drawing import (
     GROUP,
     JOBS,
+    LATE,
     LEAVER,
     SETTLE,
     DrawnPublish,
@@ -43,6 +44,7 @@ from tidings.simulation.wide.drawing import (
     calm_events,
     draw,
     is_disabled,
+    with_keys,
 )
 from tidings.simulation.wide.guarded import GuardedNode, GuardRules, SessionGuard
 from tidings.simulation.wide.hostile import HostileClient
@@ -73,9 +75,13 @@ class WideOutcome(msgspec.Struct, kw_only=True):
     seconds: float = 0.0
 
 
-def run_seed(seed: int, ingress: Callable[..., SessionGuard], *, system: str | None = None) -> WideOutcome:
-    """Run a seed of the wide world. `ingress` is that of the runtime: drivers do not import one another."""
-    return WideRun(draw(seed, system=system), ingress).run()
+def run_seed(
+    seed: int, ingress: Callable[..., SessionGuard], *, system: str | None = None, keyed: bool = True
+) -> WideOutcome:
+    """Run a seed of the wide world. `ingress` is that of the runtime: drivers do not import one another.
+    `keyed`: with superseding keys, where the seed says so."""
+    drawn = draw(seed, system=system)
+    return WideRun(with_keys(drawn) if keyed else drawn, ingress).run()
 
 
 class WideRun:
@@ -83,7 +89,7 @@ class WideRun:
 
     def __init__(self, drawn: DrawnRun, ingress: Callable[..., SessionGuard]) -> None:
         self.drawn = drawn
-        settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds)
+        settings = SimulationSettings(check=True, disk_seconds=drawn.disk_seconds, together=drawn.together)
         self.rules = GuardRules(users_of(drawn), drawn.overlay.brokers, ingress)
         self.rules.hostile, self.rules.sent = frozenset(drawn.hostile), self._sent
         self.world = World(
@@ -191,7 +197,7 @@ class WideRun:
     def _subscribe(self, each: DrawnSubscribe) -> None:
         self.world.subscribe(
             each.client, NAME, each.filter, durable=each.durable, queue=each.queue, window=each.window,
-            group=each.group,
+            group=each.group, superseding=each.superseding,
         )  # fmt: skip
 
     def _stand(self, each: DrawnSubscribe) -> None:
@@ -199,7 +205,7 @@ class WideRun:
             f"{each.client} is not subscribed after {SETTLE} s"
         )
         wanted = f"({each.filter}) AND ({each.right})" if each.right else each.filter
-        self.observer.stands(f"{each.client}/{NAME}", parse_filter(wanted), each.broker)
+        self.observer.stands(f"{each.client}/{NAME}", parse_filter(wanted), each.broker, each.superseding)
 
     def _detach(self, each: DrawnSubscribe) -> None:
         ref = self.world.applications[each.client].refs.pop(NAME, None)
@@ -216,7 +222,7 @@ class WideRun:
         id = f"{machine.incarnation}-{self._sequences[each.client]}"
         event = sized_event(each, id)
         self.meter.published(_size(event), len(machine._in_flight))
-        self.observer.published[event.identity] = event
+        self.observer.publishes(event)
         call = self.world.next_call()
         self._publishes[call] = event.identity
         self.simulation.input(each.client, ins.ClientPublish(call, event, number=True))
@@ -325,6 +331,8 @@ class WideRun:
             return  # it may publish a little
         id = f"{client}/{NAME}"
         self.observer.notified(id, event)
+        if client in self._read and self.observer.is_superseded(event):
+            raise BrokenPromise(f"{id} received {event.identity}, which was superseded before it came")
         number = int(event.id.rpartition("-")[2])
         last = self._numbers.setdefault(id, {})
         if number <= last.get(event.source, 0):
@@ -348,7 +356,7 @@ class WideRun:
         """Events that live forever are owed to subscriptions that came late, too."""
         found = []
         for each in self.drawn.subscriptions:
-            if each.client != "late":
+            if each.client != LATE:
                 continue
             wanted, id = parse_filter(each.filter), f"{each.client}/{NAME}"
             received = self.observer.received.get(id, {})
@@ -358,13 +366,15 @@ class WideRun:
         return found
 
     def _read_logs(self) -> None:
-        """A client at each broker reads its whole log, page by page."""
+        """A client at each broker reads its whole log, page by page, and subscribes to what is available."""
         for broker in self.drawn.overlay.brokers:
             self.world.add_client(f"reader-{broker}", broker)
             self._read[f"reader-{broker}"] = set()
         self.world.run(self.simulation.now + 1.0)
         for reader in self._read:
             self._read_on(reader, 0)
+            if self.drawn.system != GROUP:
+                self.world.subscribe(reader, NAME, "EXISTS x", durable=True)
         entries = len(self.observer.published) + 2
         self.world.run(self.simulation.now + entries * (PAGE_SECONDS + 2 * self.drawn.disk_seconds))
 
@@ -469,7 +479,9 @@ def _size(event: Event) -> int:
 
 def sized_event(each: DrawnPublish, id: str) -> Event:
     """The event with a payload that makes it exactly as large as was drawn."""
-    build = partial(make_event, each.attributes, source=each.client, id=id, lifetime=each.lifetime)
+    build = partial(
+        make_event, each.attributes, source=each.client, id=id, lifetime=each.lifetime, key=each.key
+    )
     event = build()
     short = each.size - _size(event)
     while short > 0:

@@ -156,6 +156,6 @@ def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_it
     cursor.reading = 1
     state.others = {"b0#1": cursor}
     for offset in (3, 4, 5, 6):
-        replay.offer(state, Envelope(Event(source="p", id=str(offset)), "b0#1", offset), 0.0)
+        replay.offer((state,), (Envelope(Event(source="p", id=str(offset)), "b0#1", offset),), 0.0)
     assert [each.after for each in cursor.pending] == [5, 6]
     assert not cursor.missed

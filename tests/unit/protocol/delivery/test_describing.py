@@ -43,13 +43,25 @@ def test_many_are_summed_up_over_several_questions(monkeypatch: Any) -> None:
 
 def test_one_question_looks_at_no_more_than_its_share(monkeypatch: Any) -> None:
     states, looked = holds(3 * AT_ONCE), []
-    in_hand = SubscriptionState.in_hand
-    monkeypatch.setattr(SubscriptionState, "in_hand", lambda stored: looked.append(1) or in_hand(stored))
+    backlog = SubscriptionState.backlog
+    monkeypatch.setattr(SubscriptionState, "backlog", lambda stored: looked.append(1) or backlog(stored))
     Sweep().look(states)
     assert len(looked) == AT_ONCE
     looked.clear()
     busiest(states, 10)
     assert len(looked) == AT_ONCE
+
+
+def test_what_waits_in_the_log_counts_too() -> None:
+    """A queue ends at its bound; what is owed beyond it is in the log."""
+    states = holds(2, waiting=1)
+    slow = next(iter(states.values()))
+    for offset in range(5, 30):
+        slow.own.owe_later(offset)
+    own(slow.own, "unread").append(4)
+    assert slow.backlog() == 1 + 25 + 1
+    assert Sweep().look(states)[0] == 28
+    assert describing.described(slow)["waiting"] == 27
 
 
 def test_those_for_which_most_waits_are_described() -> None:

@@ -35,14 +35,14 @@ def offsets(fill: RangeReply | None) -> list[int | None] | None:
 def resend_of(*pairs: tuple[int, int], most: int = 100, chunk: int = 100) -> Resend:
     resend = Resend(most, chunk)
     for offset, previous in pairs:
-        resend.note("b2", sent(offset, previous), 0.0)
+        resend.note("b2", (sent(offset, previous),), 0.0)
     return resend
 
 
 def test_what_is_held_is_answered_and_other_logs_are_left_out() -> None:
     resend = resend_of((3, 1), (7, 3))
-    resend.note("b2", sent(8, 0, log="b9#1"), 0.0)
-    resend.note("b2", sent(9, 7), 0.0)
+    resend.note("b2", (sent(8, 0, log="b9#1"),), 0.0)
+    resend.note("b2", (sent(9, 7),), 0.0)
     assert offsets(resend.answer("b2", ask(1, 7), 0.0)) == [3, 7]
     assert offsets(resend.answer("b2", ask(3, 7), 0.0)) == [7]
     assert resend.answer("b3", ask(1, 7), 0.0) is None
@@ -68,8 +68,8 @@ def test_a_long_answer_comes_in_parts() -> None:
 
 def test_lifetimes_go_on_while_an_event_is_held() -> None:
     resend = Resend(10, 10)
-    resend.note("b2", sent(1, 0, remaining=5.0, expires=4.0), 10.0)
-    resend.note("b2", sent(2, 1, remaining=FOREVER), 10.0)
+    resend.note("b2", (sent(1, 0, remaining=5.0, expires=4.0),), 10.0)
+    resend.note("b2", (sent(2, 1, remaining=FOREVER),), 10.0)
     fill = resend.answer("b2", ask(0, 2), 13.0)
     assert fill is not None
     assert [(e.remaining, e.expires) for e in fill.envelopes] == [(2.0, 1.0), (FOREVER, None)]
@@ -84,7 +84,7 @@ def test_lifetimes_go_on_while_an_event_is_held() -> None:
 def test_an_answer_is_exactly_what_was_sent(stream: list[int], most: int, after: int, width: int) -> None:
     last, was_sent, resend = 0, [], Resend(most, 1000)
     for step in stream:
-        resend.note("b2", sent(last + step, last), 0.0)
+        resend.note("b2", (sent(last + step, last),), 0.0)
         last += step
         was_sent.append(last)
     fill = resend.answer("b2", ask(after, after + width), 0.0)
