@@ -53,7 +53,7 @@ def test_a_system_that_loses_events_is_told_and_ends_with_1(
 ) -> None:
     from tidings.protocol.delivery.exactly_once import ExactlyOnce
 
-    monkeypatch.setattr(ExactlyOnce, "deliver", lambda self, envelope, now: None)
+    monkeypatch.setattr(ExactlyOnce, "deliver", lambda self, envelopes, matches, now: None)
     ran = tidings("compare", "--systems", "siena", *SMALL)
     assert ran.code == 1
     assert "missing" in ran.out

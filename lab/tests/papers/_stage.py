@@ -6,7 +6,7 @@ every event that it hears. Strategies under test go into the other slots; `node.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 from tidings.language import accepts, parse_filter
@@ -14,6 +14,7 @@ from tidings.model.event import Event, make_event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription, SubscriptionId
 from tidings.protocol.inputs import Received
+from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.node import Node
 from tidings.protocol.overlay.static import StaticOverlay
@@ -50,9 +51,10 @@ class Ear(Delivery):
             self.said += 1
             self.ports.events.accepted(Envelope(message.event, self.ports.name, sequence=self.said), now)
 
-    def deliver(self, envelope: Envelope, now: float) -> None:
-        if any(accepts(filter, envelope.event) for filter in self.wanted):
-            self.received.append(envelope.event.id)
+    def deliver(self, envelopes: Sequence[Envelope], matches: Sequence[Match], now: float) -> None:
+        for envelope in envelopes:
+            if any(accepts(filter, envelope.event) for filter in self.wanted):
+                self.received.append(envelope.event.id)
 
 
 class Stage:

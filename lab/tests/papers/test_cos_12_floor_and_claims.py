@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from tidings.simulation.topology import line, star
-from tidings_lab.studies._recovery import measured, pair_hops, pairs_floor
-from tidings_lab.studies.recovery import REACH, STYLES
+from tidings_lab.studies._recovery import SEVERAL, measured, pair_hops, pairs_floor
+from tidings_lab.studies._recovery_bench import REACH, STYLES
 from tidings_lab.studies.study import StudySetting, find_study
 
 SMALL: dict[str, Any] = {
@@ -49,6 +49,18 @@ def test_cos_11_every_style_brings_back_much_and_tells_nothing_twice(
 
 def test_cos_11_copies_of_a_recovered_event_are_few(points: dict[str, dict[str, float]]) -> None:
     assert max(figures["copies"] for figures in points.values()) <= 1.1
+
+
+def test_cos_11_5_brokers_that_ask_one_holder_together_are_counted_by_event(
+    points: dict[str, dict[str, float]],
+) -> None:
+    for style in ("push", "subscriber pull", "publisher pull"):
+        figures = points[style]
+        assert figures["missed by several"] > 0, style
+        assert 0.0 <= figures["asked together"] <= figures["asked on the way"] <= 1.0, style
+        assert (figures["asked together"] > 0) is (figures["askers of one event"] >= SEVERAL), style
+    assert points["push"]["asked together"] > points["subscriber pull"]["asked together"]
+    assert points["none"]["missed by several"] == 0
 
 
 def test_cos_2_and_11_4_with_nothing_lost_a_pull_is_silent_and_push_is_not() -> None:

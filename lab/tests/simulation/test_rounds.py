@@ -68,6 +68,7 @@ def test_both_kernels_give_the_same_answer_bit_for_bit(plan: GossipPlan) -> None
             assert np.array_equal(one.received, other.received)
             assert np.array_equal(one.copies, other.copies)
             assert (one.inside, one.across, one.arrived) == (other.inside, other.across, other.arrived)
+            assert one.arrived_across == other.arrived_across <= min(one.across, one.arrived)
             assert (one.rounds, one.namings) == (other.rounds, other.namings)
 
 

@@ -12,6 +12,8 @@ import pytest
 
 from tidings.errors import SettingsError
 from tidings_lab.studies._claims import (
+    ABOVE_ZERO,
+    BELOW_ZERO,
     ClaimKind,
     ClaimVerdict,
     PaperClaim,
@@ -24,6 +26,7 @@ from tidings_lab.studies._claims import (
     judged,
     measured,
     never,
+    pseudo_values,
     t_quantile,
     verdict_of,
 )
@@ -144,3 +147,29 @@ def test_levels_are_scaled_like_other_claims() -> None:
     )  # fmt: skip
     assert str(found.ours).startswith("a: 20 ± ")
     assert str(found.tolerance) == "0% to 200%, at every level"
+
+
+def test_more_than_none_has_an_open_edge_at_zero() -> None:
+    assert claim([0.0, 0.0], (ABOVE_ZERO, math.inf)).verdict is ClaimVerdict.REFUTED
+    assert claim([0.2, 0.3], (ABOVE_ZERO, math.inf)).verdict is ClaimVerdict.UNDECIDED
+    more = claim([0.2, 0.21], (ABOVE_ZERO, math.inf))
+    assert (more.verdict, more.tolerance) == (ClaimVerdict.HELD, "above 0")
+    assert claim([0.2], (ABOVE_ZERO, 1.0)).tolerance == "above 0, at most 1"
+    fewer = everywhere("X", "c", where="-", paper="w", levels={"a": [-0.2, -0.21]}, why="w", scale=100.0,
+                       within=(-math.inf, BELOW_ZERO))  # fmt: skip
+    assert (fewer.verdict, fewer.tolerance) == (ClaimVerdict.HELD, "below 0, at every level")
+
+
+def test_a_figure_of_several_means_has_pseudo_values() -> None:
+    tops, bottoms = [10.0, 12.0, 11.0], [5.0, 6.0, 5.0]
+    assert pseudo_values(lambda a, b: a / b, tops, bottoms) == pytest.approx(jackknife(tops, bottoms))
+    assert estimate(pseudo_values(lambda a: a, tops)).mean == pytest.approx(11.0)
+    assert pseudo_values(lambda a, b: a - b, [3.0], [1.0]) == [2.0]
+
+
+def test_what_holds_by_construction_says_so() -> None:
+    plain = exact("X", "c", where="-", paper="w", ours=0, rule="none", why="w.", held=True)
+    built = exact("X", "c", where="-", paper="w", ours=0, rule="none", why="w.", held=True, built="so")
+    assert (plain.built, built.built) == (False, True)
+    assert built.reason == "w. By construction: so."
+    assert built.verdict is ClaimVerdict.HELD

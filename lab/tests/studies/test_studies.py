@@ -14,7 +14,7 @@ from tidings_lab.studies.study import PaperClaim, StudySetting, find_study, stud
 FIELDS = {
     "id", "claim", "paper", "expected", "erratum", "ours", "tolerance", "reproduced", "verdict", "kind",
     "where",
-    "interval", "seeds", "reason", "source",
+    "interval", "seeds", "reason", "source", "built",
 }  # fmt: skip
 KNOWN = {"locality", "notification-loss", "policies", "rendezvous"}
 
@@ -45,6 +45,7 @@ def test_the_study_of_policies_prints_its_contract(
         assert set(claim) == FIELDS
         assert claim["id"] == "VIR2-6"
         assert (claim["reproduced"], claim["verdict"]) == (True, "held")
+        assert claim["built"] is (claim["kind"] != "our own")  # the systems were built by Table 2.1
     kinds = [claim["kind"] for claim in printed["claims"]]
     assert (kinds.count("printed words"), kinds.count("our own")) == (12, 1)
     assert {Path(path).suffix for path in printed["plots"]} == {".png", ".svg"}

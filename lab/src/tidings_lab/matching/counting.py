@@ -134,7 +134,7 @@ class CountingMatcher:
                 needed.append(len(distinct))
                 self._owners.append(handle)
                 tests = (residual_test(r, filter.dialect) for r in conjunction.residuals)
-                self._residuals.append([*budget_test(filter), *tests])
+                self._residuals.append([*budget_test(filter, conjunction), *tests])
         self._needed = np.array(needed, np.int32)
         self._users = [np.array(some) for some in users]
         self._stale = False

@@ -77,7 +77,7 @@ class TreeMatcher:
             for constraint in path:
                 node = self._child(node, constraint)
             node.ends[handle, number] = [
-                *budget_test(filter),
+                *budget_test(filter, conjunction),
                 *(residual_test(r, filter.dialect) for r in conjunction.residuals),
             ]
         return handle

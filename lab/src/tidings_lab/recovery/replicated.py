@@ -14,6 +14,7 @@ Gryphon replicates subscriptions partially, to manage faults of access points (V
 from __future__ import annotations
 
 from collections import OrderedDict, deque
+from collections.abc import Sequence
 
 import msgspec
 
@@ -151,7 +152,11 @@ class SubscriptionReplication(Recovery):
 
     # -- events ------------------------------------------------------------------------------
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+    def observe(self, envelopes: Sequence[Envelope], came_from: str | None, now: float) -> Sequence[Envelope]:
+        observed = [self._observe(envelope, came_from, now) for envelope in envelopes]
+        return [envelope for envelope in observed if envelope is not None]
+
+    def _observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         event = envelope.event
         self._passed[event.identity] = now
         if len(self._passed) > MOST_SEEN:

@@ -83,7 +83,11 @@ class Stability(Recovery):
 
     # -- the way of an event -------------------------------------------------------------------
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+    def observe(self, envelopes: Sequence[Envelope], came_from: str | None, now: float) -> Sequence[Envelope]:
+        observed = [self._observe(envelope, came_from, now) for envelope in envelopes]
+        return [envelope for envelope in observed if envelope is not None]
+
+    def _observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         number = envelope.sequence
         if number is None:
             return envelope
@@ -108,11 +112,12 @@ class Stability(Recovery):
             self._note_sent(envelope, key, number)
         return envelope
 
-    def admit(self, envelope: Envelope, came_from: str, now: float) -> Sequence[Envelope]:
+    def admit(self, envelopes: Sequence[Envelope], came_from: str, now: float) -> Sequence[Envelope]:
         """Everything from others goes on from here, in the order of its stream."""
-        self.ports.events.arrived((envelope,), came_from, now)
-        self._drain(stream_of(envelope), now)
-        self._try_flush(now)
+        for envelope in envelopes:
+            self.ports.events.arrived((envelope,), came_from, now)
+            self._drain(stream_of(envelope), now)
+            self._try_flush(now)
         return ()
 
     def _drain(self, key: str, now: float) -> None:
@@ -155,7 +160,7 @@ class Stability(Recovery):
             self._discard()
         elif isinstance(message, ResendRequest):
             for envelope in message.envelopes:
-                self.admit(envelope, sender, now)
+                self.admit((envelope,), sender, now)
         elif isinstance(message, GroupStateRequest):
             if self._is_synced:
                 self._bring_in(sender, message)

@@ -20,8 +20,8 @@ from tidings.model.subscription import Subscription
 from tidings.model.topic import ROOT
 from tidings.protocol.effects import Channel, Record
 from tidings.protocol.messages import Envelope, Message
+from tidings.protocol.routing.one_by_one import OneByOne
 from tidings.protocol.routing.topic_gossip import GossipEvents, Identity
-from tidings.protocol.slots import Routing
 from tidings.protocol.topic_graph import TopicGraph, groups_of, over
 from tidings_lab.membership.delegate_tree import DelegateTree
 
@@ -32,7 +32,7 @@ class DelegateSettings(msgspec.Struct, frozen=True, kw_only=True):
     remembered: int = 100_000  # events that are known again
 
 
-class DelegateGossip(Routing):
+class DelegateGossip(OneByOne):
     name = "gossip among delegates"
     messages = (GossipEvents,)
 
@@ -83,7 +83,7 @@ class DelegateGossip(Routing):
         self.ports.events.received((message.envelope,), sender, now)
         self._is_arriving = False
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if envelope.event.identity in self._seen:

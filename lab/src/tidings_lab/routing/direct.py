@@ -18,7 +18,8 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.effects import Channel
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.routing.one_by_one import OneByOne
+from tidings.protocol.slots import Ports
 
 MAINTAIN_BUDGET = 4  # steps of the matcher's upkeep at once, some milliseconds
 MAINTAIN_SECONDS = 0.05
@@ -92,7 +93,7 @@ class _HeldFilters:
         assert len(self._handles) == len(self._access) == len(self._counts)
 
 
-class _Direct(Routing):
+class _Direct(OneByOne):
     def bind(self, ports: Ports) -> None:
         super().bind(ports)
         self._filters_of = _HeldFilters()
@@ -153,7 +154,7 @@ class MatchFirst(_Direct):
             assert isinstance(message, ToAccess)
             self.ports.events.arrived((message.envelope,), sender, now)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is None:
@@ -188,7 +189,7 @@ class MatchAtTarget(_Direct):
             assert isinstance(message, ToAccess)
             self.ports.events.arrived((message.envelope,), sender, now)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is not None:

@@ -18,10 +18,11 @@ from tidings.protocol.routing.duplicates import (
     Numbering,
     NumberWindow,
 )
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.routing.one_by_one import OneByOne
+from tidings.protocol.slots import Ports
 
 
-class Flooding(Routing):
+class Flooding(OneByOne):
     name = "flooding"
     messages = (Forward,)
     headers = frozenset({NUMBER})
@@ -46,7 +47,7 @@ class Flooding(Routing):
             return
         self.ports.events.received((envelope,), sender, now)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if NUMBER not in envelope.headers:  # ours, or one that recovery brought back
@@ -54,8 +55,7 @@ class Flooding(Routing):
         for link in self._links():
             if link == came_from:
                 continue
-            leaving = self.ports.passage.outgoing(envelope, link, now)
-            if leaving is not None:
+            for leaving in self.ports.passage.outgoing((envelope,), link, now):
                 self.ports.send(link, Forward(leaving))
 
     def table_size(self) -> int:

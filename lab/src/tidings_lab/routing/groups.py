@@ -27,7 +27,8 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import Subscription
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.routing.one_by_one import OneByOne
+from tidings.protocol.slots import Ports
 
 LOCAL = ""  # our own clients; no link has this name
 
@@ -103,7 +104,7 @@ class Clusters:
         return to_newcomer + to_members * members + 0.5 + len(filters) / 1e6  # among equals the smallest
 
 
-class GroupMulticast(Routing):
+class GroupMulticast(OneByOne):
     name = "multicast groups"
     messages = (GroupInterest, ToGroups)
 
@@ -198,7 +199,7 @@ class GroupMulticast(Routing):
             self.useless += not self.ports.subscribers.wanting(event)
             self.ports.events.arrived((message.envelope,), sender, now)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is not None:

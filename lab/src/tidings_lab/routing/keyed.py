@@ -7,7 +7,8 @@ import msgspec
 from tidings.model.event import Event
 from tidings.protocol.messages import Message
 from tidings.protocol.roles import KeyLookup
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.routing.one_by_one import OneByOne
+from tidings.protocol.slots import Ports
 from tidings_lab.routing.rendezvous_messages import Version
 
 MOST_HOPS = 64  # toward a key: no way of sound tables is so long
@@ -28,7 +29,7 @@ class TreeSettings(msgspec.Struct, frozen=True, kw_only=True):
         return self.retry_seconds / 4
 
 
-class KeyRouting(Routing):
+class KeyRouting(OneByOne):
     """Routing to the broker that is responsible for a key now. A version orders messages, in this life and
     the next."""
 

@@ -9,8 +9,11 @@ option `factored` names attributes that are looked up before the tree is searche
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.protocol.interest import Match
 from tidings.protocol.routing.covering import SubscriptionRouting
 from tidings.protocol.routing.diffusion import LOCAL
 from tidings_lab.matching.link_tree import LinkTree
@@ -33,7 +36,12 @@ class LinkMatching(SubscriptionRouting):
         else:
             self.tree.take(filter, source)
 
-    def _wanting(self, event: Event, but: str | None = None) -> frozenset[str]:
+    def _wanting_each(
+        self, events: Sequence[Event], matches: Sequence[Match], but: str | None = None
+    ) -> list[frozenset[str]]:
+        return [self._wanted(event, but) for event in events]
+
+    def _wanted(self, event: Event, but: str | None) -> frozenset[str]:
         peers = self._peers()
         if not peers:
             return frozenset()

@@ -57,7 +57,7 @@ class MatchAtRendezvous(KeyRouting):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is None:

@@ -18,7 +18,7 @@ from tidings.model.filter import Filter
 from tidings.model.subscription import Advertisement, Subscription, SubscriptionId
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, ViewChanged
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.slots import Routing
+from tidings.protocol.routing.one_by_one import OneByOne
 
 
 class Multicast(Message, frozen=True, tag="Multicast"):
@@ -47,7 +47,7 @@ class MulticastService:
         self.subscribers: set[SubscriptionId] = set()
 
 
-class DistributorMulticast(Routing):
+class DistributorMulticast(OneByOne):
     name = "distributor multicast"
     messages = (Multicast, Publicise, Attach)
 
@@ -66,7 +66,7 @@ class DistributorMulticast(Routing):
 
     # -- events ------------------------------------------------------------------------------------
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         to = list(self._below)

@@ -258,7 +258,7 @@ class RendezvousTrees(KeyRouting):
 
     # -- the way of events -------------------------------------------------------------------------------
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is None:
@@ -310,7 +310,7 @@ class RendezvousTrees(KeyRouting):
             self.ports.events.received((envelope,), came_from, now)
 
     def _outgoing(self, envelope: Envelope, to: str, now: float) -> Envelope | None:
-        return self.ports.passage.outgoing(envelope, to, now)
+        return next(iter(self.ports.passage.outgoing((envelope,), to, now)), None)
 
     def _takers(self, tree: _KeyTree, event: Event) -> list[str]:
         if tree.matcher is None:

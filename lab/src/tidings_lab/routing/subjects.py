@@ -39,7 +39,7 @@ from tidings.model.topic import is_pattern, topic_matches
 from tidings.protocol.effects import Channel
 from tidings.protocol.inputs import Input, Started
 from tidings.protocol.messages import Envelope, Message
-from tidings.protocol.slots import Routing
+from tidings.protocol.routing.one_by_one import OneByOne
 from tidings_lab.lans import Lan
 
 EVERY = "#"  # every subject, and events that have none
@@ -105,7 +105,7 @@ class _Newcomer(msgspec.Struct):
     found: list[Envelope]
 
 
-class SubjectRouting(Routing):
+class SubjectRouting(OneByOne):
     name = "broadcast and a tree per subject"
     messages = (OnLan, Subject, SubjectSet, ToRouters, CacheRequest, CacheReply)
 
@@ -232,7 +232,7 @@ class SubjectRouting(Routing):
         elif isinstance(message, CacheReply):
             self._cache_answered(message)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is not None:

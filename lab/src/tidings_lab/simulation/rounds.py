@@ -13,7 +13,7 @@ Rules
   the paper); or each receiver looks crashed to each sender by chance (`apparent`, Figure 5).
 - Every draw is a hash of what it is for, so that the compiled kernel and the one in NumPy agree bit for bit.
 - The paper leaves two choices: fan-outs are floor(ln S + c), which its Table 2 betrays (E-D10), and the
-  publisher is a link by election like every process (E-D11) unless `forced`.
+  publisher is a link by election like every process (4.3) unless `forced`.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ from tidings_lab.simulation.rounds_numpy import chances_of, rows_of
 from tidings_lab.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    ARRIVED_ACROSS,
     CRASHED,
     ENTRY,
     EVERYONE,
@@ -86,7 +87,7 @@ class Scheme(msgspec.Struct, frozen=True, kw_only=True):
     a: float = 1.0  # entries of its supertopic table that a link sends to, on average
     z: int = 3  # entries of a supertopic table
     exact: bool = False  # a link sends to exactly `a` entries
-    forced: bool = False  # the publisher is always a link (4.1.3; E-D11)
+    forced: bool = False  # the publisher is always a link (as in Figure 2)
     named: bool = (
         False  # the entry process names links for `g` turns; in each exactly `a` entries are sent to
     )
@@ -325,6 +326,7 @@ class GossipRun(msgspec.Struct, frozen=True, kw_only=True):
     inside: int  # messages that were sent within groups
     across: int  # between groups
     arrived: int
+    arrived_across: int  # of those sent between groups
     rounds: int
     namings: int
 
@@ -392,7 +394,7 @@ def disseminate(
         brands=np.zeros(size if branded else 0, np.uint8),
         marks=np.zeros(size if branded else 0, np.uint8),
         links=np.zeros((MOST_LINKS if named else 0, 5), np.int64),
-        counts=np.zeros(6, np.int64),
+        counts=np.zeros(7, np.int64),
     )
     draws_ = GossipDraws(
         views=_key(views, "views"), event=_key(seed, "event"), reach=1.0 - loss, apparent=apparent,
@@ -406,7 +408,8 @@ def disseminate(
     return GossipRun(
         plan=plan, received=received, copies=state.copies, inside=int(counts[INSIDE]),
         across=int(counts[ACROSS]),
-        arrived=int(counts[ARRIVED]), rounds=int(rounds), namings=int(counts[NAMINGS]),
+        arrived=int(counts[ARRIVED]), arrived_across=int(counts[ARRIVED_ACROSS]), rounds=int(rounds),
+        namings=int(counts[NAMINGS]),
     )  # fmt: skip
 
 

@@ -15,6 +15,7 @@ from numba import njit
 from tidings_lab.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    ARRIVED_ACROSS,
     BOTH,
     CRASHED,
     DELAY,
@@ -212,6 +213,7 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
     reach, apparent = draws.reach, draws.apparent
     is_plain = state.copies.size == 0 and state.marks.size == 0
     sent = arrived = 0
+    before = state.counts[ARRIVED]
     for at in range(begin, end):
         process = np.int64(queue[at])
         if (role == PUBLISHER and process != publisher) or (role == FIRST and leaders[cls] != process):
@@ -246,6 +248,8 @@ def act_section(arena, state, draws, leaders, cls, s, begin, end, turn, size, ch
                 size += 1
     state.counts[kind] += sent
     state.counts[ARRIVED] += arrived
+    if kind == ACROSS:
+        state.counts[ARRIVED_ACROSS] += state.counts[ARRIVED] - before
     return size
 
 
@@ -270,6 +274,7 @@ def act_as_link(arena, state, draws, k, turn, size, chosen, spare):
             state.counts[ACROSS] += 1
             if state.received[target] == CRASHED or chance(row, 1003 + 4 * j) >= draws.reach:
                 continue
+            state.counts[ARRIVED_ACROSS] += 1
             reached = size
             size = arrive(state, target, 0, turn + 1, size)
             if size > reached:

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from tidings_lab.simulation.rounds_parts import (
     ACROSS,
     ARRIVED,
+    ARRIVED_ACROSS,
     BOTH,
     CRASHED,
     DELAY,
@@ -181,6 +182,8 @@ def _acted(
     if draws.reach < 1.0:
         arrived &= chances_of(wide, 3 + 4 * entries) < draws.reach
     at, entry = np.nonzero(arrived)
+    if kind == ACROSS:
+        state.counts[ARRIVED_ACROSS] += at.size
     brands = 0 * at
     if state.brands.size and kind != ACROSS:
         brands = state.brands[processes[at]].astype(np.int64) if draws.names else brands + 1
@@ -204,6 +207,7 @@ def _act_as_link(arena: Arena, state: GossipState, draws: GossipDraws, k: int, t
             state.counts[ACROSS] += 1
             if state.received[target] == CRASHED or chances_of(rows, 1003 + 4 * j)[0] >= draws.reach:
                 continue
+            state.counts[ARRIVED_ACROSS] += 1
             reached = size
             size = arrive(state, np.array([target]), np.zeros(1, np.int64), turn + 1, size)
             if size > reached:

@@ -28,8 +28,8 @@ EVERYONE, PUBLISHER, FIRST, ENTRY = (
 # copy came from another group, or its publisher
 # Columns of `links`: who was named, by which naming, as which, when it heard of that, whether it has sent.
 WHO, NAMING, ORDER, RECEIVED, DONE = range(5)
-# Places of `counts`: sent inside, sent across, arrived, namings, links, reached.
-ARRIVED, NAMINGS, LINKS, REACHED = 2, 3, 4, 5
+# Places of `counts`: sent inside, sent across, arrived, namings, links, reached, arrived across.
+ARRIVED, NAMINGS, LINKS, REACHED, ARRIVED_ACROSS = 2, 3, 4, 5, 6
 NAME_DRAWS, PICK_DRAWS, LINK_DRAWS = 1_000_003, 500_000, 700_000  # apart from the draws of sections
 
 

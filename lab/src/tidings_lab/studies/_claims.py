@@ -10,8 +10,11 @@ Rules
   meets an edge.
 - *fitted*: a free parameter that the paper does not print was chosen so that this, or the figure it follows
   from, comes out. A fit that fails all the same is refuted. *not comparable*: what was printed and what we
-  measure are not the same quantity, or a parameter that decides the figure is not printed and was not fitted;
-  the reason says which.
+  measure are not the same quantity, or a parameter that decides the figure is not printed and was not fitted,
+  or no measurement of ours could break it (a bound that sends cannot exceed, an identity); the reason says
+  which.
+- A claim on a system that was built by the words it is judged by (`built`) shows that it was built so and no
+  more. It is counted apart as well.
 - A correction of ours is a claim of its own, of the kind *our own*, beside the printed claim that it refutes.
 """
 
@@ -19,7 +22,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
 from pathlib import Path
 from statistics import fmean, stdev
@@ -30,6 +33,9 @@ import msgspec
 from tidings.errors import SettingsError
 
 ANY_MORE = math.inf
+ABOVE_ZERO = math.nextafter(0.0, 1.0)  # edges of bands for "more", "fewer", "some"
+BELOW_ZERO = -ABOVE_ZERO
+TINY = 1e-300  # less than this is an edge at 0, scaled or not
 
 
 class ClaimKind(StrEnum):
@@ -117,12 +123,19 @@ def jackknife(tops: Sequence[float], bottoms: Sequence[float]) -> list[float]:
     ratio.
 
     One ratio for each seed would let a seed with a small denominator rule the mean."""
-    count = len(tops)
-    whole = _ratio(sum(tops), sum(bottoms))
+    return pseudo_values(lambda top, bottom: _ratio(top, bottom), tops, bottoms)
+
+
+def pseudo_values(figure: Callable[..., float], *columns: Sequence[float]) -> list[float]:
+    """The jackknife of a figure of several means over the same seeds, one pseudo-value for each seed."""
+    count = len(columns[0])
+    sums = [sum(column) for column in columns]
+    whole = figure(*(total / count for total in sums))
     if count < 2:
         return [whole]
     left_out = [
-        _ratio(sum(tops) - top, sum(bottoms) - bottom) for top, bottom in zip(tops, bottoms, strict=True)
+        figure(*((total - value) / (count - 1) for total, value in zip(sums, row, strict=True)))
+        for row in zip(*columns, strict=True)
     ]
     return [count * whole - (count - 1) * each for each in left_out]
 
@@ -148,6 +161,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     reason: str  # why this rule
     verdict: ClaimVerdict
     reproduced: bool
+    built: bool = False  # the system was built by the words that it is judged by
     source: str = ""  # file and line that states the claim
 
     def __post_init__(self) -> None:
@@ -181,6 +195,10 @@ def verdict_of(found: SeedEstimate, band: Band) -> ClaimVerdict:
 
 def band_text(band: Band, form: str = "{:g}") -> str:
     low, high = band
+    if 0.0 < low < TINY:
+        return "above 0" if math.isinf(high) else f"above 0, at most {form.format(high)}"
+    if -TINY < high < 0.0:
+        return "below 0" if math.isinf(low) else f"below 0, at least {form.format(low)}"
     if math.isinf(high):
         return f"at least {form.format(low)}"
     if math.isinf(low):
@@ -192,7 +210,7 @@ def measured(
     id: str, claim: str, *, where: str, paper: float | str | None, values: Sequence[float], within: Band,
     why: str,
     kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "",
+    fitted: str = "", built: str = "",
     note: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on a mean over seeds, judged by interval and band.
@@ -207,7 +225,7 @@ def measured(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=found.text(form, scale, unit) + (f"; {note}" if note else ""),
         interval=(found.low * scale, found.high * scale) if found.seeds > 1 else None, seeds=found.seeds,
-        tolerance=rule, reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        tolerance=rule, reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
         reproduced=verdict is ClaimVerdict.HELD, source=_stated(),
     )  # fmt: skip
 
@@ -216,7 +234,7 @@ def everywhere(
     id: str, claim: str, *, where: str, paper: float | str | None,
     levels: Mapping[str, Sequence[float] | SeedEstimate], within: Band,
     why: str, kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
+    fitted: str = "", built: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on every level of something: held when every level holds, refuted when one is refuted."""
     found = {
@@ -243,7 +261,7 @@ def everywhere(
         interval=(scale * min(each.low for each in found.values()),
                   scale * max(each.high for each in found.values())),
         tolerance=f"{band_text((within[0] * scale, within[1] * scale), form_with_unit)}, at every level",
-        reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
         reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),
     )  # fmt: skip
@@ -253,7 +271,7 @@ def exact(
     id: str, claim: str, *, where: str, paper: float | str | None, ours: float | str, rule: str, why: str,
     held: bool,
     kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "",
+    fitted: str = "", built: str = "",
     seeds: int = 1,
 ) -> PaperClaim:  # fmt: skip
     """A claim on counts or orders that have no spread, or that must hold in every run."""
@@ -261,7 +279,7 @@ def exact(
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, seeds=seeds, tolerance=rule,
-        reason=why + (f" Fitted: {fitted}." if fitted else ""), verdict=verdict,
+        reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
         reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),
     )  # fmt: skip
@@ -290,6 +308,10 @@ def judged(
         held=held,
         reference=expected, erratum=erratum,
     )  # fmt: skip
+
+
+def _reason(why: str, fitted: str, built: str) -> str:
+    return why + (f" Fitted: {fitted}." if fitted else "") + (f" By construction: {built}." if built else "")
 
 
 def kind_of(paper: Any) -> ClaimKind:

@@ -28,6 +28,9 @@ HEAD, TAIL = 0.25, 0.15  # shares of the run, at its ends, whose events are not 
 EVENTS = frozenset({"Forward"})
 REQUESTS = (PushWant, PatternPull, SourcePull)
 TABLES = frozenset({"Interest", "InterestSeen"})
+SEVERAL = 3  # brokers that ask one for the same event within an interval: an implosion (4.2)
+
+EventKey = tuple[str, int]  # source and number
 
 
 class RecoveryCase(msgspec.Struct, frozen=True, kw_only=True):
@@ -111,8 +114,12 @@ class RecoveryRun:
         self.owed: dict[tuple[str, int], int] = {}
         self.likely = 0.0  # deliveries to expect without recovery
         self.requests: Counter[tuple[str, int]] = Counter()  # received, by broker and interval
-        self.askers: dict[tuple[Any, ...], set[str]] = {}  # of this interval, by broker and lost event
-        self.most_askers = self.asked_in = 0
+        self.askers: dict[tuple[str, EventKey], set[str]] = {}  # of this interval, by broker and event
+        self.asked_in = 0
+        self.missing: dict[EventKey, set[str]] = {}  # brokers that asked for an event at any time
+        self.on_the_way: Counter[EventKey] = Counter()  # the same at any broker that a request reaches
+        self.together: Counter[EventKey] = Counter()  # the most at one broker that has it, in an interval
+        self.events_by_tag: dict[tuple[str, int, int], EventKey] = {}  # source, pattern, counter
         numbers = dict.fromkeys(publishers, 0)
         far = {publisher: hops_from(self.overlay.neighbours(), publisher) for publisher in publishers}
         at = SETTLE
@@ -156,6 +163,11 @@ class RecoveryRun:
         case, world = self.case, self.world
         world.run(SETTLE - 0.2)
         world.simulation.on_handled = self._count_request
+        self.caches: dict[str, Any] = {}
+        for name, node in world.nodes():
+            if (counters := getattr(node.slots["recovery"], "counters", None)) is not None:
+                counters.mark = partial(self._noted_mark, counters.mark)
+                self.caches[name] = node.slots["recovery"].cache
         before = world.simulation.sent
         world.run(self.end + case.calm)
         sent = world.simulation.sent
@@ -194,10 +206,33 @@ class RecoveryRun:
             if interval != self.asked_in:
                 self.askers, self.asked_in = {}, interval
             asker = getattr(item.message, "initiator", item.sender)
-            for lost in _asked_for(item.message):
-                asking = self.askers.setdefault((name, *lost), set())
+            cache = self.caches[name]
+            for event in self._asked_for(item.message):
+                self.missing.setdefault(event, set()).add(asker)
+                asking = self.askers.setdefault((name, event), set())
                 asking.add(asker)
-                self.most_askers = max(self.most_askers, len(asking))
+                self.on_the_way[event] = max(self.on_the_way[event], len(asking))
+                if cache.get(event) is not None:  # it has to answer, and does not only pass the request on
+                    self.together[event] = max(self.together[event], len(asking))
+
+    def _noted_mark(self, mark: Any, patterns: Any, here: tuple[str, ...] = ()) -> Any:
+        """Let a source mark an event, and note its counters."""
+        made = mark(patterns, here)
+        source, number, count = made[:3]
+        for at in range(3, 3 + 2 * count, 2):
+            self.events_by_tag[source, made[at], made[at + 1]] = (source, number)
+        return made
+
+    def _asked_for(self, message: Any) -> Iterator[EventKey]:
+        """The events that a request names, whichever pattern names them."""
+        if type(message) is PushWant:
+            yield from ((source, id) for source, ids in message.ids.items() for id in ids)
+            return
+        if type(message) is PatternPull:
+            tags = ((source, message.pattern, c) for source, lost in message.lost.items() for c in lost)
+        else:
+            tags = ((message.source, pattern, c) for pattern, lost in message.lost.items() for c in lost)
+        yield from (self.events_by_tag[tag] for tag in tags if tag in self.events_by_tag)
 
     def _figures(self) -> dict[str, float]:
         nodes = [node for _, node in self.world.nodes()]
@@ -213,21 +248,16 @@ class RecoveryRun:
         figures["most rounds"] = max(begun) * len(begun) / sum(begun) if begun else 0.0
         at_sources = [count for (name, _), count in self.requests.items() if f"at-{name}" in self.publishing]
         figures["requests at once"] = max(at_sources, default=0)
-        figures["askers of one event"] = self.most_askers
+        figures["askers of one event"] = max(self.together.values(), default=0)
+        several = [event for event, brokers in self.missing.items() if len(brokers) >= SEVERAL]
+        imploded = sum(self.together[event] >= SEVERAL for event in several)
+        figures["missed by several"] = len(several)
+        figures["asked together"] = imploded / len(several) if several else 0.0
+        passing = sum(self.on_the_way[event] >= SEVERAL for event in several)
+        figures["asked on the way"] = passing / len(several) if several else 0.0
         recovered = figures.get("events recovered", 0)
         figures["copies"] = 1 + figures.get("recovered twice", 0) / recovered if recovered else 0.0
         return figures
-
-
-def _asked_for(message: Any) -> Iterator[tuple[Any, ...]]:
-    """The events that a request names."""
-    if type(message) is PushWant:
-        yield from ((source, id) for source, ids in message.ids.items() for id in ids)
-    elif type(message) is PatternPull:
-        pattern = message.pattern
-        yield from ((source, pattern, c) for source, lost in message.lost.items() for c in lost)
-    else:
-        yield from ((message.source, pattern, c) for pattern, lost in message.lost.items() for c in lost)
 
 
 def matching_calls(style: str, seed: int) -> dict[str, float]:

@@ -97,6 +97,10 @@ def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
     papers = [kind for kind in ClaimKind if kind is not ClaimKind.OWN]
     rows = [(str(kind), *_counts([table[kind]])) for kind in papers]
     rows.append(("all claims of the papers", *_counts([table[kind] for kind in papers])))
+    built = by_kind([claim for claim in claims if claim.built and claim.kind is not ClaimKind.OWN])
+    rows.append(
+        ("of them by construction: the system was built by the words", *_counts(list(built.values())))
+    )
     rows.append(("the same by printed statement, each by its weakest claim", *_counts([_statements(claims)])))
     rows.append((str(ClaimKind.OWN), *_counts([table[ClaimKind.OWN]])))
     return rows
@@ -129,6 +133,8 @@ def sentence(claims: Sequence[PaperClaim]) -> str:
     """The headline in one sentence: of the papers' claims alone."""
     theirs = [claim for claim in claims if claim.kind is not ClaimKind.OWN]
     parts = [f"{sum(claim.verdict is verdict for claim in theirs)} {verdict}" for verdict in ClaimVerdict]
+    if built := sum(claim.built and claim.reproduced for claim in theirs):
+        parts[0] += f" ({built} of them by construction)"
     return (
         f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {len(claims) - len(theirs)} are our own."
     )

@@ -57,7 +57,7 @@ def measured(
     groups = range(len(sizes))
     reached = np.zeros((runs, len(sizes)))
     last = np.full((runs, len(sizes)), np.nan)
-    sums = np.zeros((runs, 5))
+    sums = np.zeros((runs, 6))
     for number in range(runs):
         run = disseminate(
             plan,
@@ -72,7 +72,7 @@ def measured(
             moment = run.last_round(group)
             last[number, group] = math.nan if moment is None else moment
         deliveries = int((run.received < 254).sum()) - 1
-        sums[number] = (run.inside, run.across, run.parasites(), deliveries, run.arrived)
+        sums[number] = (run.inside, run.across, run.parasites(), deliveries, run.arrived, run.arrived_across)
     seen = ~np.isnan(last)
     alive = ~np.isnan(reached)  # a group without a live member has no part in a mean
     whole = (reached == 1) | ~alive
@@ -87,6 +87,7 @@ def measured(
             group].any() else None for group in groups],
         "rounds": float(np.nanmax(last, axis=1).mean()),
         "inside": float(means[0]), "across": float(means[1]), "parasites": float(means[2]),
+        "entering": float(means[5]),  # messages between groups that were received
         "payloads": float(sums[:, :2].sum() / max(1.0, sums[:, 3].sum())),
         "entries": list(plan.entries),
     }  # fmt: skip

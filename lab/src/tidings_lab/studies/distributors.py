@@ -19,7 +19,7 @@ from typing import Any
 from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import mesh
 from tidings.simulation.world import World
-from tidings_lab.studies._claims import PaperClaim, estimate, everywhere, exact, measured
+from tidings_lab.studies._claims import ABOVE_ZERO, PaperClaim, estimate, everywhere, exact, measured
 from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable
 
 MODES = ("gap", "no-gap", "log")
@@ -156,6 +156,11 @@ def _all(found: list[dict[str, int]], key: str) -> list[float]:
 
 
 PLACE = "Mathur et al. 1995"
+LOCAL = (
+    "a distributor knows only about its local set of subscribers and has no knowledge of the other "
+    "subscribers in the system"
+)
+BUILT = "the system was built to keep this and no more"
 
 
 def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[PaperClaim]:
@@ -165,11 +170,14 @@ def _gap_claims(found: dict[str, list[dict[str, int]]]) -> list[PaperClaim]:
     return [
         measured("UAR-10", "gap mode: events missed after the crash of a distributor",
                  where=f"{PLACE}, 4.2.2",
-                 paper="leading to a possible gap in the sequence of messages", values=missed["gap"],
+                 paper="If the distributor fails during any of these multicasts, the subscribers may not "
+                 "receive the message, leading to a possible gap in the sequence of messages received",
+                 values=missed["gap"],
                  within=(1.0, float("inf")), form=".1f",
                  why="Possible: there are some in the mean of the runs."),
         exact("UAR-10", "no-gap mode: events missed, with buffers until every subscriber has them",
-              where=f"{PLACE}, 4.2.2", paper="there will be no gaps in the sequence of messages",
+              where=f"{PLACE}, 4.2.2", paper="guarantees that there will be no gaps in the sequence of "
+              "messages received at a subscriber even if its primary distributor fails",
               ours=sum(missed["no-gap"]), rule="none in any run",
               seeds=count,
               why="It is promised of every run.", held=not any(missed["no-gap"])),
@@ -192,19 +200,20 @@ def _state_claims(curves: dict[str, list[dict[str, float]]], sizes: tuple[int, .
     return [
         exact("UAR-10", "gap mode: subscribers that a distributor of ten knows", where=f"{PLACE}, 4.1.1",
               reference=large / 10,
-              paper="only about its local set of subscribers", ours=max(local.values()),
+              paper=LOCAL, ours=max(local.values()),
               rule="a tenth of all",
-              why="Subscribers are spread evenly over ten; a count.",
+              why="Subscribers are spread evenly over ten; a count.", built=BUILT,
               held=all(v == large / 10 for v in local.values())),
         exact("UAR-10", "no-gap mode: more known subscribers for each one in the system",
               where=f"{PLACE}, 4.2.2",
-              paper="needs to maintain global membership information about subscribers", ours=grows,
+              paper="a distributor needs to maintain global membership information about subscribers at "
+              "other distributors in the system", ours=grows, built=BUILT,
               reference=1.0,
               rule="0.99 to 1.01",
               why="Global: one more for each; a count.", held=0.99 <= grows <= 1.01),
         exact("UAR-1", "subscribers known outside their distributor, gap mode and log",
               where=f"{PLACE}, 4.1.1",
-              paper="has no knowledge of the other subscribers in the system", ours=others, rule="none",
+              paper=LOCAL, ours=others, rule="none", built=BUILT,
               why="Only: none elsewhere.", held=others == 0),
     ]  # fmt: skip
 
@@ -213,7 +222,8 @@ def _size_claim(largest: dict[str, float], many: int) -> PaperClaim:
     return exact(
         "UAR-10", f"{many:,} subscribers over 10 distributors: events received, subscribers known",
         where=f"{PLACE}, 2",
-        paper="allows the system to scale nicely",
+        paper="This allows the system to scale nicely as subscribers can join and leave without affecting "
+        "the entire system", built=BUILT,
         ours=f"{largest['heard']:.3f} of the events, {largest['state']:.0f} known",
         reference="all, a tenth",
         rule="all of them, and a tenth", held=largest["heard"] == 1.0 and largest["state"] == many / 10,
@@ -224,8 +234,8 @@ def _size_claim(largest: dict[str, float], many: int) -> PaperClaim:
 def _view_claim(later: dict[str, list[float]]) -> PaperClaim:
     return everywhere(
         "UAR-9", "seconds by which a flush delays the next view", where=f"{PLACE}, 4.2.1, Figure 6",
-        paper="messages do not need to be flushed from the previous view", levels=later,
-        within=(1e-9, float("inf")),
+        paper="messages do not need to be flushed from the previous view before any new messages can be "
+        "delivered in the new view", levels=later, within=(ABOVE_ZERO, float("inf")),
         form=".4f",
         why="Without a flush the view stands sooner in every case.",
     )  # fmt: skip

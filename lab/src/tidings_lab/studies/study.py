@@ -17,6 +17,7 @@ import msgspec
 
 from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import blamed, load, offered, pass_over
+from tidings_lab.studies._claims import ABOVE_ZERO as ABOVE_ZERO
 from tidings_lab.studies._claims import ClaimKind as ClaimKind
 from tidings_lab.studies._claims import ClaimVerdict as ClaimVerdict
 from tidings_lab.studies._claims import PaperClaim as PaperClaim

@@ -112,7 +112,7 @@ class Alone:
         return self.take()
 
     def publish(self, *keys: str, number: int = 1) -> list[tuple[str, Message]]:
-        self.routing.forward(envelope(number, "me"), keys or (KEY,), None, self.now)
+        self.routing.forward_one(envelope(number, "me"), keys or (KEY,), None, self.now)
         return self.take()
 
 

@@ -86,7 +86,11 @@ class Epidemic(Recovery):
 
     # -- events ------------------------------------------------------------------------------
 
-    def observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
+    def observe(self, envelopes: Sequence[Envelope], came_from: str | None, now: float) -> Sequence[Envelope]:
+        observed = [self._observe(envelope, came_from, now) for envelope in envelopes]
+        return [envelope for envelope in observed if envelope is not None]
+
+    def _observe(self, envelope: Envelope, came_from: str | None, now: float) -> Envelope | None:
         """Hot path of every event at every broker: it is written out, and calls little."""
         if came_from is None:
             return self._published(envelope, now)
@@ -145,7 +149,8 @@ class Epidemic(Recovery):
         self.count["late"] += 1
         if self.uses_routes:
             envelope = self._routed(envelope, self.received.source(id[0]))
-        self.ports.router.forward(envelope, None, came_from, now)
+        matches = (self.ports.interest.match(envelope.event),)
+        self.ports.router.forward((envelope,), matches, None, came_from, now)
 
     def _published(self, envelope: Envelope, now: float) -> Envelope:
         patterns = self.matching(envelope.event) if self.uses_tags else ()
@@ -259,7 +264,7 @@ class Epidemic(Recovery):
         if mark.tags and self.losses.see(mark.source, mark.tags):
             self.noticed_loss(now)
         self.keep(envelope, since, now, is_own=False)
-        self.ports.dispatcher.deliver(envelope, now)
+        self.ports.dispatcher.deliver((envelope,), (self.ports.interest.match(envelope.event),), now)
 
     # -- gossip ------------------------------------------------------------------------------
 

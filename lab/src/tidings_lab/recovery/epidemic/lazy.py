@@ -39,12 +39,12 @@ class LazyPush(Epidemic):
         if isinstance(input, LinkDown):
             self._to_announce.pop(input.peer, None)
 
-    def outgoing(self, envelope: Envelope, link: str, now: float) -> Envelope | None:
-        id = id_of(envelope.headers)
-        if id is not None and self.settings.announcements:
-            self._to_announce.setdefault(link, {})[id] = self.settings.announcements
-            self.pace.begin(now)
-        return envelope
+    def outgoing(self, envelopes: Sequence[Envelope], link: str, now: float) -> Sequence[Envelope]:
+        for envelope in envelopes if self.settings.announcements else ():
+            if (id := id_of(envelope.headers)) is not None:
+                self._to_announce.setdefault(link, {})[id] = self.settings.announcements
+                self.pace.begin(now)
+        return envelopes
 
     def next_deadline(self) -> float | None:
         due, again = self.pace.due, self.requests.due
