@@ -170,7 +170,9 @@ def settings() -> str:
         ("Principal: `quota` in the users file", Quota),
     ):
         parts += [f"## {title}\n", _row(("setting", "default", "meaning")), _row(("---",) * 3)]
-        parts += [_row((f"`{name}`", default, note)) for name, default, note in _fields(kind)]
+        hidden = {name for table, name in broker.HIDDEN if f"`[{table}]`" in title}
+        shown = [field for field in _fields(kind) if field[0] not in hidden]
+        parts += [_row((f"`{name}`", default, note)) for name, default, note in shown]
         parts.append("")
     return "\n".join(parts)
 

@@ -11,6 +11,7 @@ Rules
   file of a wheel has the hash that its RECORD gives.
 - Every wheel is installed together with the others into an empty environment, whose `tidings version --json`
   has to name one version for all. pip's own index serves the dependencies: no address is named here.
+- The bill of materials (`SBOM`, CycloneDX) lists what was installed into that environment (`sbom.py`).
 - Builds are reproducible: times come from the last commit (`SOURCE_DATE_EPOCH`), hashes stand in
   `SHA256SUMS`.
 """
@@ -34,8 +35,9 @@ from pathlib import Path
 
 from packages import FOLDERS, MODULES, NAMES, ROOT, build, build_one, install, run
 from packaging.metadata import Metadata
+from sbom import write as write_sbom
 
-SUMS = "SHA256SUMS"
+SUMS, SBOM = "SHA256SUMS", "tidings.cdx.json"
 __all__ = ["build_one"]  # of one package, for tests
 
 
@@ -100,19 +102,21 @@ def check_files(built: dict[str, tuple[Path, Path]], version: str) -> None:
             print(f"  checked {path.name} ({path.stat().st_size // 1000} kB)", flush=True)
 
 
-def check_installed(dist: Path, version: str) -> None:
-    """All wheels together in an empty environment: one version, and a command that runs."""
+def check_installed(dist: Path, version: str, wheels: dict[str, Path]) -> None:
+    """All wheels together in an empty environment: one version, a command that runs, and what it holds."""
     with tempfile.TemporaryDirectory() as folder:
         python = install([f"{name}=={version}" for name in NAMES.values()], dist, Path(folder) / "venv")
         stated = json.loads(run(python, "-m", "tidings", "version", "--json", cwd=Path(folder)))
         command = run(python.with_name("tidings"), "version", cwd=Path(folder))
+        count = write_sbom(python, dist / SBOM, version, wheels)
     if {stated["tidings"], *stated["distributions"].values()} != {version}:
         raise SystemExit(f"the installed packages have other versions: {stated}")
     print(f"  installed into an empty environment: {command.splitlines()[0]}", flush=True)
+    print(f"  {SBOM} lists {count} distributions", flush=True)
 
 
 def write_sums(dist: Path, built: dict[str, tuple[Path, Path]]) -> None:
-    files = sorted(path for pair in built.values() for path in pair)
+    files = sorted([*dist.glob(SBOM), *(path for pair in built.values() for path in pair)])
     lines = [f"{hashlib.sha256(path.read_bytes()).hexdigest()}  {path.name}\n" for path in files]
     (dist / SUMS).write_text("".join(lines))
 
@@ -145,7 +149,7 @@ def main() -> int:
     built = build(dist)
     check_files(built, version)
     if not chosen.no_install:
-        check_installed(dist, version)
+        check_installed(dist, version, {NAMES[key]: wheel for key, (_, wheel) in built.items()})
     write_sums(dist, built)
     print(f"{2 * len(built)} files and {SUMS} in {chosen.folder}; tag it: git tag -a v{version}", flush=True)
     return 0

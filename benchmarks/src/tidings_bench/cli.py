@@ -25,7 +25,7 @@ BENCHES = {
     "client": "the Python client beside nats-py, redis-py, aiomqtt and aio-pika, each with its own server",
     "cost": "Python calls per event on each path, which no load of the machine changes",
     "filters": "from text to normal form, filters a second",
-    "gateway": "MQTT beside mosquitto and amqtt; HTTP, WebSocket and SSE beside bare Starlette",
+    "gateway": "MQTT beside mosquitto, aedes and amqtt; HTTP, WebSocket and SSE beside bare Starlette",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
     "meeting": "brokers and Spark together: reading, a round trip, an archive for late subscribers",
     "pipeline": "tables and streams on Spark, beside joins of Spark SQL, DuckDB and Polars",

@@ -1,5 +1,5 @@
-"""`tidings bench gateway`: MQTT through our gateway beside mosquitto and amqtt, and HTTP, WebSocket and
-server-sent events beside a bare Starlette application.
+"""`tidings bench gateway`: MQTT through our gateway beside mosquitto, aedes (npm) and amqtt (PyPI), and HTTP,
+WebSocket and server-sent events beside a bare Starlette application.
 
 The generator in C drives QoS 0 and 1, idle connections and the open loop; a run with an event lost, repeated
 or out of order does not count. Clients in Python (`mqtt_client.py`) drive QoS 2, retained messages, wildcards
@@ -7,7 +7,8 @@ and TLS. Works (`--only`)
 - fan: QoS 0 to 1, 10 and 100 subscribers. topics: 1,000 topics. openloop: 1,000 messages a second, p99.
 - qos1: publishes by 64 clients that wait for each answer and by one with 64 in flight; deliveries of QoS 1.
 - kept: those 64 clients with a kept session, on disk before the answer (mosquitto answers before it saves).
-- qos2, retained, wildcards, tls. idle: connections that say nothing, memory for each.
+- qos2, retained, wildcards, tls. neighbour: pings while another client subscribes to 20,000 retained messages
+  and with 2,000 filters. idle: connections that say nothing, memory for each.
 - http: publishing, one event or a hundred in a request. websocket, sse: delivery to 100 subscribers.
 """
 
@@ -17,6 +18,7 @@ import asyncio
 import ssl
 from collections.abc import Awaitable, Callable, Iterator
 from pathlib import Path
+from typing import TypeVar
 
 from tidings.errors import UnreachableError
 from tidings.runtime.authority import issue, make_authority
@@ -28,6 +30,7 @@ from tidings_bench.broker.rows import (
     DELIVERED,
     KEPT,
     OURS,
+    P50,
     P99,
     Row,
     Unit,
@@ -38,8 +41,10 @@ from tidings_bench.broker.rows import (
 from tidings_bench.broker.works import Measure, measured
 from tidings_bench.gateway_web import ours
 
-PEERS = ("mosquitto", "amqtt")
-KEEPING = ("mosquitto",)  # amqtt keeps no message
+T = TypeVar("T")
+
+PEERS = ("mosquitto", "aedes", "amqtt")
+KEEPING = ("mosquitto",)  # the others keep no message on a disk
 FANS = (1, 10, 100)
 WINDOW = 500
 TOPICS = 1000
@@ -47,9 +52,10 @@ OPEN_RATE = 1000.0  # messages a second, whatever comes back
 EXCHANGED = Unit("exchanges/s", True)
 RETAINED = Unit("retained messages/s", True)
 MEMORY = Unit("KiB/connection", False)
+SLOWEST = Unit("us max", False)
 WORKS = (
-    "fan", "topics", "openloop", "qos1", "kept", "qos2", "retained", "wildcards", "tls", "idle", "http",
-    "websocket", "sse",
+    "fan", "topics", "openloop", "qos1", "kept", "qos2", "retained", "wildcards", "tls", "neighbour", "idle",
+    "http", "websocket", "sse",
 )  # fmt: skip
 
 
@@ -67,6 +73,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
         "retained": lambda: _retained(500 if quick else 20_000),
         "wildcards": lambda: _wildcards(seconds),
         "tls": lambda: _tls(seconds),
+        "neighbour": lambda: _neighbour(*((500, 50) if quick else (20_000, 2_000))),
         "idle": lambda: _idle(200 if quick else 10_000),
         "http": lambda: gateway_web.http(seconds),
         "websocket": lambda: gateway_web.streams("websocket", 20 if quick else 100, seconds),
@@ -150,10 +157,18 @@ def _port(gateway: dict[str, str]) -> int:
 # -- by clients in Python ------------------------------------------------------------------------------
 
 Load = Callable[[int], Awaitable[float]]
+RATE = "rate"
 
 
 def _exchanges(seconds: float) -> Load:
     return lambda port: mqtt_client.exchanges(port, seconds)
+
+
+def _neighbour(count: int, filters: int) -> Iterator[Row]:
+    units = {P50: "p50", P99: "p99", SLOWEST: "max"}
+    yield from _of_clients(
+        "mqtt ping beside retained", count, units, lambda port: mqtt_client.neighbour(port, count, filters)
+    )
 
 
 def _retained(count: int) -> Iterator[Row]:
@@ -169,25 +184,35 @@ def _wildcards(seconds: float) -> Iterator[Row]:
 
 
 def _by_clients(work: str, size: int, unit: Unit, load: Load) -> Iterator[Row]:
+    async def rate(port: int) -> Figures:
+        return {RATE: await load(port)}
+
+    yield from _of_clients(work, size, {unit: RATE}, rate)
+
+
+def _of_clients(
+    work: str, size: int, units: dict[Unit, str], load: Callable[[int], Awaitable[Figures]]
+) -> Iterator[Row]:
     def measure(name: str) -> Measure:
         def one(folder: Path) -> Figures:
             if name == OURS:
                 with ours(folder) as gateway:
-                    return {"rate": _run(load, _port(gateway))}
+                    return _run(load, _port(gateway))
             with brokers.peer(name, folder) as broker:
-                return {"rate": _run(load, broker.port)}
+                return _run(load, broker.port)
 
         return one
 
     failed: list[tuple[str, str]] = []
     found = measured({name: measure(name) for name in (OURS, *PEERS)}, failed)
-    yield from compared(work, size, unit, {engine: one["rate"] for engine, one in found.items()})
+    for unit, figure in units.items():
+        yield from compared(work, size, unit, {engine: one[figure] for engine, one in found.items()})
     for engine, why in failed:
         yield left_out(work, size, engine, why)
 
 
-def _run(load: Load, port: int) -> float:
-    async def bounded() -> float:
+def _run(load: Callable[[int], Awaitable[T]], port: int) -> T:
+    async def bounded() -> T:
         return await load(port)
 
     try:

@@ -1,5 +1,5 @@
 """MQTT clients of the gateway benchmark, for works that the generator in C does not know: QoS 2, retained
-messages, wildcards, TLS.
+messages, wildcards, TLS, the pings of a neighbour.
 
 The same clients drive every server, in this process; the servers have processes of their own. So a ratio near
 1 may mean that the clients were the bound.
@@ -16,6 +16,7 @@ SECONDS = 60.0  # a server that says nothing for so long does not count
 PAYLOAD = bytes(100)
 WINDOW = 500  # messages on their way
 TOPICS = 1000
+FILTERS = 250  # of one SUBSCRIBE
 
 
 class LoadClient(asyncio.Protocol):
@@ -114,14 +115,58 @@ async def exchanges(port: int, seconds: float, in_flight: int = 64) -> float:
     return rate
 
 
-async def retained(port: int, count: int) -> float:
-    """Retained messages that a new subscriber receives, a second."""
+async def _retain(port: int, count: int) -> LoadClient:
+    """Have the server keep so many retained messages; their publisher."""
     publisher = await LoadClient.connect(port, "keeper")
     for number in range(count):
         publisher.write(packet(0x33, text(f"r/{number}"), (number % 60_000 + 1).to_bytes(2, "big"), PAYLOAD))
         if number % 50 == 49 or number == count - 1:
             for _ in range(number % 50 + 1):
                 await publisher.answer()
+    return publisher
+
+
+async def neighbour(port: int, count: int, filters: int) -> dict[str, float]:
+    """Microseconds that the pings of a client take while another one subscribes to so many retained messages
+    and then with so many filters, each of which brings one of them."""
+    publisher = await _retain(port, count)
+    greedy, pinging = await LoadClient.connect(port, "greedy"), await LoadClient.connect(port, "neighbour")
+    left, finished, taken = count + filters, asyncio.Event(), list[float]()
+
+    def on_packet(head: int, body: bytes) -> None:
+        nonlocal left
+        del body
+        left -= head >> 4 == 3
+        if not left:
+            finished.set()
+
+    async def ping() -> None:
+        while not finished.is_set():
+            begun = time.perf_counter()
+            pinging.write(b"\xc0\x00")
+            await pinging.answer()
+            taken.append((time.perf_counter() - begun) * 1e6)
+            await asyncio.sleep(0.001)
+
+    greedy.on_packet = on_packet
+    task = asyncio.create_task(ping())
+    greedy.write(packet(0x82, b"\x00\x01", text("r/#"), b"\x00"))
+    for begin in range(0, filters, FILTERS):
+        names = [f"r/{number}" for number in range(begin, min(begin + FILTERS, filters))]
+        id = (2 + begin // FILTERS).to_bytes(2, "big")
+        greedy.write(packet(0x82, id, *(text(name) + b"\x00" for name in names)))
+    async with asyncio.timeout(SECONDS):
+        await finished.wait()
+    await task
+    for client in (publisher, greedy, pinging):
+        client.transport.close()
+    taken.sort()
+    return {"p50": taken[len(taken) // 2], "p99": taken[int(len(taken) * 0.99)], "max": taken[-1]}
+
+
+async def retained(port: int, count: int) -> float:
+    """Retained messages that a new subscriber receives, a second."""
+    publisher = await _retain(port, count)
     subscriber = await LoadClient.connect(port, "new")
     left, finished = count, asyncio.Event()
 

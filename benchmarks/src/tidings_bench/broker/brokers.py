@@ -75,7 +75,7 @@ def peer(
 ) -> Iterator[RunningBroker]:
     """A peer, with no event kept or with every event kept; mosquitto also behind a certificate and its
     key."""
-    where = program(name)
+    where = program(PROGRAMS.get(name, name))
     if where is None:
         raise MissingDependencyError(f"{name} is not installed")
     port = _free_port()
@@ -124,12 +124,30 @@ plugins:
     return [program, "-c", _written(folder / "amqtt.yaml", text)]
 
 
+AEDES = """
+const net = require("net"), {Aedes} = require("aedes");
+(async () => {
+  const broker = Aedes.createBroker ? await Aedes.createBroker() : new Aedes();
+  net.createServer({noDelay: true}, broker.handle).listen({port: PORT, host: "HOST", backlog: 1024});
+})();
+"""
+
+
+def _aedes(program: str, port: int, folder: Path, durable: bool) -> list[str]:
+    """The package of npm, where Node.js finds it (`NODE_PATH`)."""
+    del durable  # it keeps events in memory
+    text = AEDES.replace("PORT", str(port)).replace("HOST", HOST)
+    return [program, _written(folder / "aedes.cjs", text)]
+
+
 PEERS: dict[str, Callable[[str, int, Path, bool], list[str]]] = {
     "mosquitto": _mosquitto,
     "nats-server": _nats,
     "redis-server": _redis,
     "amqtt": _amqtt,
+    "aedes": _aedes,
 }
+PROGRAMS = {"aedes": "node"}  # of peers whose program has another name
 PROTOCOLS = {"mosquitto": "mqtt", "nats-server": "nats", "redis-server": "redis", "amqtt": "mqtt"}
 
 

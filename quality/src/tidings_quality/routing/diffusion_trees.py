@@ -29,8 +29,9 @@ from tidings.protocol.interest import Match
 from tidings.protocol.messages import Envelope, Message
 from tidings.protocol.routing.diffusion import LOCAL, Diffusion, Interest, InterestAck
 from tidings.protocol.routing.duplicates import NUMBER, Numbering, NumberWindow
+from tidings.protocol.routing.one_by_one import OneByOne
 from tidings.protocol.routing.outlets import OUTLETS
-from tidings.protocol.slots import Ports, Routing
+from tidings.protocol.slots import Ports
 from tidings_quality.routing.trees import Branch, build_tree
 
 CAPABILITY = 2  # others that an organisation sends to at a time, unless it is said otherwise
@@ -45,7 +46,7 @@ class DiffuseEvent(Message, frozen=True, tag="Notify"):
     below: tuple[Branch, ...] = ()
 
 
-class DiffusionTrees(Routing):
+class DiffusionTrees(OneByOne):
     name = "diffusion trees"
     messages = (DiffuseEvent, Interest, InterestAck)
     headers = frozenset({NUMBER})
@@ -173,7 +174,7 @@ class DiffusionTrees(Routing):
     def capability(self, organisation: str) -> int:
         return self._capability.get(organisation, CAPABILITY)
 
-    def forward(
+    def forward_one(
         self, envelope: Envelope, at: tuple[str, ...] | None, came_from: str | None, now: float
     ) -> None:
         if came_from is not None:

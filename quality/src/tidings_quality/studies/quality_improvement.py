@@ -24,6 +24,7 @@ from statistics import mean
 from typing import Any
 
 from tidings_lab.studies.study import (
+    ABOVE_ZERO,
     Curve,
     PaperClaim,
     Picture,
@@ -191,8 +192,9 @@ def _claims(honest: list[RoundRows], rated: list[RoundRows], unrated: list[Round
     count = len(honest)
     return [
         measured("VIR5-4", "mean quality over organisations: after the feedback less before", form="+.4f",
-                 where="Virgillito 2003, 5.2.2", paper="this process leads to an overall quality improvement",
-                 within=(0.0, float("inf")),
+                 where="Virgillito 2003, 5.2.2", paper="this process leads to an overall quality improvement "
+                 "inside the cooperative system", within=(ABOVE_ZERO, float("inf")),
+                 built="a better value is adopted and a worse one is not",
                  values=[delivered[-1] - delivered[0] for delivered in means], why="Improvement: above 0."),
         exact("VIR5-4", "the mean quality from round to round", where="our system", paper=None,
               reference="no fall",
