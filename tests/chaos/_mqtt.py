@@ -19,6 +19,7 @@ import tidings
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import V5, PacketKind
 from tidings.gateway.mqtt.reading import PacketReader
+from tidings.gateway.mqtt.sessions_file import FILE
 from tidings.gateway.mqtt.writing import write
 
 SOURCE = Path(tidings.__file__).parents[1]
@@ -47,6 +48,11 @@ class Broker:
         stated = json.loads(line)
         self.address: str = stated["address"]
         self.port = int(stated["gateways"]["mqtt"].rpartition(":")[2])
+
+    @property
+    def sessions(self) -> Path:
+        """The file of sessions."""
+        return self._folder / "b1" / FILE
 
     @property
     def pid(self) -> int:
@@ -78,7 +84,14 @@ class Client:
         self._writer: asyncio.StreamWriter | None = None
 
     async def connect(
-        self, broker: Broker, name: str, *, ahead: int = 0, expiry: int = 600, clean: bool = False
+        self,
+        broker: Broker,
+        name: str,
+        *,
+        ahead: int = 0,
+        expiry: int = 600,
+        clean: bool = False,
+        will: mq.Will | None = None,
     ) -> bool:
         """Was there a session?"""
         if self._writer is not None:
@@ -88,7 +101,7 @@ class Client:
         properties = {"session_expiry": expiry} if self._version == V5 else {}
         if ahead:
             properties["receive_maximum"] = ahead
-        self.send(mq.ConnectPacket(self._version, name, clean=clean, keep_alive=60, properties=properties))
+        self.send(mq.ConnectPacket(self._version, name, clean, 60, will, properties=properties))
         connack = await self.next()
         assert isinstance(connack, mq.ConnackPacket)
         assert connack.reason == 0

@@ -16,7 +16,7 @@ from tidings.cli.events import event_of, json_object
 from tidings.errors import CorruptionError, EventError, FilterError, HistoryError, InputError, SettingsError
 from tidings.gateway.bodies import BATCH_TYPE, STRUCTURED_TYPE, read_requested
 from tidings.gateway.bridges.bridge import read_bridge
-from tidings.gateway.mqtt.events import attributes_of, options_of, plain_event, wanted
+from tidings.gateway.mqtt.events import event_of_packet, wanted
 from tidings.gateway.mqtt.packets import (
     ConnectPacket,
     Malformed,
@@ -31,9 +31,9 @@ from tidings.gateway.problems import Problem
 from tidings.gateway.problems import json_object as body_object
 from tidings.history.files import read_history
 from tidings.language.eventbridge import from_pattern, to_pattern
-from tidings.model.event import make_event
+from tidings.model.event import checked_event, make_event
 from tidings.pipeline.flows import read_flow
-from tidings.runtime.coercion import UNNUMBERED, event_from
+from tidings.runtime.coercion import event_from
 from tidings.runtime.settings import read_settings
 from tidings.store.guard import append_from, entry_from, entry_key, guarded, stored_entry
 from tidings_quality.documents import read_json, read_xml, write_json, write_xml
@@ -76,10 +76,8 @@ def mqtt(data: bytes) -> None:
                 assert again == [packet], (packet, again)
                 if isinstance(packet, PublishPacket) and packet.topic:
                     with contextlib.suppress(EventError):
-                        options = options_of(packet, NOW)
-                        event = make_event(attributes_of(packet), source="s", id=UNNUMBERED, **options)
-                        if not (packet.properties or packet.retain or packet.payload[:1] == b"{"):
-                            assert plain_event(packet, "s", NOW) == event
+                        event = event_of_packet(packet, "s", None, NOW)
+                        assert checked_event(event) == event, packet
                 if isinstance(packet, SubscribePacket):
                     for wish in packet.wishes:
                         with contextlib.suppress(FilterError):

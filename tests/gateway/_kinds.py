@@ -5,6 +5,7 @@ A case is a body, the body as a subscriber receives it, and the body as JSON has
 
 from __future__ import annotations
 
+import math
 from dataclasses import dataclass
 from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
@@ -75,7 +76,10 @@ KINDS: dict[str, Case] = {
     "Enum, text": _case(Colour.RED, "red", "red"),
     "Enum, number": _case(Level.HIGH, 3, 3),
     "bytes": _case(b"\x00\xff", "AP8="),
-    "timedelta": _case(timedelta(seconds=90), "90000000"),
+    "timedelta": _case(timedelta(seconds=90), "PT90S"),
+    "infinity": _case(math.inf, "Infinity"),
+    "NaN": _case(math.nan, "NaN"),
+    "dotted name": Case(*[{"service.name": "a", "o": {"x.y": [1]}}] * 3),
 }  # fmt: skip
 
 

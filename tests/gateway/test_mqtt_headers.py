@@ -10,7 +10,7 @@ import pytest
 
 from tidings.gateway.bridges.bridge import read_event
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.events import attributes_of, header_of, options_of, publish_of, qos_of
+from tidings.gateway.mqtt.events import event_of_packet, header_of, publish_of, qos_of
 from tidings.model.event import Event, make_event
 
 NOW = datetime.now(UTC)
@@ -18,7 +18,7 @@ NOW = datetime.now(UTC)
 
 def made(packet: mq.PublishPacket) -> Event:
     """The event of a packet, as a broker's disk would give it back."""
-    event = make_event(attributes_of(packet), source="/s", id="1", **options_of(packet, NOW))
+    event = event_of_packet(packet, "/s", "1", NOW)
     return msgspec.msgpack.decode(msgspec.msgpack.encode(event), type=Event)
 
 

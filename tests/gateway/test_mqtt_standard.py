@@ -92,11 +92,16 @@ def test_filters_ask_for_members_of_any_name() -> None:
             broker(mqtt="127.0.0.1:0") as service,
             tidings.connect(service.server.address, name="s") as bus,
             bus.subscribe("mqtt_qos = 7 AND response_topic = 5") as listener,
+            bus.subscribe("service.name = 'a' AND o.x.y = 3 AND `user.name` = 'u'") as dotted,
         ):
             publisher = Peer(port_of(service))
             await publisher.connect("p")
             await publisher.publish("a", b'{"mqtt_qos": 7, "response_topic": 5}')
             assert (await listener.get(timeout=60)).payload == b'{"mqtt_qos": 7, "response_topic": 5}'
+            members = b'{"service.name": "a", "o": {"x.y": 3}, "o.x": {"y": 4}}'
+            await publisher.publish("a", members, user=[("user.name", "u"), ("o.x.y", "5")])
+            found = (await dotted.get(timeout=60)).attributes
+            assert found == {"service.name": "a", "o": {"x.y": 3}, "o.x": {}, "user.name": "u"}
 
     run(test)
 

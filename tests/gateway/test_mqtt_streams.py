@@ -14,13 +14,14 @@ from tests.gateway.conftest import broker
 
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.connection import AHEAD
-from tidings.gateway.mqtt.events import plain_event
+from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.packets import V5, V311, PacketKind
-from tidings.gateway.mqtt.pushes import PacketCache, written
+from tidings.gateway.mqtt.pushes import PacketCache, Pushes, written
 from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
 from tidings.runtime.disk_executor import ThreadedExecutor
+from tidings.runtime.local_clients import SLICE
 
 
 class Wire:
@@ -96,7 +97,7 @@ def test_packets_for_all_are_those_of_each(version: int) -> None:
     now = make_event({}, source="s", id="i").time
     sizes = (0, 1, 126, 127, 128, 20_000)
     events = tuple(
-        plain_event(mq.PublishPacket(f"a//{size}", b"x" * size, 1), "s", now)  # type: ignore[arg-type]
+        event_of_packet(mq.PublishPacket(f"a//{size}", b"x" * size, 1), "s", None, now)  # type: ignore[arg-type]
         for size in sizes
     )
     each = [write(mq.PublishPacket(f"a//{size}", b"x" * size), version) for size in sizes]
@@ -109,7 +110,7 @@ def test_packets_for_all_are_those_of_each(version: int) -> None:
 
 
 def test_an_event_that_depends_on_its_subscriber_has_no_packet_for_all() -> None:
-    plain = plain_event(mq.PublishPacket("a", b"x"), "s", make_event({}, source="s", id="i").time)  # type: ignore[arg-type]
+    plain = event_of_packet(mq.PublishPacket("a", b"x"), "s", None, make_event({}, source="s", id="i").time)  # type: ignore[arg-type]
     foreign = make_event({"b": 1}, source="s", id="1", topic="a")
     assert PacketCache().packets((plain, foreign), V5) is None
     typed = msgspec.structs.replace(plain, content_type="text/plain")
@@ -174,6 +175,70 @@ def test_no_more_publishes_are_accepted_than_may_be_unanswered_however_many_read
             assert [(await peer.next()).packet_id for _ in range(120)] == list(range(1, 121))
             assert unanswered == AHEAD
 
+    run(test)
+
+
+def test_a_turn_with_publishes_of_many_clients_overflows_no_queue_of_a_client_that_reads() -> None:
+    """A subscriber of QoS 0 takes events in the call that brings them: as one batch for the broker they
+    would be more than its window and its queue hold."""
+    publishers, each = 24, 60  # fewer than a slice: each read is handled in the call that brings it
+
+    async def test() -> None:
+        async with broker(mqtt="127.0.0.1:0") as service:
+            reader, peers = (
+                Peer(port_of(service), V311),
+                [Peer(port_of(service), V311) for _ in range(publishers)],
+            )
+            await reader.connect("reader")
+            await reader.subscribe("t")
+            for number, peer in enumerate(peers):
+                await peer.connect(f"p{number}")
+            opened: Any = service.gateways
+            links = [link for key, link in dict(opened._open)["mqtt"]._links.items() if key[2] != "reader"]
+            while any(link._stream.sink is None for link in links):
+                await asyncio.sleep(0)
+            data = write(mq.PublishPacket("t", b"x"), V311) * each
+            for link in links:
+                asyncio.get_running_loop().call_soon(link._stream.feed, data)
+            assert await reader.payloads(publishers * each) == [b"x"] * publishers * each
+            assert not service.server.figures()["lost"]
+
+    run(test)
+
+
+def test_retained_messages_come_in_slices_so_that_others_are_served_meanwhile(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    """Without a disk nothing else ends the turn in which the broker reads them."""
+    count, most, pushed = 1000, 0, 0
+    push = Pushes._push
+
+    def counted(pushes: Pushes, *given: Any) -> None:
+        nonlocal pushed
+        pushed += 1
+        push(pushes, *given)
+
+    async def look() -> None:
+        nonlocal most
+        before = pushed
+        while pushed < count:
+            await asyncio.sleep(0)
+            most, before = max(most, pushed - before), pushed
+
+    async def test() -> None:
+        async with at() as port:
+            peer, reader = Peer(port, V311), Peer(port, V311)
+            await peer.connect("p")
+            await reader.connect("reader")
+            for number in range(count):
+                await peer.publish(f"r/{number}", b"x", retain=True)
+            looking = asyncio.create_task(look())
+            await reader.subscribe("r/#")
+            assert len(await reader.payloads(count)) == count
+            await looking
+            assert most <= 4 * SLICE, "a slice, and what was on its way when it ended"
+
+    monkeypatch.setattr(Pushes, "_push", counted)
     run(test)
 
 

@@ -128,9 +128,9 @@ EARLY = (
     Defect("protocol/routing/covering.py",
         "        elif sender not in self._links():\n            return  # a neighbour no longer; it "
         "was on its way\n", ""),
-    Defect("protocol/recovery/acknowledged.py", "        progress.due = max(progress.due, envelope.offset)\n",
-        "        progress.due = envelope.offset - 1\n"),
+    Defect("protocol/recovery/acknowledged.py", "            progress.due = last\n",
+        "            progress.due = last - 1\n"),
     Defect("protocol/recovery/acknowledged.py",
-        "        if view is None or view.upstream != came_from or offset is None:",
-        "        if view is None or offset is None:"),
+        "                if view is not None and view.upstream != came_from:\n",
+        "                if False:\n"),
 )  # fmt: skip

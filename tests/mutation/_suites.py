@@ -18,9 +18,11 @@ class Defect(NamedTuple):
 
 
 # Seeds of the wide world: those that found a defect once, then the 200 of the default suite.
+RUNS = ("tests/unit/protocol/recovery/test_runs.py",)
 WIDE = ("tests/simulation/test_wide_findings.py", "tests/simulation/test_wide_seeds.py")
 
 # Named tests of what processes, disks and gateways promise.
+COMMITTING = ("tests/unit/protocol/test_committing.py",)
 ORIGINS = ("tests/gateway/test_origins.py",)
 EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")
 SHARED = ("tests/gateway/test_shares.py", "tests/chaos/test_mqtt_share_kill.py")
@@ -53,6 +55,7 @@ WORK = ("tests/unit/language/test_limits.py", "tests/properties/test_work_budget
 OBSERVING = ("tests/unit/runtime/test_observing.py", "tests/gateway/test_rights.py")
 ROLLBACK = ("tests/simulation/test_tidings_rollback.py",)
 CYCLES = ("tests/simulation/test_tidings_cycles.py",)
+SUPERSEDED = ("tests/simulation/test_tidings_superseded.py",)
 RECALL = ("tests/simulation/test_tidings_recall.py",)
 RESTARTS = ("tests/simulation/test_tidings_recall_restarts.py",)
 OLD_DISK = (

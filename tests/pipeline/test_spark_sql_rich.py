@@ -16,7 +16,7 @@ from tidings.language.evaluate import accepts, evaluate
 from tidings.language.eventbridge import from_pattern
 from tidings.language.lists import names_in
 from tidings.language.spark import to_spark_sql
-from tidings.language.work import BUDGET
+from tidings.language.work import BUDGET, cost, work_of_expression
 from tidings.model import expression as e
 from tidings.model.event import make_event
 from tidings.model.filter import NOTHING, Filter
@@ -293,11 +293,16 @@ def test_patterns_with_arrays_mean_the_same_on_spark(interpreted: Any) -> None:
 
 def test_a_list_over_the_work_budget_is_unknown_on_spark_too(interpreted: Any) -> None:
     condition = parse("ANY(tags LIKE '%a%b%')")
-    weight = to_spark_sql(condition, TYPES).partition("L *")[0].removeprefix("IF(")
-    longest = BUDGET // int(weight)
+    elements, characters = work_of_expression(condition)
+    longest = (BUDGET - 2 * elements[1]) // characters[1] - 2  # beside two elements
     (row,) = rows(random.Random(8), 1)
-    table = [{**row, "tags": ["x" * (longest - 3), "a b"[: 1 + more]]} for more in range(3)]
-    check(interpreted, [condition, e.Not(condition)], table)
+    table = [{**row, "i": 12, "tags": ["x" * (longest - 3), "aaaa"[: 3 + more]]} for more in (-1, 0, 1)]
+    over = [cost(work_of_expression(condition), event_of(each).view) > BUDGET for each in table]
+    assert over == [False, False, True]
+    others = [
+        parse(text) for text in ("i = 12 OR ANY(tags LIKE '%a%b%')", "i = 12 AND ANY(tags LIKE '%a%b%')")
+    ]
+    check(interpreted, [condition, e.Not(condition), *others], table)
     assert {evaluate(condition, event_of(row).view) for row in table} == {False, None}
 
 

@@ -47,6 +47,8 @@ class ShardedEngine:
     def is_empty(self, table: Shards) -> bool:
         return not any(table.partitions)
 
+    lacks = is_empty
+
     def each(self, make: Callable[[Any], Iterable[Any]], table: Shards, *, output: type[Any]) -> Shards:
         run = _sent(make)
         return self._shards(output, [made for record in table.records() for made in run(record)])

@@ -77,15 +77,18 @@ lists = st.recursive(
     max_leaves=6,
 )
 elements = st.dictionaries(st.sampled_from(("p", "s", "t")), st.one_of(scalars, lists), max_size=3)
+LONG = "a" * 400_000  # over the work budget of each pattern in LONG_PATTERNS
+LONG_PATTERNS = ("%a%", "%b", "%a%b%")
+heavy = st.sampled_from((LONG, "a", (LONG, "b"), ({"p": LONG},), ()))
 bodies = st.fixed_dictionaries(
     {},
     optional={
         "x": st.one_of(scalars, lists), "y": scalars, "id": scalars, "l": st.lists(elements, max_size=3),
-        "t": st.one_of(lists, scalars), "d": st.dictionaries(st.sampled_from(("x", "l")),
-        st.one_of(scalars, lists), max_size=2),
+        "=0": scalars, "[]": scalars, "h": heavy, "t": st.one_of(lists, scalars),
+        "d": st.dictionaries(st.sampled_from(("x", "l")), st.one_of(scalars, lists), max_size=2),
     },
 )  # fmt: skip
-NAMES = ("x", "y", "t", "l.p", "l.s", "l.t", "d.x", "d.l", "data.id", "l", "missing")
+NAMES = ("x", "y", "t", "l.p", "l.s", "l.t", "d.x", "d.l", "data.id", "l", "missing", "=0", "[]", "h")
 names = st.sampled_from(NAMES)
 constants = st.one_of(
     st.sampled_from([n for n in NUMBERS if math.isfinite(n)]),
@@ -107,6 +110,7 @@ simple = st.one_of(
     st.builds(e.ExistsTest, names),
     st.builds(e.NullTest, names.map(e.Attribute), st.booleans()),
     st.builds(e.LikeTest, names.map(e.Attribute), st.sampled_from(("a%", "%", "r_d")), st.booleans()),
+    st.builds(e.LikeTest, st.just(e.Attribute("h")), st.sampled_from(LONG_PATTERNS), st.booleans()),
 )  # fmt: skip
 
 

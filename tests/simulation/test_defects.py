@@ -206,9 +206,9 @@ def covering_says_yes_too_often(patch: Patch) -> None:
 def events_go_back(patch: Patch) -> None:
     right = SubscriptionRouting.forward
 
-    def forward(self: Any, envelope: Any, at: Any, came_from: str | None, now: float) -> None:
-        right(self, envelope, at, came_from, now)
-        if came_from is not None:
+    def forward(self: Any, envelopes: Any, matches: Any, at: Any, came_from: str | None, now: float) -> None:
+        right(self, envelopes, matches, at, came_from, now)
+        for envelope in envelopes if came_from is not None else ():
             self.ports.send(came_from, Forward(envelope))
 
     patch.setattr(SubscriptionRouting, "forward", forward)

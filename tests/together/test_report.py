@@ -112,6 +112,13 @@ def test_the_page_counts_and_links_and_escapes(tmp_path: Path) -> None:
     assert "StudyOutcome" in text.partition("<h2 id=sources>")[2]  # the lines themselves
 
 
+def test_what_holds_by_construction_is_counted_apart_too(tmp_path: Path) -> None:
+    write(tmp_path, [kept("policies", claim(), claim(built=True), claim(paper=None, built=True))])
+    text = (tmp_path / "claims.md").read_text()
+    assert "Of 2 claims of the papers: 2 held (1 of them by construction), 0 refuted" in text
+    assert "| of them by construction: the system was built by the words | 1 | 1 | 0 | 0 | 0 | 0 |" in text
+
+
 def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path: Path) -> None:
     ours = claim("VIR5-10", claim="more | than the paper", paper=None)
     bad = claim("VIR3-8", held=False, erratum="E-V5", expected=2.0)
