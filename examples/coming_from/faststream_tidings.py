@@ -15,7 +15,7 @@ class Order(BaseModel):
     total: float
 
 
-@bus.on(Order, topic="orders", group="billing")
+@bus.on(Order, topic="orders", group="billing-orders")
 async def bill(order: Order) -> None:
     await bus.publish({"text": f"order {order.number}: {order.total:.2f}"}, topic="bills")
 

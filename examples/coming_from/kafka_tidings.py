@@ -9,7 +9,7 @@ import tidings
 async def main(address: str) -> None:
     async with (
         tidings.connect(address) as bus,
-        bus.subscribe("total >= 100", topic="orders", group="billing", durable=True) as orders,
+        bus.subscribe("total >= 100", topic="orders", group="billing-large", durable=True) as orders,
     ):
         await bus.publish_many([{"number": n, "total": 100 * n} for n in range(3)], topic="orders")
         billed = 0
