@@ -84,30 +84,24 @@ def _own_name(name: str) -> list[str]:
 
 def _missing(cls: type, name: str) -> str | None:
     """The part of a name that events of the class do not have; None: they may have it."""
-    hints: list[Any] = [cls]
-    parts = _own_name(name)
-    for count, part in enumerate(parts):
-        below = [_below(hint, part) for hint in hints]
-        if _ANYTHING in below:
-            return None
-        hints = [hint for each in below for hint in each]
-        if not hints:
-            return ".".join(parts[: count + 1])
-    return None
+    return next((part for part, hints in _walked(cls, name) if not hints), None)
 
 
 def _list_in(cls: type, name: str) -> str | None:
     """The list that a name leads to or through."""
+    return next((part for part, hints in _walked(cls, name) if hints and all(map(_is_list, hints))), None)
+
+
+def _walked(cls: type, name: str) -> Iterator[tuple[str, list[Any]]]:
+    """Each leading part of a name with the hints of its field, up to one that admits any value."""
     hints: list[Any] = [cls]
     parts = _own_name(name)
-    for count, part in enumerate(parts):
+    for count, part in enumerate(parts, 1):
         below = [_below(hint, part) for hint in hints]
         if _ANYTHING in below:
-            return None
+            return
         hints = [hint for each in below for hint in each]
-        if hints and all(map(_is_list, hints)):
-            return ".".join(parts[: count + 1])
-    return None
+        yield ".".join(parts[:count]), hints
 
 
 def _below(hint: Any, part: str) -> Any:
