@@ -4,6 +4,7 @@
     python scripts/docs.py --check    write no file; fail when a page would change
     python scripts/docs.py --measure  first run every system on the common load (a minute), for the pages of
     systems
+    python scripts/docs.py --results report  first take over the studies that `tidings study report` kept
 
 A generated page says so in its first line. To add one: a function that returns its text, and
 a line in GENERATED. A part of a page that is generated stands between two marks; its function is in BLOCKS.
@@ -14,6 +15,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -358,6 +360,37 @@ def decisions() -> str:
     return "\n".join(lines) + "\n"
 
 
+RESULTS = ROOT / "lab" / "docs" / "results"  # a record of each study; claims and errata are written from them
+
+
+def claims() -> str:
+    from tidings_lab.studies._report import claims_page, read_records
+
+    return claims_page(read_records(RESULTS))
+
+
+def wrong() -> str:
+    from tidings_lab.studies._report import read_records, wrong_page
+
+    return wrong_page(read_records(RESULTS))
+
+
+def take_over(folder: Path) -> None:
+    """Copy the studies that were run in full, with the commit that is checked out."""
+    import msgspec
+
+    from tidings_lab.studies._report import read_records
+
+    RESULTS.mkdir(parents=True, exist_ok=True)
+    command = ["git", "rev-parse", "--short=8", "HEAD"]
+    head = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
+    for record in read_records(folder / "studies"):
+        if not record.quick:
+            kept = msgspec.structs.replace(record, commit=record.commit or head, plots=[])
+            text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
+            (RESULTS / f"{record.study}.json").write_bytes(text + b"\n")
+
+
 def _row(cells: Iterable[str]) -> str:
     return "| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |"
 
@@ -369,6 +402,8 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/reference/http.md": http,
     "docs/reference/systems.md": systems,
     "docs/decisions/index.md": decisions,
+    "lab/docs/claims.md": claims,
+    "lab/docs/wrong.md": wrong,
 }
 
 
@@ -456,6 +491,8 @@ def anchors(page: Path) -> set[str]:
 def main(arguments: list[str]) -> int:
     if "--measure" in arguments:
         measure()
+    if "--results" in arguments:
+        take_over(Path(arguments[arguments.index("--results") + 1]))
     changed = stale()
     problems = []
     if "--check" in arguments:

@@ -13,7 +13,7 @@ import pytest
 from tidings.errors import MissingDependencyError
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ
 from tidings_lab.studies._printing import BROWSERS, print_to_pdf
-from tidings_lab.studies._report import StudyRecord, write
+from tidings_lab.studies._report import StudyRecord, claims_page, read_records, write
 from tidings_lab.studies.study import ClaimKind, ClaimVerdict, PaperClaim, StudyTable, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -146,6 +146,33 @@ def test_without_a_browser_the_error_says_what_to_do(tmp_path: Path, monkeypatch
     monkeypatch.setattr(shutil, "which", lambda _: None)
     with pytest.raises(MissingDependencyError, match="no Chromium"):
         print_to_pdf(tmp_path / "index.html")
+
+
+def test_the_page_of_claims_names_the_commits_that_measured() -> None:
+    page = claims_page([
+        kept("diffusion", claim(), commit="1234abcd", date="2026-01-02"),
+        kept("policies", claim(), commit="1234abcd"), kept("locality", claim(), note="Figures of old."),
+    ])  # fmt: skip
+    assert "Measured at commit `1234abcd` diffusion, policies.\n" in page
+    assert page.count("**Figures of old.**") == 1
+    assert "(1 s, in its quick form, 2026-01-02)" in page
+
+
+RECORDS = read_records(ROOT / "lab/docs/results")
+
+
+def test_a_record_of_every_study_is_kept_with_the_docs() -> None:
+    assert [each.study for each in RECORDS] == study_names()
+    assert [each.study for each in RECORDS if each.quick or not each.commit] == []
+
+
+@pytest.mark.parametrize("record", RECORDS, ids=[each.study for each in RECORDS])
+def test_no_kept_verdict_is_better_than_its_interval(record: StudyRecord) -> None:
+    """A claim with an interval has the verdict that the interval has, or one that says less."""
+    for each in record.claims:
+        if each.verdict is ClaimVerdict.HELD and each.seeds > 1 and isinstance(each.ours, str):
+            assert "(undecided)" not in each.ours
+            assert "(refuted)" not in each.ours
 
 
 def numbered(shown: Any) -> set[str]:

@@ -241,6 +241,7 @@ def _kept(folder: Path, name: str) -> StudyRecord | None:
 
 def _keep(folder: Path, name: str, setting: Any) -> StudyRecord:
     import time
+    from datetime import UTC, datetime
 
     import msgspec
 
@@ -253,7 +254,8 @@ def _keep(folder: Path, name: str, setting: Any) -> StudyRecord:
     kept = StudyRecord(
         study=study.name, title=study.title, answers=study.answers, quick=setting.quick, seed=setting.seed,
         seeds=setting.seeds,
-        version=__version__, seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
+        version=__version__, date=datetime.now(UTC).date().isoformat(),
+        seconds=round(time.monotonic() - began, 1), claims=outcome.claims,
         tables=outcome.tables, plots=[path.name for path in drawn],
     )  # fmt: skip
     (folder / "studies").mkdir(parents=True, exist_ok=True)

@@ -35,6 +35,9 @@ class StudyRecord(msgspec.Struct, kw_only=True):
     seed: int
     seeds: int | None = None  # None: as many as the study asks for
     version: str
+    commit: str = ""  # of the code that measured, where it is known
+    date: str = ""  # of the run
+    note: str = ""  # whatever a reader has to know of the record
     seconds: float
     claims: list[PaperClaim]
     tables: list[StudyTable] = []
@@ -46,6 +49,12 @@ class StudyRecord(msgspec.Struct, kw_only=True):
         return f"tidings study run {self.study} --seed {self.seed}{seeds}" + (
             " --quick" if self.quick else ""
         )
+
+
+def read_records(folder: Path) -> list[StudyRecord]:
+    """The studies that are kept in a folder, by name."""
+    files = sorted(folder.glob("*.json"))
+    return [msgspec.json.decode(file.read_bytes(), type=StudyRecord) for file in files]
 
 
 HEADS = ("id", "claim", "where", "kind", "paper", "our reference", "ours", "rule, and why", "verdict")
@@ -236,16 +245,32 @@ def claims_page(found: Sequence[StudyRecord]) -> str:
         f"{sentence(claims)} How a verdict comes about, plots and tables: [the report](report.md). "
         "[What we believe is wrong in the papers](wrong.md) has the evidence for each erratum.\n",
         *([f"**Run in their quick form, at smaller sizes: {', '.join(short)}.**\n"] if short else []),
+        *_measured(found),
         _line("kind", "claims", *verdicts), _line(*["---"] * 7), *(_line(*row) for row in headline(claims)),
         "",
     ]  # fmt: skip
     for each in found:
         quick = ", in its quick form" if each.quick else ""
-        parts += [f"## {each.title}\n", f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}).\n"]
+        at = f", {each.date}" if each.date else ""
+        parts += [f"## {each.title}\n",
+                  f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}{at}).\n"]  # fmt: skip
+        parts += [f"**{each.note}**\n"] if each.note else []
         parts += [_line(*HEADS), _line(*["---"] * len(HEADS))]
         parts += [_line(*_cells(claim)) for claim in each.claims]
         parts.append("")
     return "\n".join([*parts, *_chapter_4(found)])
+
+
+def _measured(found: Sequence[StudyRecord]) -> list[str]:
+    """A paragraph on which studies were measured at which commit; none where no record names one."""
+    commits: dict[str, list[str]] = {}
+    for each in found:
+        if each.commit:
+            commits.setdefault(each.commit, []).append(each.study)
+    if not commits:
+        return []
+    words = "; ".join(f"at commit `{commit}` {', '.join(names)}" for commit, names in commits.items())
+    return [f"Measured {words}.\n"]
 
 
 def _chapter_4(found: Sequence[StudyRecord]) -> list[str]:
@@ -298,8 +323,9 @@ def _study(kept: StudyRecord, folder: Path) -> str:
     quick = (
         "<p class=quick>Quick form: fewer runs and seeds than the verdicts need.</p>" if kept.quick else ""
     )
+    note = f"<p class=quick>{escape(kept.note)}</p>" if kept.note else ""
     return (
-        f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3>{quick}"
+        f"<section id={escape(kept.study)}><h3>{escape(kept.title)}</h3>{quick}{note}"
         f"<p>{escape(kept.answers)}. Again: "
         f"<code id={escape(kept.study)}-command>{escape(kept.command)}</code> (version "
         f"{escape(kept.version)}, "
