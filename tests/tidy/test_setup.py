@@ -111,3 +111,44 @@ def test_every_target_of_the_makefile_is_explained() -> None:
     explained = set(re.findall(r"^([a-z]+):.*## ", text, flags=re.MULTILINE))
     assert targets - explained == {"stale"}
     assert {"setup", "demo", "test", "lint", "bench", "soak", "studies", "docs"} <= explained
+
+
+def test_uv_looks_where_pip_does() -> None:
+    settings = """:env:.find-links='/wheels /more'
+global.cert='/etc/authority.pem'
+global.extra-index-url='file:///a file:///b'
+global.find-links='/elsewhere'
+global.index-url='file:///first'
+global.timeout='60'
+"""
+    assert script("setup").uv_environment(settings) == {
+        "UV_INDEX_STRATEGY": "unsafe-best-match",
+        "UV_HTTP_TIMEOUT": "180",
+        "UV_FIND_LINKS": "/wheels,/more",
+        "SSL_CERT_FILE": "/etc/authority.pem",
+        "UV_INDEX": "file:///a file:///b",
+        "UV_DEFAULT_INDEX": "file:///first",
+    }
+
+
+@pytest.mark.parametrize(
+    ("pip", "uv", "note"),
+    [
+        (0, 0, "installed as pinned in constraints.txt, by uv"),
+        (0, 1, "installed as pinned in constraints.txt"),
+        (1, 0, "installed as pinned in constraints.txt"),  # uv is not in the index
+    ],
+)
+def test_pip_installs_where_uv_cannot(tmp_path: Path, pip: int, uv: int, note: str) -> None:
+    programs = tmp_path / "bin"
+    programs.mkdir()
+    # The stand-in for pip says how it was called, and fails to install uv where it is told to.
+    calls = tmp_path / "calls"
+    fake(programs, "python", f'echo "$*" >> "{calls}"; case "$*" in *uv==*) exit {pip};; esac')
+    fake(programs, "uv", f'echo "uv $*" >> "{calls}"; exit {uv}')
+    assert script("setup").Setup(tmp_path).install() == note
+    said = calls.read_text()
+    assert ("uv pip install --python" in said) == (pip == 0)
+    assert (
+        "pip install --constraint constraints.txt --editable .[all,dev,docs]" in said.replace("uv pip", "")
+    ) == (bool(pip or uv))
