@@ -200,6 +200,19 @@ class OrganisationRuns:
             for a, b in zip(short, self[case], strict=True)
         ]
 
+    def way_to_plain(self, case: Case, end: int, ratio: float, counting: str) -> list[float]:
+        """How far a TTL of 1 is on the way from no bound (0) to plain routing (1), as pseudo-values."""
+        short = self[Case("TTL 1", case.trigger, case.forwarding)]
+        costs = [
+            [run.per_operation(end, ratio, counting) for run in runs]
+            for runs in (short, self[case], self[case.plain()])
+        ]
+        bounded, free, plain = costs
+        return jackknife(
+            [a - b for a, b in zip(bounded, free, strict=True)],
+            [a - b for a, b in zip(plain, free, strict=True)],
+        )
+
     def dearer_hops(self, case: Case, ttl: int, end: int) -> list[float]:
         """How many more hops a TTL leaves than no bound."""
         short = self[Case(f"TTL {ttl}", case.trigger, case.forwarding)]

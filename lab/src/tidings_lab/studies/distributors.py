@@ -236,8 +236,8 @@ def _view_claim(later: dict[str, list[float]]) -> PaperClaim:
         "UAR-9", "seconds by which a flush delays the next view", where=f"{PLACE}, 4.2.1, Figure 6",
         paper="messages do not need to be flushed from the previous view before any new messages can be "
         "delivered in the new view", levels=later, within=(ABOVE_ZERO, float("inf")),
-        form=".4f",
-        why="Without a flush the view stands sooner in every case.",
+        form=".4f", built="a flush is a further round of messages of one length here, so that seeds do not "
+        "differ", why="Without a flush the view stands sooner in every case.",
     )  # fmt: skip
 
 

@@ -97,7 +97,9 @@ def _printed(runs: ProximityRuns) -> list[PaperClaim]:
                  paper="for R=100 the gain over CBR is still a 30% less", kind=ClaimKind.NUMBER,
                  values=runs.fewer_messages(middle, 100,
                      ALL),
-                 within=(-0.35, -0.20), **percent, why="The catalogue's band, from before the first run.",
+                 within=(-0.35, -0.20), **percent,
+                 why="The catalogue's band, from before the first run. It holds both readings of E-V9f: 30% "
+                 "fewer messages, and a gain that is 30% smaller than 30%.",
                  erratum="E-V9f"),
         _latency(runs, NEAR_100, "Figure 4.20", "The overhead is reduced to a maximum of 10%, that in "
         "absolute terms is only 0,3 sec."),

@@ -20,7 +20,7 @@ change. With `--quick` few verdicts are decided.
 
 from __future__ import annotations
 
-from math import log
+from math import log, nextafter
 from random import Random
 from statistics import mean
 from typing import Any
@@ -58,6 +58,15 @@ from tidings_lab.studies._recovery_bench import (
     recovered,
     values,
 )
+from tidings_lab.studies._recovery_words import (
+    ADAPTIVE,
+    BUFFER,
+    CHANCES,
+    COUPLE,
+    DOMINATES,
+    RESULTS,
+    SMALL,
+)
 from tidings_lab.studies._topic_gossip import hpcast
 from tidings_lab.studies.study import (
     Picture,
@@ -69,26 +78,7 @@ from tidings_lab.studies.study import (
     curve_of,
 )
 
-RESULTS = (
-    "our algorithms bring a remarkable improvement of event delivery, are scalable, and pay only a limited "
-    "overhead"
-)
-CHANCES = (
-    "this combination improves the chances to recover an event, since the recovery process proceeds not only "
-    "along the routes towards receivers, but also towards the sender"
-)
-SMALL = (
-    "scenarios where the sets of subscriptions held by each dispatcher have a small intersection are very "
-    "critical for pull, while they do not affect significantly the performance of push"
-)
-COUPLE = (
-    "One way to overcome this limitation of the pull approaches is to couple them with others. A natural "
-    "solution is to combine subscriber-based with publisher-based pull"
-)
-DOMINATES = (
-    "what dominates the behavior of push is not the sheer number of patterns in the system, but only the "
-    "number of patterns potentially matched by each event"
-)
+BELOW_ONE = nextafter(1.0, 0.0)
 FITTED_REACH = "the reach of push and the chance of pulls to pass on, so that they get round within the run"
 
 
@@ -286,12 +276,16 @@ def _patterns(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]
         return log(base / one) / log(each) - log(base / fewer) / log(count / (count // 4))
 
     ratio = estimate(jackknife(late, late_single))
+    lost = less(values(table["push"], "delivery"), values(few, "delivery"))
     return [
         measured("COS-11.2", f"latency of recovery by push: {count} patterns over {count // 4}",
                  where=f"{PLACE}, 5",
-                 paper="The more the patterns, the bigger the latency experienced in recovering an event",
+                 paper="The more the patterns, the bigger the latency experienced in recovering an event, "
+                 "which meanwhile may get discarded from the buffer of dispatchers and eventually get lost "
+                 "forever",
                  within=(1.5, ANY_MORE), form=".2f", values=jackknife(late, late_few),
-                 why="Bigger: by a half at least for four times as many."),
+                 why="Bigger: by a half at least for four times as many. May: a possibility, shown and not "
+                 "judged.", note=f"delivery {estimate(lost).text('+.4f')}"),
         measured("COS-11.2", "latency of recovery by push: the power of the patterns that an event matches "
                  "less that of the patterns in the system", where=f"{PLACE}, 5", paper=DOMINATES, form="+.2f",
                  values=pseudo_values(growth, late, late_few, late_single), within=(ABOVE_ZERO, ANY_MORE),
@@ -330,8 +324,9 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
                    levels={"push of the study": over(pulled, pushed, "gossip messages"),
                            "push as shipped": over(pulled, few_pushed, "gossip messages")},
                    paper="Reactive approaches perform better, in terms of generated traffic overhead, when "
-                   "there is a large variability in the frequency of event losses",
-                   why="Better: fewer messages than the proactive one, whichever its reach."),
+                   "there is a large variability in the frequency of event losses, e.g., in situations where "
+                   "bursts of errors are followed by periods in which the system losses very few events",
+                   why="Better: fewer messages than the proactive one, whichever its reach. Very few: none."),
         everywhere("COS-11.4", "gossip of pulls: growth from loss 0 to 0.05, and to 0.1", where="beside 5",
                    form="+.0f", paper=None, reference="growth", within=(1.0, ANY_MORE),
                    levels={"to 0.05": less(pull[1], pull[0]), "to 0.1": less(pull[2], pull[1])},
@@ -341,8 +336,7 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
                  why="Proactive: it does not react; 30% to either side, set before the first run."),
         measured("COS-9", "nothing is lost: messages of push that adapts its interval, over those of one "
                  "that does not", where=where, form=".2f", within=(0.0, 0.5),
-                 paper="To remove this potential source of inefficiency, an adaptive approach can be "
-                 "exploited where the gossip interval is changed dynamically",
+                 paper=ADAPTIVE,
                  values=over(adaptive, quiet["push"], "gossip messages"),
                  note=f"delivery under bursts of losses {kept.text('+.4f')}",
                  why="The inefficiency is that of a stable system. Half of it at least, set before the first "
@@ -404,16 +398,18 @@ def _trade(bench: RecoveryBench) -> list[PaperClaim]:
         ("push", {"gossip_cache": cache, "gossip_interval_seconds": interval})
         for cache, interval in ((small, 0.1), (small, 0.8), (large, 0.8))
     ]
-    quick_small, slow_small, slow_large = (values(each, "delivery") for each in bench.by_seed(cases))
+    found = bench.by_seed(cases)
+    quick_small, slow_small, slow_large = (values(each, "delivery") for each in found)
+    common: dict[str, Any] = {"where": f"{PLACE}, 5", "paper": BUFFER}
     return [
         measured("COS-11.3", f"at 0.8 s between rounds: delivery with a cache of {large} less one of {small}",
-                 where=f"{PLACE}, 5",
-                 paper="a bigger buffer size essentially allows events to persist longer in the cache, and "
-                 "hence enables less frequent gossiping",
-                 values=less(slow_large, slow_small), within=(0.05, ANY_MORE), form="+.3f",
+                 values=less(slow_large, slow_small), within=(0.05, ANY_MORE), form="+.3f", **common,
                  note=f"the small one at 0.1 s {estimate(quick_small).text('.3f')}, at 0.8 s "
                  f"{estimate(slow_small).text('.3f')}", why="Enables: 0.05 more at least, set before the "
-                 "first run.")
+                 "first run."),
+        measured("COS-11.3", f"gossip of a cache of {large} at 0.8 s over that of one of {small} at 0.1 s",
+                 values=over(found[2], found[0], "gossip messages"), within=(0.0, BELOW_ONE), form=".2f",
+                 why="Trading storage for overhead: fewer messages with the larger cache.", **common),
     ]  # fmt: skip
 
 
@@ -524,14 +520,18 @@ def _gossip_only(setting: StudySetting) -> tuple[list[PaperClaim], StudyTable]:
                    why="No guarantee: some fail, whatever the fan-out. None seen bounds a share and decides "
                    "nothing.", **some),
         everywhere("COS-11", "the same: whole events that reach the uninterested, for each event",
-                   paper="they can reach also non-interested nodes", form=".1f",
+                   paper="events are not routed only to interested nodes, but they can reach also "
+                   "non-interested nodes", form=".1f",
                    levels={f"c = {c:g}": values(f, "parasites") for c, f in by_c.items()},
                    why="Can: some do, whatever the fan-out.", **some),
         everywhere("COS-11", "the same: whole events sent, less the N - 1 of flooding a tree",
-                   paper="in absence of faults it increases the overhead", form="+.1f",
+                   paper="in absence of faults it increases the overhead since events are not routed only to "
+                   "interested nodes, but they can reach also non-interested nodes or even be sent more than "
+                   "once to the same node", form="+.1f",
                    levels={f"c = {c:g}": [v - (brokers - 1) for v in values(f, "sent")]
                            for c, f in by_c.items()},
-                   why="Increases: above the most that routing on a tree can cost.", **some),
+                   why="Increases: above the most that routing on a tree can cost, and so above one for "
+                   "each other node: some are sent it more than once.", **some),
     ]  # fmt: skip
     return claims, StudyTable("hpcast: gossip as the only routing, no loss", columns, rows)
 

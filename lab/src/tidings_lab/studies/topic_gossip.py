@@ -40,6 +40,7 @@ from tidings_lab.studies._claims import (
 )
 from tidings_lab.studies._topic_formulas import PAPER, PAPER_NAME, SUCCESS, conditions, memory_claim
 from tidings_lab.studies._topic_gossip import LOSS, SETTINGS, by_seed, cost, lazy
+from tidings_lab.studies._topic_properties import NO_PARASITES, property_claims, smaller_claim
 from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
 CRASHES = (0.0, 0.1, 0.2, 0.3, 0.4, 0.5, 0.6, 0.7, 0.8)
@@ -61,7 +62,6 @@ RIVALS = (
 )
 
 FLOOR = "whole fan-outs, floor(ln S + c), by Table 2"
-NO_PARASITES = "processes have no entry of a group that is not theirs or its supergroup"
 DEPENDS = (
     "the reliability is smaller for processes interested in T_0 as the reception of an event of topic T_2, "
     "by "
@@ -218,7 +218,8 @@ def _figures(setting: StudySetting) -> StudyOutcome:
         for n, curve in ((4, stillborn), (5, dynamic))
         for metric, words in METRICS.items()
     ]  # fmt: skip
-    return StudyOutcome(claims=_claims_of_figures(stillborn, dynamic), pictures=pictures, tables=tables)
+    claims = [*_claims_of_figures(stillborn, dynamic), *property_claims(stillborn, runs)]
+    return StudyOutcome(claims=claims, pictures=pictures, tables=tables)
 
 
 def _claims_of_figures(stillborn: dict[float, Seeds], dynamic: dict[float, Seeds]) -> list[PaperClaim]:
@@ -328,11 +329,11 @@ def _passing(setting: StudySetting) -> StudyOutcome:
                      why="Three points: the corrected form takes groups as independent and infection as "
                      "complete."),
         ]  # fmt: skip
-    return StudyOutcome(claims=[*claims, *_claims_of_properties(paper, forced, one_link)])
+    return StudyOutcome(claims=[*claims, *_claims_of_passing(paper, forced, one_link)])
 
 
-def _claims_of_properties(paper: Seeds, forced: Seeds, one_link: Seeds) -> list[PaperClaim]:
-    """The links between groups, and validity, integrity, agreement (4.1.1)."""
+def _claims_of_passing(paper: Seeds, forced: Seeds, one_link: Seeds) -> list[PaperClaim]:
+    """The links between groups."""
     sooner = _less(_of(forced, "last", 0), _of(paper, "last", 0))
     across = printed_gossip.printed_messages_across(3, success=SUCCESS)
     return [
@@ -365,24 +366,6 @@ def _claims_of_properties(paper: Seeds, forced: Seeds, one_link: Seeds) -> list[
                  paper=None,
                  reference="sooner", values=sooner, within=(-ANY_MORE, BELOW_ZERO), form="+.2f",
                  why="Why Table 1 tells the two apart."),
-        exact("DAM-3", "validity: some other correct process delivers", where=f"{PAPER_NAME}, 4.1.1",
-              paper="if a correct process p_l … gossips an event e_{T_i}, then some correct process p_k … "
-              "eventually delivers e_{T_i}",
-              ours=min(_of(paper, "validity")), rule="in every run", why="It is claimed of every run.",
-              seeds=len(paper),
-              held=min(_of(paper, "validity")) == 1.0),
-        exact("DAM-3", "integrity: at most once, and only topics that were subscribed to",
-              where=f"{PAPER_NAME}, 4.1.1",
-              paper="there is a high probability such that every correct process p_k … delivers e_{T_i}, at "
-              "most once, and only if e_{T_i} was previously multicast by p_l", built=NO_PARASITES,
-              ours=f"{max(_of(paper, 'parasites')):.0f} parasites",
-              rule="no parasite in any run", seeds=len(paper), held=not any(_of(paper, "parasites")),
-              why="A process delivers its first copy alone, so that parasites are the only way to break it."),
-        measured("DAM-3", "agreement: when one delivers, all do", where=f"{PAPER_NAME}, 4.1.1",
-                 paper="If a correct process p_l … delivers e_{T_i}, then there is a high probability such "
-                 "that every correct process p_k … eventually delivers e_{T_i}",
-                 values=_of(paper, "all"), within=(0.95, ANY_MORE), form=".3f", erratum="E-D1",
-                 why="High: 0.95 at least, which the paper's own formula (0.98) promises."),
     ]  # fmt: skip
 
 
@@ -434,7 +417,7 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
                  paper=None, reference=round(cost), values=_sent(found["hierarchical"]), form=".0f",
                  erratum="E-D9",
                  within=(0.85 * cost, 1.15 * cost), why="15% for whole fan-outs and missed processes."),
-        memory_claim(),
+        memory_claim(), smaller_claim(found),
     ]  # fmt: skip
     rows = [
         (name, estimate(_sent(f)).text(".0f"), *f[0]["entries"][::-1], estimate(_of(f, "all")).text(".3f"),
