@@ -4,6 +4,7 @@
     python scripts/docs.py --check    write no file; fail when a page would change
     python scripts/docs.py --measure  first run every system on the common load (a minute), for the pages of
     systems
+    python scripts/docs.py --held-back more  the same for a report on held-back seeds
     python scripts/docs.py --results report  first take over the studies that `tidings study report` kept
 
 A generated page says so in its first line. To add one: a function that returns its text, and
@@ -361,12 +362,13 @@ def decisions() -> str:
 
 
 RESULTS = ROOT / "lab" / "docs" / "results"  # a record of each study; claims and errata are written from them
+HELD_BACK = "held-back"  # of the same studies on seeds that were not in view
 
 
 def claims() -> str:
     from tidings_lab.studies._report import claims_page, read_records
 
-    return claims_page(read_records(RESULTS))
+    return claims_page(read_records(RESULTS), read_records(RESULTS / HELD_BACK))
 
 
 def wrong() -> str:
@@ -375,20 +377,20 @@ def wrong() -> str:
     return wrong_page(read_records(RESULTS))
 
 
-def take_over(folder: Path) -> None:
+def take_over(folder: Path, to: Path = RESULTS) -> None:
     """Copy the studies that were run in full, with the commit that is checked out."""
     import msgspec
 
     from tidings_lab.studies._report import read_records
 
-    RESULTS.mkdir(parents=True, exist_ok=True)
+    to.mkdir(parents=True, exist_ok=True)
     command = ["git", "rev-parse", "--short=8", "HEAD"]
     head = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     for record in read_records(folder / "studies"):
         if not record.quick:
             kept = msgspec.structs.replace(record, commit=record.commit or head, plots=[])
             text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
-            (RESULTS / f"{record.study}.json").write_bytes(text + b"\n")
+            (to / f"{record.study}.json").write_bytes(text + b"\n")
 
 
 def _row(cells: Iterable[str]) -> str:
@@ -493,6 +495,8 @@ def main(arguments: list[str]) -> int:
         measure()
     if "--results" in arguments:
         take_over(Path(arguments[arguments.index("--results") + 1]))
+    if f"--{HELD_BACK}" in arguments:
+        take_over(Path(arguments[arguments.index(f"--{HELD_BACK}") + 1]), RESULTS / HELD_BACK)
     changed = stale()
     problems = []
     if "--check" in arguments:

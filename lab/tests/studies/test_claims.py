@@ -30,6 +30,8 @@ from tidings_lab.studies._claims import (
     t_quantile,
     verdict_of,
 )
+from tidings_lab.studies._confirming import confirming_tables, verdict_there
+from tidings_lab.studies._report import StudyRecord, claims_page
 
 
 def claim(values: list[float], within: tuple[float, float], fitted: str = "") -> PaperClaim:
@@ -173,3 +175,32 @@ def test_what_holds_by_construction_says_so() -> None:
     assert (plain.built, built.built) == (False, True)
     assert built.reason == "w. By construction: so."
     assert built.verdict is ClaimVerdict.HELD
+
+
+def record(seed: int, *claims: PaperClaim) -> StudyRecord:
+    return StudyRecord(
+        study="locality", title="t", answers="a", quick=False, seed=seed, version="0", seconds=1.0,
+        claims=list(claims), commit="abc",
+    )  # fmt: skip
+
+
+def test_verdicts_of_held_back_seeds_stand_beside_those_in_view() -> None:
+    inside, outside = claim([4.9, 5.0, 5.1], (4.0, 6.0)), claim([7.9, 8.0, 8.1], (4.0, 6.0))
+    own = judged("Y", "c", paper=None, ours=1, rule="r", held=True)
+    here, there = record(1, inside, own), record(1001, outside, own)
+    summary, changes = confirming_tables([here], [there])
+    assert summary.rows == [("locality", "1001", "abc", 0, 1, 1, 0), ("all of these", "", "", 0, 1, 1, 0)]
+    [row] = changes.rows
+    assert (row[4], row[6], row[7]) == ("held", "refuted", "apart")
+    assert [verdict_there(here, each, [there]) for each in here.claims] == ["refuted", "held"]
+    assert "| refuted |" in claims_page([here], [there])
+
+
+def test_a_claim_is_not_confirmed_by_itself_or_by_another() -> None:
+    inside = claim([4.9, 5.0, 5.1], (4.0, 6.0))
+    other = msgspec.structs.replace(inside, claim="another")
+    assert confirming_tables([record(1, inside)], [record(1, inside)]) == []  # the same seeds
+    assert confirming_tables([record(1, inside)], [record(1001, other)]) == []
+    assert verdict_there(record(1, inside), inside, []) == "-"
+    quick = msgspec.structs.replace(record(1001, inside), quick=True)
+    assert confirming_tables([record(1, inside)], [quick]) == []

@@ -20,6 +20,7 @@ from typing import Any
 import msgspec
 
 from tidings_lab.studies._claims import ClaimKind, ClaimVerdict, PaperClaim, by_kind
+from tidings_lab.studies._confirming import HEADING, confirming_tables, verdict_there
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ, Document, Shown
 from tidings_lab.studies._deviations import DEVIATIONS
 from tidings_lab.studies.study import StudyTable
@@ -58,8 +59,10 @@ def read_records(folder: Path) -> list[StudyRecord]:
 
 
 HEADS = ("id", "claim", "where", "kind", "paper", "our reference", "ours", "rule, and why", "verdict")
+OTHER_SEEDS = "on held-back seeds"
 CONTENTS = (
-    ("verdicts", "The verdicts, by kind"), ("documents", "The documents, place by place"),
+    ("verdicts", "The verdicts, by kind"), ("confirmed", HEADING),
+    ("documents", "The documents, place by place"),
     ("wrong", "What we believe is wrong in the papers"), ("deviations", "Where we deviate from the papers"),
     ("studies", "The studies"), ("benchmarks", "Benchmarks"), ("soak", "The long campaign"),
     ("sources", "Lines that state the claims"),
@@ -70,16 +73,24 @@ CHAPTER_4 = ("self-organisation", "proximity")
 SEEDS = re.compile(r" \(\d+ seeds?\)")
 
 
-def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = None) -> Path:
+def write(
+    folder: Path,
+    found: Sequence[StudyRecord],
+    *,
+    soak: Path | None = None,
+    held_back: Sequence[StudyRecord] = (),
+) -> Path:
     """`index.html` in the folder; the claims, and what is wrong in the papers, as Markdown beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
     soaked = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
     bodies = {
         "verdicts": [_summary(found)],
+        "confirmed": [_table(table) for table in confirming_tables(found, held_back)]
+        or ["<p>No study was run on held-back seeds: <code>--held-back FOLDER</code></p>"],
         "documents": [_document(document, found) for document in DOCUMENTS],
         "wrong": [_errata(found)],
         "deviations": [_deviations()],
-        "studies": [_study(each, folder) for each in found],
+        "studies": [_study(each, folder, held_back) for each in found],
         "benchmarks": [_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
            "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"],
         "soak": [_soak(soaked)],
@@ -93,7 +104,7 @@ def write(folder: Path, found: Sequence[StudyRecord], *, soak: Path | None = Non
     body = [f"<nav><ol>{contents}</ol></nav>"]
     for name, title in CONTENTS:
         body += [f"<h2 id={name}>{title}</h2>", *bodies[name]]
-    (folder / "claims.md").write_text(claims_page(found), encoding="utf-8")
+    (folder / "claims.md").write_text(claims_page(found, held_back), encoding="utf-8")
     (folder / "wrong.md").write_text(wrong_page(found), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_PAGE.replace("{body}", "\n".join(body)), encoding="utf-8")
@@ -235,7 +246,7 @@ def _deviations() -> str:
     return _table(StudyTable("Algorithms and settings", ("place", "printed", "here", "reason"), DEVIATIONS))
 
 
-def claims_page(found: Sequence[StudyRecord]) -> str:
+def claims_page(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord] = ()) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
     verdicts = [str(verdict) for verdict in ClaimVerdict]
@@ -247,7 +258,7 @@ def claims_page(found: Sequence[StudyRecord]) -> str:
         *([f"**Run in their quick form, at smaller sizes: {', '.join(short)}.**\n"] if short else []),
         *_measured(found),
         _line("kind", "claims", *verdicts), _line(*["---"] * 7), *(_line(*row) for row in headline(claims)),
-        "",
+        "", *_confirmed(found, held_back),
     ]  # fmt: skip
     for each in found:
         quick = ", in its quick form" if each.quick else ""
@@ -255,10 +266,27 @@ def claims_page(found: Sequence[StudyRecord]) -> str:
         parts += [f"## {each.title}\n",
                   f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}{at}).\n"]  # fmt: skip
         parts += [f"**{each.note}**\n"] if each.note else []
-        parts += [_line(*HEADS), _line(*["---"] * len(HEADS))]
-        parts += [_line(*_cells(claim)) for claim in each.claims]
+        heads = (*HEADS, OTHER_SEEDS) if held_back else HEADS
+        parts += [_line(*heads), _line(*["---"] * len(heads))]
+        for claim in each.claims:
+            there = (verdict_there(each, claim, held_back),) if held_back else ()
+            parts.append(_line(*_cells(claim), *there))
         parts.append("")
     return "\n".join([*parts, *_chapter_4(found)])
+
+
+def _confirmed(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord]) -> list[str]:
+    """The tables on held-back seeds, as Markdown."""
+    parts = []
+    for at, table in enumerate(confirming_tables(found, held_back)):
+        parts += [
+            f"##{'#' * at} {table.title}\n",
+            _line(*table.columns),
+            _line(*["---"] * len(table.columns)),
+        ]
+        parts += [_line(*map(cell, row)) for row in table.rows]
+        parts.append("")
+    return parts
 
 
 def _measured(found: Sequence[StudyRecord]) -> list[str]:
@@ -316,8 +344,11 @@ def _line(*cells: str) -> str:
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"
 
 
-def _study(kept: StudyRecord, folder: Path) -> str:
-    claims = "".join(_claim(kept, claim, at, anchor=True) for at, claim in enumerate(kept.claims))
+def _study(kept: StudyRecord, folder: Path, held_back: Sequence[StudyRecord] = ()) -> str:
+    claims = "".join(
+        _claim(kept, claim, at, anchor=True, there=verdict_there(kept, claim, held_back))
+        for at, claim in enumerate(kept.claims)
+    )
     tables = "".join(_table(table) for table in kept.tables)
     plots = "".join(_plot(folder / "plots" / name) for name in kept.plots if name.endswith(".svg"))
     quick = (
@@ -345,7 +376,7 @@ _CLASSES = {
 }
 
 
-def _claim(kept: StudyRecord, claim: PaperClaim, at: int, *, anchor: bool = False) -> str:
+def _claim(kept: StudyRecord, claim: PaperClaim, at: int, *, anchor: bool = False, there: str = "-") -> str:
     cells = [escape(text) for text in _cells(claim)]
     name = f"{kept.study}-{at}"
     cells[0] = f"<a id={name} href=#{name}>{cells[0]}</a>" if anchor else f"<a href=#{name}>{cells[0]}</a>"
@@ -355,6 +386,8 @@ def _claim(kept: StudyRecord, claim: PaperClaim, at: int, *, anchor: bool = Fals
     how = f"<a href=#{escape(kept.study)}-command>seed {kept.seed}</a>"
     if claim.source:
         how += f", <a href=#{_anchor(claim.source)}>{escape(claim.source.rpartition('/')[2])}</a>"
+    if there != "-":
+        how += f"<br>held-back seeds: {there}"
     cells[8] = f"<b class={_CLASSES[claim.verdict]}>{claim.verdict}</b><br><small>{how}</small>"
     return "<tr>" + "".join(f"<td>{each}" for each in cells)
 
