@@ -264,6 +264,10 @@ ERRATA = {
     "processes, is above T2, with a thousand, at most shares of crashes; by the mean share of processes it "
     "is the lowest. The curves are lost, so that it stays open which of the two sentences the figures bear "
     "out. Note 13, on 5.5.3, names the average as something that is not considered.",
+    "E-D14": "Baehni 4.1.1 (proposed): validity alone of the three properties is printed without a "
+    "probability. Where processes crash, as in 6.1, it fails like the others: with 80% crashed one event in "
+    "nine reaches no other process. If the publisher itself counts as the process that delivers, it says "
+    "nothing.",
     "E-C1": "Costa Figure 3, left: an else is missing before the step with probability P_forward.",
     "E-C2": "Costa Figure 3: entries that were served stay in the digest, so that every cache on the way "
     "answers.",

@@ -26,7 +26,7 @@ def property_claims(stillborn: Mapping[float, Seeds], runs: int) -> list[PaperCl
               paper="if a correct process p_l … gossips an event e_{T_i}, then some correct process p_k … "
               "eventually delivers e_{T_i}",
               ours=", ".join(f"{q}: {runs * share:.0f} of {tried}" for q, share in shares.items()),
-              rule="in every run at every share", seeds=len(calm),
+              rule="in every run at every share", seeds=len(calm), erratum="E-D14",
               why="Unlike the other two it is printed without a probability, and 6.1 has processes that "
               "crash. Without crashes no run could break it: all of eleven messages would have to be lost.",
               held=all(round(runs * share) == tried for share in shares.values())),
