@@ -13,6 +13,7 @@ from tidings_lab.studies._organisation_runs import (
     FEWER,
     GROWTH,
     PRINTED,
+    SHORT_TTL,
     SOCBR,
     STEP,
     TRIGGERS,
@@ -131,10 +132,10 @@ def _chapter(runs: OrganisationRuns) -> StudyTable:
          lambda case: runs.fewer_messages(case, runs.subscriptions, 100, counting)),
         ("4.14, messages at R = 10", "more", lambda case: runs.fewer_messages(case, at, 10, counting)),
         ("hops against CBR", "-", lambda case: runs.fewer_hops(case, runs.subscriptions)),
-        ("4.16, TTL 1 against no bound at R = 2", "fewer", lambda case: runs.short_ttl(case, at, 2,
+        (f"4.16, TTL {SHORT_TTL} against no bound at R = 2", "fewer", lambda case: runs.short_ttl(case, at, 2,
             counting)),
-        ("4.16, TTL 1 against no bound at R = 100", "more", lambda case: runs.short_ttl(case, at, 100,
-            counting)),
+        (f"4.16, TTL {SHORT_TTL} against no bound at R = 100", "more",
+         lambda case: runs.short_ttl(case, at, 100, counting)),
     )  # fmt: skip
     rows += [
         (words, printed, *(estimate(values(Case(SOCBR, trigger))).percent for trigger in TRIGGERS))

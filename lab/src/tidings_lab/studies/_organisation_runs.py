@@ -15,6 +15,7 @@ from tidings_lab.studies.study import StudySetting
 
 STEP = 10  # subscriptions between two looks
 BOUND_STEP = 50  # and between two looks at the best tree, which takes longer to find; STEP divides it
+SHORT_TTL = 2  # the least that can change a link: one hop reaches neighbours alone
 WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
 PRINTED, OVERLAP, GROWTH = choosing.TRIGGERS
@@ -193,16 +194,16 @@ class OrganisationRuns:
         return [run.just(100, "as") / plain.just(100, "most") for plain, run in self.pairs(case)]
 
     def short_ttl(self, case: Case, end: int, ratio: float, counting: str) -> list[float]:
-        """How much dearer a TTL of 1 is than no bound."""
-        short = self[Case("TTL 1", case.trigger, case.forwarding)]
+        """How much dearer the short TTL is than no bound."""
+        short = self[Case(f"TTL {SHORT_TTL}", case.trigger, case.forwarding)]
         return [
             a.per_operation(end, ratio, counting) / b.per_operation(end, ratio, counting) - 1
             for a, b in zip(short, self[case], strict=True)
         ]
 
     def way_to_plain(self, case: Case, end: int, ratio: float, counting: str) -> list[float]:
-        """How far a TTL of 1 is on the way from no bound (0) to plain routing (1), as pseudo-values."""
-        short = self[Case("TTL 1", case.trigger, case.forwarding)]
+        """How far the short TTL is on the way from no bound (0) to plain routing (1), as pseudo-values."""
+        short = self[Case(f"TTL {SHORT_TTL}", case.trigger, case.forwarding)]
         costs = [
             [run.per_operation(end, ratio, counting) for run in runs]
             for runs in (short, self[case], self[case.plain()])
