@@ -12,6 +12,7 @@ from tidings.protocol.overlay.measures import SampledMeasure
 from tidings.simulation.topology import OverlayGraph, random_tree
 from tidings.simulation.world import World
 from tidings_lab.studies import _organising as organising
+from tidings_lab.studies._organisation_runs import SHORT_TTL
 from tidings_lab.studies._organising import FastNetwork, OrganisingVariant, drawn
 
 SWAP_WORDS = ("DiscoveryRequest", "DiscoveryReply", "Lock", "LockAnswer", "TablesTold", "Close", "Closing",
@@ -80,6 +81,16 @@ def test_the_counted_tree_is_that_of_a_short_ttl() -> None:
     in_turn(network, tree, steps)
     world = protocol("socbr", tree, steps, ttl=2)
     assert {tuple(sorted(link)) for link in network.overlay.links} == links_of(world)
+
+
+def test_a_ttl_of_one_reaches_neighbours_alone_and_changes_no_link() -> None:
+    tree = random_tree(14, Random(5), 4)
+    swaps = {}
+    for ttl in (1, SHORT_TTL):
+        network = FastNetwork(tree, OrganisingVariant(ttl=ttl))
+        in_turn(network, tree, drawn(5, 20, 1.0, tree.brokers))
+        swaps[ttl] = len(network.swaps)
+    assert swaps[1] == 0 < swaps[SHORT_TTL]
 
 
 def test_tables_are_told_in_about_the_messages_that_are_counted() -> None:
