@@ -16,7 +16,7 @@ if TYPE_CHECKING:
     from tidings_lab.studies.study import Study, StudyOutcome, StudyTable
 
 app_help = "Run the papers' experiments again and compare."
-HELD_BACK_HELP = "The folder of a report on other seeds: its verdicts stand beside these."
+FRESH_HELP = "The folder of a report on other seeds: its verdicts stand beside these."
 SEEDS_HELP = "Seeds for each figure; without it as many as the verdicts need."
 
 
@@ -119,7 +119,7 @@ def report(
     soak: Annotated[Path, typer.Option(help="What the long campaign held.")] = Path(
         "artefacts/soak/soak.json"
     ),
-    held_back: Annotated[Path | None, typer.Option("--held-back", metavar="DIR", help=HELD_BACK_HELP)] = None,
+    fresh: Annotated[Path | None, typer.Option("--held-back", metavar="DIR", help=FRESH_HELP)] = None,
     pdf: Annotated[bool, typer.Option("--pdf", help="Also report.pdf, printed by Chromium.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help=JSON_HELP)] = False,
 ) -> None:
@@ -153,8 +153,8 @@ def report(
             found.append(kept)
     if not found:
         raise SettingsError("there is nothing to report", hint="run it without --only")
-    others = read_records(held_back / "studies") if held_back is not None else []
-    page = write(to, found, soak=soak, held_back=others)
+    others = read_records(fresh / "studies") if fresh is not None else []
+    page = write(to, found, soak=soak, fresh=others)
     claims = [claim for each in found for claim in each.claims]
     stored = sum(claim.reproduced for claim in claims)
     printed = print_to_pdf(page) if pdf else None

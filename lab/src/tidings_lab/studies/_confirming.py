@@ -46,32 +46,32 @@ class Confirmation(NamedTuple):
         return "overlap" if here[0] <= there[1] and there[0] <= here[1] else "apart"
 
 
-def confirmations(kept: StudyRecord, held_back: Sequence[StudyRecord]) -> list[Confirmation]:
+def confirmations(kept: StudyRecord, fresh: Sequence[StudyRecord]) -> list[Confirmation]:
     """Claims of a study that were judged on other seeds too."""
     others = {
         key_of(claim): claim
-        for each in held_back
+        for each in fresh
         if (each.study, each.quick) == (kept.study, kept.quick) and each.seed != kept.seed
         for claim in each.claims
     }
     return [Confirmation(c, others[key_of(c)]) for c in kept.claims if key_of(c) in others]
 
 
-def verdict_there(kept: StudyRecord, claim: PaperClaim, held_back: Sequence[StudyRecord]) -> str:
+def verdict_there(kept: StudyRecord, claim: PaperClaim, fresh: Sequence[StudyRecord]) -> str:
     """The verdict of a claim on held-back seeds; `-` where it was not measured on any."""
-    found = (c.there.verdict for c in confirmations(kept, held_back) if c.claim is claim)
+    found = (c.there.verdict for c in confirmations(kept, fresh) if c.claim is claim)
     return str(next(found, "-"))
 
 
-def confirming_tables(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord]) -> list[StudyTable]:
+def confirming_tables(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord]) -> list[StudyTable]:
     """How many verdicts stay, study by study, and each that changes."""
     rows: list[tuple[Any, ...]] = []
     changed: list[Confirmation] = []
     for kept in found:
-        pairs = confirmations(kept, held_back)
+        pairs = confirmations(kept, fresh)
         if not pairs:
             continue
-        [other] = [each for each in held_back if each.study == kept.study]
+        [other] = [each for each in fresh if each.study == kept.study]
         counts = [
             sum(pair.same is same for pair in pairs if (pair.claim.kind is ClaimKind.OWN) is own)
             for own in (False, True)

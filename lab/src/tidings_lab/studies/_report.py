@@ -78,19 +78,19 @@ def write(
     found: Sequence[StudyRecord],
     *,
     soak: Path | None = None,
-    held_back: Sequence[StudyRecord] = (),
+    fresh: Sequence[StudyRecord] = (),
 ) -> Path:
     """`index.html` in the folder; the claims, and what is wrong in the papers, as Markdown beside it."""
     benches = [msgspec.json.decode(file.read_bytes()) for file in sorted((folder / "benches").glob("*.json"))]
     soaked = msgspec.json.decode(soak.read_bytes())["parts"] if soak is not None and soak.exists() else []
     bodies = {
         "verdicts": [_summary(found)],
-        "confirmed": [_table(table) for table in confirming_tables(found, held_back)]
+        "confirmed": [_table(table) for table in confirming_tables(found, fresh)]
         or ["<p>No study was run on held-back seeds: <code>--held-back FOLDER</code></p>"],
         "documents": [_document(document, found) for document in DOCUMENTS],
         "wrong": [_errata(found)],
         "deviations": [_deviations()],
-        "studies": [_study(each, folder, held_back) for each in found],
+        "studies": [_study(each, folder, fresh) for each in found],
         "benchmarks": [_bench(bench) for bench in benches] or ["<p>None lie in <code>benches/</code> yet: "
            "<code>tidings bench NAME --json &gt; report/benches/NAME.json</code></p>"],
         "soak": [_soak(soaked)],
@@ -104,7 +104,7 @@ def write(
     body = [f"<nav><ol>{contents}</ol></nav>"]
     for name, title in CONTENTS:
         body += [f"<h2 id={name}>{title}</h2>", *bodies[name]]
-    (folder / "claims.md").write_text(claims_page(found, held_back), encoding="utf-8")
+    (folder / "claims.md").write_text(claims_page(found, fresh), encoding="utf-8")
     (folder / "wrong.md").write_text(wrong_page(found), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_PAGE.replace("{body}", "\n".join(body)), encoding="utf-8")
@@ -246,7 +246,7 @@ def _deviations() -> str:
     return _table(StudyTable("Algorithms and settings", ("place", "printed", "here", "reason"), DEVIATIONS))
 
 
-def claims_page(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord] = ()) -> str:
+def claims_page(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord] = ()) -> str:
     """Every claim and its verdict as Markdown, for readers of the docs without HTML."""
     claims = [claim for each in found for claim in each.claims]
     verdicts = [str(verdict) for verdict in ClaimVerdict]
@@ -258,7 +258,7 @@ def claims_page(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord] =
         *([f"**Run in their quick form, at smaller sizes: {', '.join(short)}.**\n"] if short else []),
         *_measured(found),
         _line("kind", "claims", *verdicts), _line(*["---"] * 7), *(_line(*row) for row in headline(claims)),
-        "", *_confirmed(found, held_back),
+        "", *_confirmed(found, fresh),
     ]  # fmt: skip
     for each in found:
         quick = ", in its quick form" if each.quick else ""
@@ -266,19 +266,19 @@ def claims_page(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord] =
         parts += [f"## {each.title}\n",
                   f"{each.answers}. `{each.command}` ({each.seconds:.0f} s{quick}{at}).\n"]  # fmt: skip
         parts += [f"**{each.note}**\n"] if each.note else []
-        heads = (*HEADS, OTHER_SEEDS) if held_back else HEADS
+        heads = (*HEADS, OTHER_SEEDS) if fresh else HEADS
         parts += [_line(*heads), _line(*["---"] * len(heads))]
         for claim in each.claims:
-            there = (verdict_there(each, claim, held_back),) if held_back else ()
+            there = (verdict_there(each, claim, fresh),) if fresh else ()
             parts.append(_line(*_cells(claim), *there))
         parts.append("")
     return "\n".join([*parts, *_chapter_4(found)])
 
 
-def _confirmed(found: Sequence[StudyRecord], held_back: Sequence[StudyRecord]) -> list[str]:
+def _confirmed(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord]) -> list[str]:
     """The tables on held-back seeds, as Markdown."""
     parts = []
-    for at, table in enumerate(confirming_tables(found, held_back)):
+    for at, table in enumerate(confirming_tables(found, fresh)):
         parts += [
             f"##{'#' * at} {table.title}\n",
             _line(*table.columns),
@@ -344,9 +344,9 @@ def _line(*cells: str) -> str:
     return "| " + " | ".join(text.replace("|", "\\|").replace("\n", " ") for text in cells) + " |"
 
 
-def _study(kept: StudyRecord, folder: Path, held_back: Sequence[StudyRecord] = ()) -> str:
+def _study(kept: StudyRecord, folder: Path, fresh: Sequence[StudyRecord] = ()) -> str:
     claims = "".join(
-        _claim(kept, claim, at, anchor=True, there=verdict_there(kept, claim, held_back))
+        _claim(kept, claim, at, anchor=True, there=verdict_there(kept, claim, fresh))
         for at, claim in enumerate(kept.claims)
     )
     tables = "".join(_table(table) for table in kept.tables)

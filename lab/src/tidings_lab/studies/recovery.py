@@ -58,7 +58,7 @@ from tidings_lab.studies._recovery_bench import (
     recovered,
     values,
 )
-from tidings_lab.studies._recovery_words import (
+from tidings_lab.studies._recovery_quotes import (
     ADAPTIVE,
     BUFFER,
     CHANCES,
