@@ -88,6 +88,7 @@ class ExactlyOnce(Delivery):
         self._touched: dict[SubscriptionState, None] = {}
         self._maintain_at: float | None = None
         self._identities_at: float | None = None
+        self._has_readers = False  # were there durable subscriptions when the last progress was told?
         self._sweep = Sweep()
         self._age_at: float | None = None  # when the oldest that waits is too old
 
@@ -513,7 +514,9 @@ class ExactlyOnce(Delivery):
         for state in self._registry.durables.values():
             if state.members:
                 tell_silences(state, self.ports.send)
-        self.ports.logs.progressed(now)
+        has_readers, self._has_readers = self._has_readers, bool(self._registry.durables)
+        if has_readers or self._has_readers:  # other subscriptions need nothing of a log
+            self.ports.logs.progressed(now)
         return records
 
     def _release_barred(self, now: float) -> None:

@@ -149,14 +149,14 @@ class SubscriptionState:
         filter = self._filter
         if type(filter) is bytes:
             filter = unpack(filter)
-            if self.own.state is REPLAYING:
+            if self.is_behind:
                 self._filter = filter
         assert isinstance(filter, Filter)
         return filter
 
     def pack_filter(self) -> None:
         """The replay is over: the filter is seldom needed from now on."""
-        if isinstance(self._filter, Filter) and self.own.state is LIVE:
+        if isinstance(self._filter, Filter) and not self.is_behind:
             self._filter = pack(self._filter)
 
     # -- cursors -------------------------------------------------------------------------

@@ -327,8 +327,8 @@ class AcknowledgedRecovery(Recovery):
         if sender not in self._up:
             return
         if isinstance(message, Knowledge):
-            for news in message.news:
-                self._receive_knowledge(sender, news, now)
+            from_there = [news.log for news in message.news if self._receive_knowledge(sender, news, now)]
+            self.recall.note_links(from_there, sender)
         elif isinstance(message, AckProgress):
             self._receive_progress(sender, message, now)
         elif isinstance(message, LogsUnreachable):
@@ -336,23 +336,24 @@ class AcknowledgedRecovery(Recovery):
         else:
             self._relay.on_message(sender, message, now)
 
-    def _receive_knowledge(self, link: str, news: LogKnowledge, now: float) -> None:
+    def _receive_knowledge(self, link: str, news: LogKnowledge, now: float) -> bool:
+        """A link says how far a log is; False: the log does not come over this link."""
         view = self.views.get(news.log) or self._learn(link, news, now)
         if view is None or not self._is_way(view, link, news, now):
-            return
+            return False
         view.last = max(view.last, news.last)
         if view.known >= news.last:
             view.advance(news.upto)
         view.reported = None  # the announcing neighbour wants an answer
         self._confirm_later(view, now)
         self.pass_waiting(view, now)
+        return True
 
     def _is_way(self, view: LogView, link: str, news: LogKnowledge, now: float) -> bool:
         """Does the log come over this link?"""
         if view.upstream == ORPHAN:
             view.upstream = link
             view.progress_by_link.pop(link, None)
-            self.recall.note_link(view.name, link)
             view.last = max(view.last, news.base)  # what we lack of what came before is asked for
             self.timers.clear(("orphan", view.name))
             self._announce(view, now)
@@ -378,7 +379,6 @@ class AcknowledgedRecovery(Recovery):
             return None  # told again, and taken as soon as the other one is known to be gone
         self._gone.pop(news.log, None)
         view = self.views[news.log] = LogView(news.log, link, news.base)
-        self.recall.note_link(news.log, link)
         self._announce(view, now)
         self.ports.log_readers.log_found(news.log, now)
         self.recall.found(broker, now)

@@ -20,11 +20,12 @@ received, and withdraw their interest. Rules
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Sequence
 from typing import TYPE_CHECKING
 
 import msgspec
 
-from tidings.availability.records import Delete, Loaded, Put
+from tidings.availability.records import Delete, Loaded, Put, Record
 from tidings.protocol.naming import broker_of
 from tidings.protocol.recovery.messages import LogsUnreachable, RangeReply, RangeRequest
 from tidings.protocol.slots import Ports
@@ -62,14 +63,19 @@ class Recall:
         for broker, row in state.tables.get(BEHIND, {}).items():
             self._behind[broker] = msgspec.msgpack.decode(row, type=tuple[str, str])
 
-    def note_link(self, log: str, link: str) -> None:
-        """Remember over restarts behind which neighbour a broker is: its disk may be lost while
-        we restart."""
-        broker = broker_of(log)
-        if self._behind.get(broker) != (log, link):
-            self._behind[broker] = (log, link)
-            if self._ports.disk.stable and self._ports.disk.failed is None:
-                self._ports.disk.persist([Put(BEHIND, broker, msgspec.msgpack.encode((log, link)))])
+    def note_links(self, logs: Iterable[str], link: str) -> None:
+        """Remember over restarts behind which neighbour the brokers of these logs are: their disks may be lost
+        while we restart."""
+        behind, records = self._behind, list[Record]()
+        for log in logs:
+            if behind.get(broker := broker_of(log)) != (log, link):
+                behind[broker] = (log, link)
+                records.append(Put(BEHIND, broker, msgspec.msgpack.encode((log, link))))
+        self._keep(records)
+
+    def _keep(self, records: Sequence[Record]) -> None:
+        if records and self._ports.disk.stable and self._ports.disk.failed is None:
+            self._ports.disk.persist(records)
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -141,14 +147,13 @@ class Recall:
 
     def unheard(self, broker: str) -> None:
         """A broker is not behind a neighbour any more."""
-        if self._behind.pop(broker, None) and self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist([Delete(BEHIND, broker)])
+        if self._behind.pop(broker, None):
+            self._keep([Delete(BEHIND, broker)])
 
     def _review(self, now: float) -> None:
         if self._is_new and not self.is_unsure:
             self._is_new = False
-            if self._ports.disk.stable and self._ports.disk.failed is None:
-                self._ports.disk.persist([Put(TABLE, DONE, b"")])
+            self._keep([Put(TABLE, DONE, b"")])
             self._recovery.is_sure(now)
 
     # -- answering -----------------------------------------------------------------------------
