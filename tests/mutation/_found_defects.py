@@ -284,19 +284,19 @@ FOUND = (
         "for link in self.peers())",
         "        return False", by=WIDE),
     # acked without durables
-    Defect("protocol/recovery/progress_reports.py", "            upto = min(upto, settled)\n        for link",
-        "            pass\n        for link", by=WIDE),
+    Defect("protocol/recovery/progress_reports.py",
+        "known if needs.settled is None else min(known, needs.settled)\n", "known\n", by=WIDE),
     # unheard neighbours ignored
     Defect("protocol/recovery/progress_reports.py",
-        "            if progress is None or not progress.has_reported:\n                return 0\n",
-        "            if progress is None or not progress.has_reported:\n                continue\n", by=WIDE),
+        "                acked, superseded = 0, superseded or known > 0\n",
+        "                superseded = superseded or known > 0\n", by=WIDE),
     # last event unnoticed
     Defect("protocol/recovery/acknowledged.py",
         "        view.last = max(view.last, news.last)\n        if view.known", "        if view.known",
         by=GAPS),
     # acks of links ignored
     Defect("protocol/recovery/progress_reports.py",
-        "            if progress.acked < progress.due:\n                upto = min(upto, progress.acked)\n",
+        "            if behind.acked < behind.due:\n                acked = min(acked, behind.acked)\n",
         "",
         by=WIDE),
     # reader short page
@@ -475,8 +475,8 @@ FOUND = (
     Defect("protocol/recovery/logs.py", "self.has_reported or self.have < offset <= self.last\n",
         "self.has_reported\n", by=SUPERSEDED),
     # a need that a broker in the middle keeps to itself
-    Defect("protocol/recovery/progress_reports.py", "(progress is None or progress.may_need_superseded):\n",
-        "progress is None:\n", by=SUPERSEDED),
+    Defect("protocol/recovery/progress_reports.py",
+        "superseded or (known > 0 and behind.may_need_superseded)\n", "superseded\n", by=SUPERSEDED),
     # a superseded event is delivered to all subscriptions
     Defect("protocol/delivery/exactly_once.py", "if not state.options.superseding]\n", "]\n",
         by=SUPERSEDED),

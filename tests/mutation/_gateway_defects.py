@@ -307,9 +307,8 @@ GATEWAYS = (
         "        return any(\n            link not in progress_of",
         "        return False and any(\n            link not in progress_of", by=ROLLBACK),
     # a neighbour that restarted forgets how far its subscriptions are
-    Defect("protocol/recovery/rollback.py",
-        "        return max(view.known, behind, self._recovery.reports.readers_of(view).highest)\n",
-        "        return max(view.known, behind)\n", by=ROLLBACK),
+    Defect("protocol/recovery/progress_reports.py",
+        "max(known, needs.highest), needs.superseded\n", "known, needs.superseded\n", by=ROLLBACK),
     # what waits for the disk keeps a repeated offset
     Defect("protocol/delivery/flow.py", "        if self._again:  # those", "        if False:  # those",
         by=ROLLBACK),

@@ -69,6 +69,7 @@ class LogReplay:
         if keep_from > 1:
             cursor.keep_from = keep_from
         own_table(state, "others")[log] = cursor
+        state.are_others_live = False
         return cursor
 
     def begin(self, state: SubscriptionState, now: float) -> None:
@@ -199,6 +200,7 @@ class LogReplay:
             self._hold_back(state, cursor, item, now)
         elif state.durable and state.is_full and offset >= cursor.progress.received:
             cursor.spill(offset)
+            state.are_others_live = False
             cursor.missed = offset
             self._owe_later(state, cursor, item, now)
         elif offset >= cursor.progress.received:  # else it was read

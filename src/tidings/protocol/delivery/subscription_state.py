@@ -101,8 +101,8 @@ class SubscriptionState:
     queues are one object, and the filter is packed while no log is read."""
 
     __slots__ = (
-        "__dict__", "_filter", "durable", "handle", "id", "joining", "last_tag", "members", "named", "number",
-        "options", "others", "own", "queue", "since", "unacked",
+        "__dict__", "_filter", "are_others_live", "durable", "handle", "id", "joining", "last_tag", "members",
+        "named", "number", "options", "others", "own", "queue", "since", "unacked",
     )  # fmt: skip
 
     delivered: DeliveredRanges | None = (
@@ -122,6 +122,7 @@ class SubscriptionState:
     ) -> None:
         self.own = own
         self.others: dict[str, Cursor] = NOTHING  # by log of another broker
+        self.are_others_live = True  # False: not known
         self.subscription = subscription
         self.named = named
         self.number = number  # orders publishes and subscribes of this node
@@ -174,7 +175,9 @@ class SubscriptionState:
         """Is a part of a log left to read?"""
         if self.own.state is REPLAYING:
             return True
-        return bool(self.others) and REPLAYING in [cursor.state for cursor in self.others.values()]
+        if not self.are_others_live:
+            self.are_others_live = REPLAYING not in [cursor.state for cursor in self.others.values()]
+        return not self.are_others_live
 
     def was_delivered(self, cursor: Cursor, event: Event, offset: int) -> bool:
         """Is this entry settled, or was it delivered under an earlier filter or in an earlier life?"""

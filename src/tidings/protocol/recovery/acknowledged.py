@@ -435,10 +435,11 @@ class AcknowledgedRecovery(Recovery):
                 self._confirm_later(view, now)
             if is_less:
                 self._acked_more(view, now)
-        if not any(progress.is_behind for progress in self._link_progress(link)):
+        progress_of = list(self._link_progress(link))
+        if not any(progress.is_behind for progress in progress_of):
             self.timers.clear(("tell", link))
             self._pauses[link] = self.settings.doubt_seconds
-            if any(progress.owes for progress in self._link_progress(link)):
+            if any(progress.owes for progress in progress_of):
                 self.timers.set(("tell", link), now + self.settings.poll_seconds)
 
     def is_log_unsure(self, now: float) -> bool:

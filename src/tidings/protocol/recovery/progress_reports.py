@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tidings.availability.records import Append
 from tidings.protocol.inputs import Feature
 from tidings.protocol.messages import Envelope
-from tidings.protocol.reading import SUPERSEDED, ReaderNeeds
+from tidings.protocol.reading import SUPERSEDED
 from tidings.protocol.recovery.logs import LinkProgress, LogReport, LogView
 from tidings.protocol.recovery.messages import LogAck
 from tidings.protocol.slots import Ports
@@ -35,58 +35,51 @@ class ProgressReports:
     # -- ours ------------------------------------------------------------------------------------
 
     def make(self, view: LogView) -> LogReport:
-        """The report on a log of another broker, without the log's name."""
-        return view.known, self.acked(view), self._recovery.rollback.highest(view), self._may_need(view)
-
-    def acked(self, view: LogView) -> int:
-        """No event up to here is needed any more, at this broker or behind it."""
-        upto = view.known
-        settled = self.readers_of(view).settled
-        if settled is not None:
-            upto = min(upto, settled)
+        """The report on a log, without its name: how far it is known; up to where no event is needed here or
+        behind us; the highest offset that is known of; are superseded events needed, or may they be since a
+        link behind us has not confirmed all that it was sent?"""
+        known, needs = view.known, self._ports.log_readers.needs_of(view.name)
+        acked = known if needs.settled is None else min(known, needs.settled)
+        highest, superseded = max(known, needs.highest), needs.superseded
+        progress_of = view.progress_by_link
+        for progress in progress_of.values():
+            if progress.received_upto > highest:
+                highest = progress.received_upto
         for link in self._recovery.peers():
             if link == view.upstream:
                 continue
-            progress = view.progress_by_link.get(link)
-            if progress is None or not progress.has_reported:
-                return 0
-            if progress.acked < progress.due:
-                upto = min(upto, progress.acked)
-        return upto
+            if (behind := progress_of.get(link)) is None or not behind.has_reported:
+                acked, superseded = 0, superseded or known > 0
+                continue
+            if behind.acked < behind.due:
+                acked = min(acked, behind.acked)
+            superseded = superseded or (known > 0 and behind.may_need_superseded)
+        if not (superseded or known):
+            superseded = self._needs(view)
+        return known, acked, highest, superseded
 
-    def readers_of(self, view: LogView) -> ReaderNeeds:
-        """What subscriptions of this broker need of the log."""
-        return self._ports.log_readers.needs_of(view.name)
+    def acked(self, view: LogView) -> int:
+        """No event up to here is needed any more, at this broker or behind it."""
+        return self.make(view)[1]
 
     def is_news(self, view: LogView) -> bool:
         """Was more acknowledged here than upstream was told, or did the need change?"""
         reported = view.reported
         if view.upstream is None or reported is None:
             return False  # ours, or reported anyway
-        is_more = reported[1] != view.known and self.acked(view) > reported[1]
-        return is_more or self._is_need_news(view)
+        return self.acked(view) > reported[1] or self._is_need_news(view)
 
     def _is_need_news(self, view: LogView) -> bool:
         if view.upstream is None or view.reported is None:
             return False
-        return not self._may_need(view) if view.reported[3] else self._needs(view)
+        return not self.make(view)[3] if view.reported[3] else self._needs(view)
 
     def _needs(self, view: LogView) -> bool:
         """Are superseded events of this log needed, here or behind us?"""
-        behind = view.progress_by_link.items()
-        return self.readers_of(view).superseded or any(
-            progress.superseded for link, progress in behind if link != view.upstream
-        )
-
-    def _may_need(self, view: LogView) -> bool:
-        """`_needs`, or a link behind us has not confirmed all that it was sent."""
-        if not view.known:
-            return self._needs(view)
-        for link in self._recovery.peers():
-            progress = view.progress_by_link.get(link)
-            if link != view.upstream and (progress is None or progress.may_need_superseded):
+        for link, progress in view.progress_by_link.items():
+            if progress.superseded and link != view.upstream:
                 return True
-        return self.readers_of(view).superseded
+        return self._ports.log_readers.needs_of(view.name).superseded
 
     # -- of neighbours -----------------------------------------------------------------------------
 

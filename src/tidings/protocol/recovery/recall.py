@@ -64,7 +64,7 @@ class Recall:
             self._behind[broker] = msgspec.msgpack.decode(row, type=tuple[str, str])
 
     def note_links(self, logs: Iterable[str], link: str) -> None:
-        """Remember over restarts behind which neighbour the brokers of these logs are: their disks may be lost
+        """Remember over restarts behind which neighbour the brokers of these logs are: their disk may be lost
         while we restart."""
         behind, records = self._behind, list[Record]()
         for log in logs:

@@ -42,11 +42,6 @@ class Rollback:
             link not in progress_of or not progress_of[link].has_reported for link in self._recovery.peers()
         )
 
-    def highest(self, view: LogView) -> int:
-        """The highest offset of a log that is known of here or behind us."""
-        behind = max((progress.received_upto for progress in view.progress_by_link.values()), default=0)
-        return max(view.known, behind, self._recovery.reports.readers_of(view).highest)
-
     def note(self, view: LogView, progress: LinkProgress, upto: int) -> bool:
         """A neighbour has heard of this offset; True: the broker of that log does not know so yet."""
         progress.received_upto = max(progress.received_upto, upto)
