@@ -57,8 +57,8 @@ FOUND = (
     Defect("matching/columnar/programs.py", "        except Exception as error:\n",
         "        except ZeroDivisionError as error:\n", by=FAILING),
     # its owner is not told
-    Defect("protocol/delivery/unknown_filters.py",
-        "                self._losses.count_failed(state, now)\n", "                pass\n", by=FAILING),
+    Defect("protocol/delivery/loss_report.py",
+        "                state.count_lost(FAILED)\n", "                pass\n", by=FAILING),
     # a publish that failed counts as published
     Defect("protocol/delivery/flow.py",
         "self.identities.give_back(event.source, pending.incarnation, pending.sequence)", "pass",

@@ -84,6 +84,10 @@ class NodeDisk:
         if self.full is not None and stalled is not None:
             stalled(self.full)
 
+    def keep(self, records: Sequence[Record]) -> None:
+        if records and self.stable and self.failed is None:
+            self.persist(records)
+
     def fetch(self, from_offset: int, limit: int, then: Read, otherwise: NotRead) -> None:
         self._request += 1
         self._reads[self._request] = (then, otherwise)

@@ -72,6 +72,9 @@ class Disk(Protocol):
         """Keep the records after everything that was handed in before; `stalled`: not yet, the
         disk is full."""
 
+    def keep(self, records: Sequence[Record]) -> None:
+        """Keep rows of tables, where they last and the disk has not failed; nobody waits for it."""
+
     def fetch(
         self, from_offset: int, limit: int, then: Callable[[Sequence[Append], float], None],
         otherwise: Callable[[FetchFailed, float], None],

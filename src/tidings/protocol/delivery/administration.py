@@ -95,7 +95,7 @@ class Administration:
         state = self._registry.states.get(input.id)
         if state is not None:
             self._dispatcher.oversized.resend(state, letters)
-            self._dispatcher.oversized.pump(state, now)
+            self._dispatcher.pump(state, now)
         return []
 
     # -- for people ------------------------------------------------------------------------------

@@ -11,17 +11,21 @@ with a member is not given up; how much that is has bounds of its own.
 from __future__ import annotations
 
 from heapq import heapify, heappop, heappush, heapreplace
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tidings.history.schema import drop_row
 from tidings.model.event import Event
 from tidings.protocol.delivery.cursor import LIVE, Cursor
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.log_index import LogIndex
-from tidings.protocol.delivery.loss_report import LossReport, Touched
+from tidings.protocol.delivery.loss_report import LossReport
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.slots import Ports
+
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.dispatcher import Dispatcher
+    from tidings.protocol.delivery.exactly_once import ExactlyOnce
 
 QUEUE = ""  # no log has this name
 ON_COUNT = "bound on count"
@@ -29,15 +33,9 @@ ON_QUOTA = "quota of stored bytes"
 FEW = 64  # subscriptions of one owner up to which ended ones are not searched for
 
 
-class BoundedQueues(Protocol):
-    """Interface of the courier, as the bounds use it."""
-
-    def lose(self, state: SubscriptionState, item: Item, reason: str, now: float) -> None: ...
-
-
 class SubscriptionBounds:
     def __init__(
-        self, ports: Ports, index: LogIndex, hooks: Touched, queues: BoundedQueues, losses: LossReport
+        self, ports: Ports, index: LogIndex, hooks: ExactlyOnce, queues: Dispatcher, losses: LossReport
     ) -> None:
         self._ports = ports
         self._index = index

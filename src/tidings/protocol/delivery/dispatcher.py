@@ -13,6 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING
 
 from tidings.errors import TidingsError
 from tidings.history.schema import dead_row
@@ -22,7 +23,6 @@ from tidings.protocol.delivery.bounds import SubscriptionBounds
 from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
-from tidings.protocol.delivery.hooks import Hooks
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.loss_report import LossReport
@@ -38,6 +38,9 @@ from tidings.protocol.lazy_queues import EMPTY, own
 from tidings.protocol.messages import Deliver, DeliverAll
 from tidings.protocol.slots import Ports
 
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.exactly_once import ExactlyOnce
+
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 FAILED = "the broker failed to deliver an event to it"
 SLOW = "its queue was full and its policy is `disconnect`"
@@ -46,7 +49,7 @@ Ticket = PendingPublish | None  # publish that waits for room; None: it waits fo
 
 class Dispatcher:
     def __init__(
-        self, ports: Ports, settings: DeliverySettings, index: LogIndex, dead: DeadLetters, hooks: Hooks
+        self, ports: Ports, settings: DeliverySettings, index: LogIndex, dead: DeadLetters, hooks: ExactlyOnce
     ) -> None:
         self._ports, self._index, self._dead, self._hooks = ports, index, dead, hooks
         self.moves = PublisherMigration(ports, index)
@@ -508,8 +511,7 @@ class Dispatcher:
             state.stored.has_new_letter = True
         if self._ports.recording:
             self._ports.emit(Record(dead_row(now, self._ports.name, state.id, item.event, reason)))
-        if self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
+        self._ports.disk.keep(records)
         self.settle(state, item, now)
         for listener in self._hooks.dead_letter_subscribers(state):
             self.enqueue(listener, item_of(dead_letter))
@@ -533,7 +535,7 @@ class Dispatcher:
     def settle(self, state: SubscriptionState, item: Item, now: float) -> None:
         """The subscription is done with it."""
         if item.dead_letter is not None:
-            self._settle_dead_letter(state, item.dead_letter)
+            self._ports.disk.keep(self._dead.remove(state.dead_letters_of or state.id, item.dead_letter))
         elif item.position is not None:
             cursor = state.cursor_in(item.position.log)
             if cursor is not None:
@@ -541,11 +543,6 @@ class Dispatcher:
                 if state.durable:
                     cursor.source.release(state, item.position.offset, now)
             self._hooks.touched(state, now)
-
-    def _settle_dead_letter(self, state: SubscriptionState, number: int) -> None:
-        records = self._dead.remove(state.dead_letters_of or state.id, number)
-        if records and self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
 
     def lose(self, state: SubscriptionState, item: Item, reason: str, now: float) -> None:
         """Drop an event, by a policy or a bound that has a name."""

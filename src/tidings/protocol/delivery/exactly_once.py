@@ -25,7 +25,7 @@ from tidings.protocol.delivery.flow import PublishFlow
 from tidings.protocol.delivery.jobs import Jobs
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.migration_header import HEADER
-from tidings.protocol.delivery.pending import PendingPublish
+from tidings.protocol.delivery.pending import ONE, PendingPublish, stretches
 from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.refusals import disk_refusal, unsure
 from tidings.protocol.delivery.registry import Refusal, Registry
@@ -34,9 +34,7 @@ from tidings.protocol.delivery.remote_unsubscribe import RemoteUnsubscribes
 from tidings.protocol.delivery.replay import LogReplay, needs_of
 from tidings.protocol.delivery.sessions import Session, identity, refusal
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.silences import tell_silences
 from tidings.protocol.delivery.sources import OwnLog
-from tidings.protocol.delivery.stretches import ONE, stretches
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
 from tidings.protocol.delivery.tokens_ahead import TokensAhead
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, PersistFailed, Started
@@ -59,6 +57,7 @@ from tidings.protocol.messages import (
     Nack,
     Publish,
     Refused,
+    Silence,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -246,7 +245,7 @@ class ExactlyOnce(Delivery):
         is_kept = self.ports.logs.has_log(envelopes[0].origin)
         deliver_stretch = self._deliver_from_elsewhere if is_kept else self._flow.deliver
         for envelope in envelopes if self.ports.interest.has_work else ():
-            self._flow.unknown.report(envelope.event, now)
+            self._dispatcher.losses.count_all_over_budget(envelope.event, now)
         for begin, end in stretches(envelopes, matches, self.ports.limits) if envelopes[1:] else ONE:
             if (key := (first := envelopes[begin]).event.key) is not None:
                 by = Position(first.origin, first.offset) if is_kept and first.offset is not None else None
@@ -512,8 +511,9 @@ class ExactlyOnce(Delivery):
             if state.losses is not None and state.losses.has_news:
                 self._dispatcher.losses.notify(state, now)
         for state in self._registry.durables.values():
-            if state.members:
-                tell_silences(state, self.ports.send)
+            for position in state.silences() if state.members else ():
+                for member in state.members:
+                    self.ports.send(member.address, Silence(member.ref, position))
         has_readers, self._has_readers = self._has_readers, bool(self._registry.durables)
         if has_readers or self._has_readers:  # other subscriptions need nothing of a log
             self.ports.logs.progressed(now)

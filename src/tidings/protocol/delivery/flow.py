@@ -37,14 +37,12 @@ from tidings.protocol.delivery import refusals
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.migration_header import HEADER, STAYED
-from tidings.protocol.delivery.pending import PendingPublish, offset_of
+from tidings.protocol.delivery.pending import ONE, PendingPublish, offset_of, stretches
 from tidings.protocol.delivery.publisher_migration import PublisherStays
 from tidings.protocol.delivery.registry import Registry
 from tidings.protocol.delivery.retention_holds import RetentionHolds
 from tidings.protocol.delivery.sessions import Session
-from tidings.protocol.delivery.stretches import ONE, stretches
 from tidings.protocol.delivery.subscription_state import SubscriptionState
-from tidings.protocol.delivery.unknown_filters import UnknownFilters
 from tidings.protocol.effects import Record, Send, Warn
 from tidings.protocol.inputs import PersistFailed
 from tidings.protocol.interest import Match
@@ -64,7 +62,7 @@ class PublishFlow:
         self._interest = ports.interest
         self._bounds, self._index, self._publisher_stays = bounds, index, stays
         self._registry, self._dispatcher, self._holding = registry, dispatcher, holding
-        self.unknown = UnknownFilters(ports, registry, dispatcher.losses)
+        self._losses = dispatcher.losses
         self.has_new_identities = True  # since the last look at when to forget some
         self._publisher_of = lambda source: ports.kept.publisher_of(source)
         self.identities = Identities(bounds, self._publisher_of)
@@ -121,7 +119,7 @@ class PublishFlow:
             events = [pending.event for pending in batch] if batch[1:] else [batch[0].event]
             matches = interest.match_all(events) if batch[1:] else [interest.match(events[0])]
             if FAILURES.news:
-                self.unknown.report_failed(now)
+                self._losses.count_all_failed(self._registry.states.values(), now)
             stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
             kept: list[PendingPublish] = []
             records: list[DiskRecord] = []
@@ -298,9 +296,7 @@ class PublishFlow:
 
     def _remember(self, event: Event, now: float) -> None:
         """The log will not hold the event: its foreign id is remembered from now on."""
-        disk, rows = self._ports.disk, self.identities.remember(*event.identity, None, now)
-        if disk.stable and disk.failed is None:
-            disk.persist(rows)
+        self._ports.disk.keep(self.identities.remember(*event.identity, None, now))
 
     # -- persist if owed -----------------------------------------------------------------------------
 
@@ -486,7 +482,7 @@ class PublishFlow:
             found = {each.event.identity for each in passing}
             batch = [pending for pending in batch if pending.event.identity in found]
         for pending in batch if self._interest.has_work else ():
-            self.unknown.report(pending.event, now)
+            self._losses.count_all_over_budget(pending.event, now)
         for begin, end in stretches(batch, matches, self._ports.limits) if batch[1:] else ONE:
             if (key := batch[begin].event.key) is not None:
                 self._dispatcher.supersede(key, batch[begin].position, now)

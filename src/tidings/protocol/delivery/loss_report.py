@@ -8,28 +8,29 @@ Rules
 
 from __future__ import annotations
 
-from typing import Protocol
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
 
 from tidings.history.schema import drop_row
+from tidings.language.evaluate import fails
 from tidings.language.unexpected import FAILURES
 from tidings.model.event import Event
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import SubscriptionState
-from tidings.protocol.effects import Record
+from tidings.protocol.effects import Record, Warn
 from tidings.protocol.messages import Lost
 from tidings.protocol.slots import Ports
+
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.exactly_once import ExactlyOnce
 
 OVER_BUDGET = "over the work budget"
 FAILED = "the filter failed"
 ENDED = "superseded or expired"
 
 
-class Touched(Protocol):
-    def touched(self, state: SubscriptionState, now: float) -> None: ...
-
-
 class LossReport:
-    def __init__(self, ports: Ports, settings: DeliverySettings, hooks: Touched) -> None:
+    def __init__(self, ports: Ports, settings: DeliverySettings, hooks: ExactlyOnce) -> None:
         self._ports = ports
         self._settings = settings
         self._hooks = hooks
@@ -55,10 +56,25 @@ class LossReport:
         self.over_budget += 1
         self.notify(state, now)
 
-    def count_failed(self, state: SubscriptionState, now: float) -> None:
-        """The evaluation of the filter failed for an event, which the subscription therefore does not get."""
-        state.count_lost(FAILED)
-        self.notify(state, now)
+    def count_all_over_budget(self, event: Event, now: float) -> None:
+        """The same for each subscription whose filter was over its work budget for the event."""
+        for state in self._ports.interest.over_budget(event):
+            self.count_over_budget(state, now)
+
+    def count_all_failed(self, states: Iterable[SubscriptionState], now: float) -> None:
+        """The evaluation of filters failed for events since the last call, by a defect of ours: their
+        subscriptions do not get these. Warned of once for each failing expression."""
+        for failure in FAILURES.take():
+            owners = [state for state in states if fails(state.filter, failure.view)]
+            for state in owners:
+                state.count_lost(FAILED)
+                self.notify(state, now)
+            names = ", ".join(f"{state.id.subscriber}/{state.id.name}" for state in owners[:3]) or "a link"
+            text = (
+                f"the filter of {names} failed for an event, which it therefore does not accept "
+                f"({failure.error}); this is a defect of Tidings: please report it"
+            )
+            self._ports.emit(Warn(text))
 
     def count_gone(self, state: SubscriptionState, now: float) -> None:
         """An owed event ended before it could be read from the log."""

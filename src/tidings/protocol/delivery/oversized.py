@@ -11,7 +11,7 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import Protocol
+from typing import TYPE_CHECKING
 
 from tidings.model.event import event_size
 from tidings.model.subscription import Position, SubscriptionId
@@ -22,27 +22,14 @@ from tidings.protocol.delivery.subscription_state import Member, SubscriptionSta
 from tidings.protocol.messages import Deliver, Envelope, Message
 from tidings.protocol.slots import Ports
 
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.dispatcher import Dispatcher
+
 LARGE = "larger than a frame of its receiver"
 
 
-class OversizedQueues(Protocol):
-    """The part of the courier that is used here."""
-
-    def take_off(self, member: Member, tag: int) -> Item | None:
-        """The item that a member was sent under this tag; it has it no longer."""
-
-    def bury(
-        self, state: SubscriptionState, item: Item, now: float, reason: str = "", *, is_large: bool = False
-    ) -> None:
-        """Make it a dead letter of its subscription."""
-
-    def enqueue(self, state: SubscriptionState, item: Item) -> None: ...
-
-    def pump(self, state: SubscriptionState, now: float) -> None: ...
-
-
 class OversizedEvents:
-    def __init__(self, ports: Ports, dead: DeadLetters, queues: OversizedQueues) -> None:
+    def __init__(self, ports: Ports, dead: DeadLetters, queues: Dispatcher) -> None:
         self._ports = ports
         self._dead = dead
         self._queues = queues
@@ -74,17 +61,8 @@ class OversizedEvents:
                 item.position = None  # the subscription's cursor is past it
                 self._queues.enqueue(state, item)
 
-    def pump(self, state: SubscriptionState, now: float) -> None:
-        self._queues.pump(state, now)
-
     def bury_for(self, to: str, envelope: Envelope, now: float) -> None:
         """An event that a neighbour does not take: a dead letter of that link."""
         position = None if envelope.offset is None else Position(envelope.origin, envelope.offset)
-        _, records = self._dead.add(
-            SubscriptionId(to, LINK),
-            Item(envelope.event, event_size(envelope.event), position, now, None),
-            now,
-            LARGE,
-        )
-        if self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
+        item = Item(envelope.event, event_size(envelope.event), position, now, None)
+        self._ports.disk.keep(self._dead.add(SubscriptionId(to, LINK), item, now, LARGE)[1])

@@ -20,11 +20,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping, Sequence
 from functools import partial
+from typing import TYPE_CHECKING
 
 from tidings.availability.progress import LogProgress
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor, EarlierRange, PendingLiveEvent, ReadPage
 from tidings.protocol.delivery.dispatcher import Dispatcher
-from tidings.protocol.delivery.hooks import Hooks
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -36,6 +36,9 @@ from tidings.protocol.naming import broker_of
 from tidings.protocol.reading import ReaderNeeds
 from tidings.protocol.slots import Ports
 
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.exactly_once import ExactlyOnce
+
 
 class LogReplay:
     def __init__(
@@ -45,7 +48,7 @@ class LogReplay:
         index: LogIndex,
         dispatcher: Dispatcher,
         own_log: OwnLog,
-        hooks: Hooks,
+        hooks: ExactlyOnce,
     ) -> None:
         self._ports = ports
         self._settings = settings

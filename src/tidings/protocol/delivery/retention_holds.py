@@ -300,16 +300,12 @@ class RetentionHolds:
         return None
 
     def end(self, session: Session, message: EndHold, now: float) -> None:
-        records = self._drop(message.name)
+        records = self.drop(message.name)
         answer = LogHeld(message.call, self._index.log, self._index.first_offset, self._index.end - 1, 0)
         if records and self._ports.disk.failed is None:
             self._ports.disk.persist(records, lambda at: self._ports.send(session.address, answer))
         else:
             self._ports.send(session.address, answer)
-
-    def drop(self, name: str) -> list[Record]:
-        """End a hold, whoever has it; the records to persist."""
-        return self._drop(name)
 
     def described(self) -> list[dict[str, Any]]:
         """All holds, for operators."""
@@ -335,9 +331,9 @@ class RetentionHolds:
             for row in self.rows.values()
             if row.name.startswith(scope) and not covers(allowed, row.filter)
         ]
-        return [record for name in over for record in self._drop(name)]
+        return [record for name in over for record in self.drop(name)]
 
-    def _drop(self, name: str) -> list[Record]:
+    def drop(self, name: str) -> list[Record]:
         self._overfull.pop(name, None)
         if name not in self.rows:
             return []
@@ -368,7 +364,7 @@ class RetentionHolds:
         over = [row.name for row in self.rows.values() if row.ends_at <= now and row.name not in full]
         self.ended += len(over)
         self.overfull += len(full)
-        records = [record for name in (*full, *over) for record in self._drop(name)]
+        records = [record for name in (*full, *over) for record in self.drop(name)]
         self._moved()
         return records
 

@@ -22,7 +22,7 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.packed import pack, unpack
-from tidings.model.subscription import DeliveryOptions, Subscription, SubscriptionId
+from tidings.model.subscription import DeliveryOptions, Position, Subscription, SubscriptionId
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING, Cursor
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.migration_header import MigrationHeader
@@ -204,6 +204,17 @@ class SubscriptionState:
             if not self.has_bounds:  # of one with bounds they are in `later`
                 found += cursor.uncounted() if cursor.counted else len(cursor.unread)
         return found
+
+    def silences(self) -> list[Position]:
+        """Positions up to which no event is for it and that its members do not know of yet: the token of a
+        durable subscription advances also over what is not for it."""
+        silent: list[Position] = []
+        for cursor in self.cursors if not (self.unacked or self.queue) else ():
+            floor = cursor.floor()
+            if floor > cursor.silent_below and cursor.start is not None:
+                cursor.silent_below = floor
+                silent.append(Position(cursor.log, floor - 1))
+        return silent
 
     def remember(self) -> DeliveredRanges:
         """The ranges that it was delivered so far, under this filter and earlier ones."""

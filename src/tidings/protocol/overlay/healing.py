@@ -236,8 +236,7 @@ class HealingOverlay(JoinedOverlay):
             super().received_from_two(log, upstream, other, now)
 
     def write(self, rows: list[Record]) -> None:
-        if rows and self.ports.disk.stable and self.ports.disk.failed is None:
-            self.ports.disk.persist(rows)
+        self.ports.disk.keep(rows)
 
     def figures(self) -> dict[str, int]:
         return {"links healed": self.healed, "neighbours away": len(self._away)}

@@ -158,6 +158,5 @@ class JoinedOverlay(StaticOverlay):
         self._since.pop(peer, None)
         self._up.discard(peer)
         self._review()
-        if self.ports.disk.stable and self.ports.disk.failed is None:
-            self.ports.disk.persist([Delete(NEIGHBOURS, peer)])
+        self.ports.disk.keep([Delete(NEIGHBOURS, peer)])
         self.ports.emit(CloseLink(peer, parted.reason))

@@ -20,7 +20,7 @@ received, and withdraw their interest. Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -71,11 +71,7 @@ class Recall:
             if behind.get(broker := broker_of(log)) != (log, link):
                 behind[broker] = (log, link)
                 records.append(Put(BEHIND, broker, msgspec.msgpack.encode((log, link))))
-        self._keep(records)
-
-    def _keep(self, records: Sequence[Record]) -> None:
-        if records and self._ports.disk.stable and self._ports.disk.failed is None:
-            self._ports.disk.persist(records)
+        self._ports.disk.keep(records)
 
     # -- asking --------------------------------------------------------------------------------
 
@@ -148,12 +144,12 @@ class Recall:
     def unheard(self, broker: str) -> None:
         """A broker is not behind a neighbour any more."""
         if self._behind.pop(broker, None):
-            self._keep([Delete(BEHIND, broker)])
+            self._ports.disk.keep([Delete(BEHIND, broker)])
 
     def _review(self, now: float) -> None:
         if self._is_new and not self.is_unsure:
             self._is_new = False
-            self._keep([Put(TABLE, DONE, b"")])
+            self._ports.disk.keep([Put(TABLE, DONE, b"")])
             self._recovery.is_sure(now)
 
     # -- answering -----------------------------------------------------------------------------
