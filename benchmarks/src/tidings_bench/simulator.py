@@ -2,7 +2,8 @@
 
 All engines are given the same machines and the same inputs at the same moments: brokers of `siena`
 on a random tree, their clients, subscriptions first and then events. A figure counts calls of `handle` in CPU
-seconds, so the nodes' own work is in every figure and only the driver differs.
+seconds, so the nodes' own work is in every figure and only the driver differs. Brokers of `tidings` are given
+the same work in each mode of the simulator: bare, checked, recorded, and with messages as bytes.
 """
 
 from __future__ import annotations
@@ -12,6 +13,8 @@ import time
 from collections.abc import Callable, Generator, Iterator
 from random import Random
 from typing import Any
+
+import msgspec
 
 from tidings.language import parse_filter
 from tidings.model.event import make_event
@@ -23,39 +26,51 @@ from tidings.simulation.simulator import SimulationSettings
 from tidings.simulation.topology import random_tree
 from tidings.simulation.workloads import Plan, PublishStep, StockQuotes, SubscribeStep, mixed
 from tidings.simulation.world import World
+from tidings.wire.codec import Codec
 from tidings_bench.matching import row
 
 SYSTEM = "siena"
+ACKNOWLEDGED = "tidings"  # the system of the modes
 BROKERS = 100
 CLIENT_SECONDS = SimulationSettings().client_seconds
 LINK_SECONDS = SimulationSettings().link_seconds
 DISK_SECONDS = SimulationSettings().disk_seconds
 
+MODES = ("bare", "checked", "recorded", "with codec")
+
 Given = list[tuple[float, str, Any]]  # when, which client, what
 
 
 def run(quick: bool = False, seed: int = 1) -> Iterator[dict[str, Any]]:
-    """Rows for the bare simulator, the checked and recorded one, and SimPy."""
+    """Rows for the bare simulator, the checked and recorded one, and SimPy; then for each mode."""
     events = 400 if quick else 3000
     measured = {
         "SimPy, bare": _best(lambda: _simpy(seed, events)),
-        "tidings, bare": _best(lambda: _ours(seed, events, checked=False)),
-        "tidings, checked and recorded": _best(lambda: _ours(seed, events, checked=True)),
+        "tidings, bare": _best(lambda: _ours(seed, events)),
+        "tidings, checked and recorded": _best(lambda: _ours(seed, events, "checked", "recorded")),
     }
     peer = measured["SimPy, bare"]
     for engine, figure in measured.items():
         best = None if engine.startswith("SimPy") else peer
         yield row(f"{SYSTEM}, {BROKERS} brokers", events, engine, figure, "handled/cpu s", best)
+    for mode in MODES:
+        figure = _best(lambda mode=mode: _ours(seed, events, mode, system=ACKNOWLEDGED))  # type: ignore[misc]
+        work = f"{ACKNOWLEDGED}, {BROKERS} brokers"
+        yield row(work, events, f"tidings, {mode}", figure, "handled/cpu s", None)
 
 
 def _best(measure: Callable[[], float], rounds: int = 2) -> float:
     return max(measure() for _ in range(rounds))
 
 
-def build(seed: int, events: int, *, checked: bool) -> tuple[World, Given]:
+def build(seed: int, events: int, *modes: str, system: str = SYSTEM) -> tuple[World, Given]:
     """A world with its clients, and what they are to do."""
     overlay = random_tree(BROKERS, Random(seed))
-    world = World(SYSTEM, overlay, seed=seed, settings=SimulationSettings(check=checked), record=checked)
+    settings = SimulationSettings(check="checked" in modes)
+    world = World(system, overlay, seed=seed, settings=settings, record="recorded" in modes)
+    if "with codec" in modes:
+        declared = [m for _, node in world.nodes() for slot in node.slots.values() for m in slot.messages]
+        world.simulation.settings = msgspec.structs.replace(settings, codec=Codec(dict.fromkeys(declared)))
     plan = Plan(subscriptions=200, events=events, rate=500.0, publishers=20)
     workload = mixed(StockQuotes(), overlay.brokers, Random(seed), plan)
     for client, broker in workload.clients.items():
@@ -75,8 +90,8 @@ def build(seed: int, events: int, *, checked: bool) -> tuple[World, Given]:
     return world, given
 
 
-def _ours(seed: int, events: int, *, checked: bool) -> float:
-    world, given = build(seed, events, checked=checked)
+def _ours(seed: int, events: int, *modes: str, system: str = SYSTEM) -> float:
+    world, given = build(seed, events, *modes, system=system)
     simulation = world.simulation
     for at, client, item in given:
         simulation.input(client, item, at)
@@ -85,7 +100,7 @@ def _ours(seed: int, events: int, *, checked: bool) -> float:
 
 
 def _simpy(seed: int, events: int) -> float:
-    world, given = build(seed, events, checked=False)
+    world, given = build(seed, events)
     driver = _SimPyDriver(world)
     for at, client, item in given:
         driver.later(at, client, item)
