@@ -219,8 +219,7 @@ class ExactlyOnce(Delivery):
         return Welcome(self.ports.name, self._index.log, event_bytes=self.ports.event_bytes)
 
     def _end_session(self, address: str, now: float) -> None:
-        session = self._registry.sessions.pop(address, None)
-        if session is None:
+        if (session := self._registry.sessions.pop(address, None)) is None:
             return
         records: list[Record] = []
         for advertisement in session.advertisements.values():
@@ -266,7 +265,7 @@ class ExactlyOnce(Delivery):
         self._replay.offer(states, envelopes, now)
         for state in states:
             self._age_later(state, now)
-        if self._registry.has_durables:
+        if self._registry.durables:
             self._flush_later(now)
 
     # -- the logs of other brokers (port) ----------------------------------------------------------
@@ -503,9 +502,7 @@ class ExactlyOnce(Delivery):
             return []
         touched, self._touched = self._touched, {}
         records: list[Record] = []
-        for state in touched:
-            if state.has_ended:
-                continue
+        for state in [each for each in touched if not each.has_ended]:
             if state.durable and self.ports.disk.stable:
                 records.append(self._registry.progress(state))
             if state.losses is not None and state.losses.has_news:

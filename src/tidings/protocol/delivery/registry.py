@@ -96,10 +96,6 @@ class Registry:
     def _accepting(self, event: Event) -> list[SubscriptionState]:
         return list(self._ports.interest.match(event).subscriptions)
 
-    @property
-    def has_durables(self) -> bool:
-        return bool(self.durables)
-
     def dead_letter_subscribers(self, state: SubscriptionState) -> list[SubscriptionState]:
         return list(self._dead_listeners.get(state.id, ()))
 
