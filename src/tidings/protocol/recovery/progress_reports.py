@@ -18,7 +18,7 @@ from typing import TYPE_CHECKING
 from tidings.availability.records import Append
 from tidings.protocol.inputs import Feature
 from tidings.protocol.messages import Envelope
-from tidings.protocol.reading import SUPERSEDED
+from tidings.protocol.reading import SUPERSEDED, ReaderNeeds
 from tidings.protocol.recovery.logs import LinkProgress, LogReport, LogView
 from tidings.protocol.recovery.messages import LogAck
 from tidings.protocol.slots import Ports
@@ -38,7 +38,7 @@ class ProgressReports:
         """The report on a log, without its name: how far it is known; up to where no event is needed here or
         behind us; the highest offset that is known of; are superseded events needed, or may they be since a
         link behind us has not confirmed all that it was sent?"""
-        known, needs = view.known, self._ports.log_readers.needs_of(view.name)
+        known, needs = view.known, self._readers_need(view)
         acked = known if needs.settled is None else min(known, needs.settled)
         highest, superseded = max(known, needs.highest), needs.superseded
         progress_of = view.progress_by_link
@@ -57,6 +57,10 @@ class ProgressReports:
         if not (superseded or known):
             superseded = self._needs(view)
         return known, acked, highest, superseded
+
+    def _readers_need(self, view: LogView) -> ReaderNeeds:
+        """What subscriptions of this broker need of the log."""
+        return self._ports.log_readers.needs_of(view.name)
 
     def acked(self, view: LogView) -> int:
         """No event up to here is needed any more, at this broker or behind it."""
@@ -79,7 +83,7 @@ class ProgressReports:
         for link, progress in view.progress_by_link.items():
             if progress.superseded and link != view.upstream:
                 return True
-        return self._ports.log_readers.needs_of(view.name).superseded
+        return self._readers_need(view).superseded
 
     # -- of neighbours -----------------------------------------------------------------------------
 
