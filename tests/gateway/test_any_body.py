@@ -76,3 +76,27 @@ def test_a_body_goes_through_brokers_http_and_mqtt() -> None:
             assert (received["id"], received["data.id"], received["tags"]) == ("c", 7, ["red"])
 
     asyncio.run(asyncio.wait_for(run(), 120))
+
+
+def test_plain_http_takes_the_longest_lists_and_refuses_longer_ones_by_their_number() -> None:
+    async def run() -> None:
+        async with (
+            broker(http="127.0.0.1:0") as service,
+            tidings.connect(service.server.address, name="ann") as bus,
+            httpx.AsyncClient(
+                base_url=service.gateways.addresses["http"], trust_env=False, timeout=120
+            ) as http,  # type: ignore[union-attr]
+        ):
+            listening = await bus.subscribe("LENGTH(n) > 9 OR LENGTH(lines) > 9")
+            for body in (
+                {"n": list(range(65_536))},
+                {"lines": [{"s": "a,b"}] * 32_768},
+            ):
+                answer = await http.post("/events", json=body)
+                assert answer.is_success, answer.text
+                assert (await listening.get()).attributes == body
+            answer = await http.post("/events", json={"n": list(range(65_537))})
+            assert answer.status_code == 400
+            assert "65537 elements; the most is 65536" in answer.text
+
+    asyncio.run(asyncio.wait_for(run(), 120))

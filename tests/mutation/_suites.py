@@ -66,6 +66,7 @@ OLD_DISK = (
 FULL_GROUP = ("tests/unit/protocol/recovery/test_group_log.py", "tests/simulation/test_full_disks.py")
 GROUP_LOG = ("tests/unit/protocol/recovery/test_group_log.py", *WIDE)
 GAPS = ("tests/simulation/test_tidings_gaps.py", *WIDE)
+AS_IT_LEFT = ("tests/unit/model/test_body_as_it_left.py",)
 BATCHES = ("tests/unit/protocol/test_batches.py", *WIDE)
 CLOCKS = ("tests/simulation/test_tidings_clocks.py", *WIDE)
 FULL_DISK = ("tests/simulation/test_full_disks.py", *WIDE)

@@ -84,11 +84,14 @@ bodies = st.fixed_dictionaries(
     {},
     optional={
         "x": st.one_of(scalars, lists), "y": scalars, "id": scalars, "l": st.lists(elements, max_size=3),
-        "=0": scalars, "[]": scalars, "h": heavy, "t": st.one_of(lists, scalars),
+        "=0": scalars, "[]": scalars, "": scalars, "h": heavy, "t": st.one_of(lists, scalars),
         "d": st.dictionaries(st.sampled_from(("x", "l")), st.one_of(scalars, lists), max_size=2),
     },
 )  # fmt: skip
-NAMES = ("x", "y", "t", "l.p", "l.s", "l.t", "d.x", "d.l", "data.id", "l", "missing", "=0", "[]", "h")
+NAMES = (
+    "x", "y", "t", "l.p", "l.s", "l.t", "d.x", "d.l", "data.id", "l", "missing", "=0", "[]", "h",
+    "type.lists", "",
+)  # fmt: skip
 names = st.sampled_from(NAMES)
 constants = st.one_of(
     st.sampled_from([n for n in NUMBERS if math.isfinite(n)]),

@@ -25,7 +25,7 @@ MOST_BYTES = 4 * 2**20
 MOST_EVENTS = 10_000  # in one batch
 ATTRIBUTE_TOKENS = (
     16 * MAX_ATTRIBUTES
-)  # in a body of attributes: a name, a value, and the signs around them, twice
+)  # in a body without lists: a name, a value, and the signs around them, twice
 OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
 
 
@@ -73,7 +73,7 @@ def _batch(body: bytes) -> list[Event]:
 
 
 def _attributes(body: bytes) -> dict[str, Any]:
-    if is_crowded(body, ATTRIBUTE_TOKENS):
+    if b"[" not in body and is_crowded(body, ATTRIBUTE_TOKENS):
         raise EventError(f"an event of more attributes than {MAX_ATTRIBUTES}, the most that one may have")
     attributes = _json(body)
     if not isinstance(attributes, dict):

@@ -155,7 +155,7 @@ def pub_row(
 ) -> Row:
     """`process` published. The event's own `time` travels among the attributes, where no
     attribute can have that name."""
-    attributes = event.attributes
+    attributes = event.shared_attributes
     if event.rich and "time" in attributes:
         attributes = {"data.time" if name == "time" else name: value for name, value in attributes.items()}
     if event.time is not None:

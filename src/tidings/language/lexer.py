@@ -23,7 +23,7 @@ KEYWORDS = RESERVED | CONTEXTUAL
 
 NAME, STRING, NUMBER, END = "name", "string", "number", "end"
 
-_PART = r"(?:\w++|`(?:[^`]|``)++`)"
+_PART = r"(?:\w++|`(?:[^`]|``)*+`)"
 _TOKEN = re.compile(
     rf"""\s*+(?:
       (?P<number>(?:[0-9]++(?:\.[0-9]++)?|\.[0-9]++)(?:[eE][+-]?[0-9]++)?(?![\w.`]))
@@ -98,7 +98,7 @@ def name_of(token: str) -> str:
         return token
     return "".join(
         part[1:-1].replace("``", "`") if part[0] == "`" else part
-        for part in re.findall(r"`(?:[^`]|``)+`|[^`]+", token)
+        for part in re.findall(r"`(?:[^`]|``)*`|[^`]+", token)
     )
 
 

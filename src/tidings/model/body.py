@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal, InvalidOperation
 from enum import Enum
+from sys import modules
 from typing import Any
 from uuid import UUID
 
@@ -28,6 +29,7 @@ from msgspec.msgpack import Ext
 
 from tidings.errors import EventError
 from tidings.model.fields import DATA, RESERVED, as_mapping, as_text
+from tidings.model.textual import as_text_with_fold, clock_from, local_from
 from tidings.model.value import INT_MAX, INT_MIN, checked_text, checked_time, is_null
 
 MAX_ATTRIBUTES = 1024
@@ -35,7 +37,7 @@ MAX_NESTING = 64
 MAX_ITEMS = 65_536  # elements of all lists of an event
 LONGEST_NUMBER = 4096  # digits of a decimal or of a wide integer, its exponent's zeros included
 
-HAS_LIST = "[]"  # a name that filters see of an event with a list anywhere; patterns ask for it
+HAS_LIST = "type.lists"  # where filters see that an event has a list; no attribute can have this name
 
 DECIMAL, UNIQUE, DATE, CLOCK, LOCAL, INTEGER, DURATION = range(1, 8)  # codes of the extensions
 _MICROSECOND = timedelta(microseconds=1)
@@ -75,8 +77,6 @@ class _Packing:
         result: dict[str, Any] = {}
         for key, value in mapping.items():
             name = key if type(key) is str else _name(key)
-            if not name:
-                raise EventError(f"attribute name {key!r} is not a non-empty string")
             path = prefix + name
             checked_text(path, name)
             if type(value) not in _PACKERS:
@@ -183,7 +183,7 @@ def _name(key: Any) -> str:
         return str(key)
     if isinstance(key, int | UUID | date) and not isinstance(key, bool):
         return str(key)
-    raise EventError(f"attribute name {key!r} is not a non-empty string")
+    raise EventError(f"attribute name {key!r} is no text", hint="give a str, int, UUID, date or Enum")
 
 
 def _text(path: str, value: str) -> str:
@@ -201,13 +201,13 @@ def _integer(path: str, value: int) -> Any:
 def _decimal(path: str, value: Decimal) -> Ext:
     if value.is_snan():
         raise EventError(f"attribute {path!r} is a signalling NaN", hint="give None or Decimal('NaN')")
-    if value.is_finite() and abs(value.adjusted()) + len(value.as_tuple().digits) > LONGEST_NUMBER:
+    if value.is_finite() and _length(value) > LONGEST_NUMBER:
         raise EventError(f"attribute {path!r} is a decimal of more than {LONGEST_NUMBER} digits")
     return Ext(DECIMAL, str(value).encode())
 
 
 def _moment(_path: str, value: datetime) -> Any:
-    return Ext(LOCAL, value.isoformat().encode()) if value.tzinfo is None else checked_time(value)
+    return Ext(LOCAL, as_text_with_fold(value).encode()) if value.tzinfo is None else checked_time(value)
 
 
 def _clock(path: str, value: time) -> Ext:
@@ -216,12 +216,12 @@ def _clock(path: str, value: time) -> Ext:
             f"attribute {path!r} is a time of day in {value.tzinfo}, whose offset depends on the day",
             hint="give a datetime, or the time without a zone and the zone's name in a field of its own",
         )
-    return Ext(CLOCK, value.isoformat().encode())
+    return Ext(CLOCK, as_text_with_fold(value).encode())
 
 
 def _extension(_path: str, value: Ext) -> Ext:
     """An extension that came over the wire; one that this version knows must be readable."""
-    if type(_unpacked(value)) is Ext and value.code in _READERS:
+    if type(unpacked_value(value)) is Ext and value.code in _READERS:
         raise EventError(f"an attribute holds an extension of code {value.code} that cannot be read")
     return value
 
@@ -243,6 +243,15 @@ _LISTS = frozenset({list, tuple})
 _SUBCLASSES: tuple[Any, ...] = (bool, int, float, str, bytes, Decimal)
 
 
+_MICROSECONDS = {"M": "datetime64[us]", "m": "timedelta64[us]"}  # NumPy's moments and durations
+
+
+def _is_gap(value: Any) -> bool:
+    """An absent moment or value of pandas, which is not imported for this."""
+    pandas = modules.get("pandas")
+    return pandas is not None and (value is getattr(pandas, "NaT", None) or value is pandas.NA)
+
+
 def _plain(path: str, value: Any) -> Any:
     """A value of another type (an enumeration, a dataclass, a NumPy number) as the plain one that it
     stands for."""
@@ -260,10 +269,16 @@ def _plain(path: str, value: Any) -> Any:
     for plain in _SUBCLASSES:
         if isinstance(value, plain):
             return plain(value)
+    if _is_gap(value):
+        return None
     if isinstance(value, datetime):
         return datetime.fromisoformat(value.isoformat())
     if isinstance(value, date):
         return date(value.year, value.month, value.day)
+    if isinstance(value, time):
+        return time.fromisoformat(value.isoformat())
+    if isinstance(value, timedelta):
+        return timedelta(value.days, value.seconds, value.microseconds)
     if isinstance(value, UUID):
         return UUID(bytes=value.bytes)
     return _from_other(path, value)
@@ -272,6 +287,9 @@ def _plain(path: str, value: Any) -> Any:
 def _from_other(path: str, value: Any) -> Any:
     shape = getattr(value, "shape", None)
     if shape is not None:  # NumPy
+        kind = getattr(getattr(value, "dtype", None), "kind", "")
+        if kind in _MICROSECONDS:  # of nanoseconds NumPy would give an integer
+            value = value.astype(_MICROSECONDS[kind])
         simple = getattr(value, "item" if shape == () else "tolist", None)
         if callable(simple):
             return simple()
@@ -293,17 +311,23 @@ def _from_other(path: str, value: Any) -> Any:
 # From the values that travel to those of programs
 
 
+PLAIN_KINDS = frozenset({str, int, float, bool, type(None)})  # they travel as they are, and never change
+
+
 def unpacked_body(body: Mapping[str, Any]) -> dict[str, Any]:
-    """A body that travelled as the values that were published."""
-    return {name: _unpacked(value) for name, value in body.items()}
+    """A body that travelled as the values that were published; nothing in it is shared with the body."""
+    return {
+        name: value if type(value) in PLAIN_KINDS else unpacked_value(value) for name, value in body.items()
+    }
 
 
-def _unpacked(value: Any) -> Any:
+def unpacked_value(value: Any) -> Any:
+    """A value that travelled as the one that was published; a list or a mapping is a new one."""
     kind = type(value)
     if kind is dict:
-        return {name: _unpacked(item) for name, item in value.items()}
+        return unpacked_body(value)
     if kind is list:
-        return [_unpacked(item) for item in value]
+        return [item if type(item) in PLAIN_KINDS else unpacked_value(item) for item in value]
     if kind is not Ext:
         return value
     read = _READERS.get(value.code)
@@ -322,25 +346,26 @@ def _long_integer(data: bytes) -> int:
 
 
 def _exact_decimal(data: bytes) -> Decimal:
+    if len(data) > 2 * LONGEST_NUMBER:
+        raise ValueError("too long")
     value = Decimal(data.decode("ascii"))
-    if value.is_snan() or (value.is_finite() and len(data) + abs(value.adjusted()) > 2 * LONGEST_NUMBER):
+    if value.is_snan() or (value.is_finite() and _length(value) > LONGEST_NUMBER):
         raise ValueError("no number that events hold")
     return value
 
 
-def _local(data: bytes) -> datetime:
-    moment = datetime.fromisoformat(data.decode("ascii"))
-    if moment.tzinfo is not None:
-        raise ValueError("it has a zone")
-    return moment
+def _length(number: Decimal) -> int:
+    """Digits of a decimal, the zeros of its exponent included."""
+    digits, exponent = len(number.as_tuple().digits), int(number.as_tuple().exponent)
+    return max(digits, digits + exponent, -exponent)
 
 
 _READERS: dict[int, Callable[[bytes], Any]] = {
     DECIMAL: _exact_decimal,
     UNIQUE: lambda data: UUID(bytes=data),
     DATE: lambda data: date.fromisoformat(data.decode("ascii")),
-    CLOCK: lambda data: time.fromisoformat(data.decode("ascii")),
-    LOCAL: _local,
+    CLOCK: lambda data: clock_from(data.decode("ascii")),
+    LOCAL: lambda data: local_from(data.decode("ascii")),
     INTEGER: _long_integer,
     DURATION: lambda data: timedelta(microseconds=int(data[:32])),
 }
@@ -362,7 +387,7 @@ def seen_body(attributes: Mapping[str, Any]) -> dict[str, Any]:
             own = _flat(f"{DATA}.{name}", value)
             view.update((path, shown) for path, shown in own if path not in inner)
     if any(type(value) is tuple for value in view.values()):
-        view.setdefault(HAS_LIST, True)
+        view[HAS_LIST] = True
     return view
 
 
@@ -406,6 +431,7 @@ def seen_value(value: Any) -> Any:
 _ALIKE = frozenset({bool, int, float, str, type(None)})
 
 __all__ = [
-    "DATA", "HAS_LIST", "MAX_ATTRIBUTES", "MAX_ITEMS", "MAX_NESTING", "OPAQUE", "RESERVED",
+    "DATA", "HAS_LIST", "MAX_ATTRIBUTES", "MAX_ITEMS", "MAX_NESTING", "OPAQUE", "PLAIN_KINDS", "RESERVED",
     "check_number", "is_list_of_values", "is_rich", "packed_body", "seen_body", "seen_value", "unpacked_body",
+    "unpacked_value",
 ]  # fmt: skip

@@ -29,7 +29,7 @@ import msgspec
 from tidings.errors import EventError
 from tidings.model.body import is_list_of_values
 from tidings.model.decoding import UNREADABLE
-from tidings.model.event import FOREVER, RESERVED, Event, check_number, make_event
+from tidings.model.event import FOREVER, Event, check_number, make_event
 from tidings.model.textual import as_kind_and_text, from_kind_and_text
 from tidings.model.topic import check_topic
 
@@ -41,7 +41,6 @@ _ELSEWHERE = "extension"  # where the extension `topic` goes
 _CONTEXT = frozenset(
     {"specversion", "id", "source", "type", "time", "subject", "dataschema", "datacontenttype"}
 )
-_TAKEN = _CONTEXT - RESERVED  # members of `data` with these names become attributes below `data`
 _EXTENSION = re.compile(r"[a-z0-9]+", re.ASCII)
 _JSON_TYPE = re.compile(
     r"\s*[\w!#$&^.+-]+/(?:[\w!#$&^.+-]*\+)?json\s*(?:;.*)?", re.ASCII | re.IGNORECASE | re.DOTALL
@@ -118,13 +117,13 @@ def _written(event: Event, mode: _ContentMode) -> Any:
         written = mode.write(_CloudEventParts(context, event.payload, event.content_type))
         if _reads_back(event, mode.read(written)):
             return written
-    marked, kinds = _marked(event.attributes)
+    marked, kinds = _marked(event.shared_attributes)
     meta = _meta(event) | {"form": "payload", "attributes": marked} | ({"kinds": kinds} if kinds else {})
     return mode.write(_CloudEventParts(_context(event, meta), event.payload, event.content_type))
 
 
 def _own_attributes(event: Event) -> _CloudEventParts:
-    marked, kinds = _marked(event.attributes)
+    marked, kinds = _marked(event.shared_attributes)
     meta = _meta(event) | {"form": "attributes"} | ({"kinds": kinds} if kinds else {})
     if event.content_type is not None:
         meta["content_type"] = event.content_type
@@ -160,10 +159,12 @@ def _context(event: Event, meta: dict[str, Any]) -> dict[str, Any]:
 def _foreign_extensions(event: Event) -> Iterator[dict[str, Any]]:
     """Attributes that may have been extensions: those that are no members of the data, or hide one."""
     members = _members(event.payload or b"", event.content_type)
-    shadowed = event.attributes.get("data")
+    shadowed = event.shared_attributes.get("data")
     hidden = set(shadowed) if isinstance(shadowed, dict) and shadowed.keys() <= members.keys() else set()
     for hiding in (hidden, set()) if hidden else (set(),):
-        rest = {name: v for name, v in event.attributes.items() if name not in members or name in hiding}
+        rest = {
+            name: v for name, v in event.shared_attributes.items() if name not in members or name in hiding
+        }
         if hiding:
             rest.pop("data", None)
         if isinstance(rest.get(_ELSEWHERE), dict):
@@ -194,7 +195,7 @@ def _reads_back(event: Event, parts: _CloudEventParts) -> bool:
         read = _event(parts)
     except EventError:  # its data has more members than attributes may be, say
         return False
-    return read == event and _same(read.attributes, event.attributes)
+    return read == event and _same(read.shared_attributes, event.shared_attributes)
 
 
 def _same(one: Any, other: Any) -> bool:
@@ -415,7 +416,7 @@ def _topic(context: dict[str, Any]) -> str | None:
 
 
 def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _CloudEventParts) -> dict[str, Any]:
-    """Members and extensions in one mapping; members with a name that is taken go under `data`."""
+    """Members and extensions in one mapping; members with the name of an extension go under `data`."""
     kinds = meta.get("extensions", {})
     check_number(len(extensions))
     extensions = {name: _extension(name, value, kinds.get(name)) for name, value in extensions.items()}
@@ -424,9 +425,8 @@ def _foreign(extensions: dict[str, Any], meta: dict[str, Any], parts: _CloudEven
         if _ELSEWHERE in extensions:
             raise EventError(f"the extensions topic and {_ELSEWHERE} cannot stand beside one another")
         extensions[_ELSEWHERE] = {"topic": extensions.pop("topic")}
-    taken = _TAKEN | extensions.keys()
-    attributes = {name: value for name, value in members.items() if name not in taken}
-    shadowed = {name: value for name, value in members.items() if name in taken}
+    attributes = {name: value for name, value in members.items() if name not in extensions}
+    shadowed = {name: value for name, value in members.items() if name in extensions}
     if shadowed:
         if "data" in attributes:
             shadowed["data"] = attributes.pop("data")
@@ -483,7 +483,7 @@ def _values(members: Mapping[str, Any], counts: list[int] | None) -> dict[str, A
         if counts is not None:
             counts[0] += 1
             check_number(counts[0] // 2)  # as many mappings as attributes
-    return {name: value for name, value in kept.items() if name}
+    return kept
 
 
 def _is_attribute(value: Any) -> bool:

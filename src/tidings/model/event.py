@@ -26,15 +26,17 @@ from tidings.model.body import (
     DATA,
     MAX_ATTRIBUTES,
     MAX_NESTING,
+    PLAIN_KINDS,
     RESERVED,
     check_number,
     packed_body,
     seen_body,
     unpacked_body,
+    unpacked_value,
 )
 from tidings.model.dead_letter_header import DeadLetterHeader, header_in
 from tidings.model.topic import CONTROL, check_topic
-from tidings.model.value import INT_MAX, INT_MIN, checked_time, is_null
+from tidings.model.value import INT_MAX, INT_MIN, checked_time, is_null, is_unicode
 
 FOREVER = math.inf
 DEFAULT_LIFETIME = 0.0  # seconds; this very object is left out when an event is encoded
@@ -53,7 +55,7 @@ class _AttributeView:
     def __get__(self, event: Event, _owner: type | None = None) -> Mapping[str, Any]:
         view: dict[str, Any]
         if event.rich:
-            view = seen_body(event.attributes)
+            view = seen_body(event.shared_attributes)
         else:
             view = {}
             for name, value in event.body.items():
@@ -74,12 +76,13 @@ class _AttributeView:
         return view
 
 
-class _Attributes:
-    """The attributes of an event as they were published: of a rich body unpacked at the first look."""
+class _SharedAttributes:
+    """The attributes of an event as they were published, for readers that change nothing: all subscribers of
+    one process hold one event. Of a rich body unpacked at the first look."""
 
     def __get__(self, event: Event, _owner: type | None = None) -> dict[str, Any]:
         attributes = unpacked_body(event.body) if event.rich else event.body
-        event.__dict__["attributes"] = attributes
+        event.__dict__["shared_attributes"] = attributes
         return attributes
 
 
@@ -153,7 +156,15 @@ class Event(
         values = {name: getattr(self, name) for name in self.__struct_fields__} | {"body": self.attributes}
         return f"Event({', '.join(f'{name}={value!r}' for name, value in values.items())})"
 
-    attributes = _Attributes()
+    @property
+    def attributes(self) -> dict[str, Any]:
+        """The whole body as it was published: a copy of the caller's own, at every call."""
+        body = self.body
+        if self.rich or dict in set(map(type, body.values())):
+            return unpacked_body(body)
+        return body.copy()
+
+    shared_attributes = _SharedAttributes()
     view = _AttributeView()
     size = _EncodedSize()
     identity = _Identity()  # sources of two tenants may have one name
@@ -175,21 +186,21 @@ class Event(
     def __getitem__(self, name: str) -> Any:
         """The value that was published under a name: a scalar, a list, a nested mapping, None.
 
-        A dotted name leads into nested mappings. `id source type time topic` are the envelope's; the
-        body's own fields of these names are `data.id` and so on. An absent name is a KeyError.
+        A list or a mapping is a copy of the caller's own. A dotted name leads into nested mappings.
+        `id source type time topic` are the envelope's; the body's own fields of these names are `data.id`
+        and so on. An absent name is a KeyError.
         """
         if name in RESERVED:
             return self.view[name]
-        stored = self.attributes
-        if name in stored:
-            return stored[name]
-        found = _inside(stored, name)
-        first, _, rest = name.partition(".")
-        if found is _ABSENT and first == DATA and rest.partition(".")[0] in RESERVED:
-            found = _inside(stored, rest)
+        stored = self.body
+        found = stored[name] if name in stored else _inside(stored, name)
         if found is _ABSENT:
-            raise KeyError(name)
-        return found
+            first, _, rest = name.partition(".")
+            if first == DATA and rest.partition(".")[0] in RESERVED:
+                found = _inside(stored, rest)
+            if found is _ABSENT:
+                raise KeyError(name)
+        return found if type(found) in PLAIN_KINDS else unpacked_value(found)
 
 
 _ABSENT: Any = object()
@@ -202,7 +213,7 @@ def _inside(stored: Any, name: str) -> Any:
     if name in stored:
         return stored[name]
     position = name.find(".")
-    while position > 0:
+    while position >= 0:
         found = _inside(stored.get(name[:position]), name[position + 1 :])
         if found is not _ABSENT:
             return found
@@ -328,7 +339,7 @@ _plain_names: dict[str, None] = {}  # that were looked at, so that each is looke
 
 
 def _is_plain_name(name: str) -> bool:
-    if not name or name in RESERVED or "." in name:
+    if not name or name in RESERVED or "." in name or not is_unicode(name):
         return False
     if len(_plain_names) < PLAIN_NAMES and len(name) <= PLAIN_ATTRIBUTES:
         _plain_names[name] = None

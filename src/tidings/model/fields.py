@@ -94,17 +94,19 @@ def as_mapping(value: Any) -> dict[str, Any] | None:
     names = field_names(cls)
     if names is None:
         return None
+    fields = own_fields(value, names)
     if not issubclass(cls, msgspec.Struct):
-        return own_fields(value, names)
+        return fields
     named = zip(cls.__struct_encode_fields__, names, strict=True)
-    fields = {key: getattr(value, name) for key, name in named}
+    fields = {key: fields[name] for key, name in named if name in fields}
     config = cls.__struct_config__
     return fields if config.tag is None else {str(config.tag_field): config.tag, **fields}
 
 
 def own_fields(value: Any, names: tuple[str, ...]) -> dict[str, Any]:
-    """The fields of an object by their names in the class, with the extra ones of a Pydantic model."""
-    fields = {name: getattr(value, name) for name in names}
+    """The fields of an object by their names in the class, with the extra ones of a Pydantic model; a field
+    of a Struct that is `UNSET` is absent."""
+    fields = {name: stored for name in names if (stored := getattr(value, name)) is not msgspec.UNSET}
     extra = getattr(value, "__pydantic_extra__", None) if is_model(type(value)) else None
     return {**fields, **extra} if extra else fields
 
@@ -123,20 +125,22 @@ def read_as(cls: type, fields: dict[str, Any]) -> Any:
     """An object of a class from its fields. Raises ValueError, TypeError or msgspec.ValidationError."""
     try:
         return _read_as(cls, fields)
-    except (msgspec.ValidationError, ValueError, TypeError):
-        numbers = _with_numbers(fields)  # of plain JSON, which has no such numbers
-        if numbers == fields:
-            raise
-        return _read_as(cls, numbers)
+    except (msgspec.ValidationError, ValueError, TypeError) as error:
+        try:
+            return _read_as(cls, _with_numbers(fields))  # of plain JSON, which has no such numbers
+        except (msgspec.ValidationError, ValueError, TypeError):
+            raise error from None
 
 
 def _with_numbers(value: Any) -> Any:
-    """The value with numbers for the texts that stand for those which JSON lacks: doubles that are not
-    finite, and integers beyond 64 bits."""
+    """The value as other programs mean it that write JSON: numbers for the texts that stand for doubles that
+    are not finite and for integers beyond 64 bits, and integers for doubles such as 5.0."""
     if isinstance(value, dict):
         return {name: _with_numbers(item) for name, item in value.items()}
     if isinstance(value, list):
         return [_with_numbers(item) for item in value]
+    if type(value) is float and value.is_integer():
+        return int(value)
     if type(value) is not str:
         return value
     if value in ("NaN", "Infinity", "-Infinity"):

@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidings.model.schema_parts import Schema, alternatives, form_of, resolved
+from tidings.model.schema_parts import Schema, alternatives, form_of, is_multiple, resolved
 
 _LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
 _MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
@@ -119,6 +119,10 @@ def _narrowed(old: Schema, new: Schema) -> Iterator[Break]:
         for word in words:
             if word in new and not (word in old and is_wider(new[word], old[word])):
                 yield "", f"has {word} {new[word]}, and had {old.get(word, 'none')}"
+    if "multipleOf" in new and not (
+        "multipleOf" in old and is_multiple(old["multipleOf"], new["multipleOf"])
+    ):
+        yield "", f"has multipleOf {new['multipleOf']}, and had {old.get('multipleOf', 'none')}"
     if "pattern" in new and old.get("pattern") != new["pattern"]:
         yield "", f"has pattern {new['pattern']!r}, and had {old.get('pattern', 'none')!r}"
     if new.get("additionalProperties") is False and old.get("additionalProperties", True) is not False:

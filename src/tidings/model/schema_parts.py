@@ -3,15 +3,31 @@
 from __future__ import annotations
 
 import base64
+import math
+import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from functools import partial
+from ipaddress import (
+    IPv4Address,
+    IPv4Interface,
+    IPv4Network,
+    IPv6Address,
+    IPv6Interface,
+    IPv6Network,
+    ip_address,
+    ip_interface,
+    ip_network,
+)
 from typing import Any
+from urllib.parse import urlsplit
 from uuid import UUID
 
 import msgspec
 from msgspec import inspect as kinds
+
+from tidings.model.body import LONGEST_NUMBER
 
 Schema = Mapping[str, Any]
 
@@ -21,10 +37,44 @@ def _reader(cls: Any) -> Callable[[str], Any]:
     return lambda text: msgspec.convert(text, cls)
 
 
+def _integer(text: str) -> int:
+    if len(text) > LONGEST_NUMBER + 1:
+        raise ValueError("too long")
+    return int(text)
+
+
+def _uuid_of(version: int, text: str) -> None:
+    if UUID(text).version != version:
+        raise ValueError(f"no UUID of version {version}")
+
+
+_HOST = re.compile(r"[\w.~%!$&'()*+,;=-]+")
+
+
+def _url(text: str) -> None:
+    """A URL with a host, as Pydantic reads it, or one of a scheme without hosts."""
+    if any(sign.isspace() for sign in text):
+        raise ValueError("white space")
+    url = urlsplit(text)
+    if not url.scheme or not (url.netloc or url.path):
+        raise ValueError("no scheme, or nothing behind it")
+    if url.scheme in _WITH_HOSTS:
+        host, _ = url.hostname, url.port  # which checks brackets and the number
+        if not host or not (":" in host or _HOST.fullmatch(host)):
+            raise ValueError("no host")
+        if ":" in host:
+            IPv6Address(host)
+
+
+_WITH_HOSTS = frozenset({"http", "https", "ws", "wss", "ftp"})
+
 FORMATS: dict[str, Callable[[str], Any]] = {
     "uuid": UUID, "date": date.fromisoformat, "date-time": _reader(datetime), "time": _reader(time),
     "duration": _reader(timedelta), "decimal": Decimal, "base64": partial(base64.b64decode, validate=True),
-    "integer": int,
+    "integer": _integer, "uri": _url, "ipv4": IPv4Address, "ipv6": IPv6Address, "ipvanyaddress": ip_address,
+    "ipv4network": IPv4Network, "ipv6network": IPv6Network, "ipvanynetwork": ip_network,
+    "ipv4interface": IPv4Interface, "ipv6interface": IPv6Interface, "ipvanyinterface": ip_interface,
+    **{f"uuid{version}": partial(_uuid_of, version) for version in range(1, 9)},
 }  # fmt: skip
 
 
@@ -54,10 +104,26 @@ def alternatives(schema: Schema, root: Schema, depth: int = 0) -> list[Schema]:
     return [schema]
 
 
+def is_multiple(value: Any, of: Any) -> bool:
+    """Is a number a multiple of another? Of doubles as classes ask it."""
+    if isinstance(value, int) and isinstance(of, int):
+        return value % of == 0
+    try:
+        return math.fmod(value, of) == 0
+    except (OverflowError, ValueError):  # an integer beyond every double; infinity
+        return False
+
+
 def form_of(schema: Schema) -> str | None:
     """The format that a schema demands of a text; None for any text."""
     found = schema.get("contentEncoding", schema.get("format"))
     return found if found in FORMATS else None
+
+
+ZONES = {
+    "aware": "(?:[zZ]|[+-][0-9]{2}:?[0-9]{2})$",
+    "naive": "^(?:.*[T ])?[0-9:.]*$",
+}  # patterns of texts of moments and times of day with a zone, and without one
 
 
 def is_of_format(text: str, form: str) -> bool:
@@ -108,6 +174,9 @@ class _Formats:
         form = _MISSING.get(type(info))
         if form is not None:
             schema.setdefault("format", form)
+        zone = getattr(info, "tz", None)
+        if zone is not None:
+            schema.setdefault("pattern", ZONES["aware" if zone else "naive"])
         for field in getattr(info, "fields", ()):
             self.add(schema.get("properties", {}).get(field.encode_name), field.type)
         self.add(schema.get("items"), getattr(info, "item_type", None))
@@ -116,8 +185,9 @@ class _Formats:
             self.add(part, each)
         if isinstance(info, kinds.DictType):
             self.add(schema.get("additionalProperties"), info.value_type)
-            if type(info.key_type) in _KEYS:
-                schema.setdefault("propertyNames", {"format": _KEYS[type(info.key_type)]})
+            names = {**schema.get("propertyNames", {}), **_key_schema(info.key_type)}
+            if names:
+                schema["propertyNames"] = names
 
     def _is_of(self, part: Any, info: Any) -> bool:
         """Is this part of a union the schema of this type? A union has one type of text, of list, of object
@@ -132,3 +202,25 @@ class _Formats:
         if hasattr(info, "item_type") or hasattr(info, "item_types"):
             return bool(kind == "array")
         return bool(kind == "string") and type(info) in _MISSING
+
+
+def _key_schema(info: Any) -> dict[str, Any]:
+    """What msgspec leaves out of the schema of keys: their format, bounds and values."""
+    if isinstance(info, kinds.Metadata):
+        return _key_schema(info.type)
+    if isinstance(info, kinds.EnumType):
+        return {"enum": [str(member.value) for member in info.cls]}
+    if isinstance(info, kinds.LiteralType):
+        return {"enum": [str(value) for value in info.values]}
+    found: dict[str, Any] = {"format": _KEYS[type(info)]} if type(info) in _KEYS else {}
+    for field, word in _BOUNDS.items():
+        stated = getattr(info, field, None)
+        if stated is not None:
+            found[word] = stated
+    return found
+
+
+_BOUNDS = {
+    "ge": "minimum", "le": "maximum", "gt": "exclusiveMinimum", "lt": "exclusiveMaximum",
+    "multiple_of": "multipleOf", "min_length": "minLength", "max_length": "maxLength", "pattern": "pattern",
+}  # fmt: skip

@@ -11,8 +11,7 @@ Rules
 - Values that JSON lacks are checked as the text that stands for them.
 - The keywords that classes give are checked: type, properties, required, additionalProperties, propertyNames,
   items, prefixItems, enum, const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths,
-  pattern, contentEncoding base64, and the formats uuid, date, date-time, time, duration, decimal and integer.
-  Others are ignored.
+  multipleOf, pattern, contentEncoding base64, and the formats of `schema_parts.FORMATS`. Others are ignored.
 - A pattern has the syntax of RE2, which never backtracks; a schema with another one is refused. A check has a
   budget of steps (`MOST_STEPS`): an event past it is refused.
 """
@@ -34,7 +33,8 @@ from tidings.model.event import Event
 from tidings.model.fields import field_names, is_model, is_typed_mapping
 from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
 from tidings.model.schema_changes import breaking_changes
-from tidings.model.schema_parts import Schema, add_formats, form_of, is_of_format, resolved
+from tidings.model.schema_models import schema_of_model
+from tidings.model.schema_parts import Schema, add_formats, form_of, is_multiple, is_of_format, resolved
 from tidings.model.textual import json_ready
 from tidings.model.topic import check_pattern, topic_matches
 from tidings.model.typed import lineage_of
@@ -52,7 +52,7 @@ _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("m
 def schema_of(cls: Any) -> dict[str, Any]:
     """The JSON Schema of a class."""
     if isinstance(cls, type) and is_model(cls):
-        return _made(cls, lambda: _schema_of_model(cls))
+        return _made(cls, partial(schema_of_model, cls))
     if not isinstance(cls, type) or (field_names(cls) is None and not is_typed_mapping(cls)):
         raise SchemaError(
             f"{cls!r} has no schema",
@@ -60,25 +60,6 @@ def schema_of(cls: Any) -> dict[str, Any]:
         )
     schema = add_formats(_made(cls, partial(msgspec.json.schema, cls)), cls)
     return _by_field_names(cls, schema) if issubclass(cls, msgspec.Struct) else schema
-
-
-def _schema_of_model(cls: Any) -> dict[str, Any]:
-    """The schema of a Pydantic model, with the format of a decimal's text, which Pydantic leaves out."""
-    from pydantic.json_schema import GenerateJsonSchema
-
-    class Generator(GenerateJsonSchema):
-        def decimal_schema(self, schema: Any) -> dict[str, Any]:
-            made = super().decimal_schema(schema)
-            for part in made.get("anyOf", [made]):
-                if part.get("type") == "string":
-                    part |= {
-                        "format": "decimal",
-                        "pattern": "^[^a-zA-Z]*$|[0-9][eE]",
-                    }  # neither NaN nor infinity
-            return made
-
-    made: dict[str, Any] = cls.model_json_schema(by_alias=False, schema_generator=Generator)
-    return made
 
 
 def _by_field_names(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
@@ -141,9 +122,9 @@ class _Checking:
         if kinds is not None and not _is_of(value, [kinds] if isinstance(kinds, str) else kinds):
             yield f"{where} is {_kind(value)}, not {kinds}"
             return
-        if "enum" in schema and value not in schema["enum"]:
+        if "enum" in schema and not any(_is_same(value, each) for each in schema["enum"]):
             yield f"{where} is {value!r}, not one of {schema['enum']}"
-        if "const" in schema and value != schema["const"]:
+        if "const" in schema and not _is_same(value, schema["const"]):
             yield f"{where} is {value!r}, not {schema['const']!r}"
         for part in schema.get("allOf", ()):
             yield from self.problems(value, part, path)
@@ -185,6 +166,8 @@ class _Checking:
             ):  # fmt: skip
                 if word in schema and not holds(value, schema[word]):
                     yield f"{where} is {value}, against {word} {schema[word]}"
+            if "multipleOf" in schema and not is_multiple(value, schema["multipleOf"]):
+                yield f"{where} is {value}, which is no multiple of {schema['multipleOf']}"
         sized = _SIZES.get(type(value))
         if sized is not None:
             if len(value) < schema.get(sized[0], 0):
@@ -208,8 +191,9 @@ class _Checking:
                 yield f"{prefix}{name} is missing"
         extra, names = schema.get("additionalProperties", True), schema.get("propertyNames")
         if isinstance(names, Mapping):
+            keys = resolved(names, self._root)
             for name in value:
-                yield from self.problems(name, names, f"{prefix}{name} (a key)")
+                yield from self.problems(_as_key(name, keys), names, f"{prefix}{name} (a key)")
         for name, member in value.items():
             if name in properties:
                 yield from self.problems(member, properties[name], f"{prefix}{name}")
@@ -225,6 +209,24 @@ def _is_of(value: Any, kinds: list[str]) -> bool:
     if isinstance(value, float) and value.is_integer() and "integer" in kinds:
         return True
     return any(isinstance(value, _TYPES.get(kind, ())) for kind in kinds)
+
+
+def _is_same(value: Any, other: Any) -> bool:
+    """Equal as JSON has it: TRUE is no 1, also inside lists and objects."""
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(_is_same, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(_is_same(each, other[key]) for key, each in value.items())
+    return bool(value == other)
+
+
+def _as_key(name: str, names: Schema) -> Any:
+    """A key of a mapping as the schema of its keys describes it: numbers are keys as their text."""
+    if "integer" not in (names.get("type"), names.get("format")) or not is_of_format(name, "integer"):
+        return name
+    return int(name)
 
 
 def _kind(value: Any) -> str:
@@ -355,7 +357,7 @@ class SchemaRegistry:
                 (p, stored) for p, stored in self._contents.topics.items() if topic_matches(p, event.topic)
             ]
         for name, stored in wanted:
-            found = _first_problem(_as_checked(event.attributes), stored.schema)
+            found = _first_problem(_as_checked(event.shared_attributes), stored.schema)
             if found is not None:
                 raise SchemaError(
                     f"the event does not fit the schema of {name!r}, version {stored.version}: {found}",

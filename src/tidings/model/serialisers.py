@@ -14,6 +14,7 @@ Rules
 
 from __future__ import annotations
 
+import base64
 from collections.abc import Callable, Mapping
 from io import BytesIO
 from typing import Any, NamedTuple
@@ -189,8 +190,8 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
 
 
 def _with_numbers(written: Any, descriptor: Any) -> Any:
-    """A message in the JSON form of Protobuf, with numbers where that has text: integers of 64 bits, and
-    doubles that JSON lacks."""
+    """A message in the JSON form of Protobuf, with the values for which that has text: integers of 64 bits,
+    doubles that JSON lacks, bytes."""
     if descriptor.full_name in _WRAPPERS:  # written as its value
         return _number(written, descriptor.fields_by_name["value"])
     if type(written) is not dict or descriptor.full_name.startswith("google.protobuf."):
@@ -214,9 +215,13 @@ def _number(value: Any, field: Any) -> Any:
         return _with_numbers(value, field.message_type)
     if type(value) is not str:
         return value
+    if field.type == field.TYPE_BYTES:
+        return base64.b64decode(value)
     if field.cpp_type in (field.CPPTYPE_INT64, field.CPPTYPE_UINT64):
         return int(value)
     return float(value) if field.cpp_type in (field.CPPTYPE_DOUBLE, field.CPPTYPE_FLOAT) else value
 
 
-_WRAPPERS = frozenset(f"google.protobuf.{kind}Value" for kind in ("Int64", "UInt64", "Double", "Float"))
+_WRAPPERS = frozenset(
+    f"google.protobuf.{kind}Value" for kind in ("Int64", "UInt64", "Double", "Float", "Bytes")
+)

@@ -18,30 +18,48 @@ import msgspec
 
 from tidings.model.value import INT_MAX, INT_MIN
 
+_FOLD = ";fold=1"
+
 _WRITERS: dict[type, tuple[str, Callable[[Any], str]]] = {
     Decimal: ("decimal", str),
     UUID: ("uuid", str),
     date: ("date", date.isoformat),
-    time: ("clock", time.isoformat),
-    datetime: ("local", datetime.isoformat),
+    time: ("clock", lambda value: as_text_with_fold(value)),
+    datetime: ("local", lambda value: as_text_with_fold(value)),
     timedelta: ("duration", lambda value: str(value // timedelta(microseconds=1))),
     bytes: ("bytes", lambda value: base64.b64encode(value).decode()),
 }
 
 
-def _local(text: str) -> datetime:
-    moment = datetime.fromisoformat(text)
-    if moment.tzinfo is not None:
+def as_text_with_fold(value: datetime | time) -> str:
+    """A moment without a zone, or a time of day: ISO 8601, and a mark for the second of two hours of one
+    name."""
+    return value.isoformat() + (_FOLD if value.fold else "")
+
+
+def local_from(text: str) -> datetime:
+    """A datetime without a zone from `as_text_with_fold`. Raises ValueError."""
+    plain, mark, rest = text.partition(_FOLD)
+    moment = datetime.fromisoformat(plain)
+    if moment.tzinfo is not None or rest:
         raise ValueError("it has a zone")
-    return moment
+    return moment.replace(fold=1) if mark else moment
+
+
+def clock_from(text: str) -> time:
+    """A time of day from `as_text_with_fold`. Raises ValueError."""
+    plain, mark, rest = text.partition(_FOLD)
+    if rest:
+        raise ValueError("it is no time of day")
+    return time.fromisoformat(plain).replace(fold=1 if mark else 0)
 
 
 _READERS: dict[str, Callable[[str], Any]] = {
     "decimal": Decimal,
     "uuid": UUID,
     "date": date.fromisoformat,
-    "clock": time.fromisoformat,
-    "local": _local,
+    "clock": clock_from,
+    "local": local_from,
     "integer": int,
     "duration": lambda text: timedelta(microseconds=int(text)),
     "bytes": lambda text: base64.b64decode(text, validate=True),
@@ -80,7 +98,11 @@ def json_ready(value: Any, *, is_finite: bool = True) -> Any:
         return [json_ready(item, is_finite=is_finite) for item in value]
     if is_finite and cls is float and not math.isfinite(value):
         return NOT_FINITE[str(value)]
+    if cls is int:
+        return value  # JSON's numbers have any number of digits
     if cls is timedelta:
         return msgspec.to_builtins(value)
+    if cls is time or (cls is datetime and value.tzinfo is None):
+        return value.isoformat()
     known = as_kind_and_text(value)
     return value if known is None else known[1]

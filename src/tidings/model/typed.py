@@ -95,9 +95,10 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
     names = _field_names(cls)
     if names is None:
         raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct, Pydantic model or attrs class")
+    attributes = event.attributes
     if takes_extra(cls):
-        names = tuple(event.attributes.keys() - set(derived_names(cls)))
-    fields = {name: event.attributes[name] for name in names if name in event.attributes}
+        names = tuple(attributes.keys() - set(derived_names(cls)))
+    fields = {name: attributes[name] for name in names if name in attributes}
     return _made(cls, fields, event)
 
 

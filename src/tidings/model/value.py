@@ -94,13 +94,23 @@ def checked_time(moment: datetime) -> datetime:
 
 def checked_text(name: str, value: str) -> str:
     """The text itself, or an `EventError` that names the attribute when it is not Unicode."""
-    if not value.isascii():
-        try:
-            value.encode()
-        except UnicodeEncodeError as error:
-            problem = f"attribute {name!r} holds text that is not Unicode: {error.reason}"
-            raise EventError(problem) from None
+    if not is_unicode(value):
+        raise EventError(
+            f"attribute {name!r} holds text that is not Unicode: half of a surrogate pair",
+            hint="leave such characters out, or give the text as bytes",
+        )
     return value
+
+
+def is_unicode(text: str) -> bool:
+    """Can the text be written as UTF-8? Half of a surrogate pair cannot."""
+    if text.isascii():
+        return True
+    try:
+        text.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def _plain_value(name: str, value: Any) -> Value | None:

@@ -139,7 +139,7 @@ class SpanTap:
 
 
 def _is_traced(event: Event) -> bool:
-    given = event.attributes.get(TRACEPARENT)
+    given = event.shared_attributes.get(TRACEPARENT)
     return isinstance(given, str) and given.endswith(SAMPLED)
 
 

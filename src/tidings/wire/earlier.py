@@ -23,6 +23,7 @@ from tidings.model.body import unpacked_body
 from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.textual import json_ready
+from tidings.model.value import INT_MAX, INT_MIN
 from tidings.protocol.inputs import Feature
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.protocol.recovery.messages import ReplayRequest, ReplayRequests
@@ -45,6 +46,8 @@ def _legible(value: Any) -> Any:
         return {name: _legible(item) for name, item in value.items()}
     if type(value) is list:
         return [_legible(item) for item in value]
+    if type(value) is int:
+        return value if INT_MIN <= value <= INT_MAX else str(value)
     return value if type(value) in (bytes, Ext, float) else json_ready(value)
 
 

@@ -82,7 +82,7 @@ def test_a_value_without_a_form_of_its_own_travels_as_the_nearest(given: Any, ke
 def test_a_flat_body_is_not_rich_and_its_bytes_are_those_of_earlier_versions() -> None:
     event = make_event({"a": 1, "b": {"c": "x"}, "t": NOON}, source="s", id="1")
     assert not event.rich
-    assert event.attributes is event.body
+    assert event.attributes == event.shared_attributes == event.body
     assert msgspec.msgpack.decode(msgspec.msgpack.encode(event)) == {
         "source": "s", "id": "1", "attributes": {"a": 1, "b": {"c": "x"}, "t": NOON},
     }  # fmt: skip

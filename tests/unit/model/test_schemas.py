@@ -7,9 +7,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, make_dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
+from enum import Enum, IntEnum
 from pathlib import Path
-from typing import Any, Literal
-from uuid import UUID
+from typing import Annotated, Any, Literal
+from uuid import UUID, uuid4
 
 import msgspec
 import pydantic
@@ -261,6 +262,44 @@ class Price(pydantic.BaseModel):
     lasts: timedelta = timedelta(0)
 
 
+class Level(IntEnum):
+    LOW = 1
+    HIGH = 3
+
+
+class Letter(Enum):
+    A = "a"
+    B = "b"
+
+
+_FIVES = Annotated[int, msgspec.Meta(multiple_of=5)]
+
+
+class Keyed(msgspec.Struct):
+    names: dict[Letter, int] = {}
+    levels: dict[Level, int] = {}
+    kinds: dict[Literal["x", "y"], int] = {}
+    counted: dict[Annotated[int, msgspec.Meta(ge=0)], int] = {}
+    fives: _FIVES = 5
+    level: Level = Level.LOW
+    zoned: Annotated[datetime, msgspec.Meta(tz=True)] | None = None
+    local: Annotated[datetime, msgspec.Meta(tz=False)] | None = None
+
+
+class KeyedModel(pydantic.BaseModel):
+    levels: dict[Level, int] = {}
+    counted: dict[Annotated[int, pydantic.Field(ge=0)], int] = {}
+    lettered: dict[Annotated[str, pydantic.Field(pattern="^a")], int] = {}
+    fives: Annotated[int, pydantic.Field(multiple_of=5)] = 5
+    level: Level = Level.LOW
+    url: pydantic.HttpUrl | None = None
+    address: pydantic.IPvAnyAddress | None = None
+    network: pydantic.IPvAnyNetwork | None = None
+    aware: pydantic.AwareDatetime | None = None
+    naive: pydantic.NaiveDatetime | None = None
+    four: pydantic.UUID4 | None = None
+
+
 MOMENT, KEY = "2026-03-01T08:30:00Z", str(UUID(int=7))
 
 
@@ -285,6 +324,30 @@ MOMENT, KEY = "2026-03-01T08:30:00Z", str(UUID(int=7))
         (Price, {"amount": Decimal("1E+3")}, True), (Price, {"amount": "NaN"}, False),
         (Price, {"amount": 1, "reduced": "x"}, False), (Price, {"amount": 1, "reduced": None}, True),
         (Price, {"amount": 1, "lasts": "P1D"}, True), (Price, {"amount": 1, "lasts": "x"}, False),
+        (Keyed, {"names": {"a": 1}}, True), (Keyed, {"names": {"c": 1}}, False),
+        (Keyed, {"levels": {"1": 1}}, True), (Keyed, {"levels": {"2": 1}}, False),
+        (Keyed, {"kinds": {"x": 1}}, True), (Keyed, {"kinds": {"z": 1}}, False),
+        (Keyed, {"counted": {"3": 1}}, True), (Keyed, {"counted": {"-3": 1}}, False),
+        (Keyed, {"fives": 10}, True), (Keyed, {"fives": 11}, False), (Keyed, {"fives": 10.0}, True),
+        (Keyed, {"fives": 10.5}, False), (Keyed, {"level": 1}, True), (Keyed, {"level": 1.0}, True),
+        (Keyed, {"level": True}, False), (Keyed, {"level": 2}, False), (Keyed, {"zoned": MOMENT}, True),
+        (Keyed, {"zoned": "2026-03-01T08:30:00"}, False), (Keyed, {"zoned": datetime(2026, 3, 1)}, False),
+        (Keyed, {"local": MOMENT}, False), (Keyed, {"local": "2026-03-01T08:30:00"}, True),
+        (KeyedModel, {"levels": {"1": 1}}, True), (KeyedModel, {"levels": {"2": 1}}, False),
+        (KeyedModel, {"counted": {"3": 1}}, True), (KeyedModel, {"counted": {"x": 1}}, False),
+        (KeyedModel, {"counted": {"-3": 1}}, False), (KeyedModel, {"lettered": {"ab": 1}}, True),
+        (KeyedModel, {"lettered": {"b": 1}}, False), (KeyedModel, {"fives": 11}, False),
+        (KeyedModel, {"fives": 10.0}, True), (KeyedModel, {"level": 2}, False),
+        (KeyedModel, {"url": "https://example.com/a"}, True), (KeyedModel, {"url": "ftp://a.com"}, False),
+        (KeyedModel, {"url": "no url"}, False), (KeyedModel, {"url": "http://"}, False),
+        (KeyedModel, {"url": "http://[::1"}, False), (KeyedModel, {"url": "http://a:99999/"}, False),
+        (KeyedModel, {"address": "10.0.0.1"}, True), (KeyedModel, {"address": "::1"}, True),
+        (KeyedModel, {"address": "10.0.0.256"}, False), (KeyedModel, {"network": "10.0.0.0/8"}, True),
+        (KeyedModel, {"network": "x"}, False), (KeyedModel, {"aware": MOMENT}, True),
+        (KeyedModel, {"aware": "2026-03-01T08:30:00"}, False),
+        (KeyedModel, {"aware": datetime(2026, 3, 1)}, False), (KeyedModel, {"naive": MOMENT}, False),
+        (KeyedModel, {"naive": datetime(2026, 3, 1)}, True), (KeyedModel, {"four": str(uuid4())}, True),
+        (KeyedModel, {"four": KEY}, False),
     ],
 )  # fmt: skip
 def test_an_event_fits_just_when_it_can_be_read_as_the_class(
@@ -339,6 +402,15 @@ class Wider(msgspec.Struct):
         (int | str | list[float], int | str | list[int], "x[]"),
         (dict[str, str], dict[str, UUID], "x.*"),
         (Literal["a", "b"] | None, Literal["a"] | None, "x"),
+        (dict[Literal["a", "b"], int], dict[Literal["a"], int], "x.(keys)"),
+        (dict[str, int], dict[Letter, int], "x.(keys)"),
+        (dict[str, int], dict[Annotated[str, msgspec.Meta(pattern="^a")], int], "x.(keys)"),
+        (dict[int, int], dict[Annotated[int, msgspec.Meta(ge=0)], int], "x.(keys)"),
+        (dict[int, int], dict[Level, int], "x.(keys)"),
+        (dict[str, int], dict[UUID, int], "x.(keys)"),
+        (int, _FIVES, "x"),
+        (list[_FIVES], list[Annotated[int, msgspec.Meta(multiple_of=10)]], "x[]"),
+        (datetime, Annotated[datetime, msgspec.Meta(tz=True)], "x"),
     ],
 )
 def test_a_narrower_type_breaks_wherever_it_lies(wide: Any, narrow: Any, path: str) -> None:

@@ -100,7 +100,7 @@ def test_a_serialiser_of_your_own() -> None:
 
 
 def _message() -> Any:
-    """A message with integers of 64 bits in every place."""
+    """A message with integers of 64 bits in every place, and bytes."""
     file = FileDescriptorProto(name="tidings_test.proto", package="t", syntax="proto3")
     file.dependency.append("google/protobuf/wrappers.proto")
     made = file.message_type.add(name="M")
@@ -112,7 +112,8 @@ def _message() -> Any:
     entry.field.add(name="value", number=2, type=3, label=1)  # int64
     for number, (name, kind, label, of) in enumerate(
         [("i", 3, 1, ""), ("l", 16, 3, ""), ("s", 9, 1, ""), ("d", 1, 3, ""), ("inner", 11, 1, ".t.M.Inner"),
-         ("map", 11, 3, ".t.M.MapEntry"), ("w", 11, 1, ".google.protobuf.Int64Value")], 1
+         ("map", 11, 3, ".t.M.MapEntry"), ("w", 11, 1, ".google.protobuf.Int64Value"), ("b", 12, 1, ""),
+         ("r", 12, 3, ""), ("v", 11, 1, ".google.protobuf.BytesValue")], 1
     ):  # fmt: skip
         made.field.add(name=name, number=number, type=kind, label=label, type_name=of or None)
     pool = DescriptorPool()
@@ -121,14 +122,15 @@ def _message() -> Any:
     return GetMessageClass(pool.FindMessageTypeByName("t.M"))
 
 
-def test_integers_of_64_bits_and_all_doubles_of_protobuf_are_numbers() -> None:
+def test_integers_of_64_bits_all_doubles_and_bytes_of_protobuf_are_themselves() -> None:
     kind = _message()
     message = kind(
-        i=-(2**62), l=[1, 2], s="7", d=[math.inf, 1.5], inner={"n": 2**64 - 1}, map={"k": 5}, w={"value": 9}
-    )
+        i=-(2**62), l=[1, 2], s="7", d=[math.inf, 1.5], inner={"n": 2**64 - 1}, map={"k": 5}, w={"value": 9},
+        b=b"\x00\xff", r=[b"a", b""], v={"value": b"\xfe"},
+    )  # fmt: skip
     read = protobuf(kind).decode(message.SerializeToString())
     assert read == {"i": -(2**62), "l": [1, 2], "s": "7", "d": [math.inf, 1.5], "inner": {"n": 2**64 - 1},
-                    "map": {"k": 5}, "w": 9}  # fmt: skip
+                    "map": {"k": 5}, "w": 9, "b": b"\x00\xff", "r": [b"a", b""], "v": b"\xfe"}  # fmt: skip
     event = make_event(read, source="s", id="1")
     assert accepts(
         parse_filter("i < 0 AND inner.n > 5 AND map.k = 5 AND 2 IN l AND s = '7' AND w = 9"), event

@@ -112,7 +112,7 @@ def header_of(event: Event, legacy_before: float = 0.0) -> MessageHeader | None:
 
 def _legacy_header(event: Event) -> MessageHeader | None:
     """The header of an event that the last version stored, from its attributes."""
-    attributes = event.attributes
+    attributes = event.shared_attributes
     if event.key is None and LEGACY.isdisjoint(attributes):
         return None
     qos, form = attributes.get(QOS), attributes.get("payload_format")
@@ -303,7 +303,7 @@ def _plain(members: Mapping[str, Any], prefix: str, depth: int, seen: set[str]) 
     kept: dict[str, Any] = {}
     for name, value in members.items():
         path = prefix + name
-        if not name or path in seen:
+        if path in seen:
             continue
         if isinstance(value, dict):
             if depth < MAX_NESTING:
@@ -372,7 +372,7 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
     reply = reply_header_of(event)
     response, correlation = (None, None) if reply is None else (reply.topic, reply.correlation)
     if header is None:
-        user = _user(event.attributes, members_of(payload, event.content_type))
+        user = _user(event.shared_attributes, members_of(payload, event.content_type))
     else:
         user = header.user
         if header.content_type is not None and _fits(header.content_type):

@@ -353,8 +353,8 @@ class Packer:
         self.blank = array("d", [*slots.blank().tolist(), 0.0])
         self.plans: dict[str, AttributePlan] = {}  # of attributes; derived ones are no names of an event
         self.children: dict[str, Node] = {}  # by what is before each dot of a name
-        for attribute in dict.fromkeys(slot.attribute for slot in slots.all):
-            if attribute and attribute != LINEAGE and not attribute.startswith(MARK):
+        for attribute in dict.fromkeys(slot.attribute for slot in slots.all if slot.kind):
+            if attribute != LINEAGE and not attribute.startswith(MARK):
                 self.plans[attribute] = self._plan(slots, strings, attribute)
                 for dot in (position for position, ch in enumerate(attribute) if ch == "."):
                     self._node(attribute[:dot])[0][attribute[dot + 1 :]] = self.plans[attribute]

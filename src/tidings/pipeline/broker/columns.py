@@ -123,8 +123,8 @@ class Columns:
             return pa.array([_type(stored.event, kind) for _, stored in entries], kind)
         if name == REST:
             known = frozenset(self._attributes)
-            return pa.array([_rest(stored.event.attributes, known) for _, stored in entries], kind)
-        values = [stored.event.attributes.get(name) for _, stored in entries]
+            return pa.array([_rest(stored.event.shared_attributes, known) for _, stored in entries], kind)
+        values = [stored.event.shared_attributes.get(name) for _, stored in entries]
         if not is_plain(kind):
             return pa.array([fitted(value, kind) for value in values], kind)
         _refuse_mixture(pa, values, kind)
@@ -152,7 +152,7 @@ class Columns:
     ) -> tuple[dict[str, Any], dict[str, Any]]:
         kept: dict[str, Any] = {}
         rest: dict[str, Any] = {}
-        for name, value in stored.event.attributes.items():
+        for name, value in stored.event.shared_attributes.items():
             if name not in self._attributes:
                 rest[name] = value
                 continue
@@ -301,7 +301,7 @@ def inferred(events: Iterable[Event]) -> str:
     """The columns of a sample of events, as Spark writes them."""
     seen: dict[str, Any] = {}
     for event in events:
-        for name, value in event.attributes.items():
+        for name, value in event.shared_attributes.items():
             if name not in META:
                 seen[name] = widened(seen.get(name), value)
     return f"{INFERRED}{columns_of_kinds(seen)}, {ADDED}"

@@ -47,6 +47,8 @@ def widened(kind: Kind, value: Any) -> Kind:
             kind = {}
         if isinstance(kind, dict):
             for name, item in value.items():
+                if not name:
+                    continue  # Spark has no column without a name: the value is left to `_rest`
                 kind[name] = widened(kind.get(name), item)
         return kind
     if isinstance(value, list):
@@ -114,7 +116,9 @@ def _is_known(kind: Kind) -> bool:
 def columns_of_kinds(seen: Mapping[str, Kind]) -> str:
     """The columns of these attributes, each with a comma before it."""
     return "".join(
-        f", `{name.replace('`', '``')}` {spark_type(kind)}" for name, kind in seen.items() if _is_known(kind)
+        f", `{name.replace('`', '``')}` {spark_type(kind)}"
+        for name, kind in seen.items()
+        if name and _is_known(kind)
     )
 
 
