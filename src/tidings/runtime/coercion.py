@@ -197,7 +197,7 @@ def _conditions_of(wanted: type) -> list[Condition]:
         )
     try:
         check_readable(wanted)
-    except (TypeError, NotImplementedError) as error:  # the latter: an enumeration beyond 64 bits
+    except (TypeError, RuntimeError) as error:  # the latter: an enumeration beyond 64 bits
         raise FilterError(
             f"no event can be read as a {wanted.__name__}: {error}",
             hint="change that type, or subscribe with a filter and read event.attributes",
