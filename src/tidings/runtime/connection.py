@@ -99,8 +99,8 @@ class WriteCoalescer:
         self._loop = loop  # known once a turn was scheduled
         self.ready: Sized | None = None  # the loop's callbacks of this turn; None: it does not show them
         self.is_scheduled = False  # does a callback end this turn?
-        self._has_more = False  # did a second input of this turn send something ...
-        self._is_single = False  # ... or none of the turn before?
+        self._senders = 0  # inputs of this turn from which something follows at its end
+        self._is_single = False  # had the last turn with such inputs one of them?
         self.in_input = False  # set while an input is handled; `settle` follows
         self.inputs = 0  # that were handled, and times that a connection could be written to again
 
@@ -121,6 +121,13 @@ class WriteCoalescer:
         if not self.in_input:
             self._schedule()
 
+    @property
+    def is_alone(self) -> bool:
+        """Is the input of now the only one of this turn, as far as can be seen?"""
+        if self.ready is None:
+            return self._is_single
+        return len(self.ready) <= self.is_scheduled
+
     def later(self, seconds: float, callback: Callable[[], None]) -> None:
         """Call back after so many seconds; 0: at the end of the turn."""
         if seconds > 0:
@@ -133,14 +140,13 @@ class WriteCoalescer:
         self.in_input = False
         self.inputs += 1
         if self._waiting or self._callbacks:
+            self._senders += 1
             if self.ready is not None and len(self.ready) <= self.is_scheduled:
                 self._end()
             elif not self.is_scheduled:
                 if self.ready is None and self._is_single:
                     self.flush()
                 self._schedule()
-            else:
-                self._has_more = True
 
     def _schedule(self) -> None:
         if self.is_scheduled:
@@ -154,7 +160,8 @@ class WriteCoalescer:
 
     def _end_turn(self) -> None:
         self.is_scheduled = False
-        self._is_single, self._has_more = not self._has_more, False
+        if self._senders:
+            self._is_single, self._senders = self._senders == 1, 0
         later, self._later = self._later, []
         self._end()
         for connection in later:

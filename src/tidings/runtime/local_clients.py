@@ -39,12 +39,21 @@ T = TypeVar("T")
 
 SLICE = 64  # things of a guest that a gateway handles in one turn of the loop
 DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the broker does for it
+FEW = 16  # publishes of one connection that wait for the end of the turn
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
+class TurnMember(Protocol):
+    """A client whose publishes may wait for the end of the turn."""
+
+    address: str
+
+    def charge_seconds(self, seconds: float) -> None: ...
+
+
 class PublishTurn:
-    """Publishes of local clients that wait for the end of this turn of the loop: one batch for the broker, so
-    that many clients with one publish each cost nearly as little as one client with many (decision 14).
+    """Publishes of several clients that wait for the end of this turn of the loop: one batch for the broker,
+    so that many clients with one publish each cost nearly as little as one client with many (decision 14).
 
     They are handed in earlier when one of the clients sends another message or leaves: the order of each
     client holds. The time of a batch is charged by the number of publishes. No batch has more than the queue
@@ -57,16 +66,15 @@ class PublishTurn:
         self.driver = driver
         self._coalescer = coalescer
         self._most = min(most, AHEAD + DeliveryOptions().queue)  # publishes of a batch
-        self.waiting: list[tuple[LocalClient, list[Message]]] = []
+        self.waiting: list[tuple[TurnMember, list[Message]]] = []
         self._count = 0
 
-    def is_added(self, client: LocalClient, publishes: list[Message]) -> bool:
-        """Hand in these at the end of the turn. False: no other callback is ready in this turn, and waiting
-        gains no batch."""
+    def is_added(self, client: TurnMember, publishes: list[Message]) -> bool:
+        """Hand in these at the end of the turn. False: no other input is ready in this turn, as far as can be
+        seen, and waiting gains no batch."""
         coalescer = self._coalescer
         if not self.waiting:
-            ready = coalescer.ready
-            if ready is not None and (not ready or (coalescer.is_scheduled and len(ready) == 1)):
+            if coalescer.is_alone:
                 return False
             coalescer.soon(self.flush)
         elif self._count + len(publishes) > self._most:
@@ -75,6 +83,14 @@ class PublishTurn:
         self.waiting.append((client, publishes))
         self._count += len(publishes)
         return True
+
+    def receive(self, client: TurnMember, messages: list[Message]) -> None:
+        """Hand in what a connection brought: a few publishes at the end of the turn, others now. Many gain
+        nothing by waiting for those of others."""
+        is_few = 0 < len(messages) <= FEW and type(messages[0]) is Publish
+        if not (is_few and {Publish}.issuperset(map(type, messages)) and self.is_added(client, messages)):
+            self.flush()
+            self.driver.receive(client.address, messages)
 
     def flush(self) -> None:
         """Hand in what waits."""

@@ -386,8 +386,7 @@ class Server:
     # -- clients --------------------------------------------------------------------------------
 
     def _receive(self, connection: Connection, messages: list[Message]) -> None:
-        client = self._clients.get(connection)
-        if client is None:
+        if (client := self._clients.get(connection)) is None:
             return
         try:
             allowed = client.ingress.inward(messages)
@@ -400,7 +399,7 @@ class Server:
             self._charge(client, self._guard)
         if len(client.ingress.unanswered) >= self.network.unanswered:
             connection.hold("unanswered")
-        self._driver.receive(client.address, allowed)
+        self._turn.receive(client, allowed)
         if self._intake.backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
             self._intake.hold(connection)
 
@@ -417,6 +416,7 @@ class Server:
         if client is None:
             return
         log.debug("client %s disconnected: %s", client.address, reason)
+        self._turn.flush()  # what it published before
         self._unfinished.end(client.owner)
         self._reading.remove(client.address)
         self._reading.fairness.leave(client.share, connection)

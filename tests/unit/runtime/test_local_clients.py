@@ -1,4 +1,4 @@
-"""Publishes of local clients in one turn of the loop."""
+"""Publishes of several clients in one turn of the loop."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Any
 
 from tidings.model.event import make_event
 from tidings.protocol.messages import Fence, Message, Publish
-from tidings.runtime.local_clients import LocalClient, PublishTurn
+from tidings.runtime.local_clients import FEW, LocalClient, PublishTurn
 
 
 class _Driver:
@@ -43,8 +43,7 @@ class _Coalescer:
     """The end of a turn, by hand."""
 
     def __init__(self) -> None:
-        self.ready: list[None] | None = None
-        self.is_scheduled = False
+        self.is_alone = False
         self.callbacks: list[Callable[[], None]] = []
         self.soon = self.callbacks.append
 
@@ -81,11 +80,11 @@ def test_a_batch_is_bounded_and_an_early_flush_leaves_nothing_behind() -> None:
 def test_a_publish_does_not_wait_in_a_turn_without_other_callbacks() -> None:
     turn, _, coalescer = _turn()
     client: Any = _Client("c")
-    coalescer.ready = []
+    coalescer.is_alone = True
     assert not turn.is_added(client, _publishes(1))
-    coalescer.ready = [None]
+    coalescer.is_alone = False
     assert turn.is_added(client, _publishes(1))
-    coalescer.ready = []
+    coalescer.is_alone = True
     assert turn.is_added(client, _publishes(2))
 
 
@@ -112,3 +111,19 @@ def test_another_message_follows_the_publishes_that_wait_in_its_turn() -> None:
     for callback in coalescer.callbacks:
         callback()
     assert len(driver.batches) == 2, "and are handed in once"
+
+
+def test_a_few_publishes_of_a_connection_wait_and_all_else_follows_them() -> None:
+    turn, driver, coalescer = _turn()
+    one, other = _Client("one"), _Client("other")
+    turn.receive(one, _publishes(1))
+    turn.receive(other, _publishes(*range(FEW)))
+    assert driver.batches == [], "they wait for the end of the turn"
+    turn.receive(one, [*_publishes(2), Fence(1, 1)])
+    assert [[address for address, _ in batch] for batch in driver.batches] == [["one", "other"], ["one"]]
+    turn.receive(other, _publishes(*range(FEW + 1)))
+    assert [address for address, _ in driver.batches[2]] == ["other"], "many gain nothing by waiting"
+    turn.receive(one, _publishes(3))
+    assert len(driver.batches) == 3
+    coalescer.callbacks[-1]()
+    assert [address for address, _ in driver.batches[3]] == ["one"]

@@ -147,6 +147,33 @@ def publishes(count: int, *, size: int = 1) -> list[Publish]:
 
 
 @played
+async def test_a_turn_in_which_nothing_came_says_nothing_about_the_next_one() -> None:
+    """Many clients with one publish each: their answers are sent in a turn without input, and the next
+    publishes again come together."""
+
+    class Hidden:
+        def call_soon(self, callback: Callable[[], None]) -> None:
+            callbacks.append(callback)
+
+    callbacks: list[Callable[[], None]] = []
+    coalescer = WriteCoalescer(Hidden())  # type: ignore[arg-type]
+    for _ in range(2):
+        coalescer.in_input = True
+        coalescer.soon(lambda: coalescer.soon(lambda: None))  # what is handed in at the end answers later
+        coalescer.settle()
+    assert not coalescer.is_alone
+    while callbacks:
+        callbacks.pop(0)()
+    assert not coalescer.is_alone, "the last turn with input had two"
+    coalescer.in_input = True
+    coalescer.soon(lambda: None)
+    coalescer.settle()
+    while callbacks:
+        callbacks.pop(0)()
+    assert coalescer.is_alone
+
+
+@played
 async def test_publishes_of_a_turn_are_one_frame_before_the_next_message() -> None:
     connection, transport = connected(lambda *_: None)
     frames: list[Message] = []
