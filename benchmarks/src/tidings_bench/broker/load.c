@@ -1,8 +1,8 @@
 /* A load generator for Tidings brokers: one thread, epoll, one JSON line out.
  *
  * What it says first on each connection, and the pieces of a Publish, come from a plan that Python wrote with
- * the real codec (see plan.py), so no filter and no name is encoded here. It builds Publish, AckAll and Credit
- * frames, reads Deliver, DeliverAll, Published, PublishedAll and Refused, and checks every checksum.
+ * the real codec (see plan.py), so no filter and no name is encoded here. It builds Publish, PublishAll (what is
+ * published in one turn, as our client does), AckAll and Credit frames, reads Deliver, DeliverAll, Published, PublishedAll and Refused, and checks every checksum.
  *
  * A payload begins with 44 bytes, little endian: magic u32 | send ns u64 | number of the publisher's event u64 |
  * number within its class u64 | publisher u32 | class u32 | symbol u32 | change i32. A class is a symbol and a
@@ -34,6 +34,7 @@ typedef uint8_t u8;
 #define MAGIC 0x67646974u
 #define NO_CLASS 0xffffffffu
 #define ACK_BATCH 64
+#define RUN 64 /* events of one PublishAll */
 #define STEPS 64 /* of the histogram, in each power of two */
 #define CHANGES 2000 /* changes are -1000 .. 999 */
 
@@ -51,6 +52,7 @@ typedef struct {
   u8 *out; size_t out_at, out_length, out_room; /* not sent yet */
   u32 ack_ref, acks; u64 first_tag; /* heard and not acknowledged: so many from that tag on */
   piece *pieces; u32 piece_count;
+  u8 *run; size_t run_length, run_room; u32 run_count; /* events that leave in one frame at the end of the turn */
   u64 number, random, unanswered, *class_numbers, *call_ns;
   order *orders; /* of a subscriber, by publisher */
 } conn;
@@ -201,6 +203,23 @@ static void acknowledge(conn *c) {
   acks_sent += c->acks; c->acks = 0;
 }
 
+static void end_run(conn *c) { /* one event in a Publish, several in a PublishAll */
+  if (!c->run_count) return;
+  u64 first = c->number - c->run_count + 1; piece *mode = &c->pieces[c->piece_count - 1];
+  u8 *f = room(c, 256 + mode->length + c->run_length), *p = f + 9;
+  if (c->run_count == 1) {
+    memcpy(p, c->pieces[0].bytes, c->pieces[0].length); p = number32(p + c->pieces[0].length, first);
+    memcpy(p, c->run, c->run_length); p = number32(p + c->run_length, first);
+    memcpy(p, mode->bytes, mode->length); p += mode->length;
+  } else {
+    *p++ = 0x95; memcpy(p, "\xaa" "PublishAll", 11); p = number32(p + 11, first); p = number32(p, first);
+    memcpy(p, mode->bytes, mode->length); p += mode->length;
+    *p++ = 0xdc; p = be(p, c->run_count, 2);
+    memcpy(p, c->run, c->run_length); p += c->run_length;
+  }
+  frame_end(c, f, p); c->run_length = 0; c->run_count = 0;
+}
+
 static u64 owed(void) { return expected - (received - repeated - late) - lost; } /* deliveries */
 static void publish(conn *c, u64 ns) {
   u64 x = c->random; x ^= x << 13; x ^= x >> 7; x ^= x << 17; c->random = x;
@@ -208,12 +227,13 @@ static void publish(conn *c, u64 ns) {
   u32 class = symbol * bands + (u32)(change + CHANGES / 2) / (CHANGES / bands);
   header h = { MAGIC, ns, c->number, c->class_numbers[class]++, (u32)c->index, class, symbol, change };
   u64 sequence = ++c->number;
-  u8 *f = room(c, 4096 + (size_t)payload_size), *p = f + 9;
-  for (u32 i = 0; i < c->piece_count; i++) {
+  size_t most = c->run_length + 4096 + (size_t)payload_size;
+  if (c->run_room < most) { c->run_room = 2 * most; c->run = realloc(c->run, c->run_room); }
+  u8 *p = c->run + c->run_length;
+  for (u32 i = 2; i < c->piece_count && c->pieces[i].kind != SEQUENCE; i++) { /* the event stands behind the call */
     piece *one = &c->pieces[i];
     switch (one->kind) {
       case TEXT: memcpy(p, one->bytes, one->length); p += one->length; break;
-      case CALL: case SEQUENCE: p = number32(p, sequence); break;
       case ID: { u8 *length = p + 1; *p = 0xd9; p += 2; memcpy(p, one->bytes, one->length); p += one->length;
         p += sprintf((char *)p, "-%llu", (unsigned long long)sequence); *length = (u8)(p - length - 1); break; }
       case SYMBOL: *p++ = 0xcd; p = be(p, symbol, 2); break;
@@ -222,7 +242,8 @@ static void publish(conn *c, u64 ns) {
         memset(p + sizeof h, 'x', (size_t)payload_size - sizeof h); p += payload_size; break;
     }
   }
-  frame_end(c, f, p);
+  c->run_length = (size_t)(p - c->run);
+  if (++c->run_count == RUN) end_run(c);
   c->call_ns[sequence & 0xffff] = now_ns(); c->unanswered++; sent++; expected += wanting[class];
 }
 
@@ -455,6 +476,7 @@ static long publish_some(u64 now) { /* the longest that we may wait afterwards *
     blocked = 0; publish(c, rate > 0 ? (u64)due_ns : now_ns());
     if (rate > 0) due_ns += 1e9 / rate;
   }
+  for (u32 i = 0; i < publisher_count; i++) end_run(&publishers[i]);
   for (u32 i = 0; i < publisher_count; i++) if (publishers[i].out_at < publishers[i].out_length && !publishers[i].is_armed) flush(&publishers[i]);
   return wait;
 }
