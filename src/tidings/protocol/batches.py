@@ -12,7 +12,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any, Generic, TypeVar
 
 import msgspec
@@ -112,16 +112,16 @@ class Divider:
         self._last: Any = None
         self._slices: list[Any] = []
 
-    def divide(self, message: Message) -> Iterator[Message]:
+    def divide(self, message: Message) -> Iterable[Message]:
         """The message itself when it is small enough, or the parts that say the same."""
         items = getattr(message, message.cut_field)
         if len(items) <= 1:
-            return iter((message,))
+            return (message,)
         if items is not self._last:
             limits = self._frame if message.fills_frame else self._limits
             self._last, self._slices = items, self._cut(items, limits)
         if len(self._slices) <= 1:
-            return iter((message,))
+            return (message,)
         return message.in_parts(self._slices)
 
     def _cut(self, items: Any, limits: ResourceLimits) -> list[Any]:

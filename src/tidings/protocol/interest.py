@@ -128,7 +128,8 @@ class InterestTable:
     def match_all(self, events: Sequence[Event]) -> list[Match]:
         """The same for each of several events."""
         if not self._beyond_topic:
-            return [self._of_topic(event) for event in events]
+            known = self._by_topic
+            return [known.get(event.topic) or self._of_topic(event) for event in events]
         if self.has_work and any(map(self._beyond_owners, events)):
             return [self.match(event) for event in events]
         lists = match_each(self.matcher, events)

@@ -324,7 +324,8 @@ class Node:
         if not message.cut_field:
             self._out.append(Send(to, message, channel))
             return
-        self._out.extend(Send(to, part, channel) for part in self._divider.divide(message))
+        for part in self._divider.divide(message):
+            self._out.append(Send(to, part, channel))
 
     # -- the way of events and of subscriptions (port `EventPath`) -----------------------------
 

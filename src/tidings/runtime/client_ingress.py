@@ -74,6 +74,34 @@ def _is_plain(event: Event) -> bool:
     return not event.rich and has_plain_attributes(event.body)
 
 
+def _together(messages: list[msg.Message], bounds: ClientLimits) -> list[msg.Message]:
+    """Acknowledgements of one subscription whose tags follow one another as one message, and so its credit,
+    where nothing else came between them. All of it is settled before anything more is sent anyway."""
+    found: list[msg.Message] = []
+    ack: msg.AckAll | None = None
+    credit: msg.Credit | None = None
+    ack_at = credit_at = 0  # in `found`
+    for message in messages:
+        if type(message) is msg.AckAll:
+            follows = ack is not None and ack.ref == message.ref and ack.tag + ack.count == message.tag
+            if ack is not None and follows and ack.count + message.count <= bounds.tag_range:
+                found[ack_at] = ack = msg.AckAll(ack.ref, ack.tag, ack.count + message.count)
+                continue
+            ack, ack_at = message, len(found)
+        elif type(message) is msg.Credit:
+            grows = (
+                credit is not None and credit.ref == message.ref and min(credit.amount, message.amount) > 0
+            )
+            if credit is not None and grows and credit.amount + message.amount <= bounds.credit:
+                found[credit_at] = credit = msg.Credit(credit.ref, credit.amount + message.amount)
+                continue
+            credit, credit_at = message, len(found)
+        else:
+            ack = credit = None
+        found.append(message)
+    return found
+
+
 class ClientIngress:
     """Gate of one client's connection."""
 
@@ -151,32 +179,33 @@ class ClientIngress:
         """The messages that may pass to the node. Raises `WireError` for a message that no client sends."""
         allowed: list[msg.Message] = []
         guard, unanswered = self._guard, self.unanswered
-        free = self._free_source if guard is not None and self._free_at == guard.version else None
-        bounds, has_schemas = self._bounds, SCHEMAS.active
+        free = self._free_source if guard is None or self._free_at == guard.version else None
+        if SCHEMAS.active:
+            free = None  # each event is checked
+        bounds = self._bounds
         longest, lineage = bounds.name, bounds.lineage
-        most_tags, most_credit = bounds.tags, bounds.credit
+        most_tags, most_range, most_credit = bounds.tags, bounds.tag_range, bounds.credit
+        ranges = 0  # acknowledgements of ranges
+        most_headers, most_bytes, topics = bounds.headers, bounds.header_bytes, self._topics
         for message in messages:
             if type(message) is msg.Publish:  # the most common of all: as `_publish` does, without calls
                 event = message.event
+                body, headers, lineages = event.body, event.headers, event.type
                 if (
-                    not has_schemas
-                    and (guard is None or (event.source == free and not event.lifetime))
-                    and len(event.source) <= longest
-                    and len(event.id) <= longest
+                    (event.topic is None or event.topic in topics)
+                    and event.source == free
+                    and 0 < len(event.id) <= longest
+                    and event.lifetime == 0.0
                     and event.key is None
                     and event.content_type is None
-                    and (
-                        not event.headers  # else surely within their bounds
-                        or (event.size <= bounds.header_bytes and len(event.headers) <= bounds.headers)
-                    )
+                    and event.expires is None
+                    and not event.rich
+                    and (event.time is None or event.time.tzinfo is UTC)
+                    and (not headers or (event.size <= most_bytes and len(headers) <= most_headers))
+                    and (not lineages or (len(lineages) <= lineage and max(map(len, lineages)) <= longest))
+                    and (not body or has_plain_attributes(body))
                     and 0 <= message.sequence <= WIDEST
                     and -WIDEST <= message.call <= WIDEST
-                    and (
-                        not event.type
-                        or (len(event.type) <= lineage and max(map(len, event.type)) <= longest)
-                    )
-                    and _is_plain(event)
-                    and (event.topic is None or event.topic in self._topics)
                 ):
                     unanswered.add(message.call)
                     allowed.append(message)
@@ -188,9 +217,10 @@ class ClientIngress:
                     allowed.append(message)
                     continue
             elif type(message) is msg.AckAll:
-                is_within = 0 <= message.tag <= WIDEST and 0 <= message.count <= self._bounds.tag_range
+                is_within = 0 <= message.tag <= WIDEST and 0 <= message.count <= most_range
                 if is_within and 0 <= message.ref <= WIDEST:
                     allowed.append(message)
+                    ranges += 1
                     continue
             elif (
                 type(message) is msg.Credit
@@ -213,7 +243,7 @@ class ClientIngress:
                 allowed.append(message)
             elif not self._beside(message):
                 raise WireError(f"a client says no {msg.tag_of(type(message))}")
-        return allowed
+        return _together(allowed, bounds) if ranges > 1 else allowed
 
     def _is_within(self, message: msg.Message) -> bool:
         """Is each field within its bound? One that is not is refused, and without a call to refuse it by, the
@@ -243,7 +273,9 @@ class ClientIngress:
         topic = event.topic
         if topic is not None and len(topic) <= REMEMBERED_TOPIC and len(self._topics) < MOST_TOPICS:
             self._topics.add(topic)
-        if self._guard is not None and not self._is_free(event, self._guard):
+        if self._guard is None:
+            self._free_source = event.source
+        elif not self._is_free(event, self._guard):
             event = self._guard.publish(self._principal, event)
             self._count_storing(publish.call, (event,))
         if SCHEMAS.active:
@@ -435,9 +467,9 @@ class ClientIngress:
                 if guard.receives_all(principal):
                     free_at = guard.version
             elif kind is msg.DeliverAll:
-                if guard is None or (
-                    guard.receives_all(principal) and not has_replies(message.events)  # type: ignore[attr-defined]
-                ):
+                if guard is not None and guard.version != free_at and guard.receives_all(principal):
+                    free_at = guard.version
+                if guard is None or (guard.version == free_at and not has_replies(message.events)):  # type: ignore[attr-defined]
                     say(message)
                 else:  # it looks at each event
                     for deliver in message.one_by_one():

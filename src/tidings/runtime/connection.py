@@ -172,6 +172,8 @@ class WriteCoalescer:
         callbacks, self._callbacks = self._callbacks, []
         for callback in callbacks:
             callback()
+        if self._waiting:  # what they sent leaves in this turn too
+            self.flush()
 
     def flush(self) -> None:
         """Flush the connections now: the turn is a long one."""

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from collections import deque
 from collections.abc import Iterator, Sequence
-from operator import attrgetter
+from operator import attrgetter, is_
 from typing import Any, NamedTuple
 
 import msgspec
@@ -89,8 +89,9 @@ class TraceRing:
         self._bytes = 0
         self._count = 0  # events of all moments
         self._last = _TraceMoment(())
-        self._here: set[int] = set()  # what tells the events of the last moment apart from other objects
-        self._kept: _Some = ()  # those events: as long as they are held, no other object is taken for one
+        self._kept: _Some = ()  # its events: as long as they are held, no other object is taken for one
+        self._here = frozenset[int]()  # what tells them apart from other objects, once looked up
+        self._known: _Some = ()  # events of the last moment alone: many subscribers share this very tuple
         self._names: dict[str, dict[int, SubscriptionId]] = {}  # by client and ref
 
     # -- watching ------------------------------------------------------------------------------
@@ -124,7 +125,8 @@ class TraceRing:
         kind = type(message)
         if kind is Deliver:  # the most common of all: as `_note` does, without a call
             event: Event = message.event  # type: ignore[attr-defined]
-            moment = self._last if id(event) in self._here else self._begin((event,))
+            here = self._here or self._look_up()
+            moment = self._last if id(event) in here else self._begin((event,))
             if len(moment.steps) < moment.most:
                 delivered = None if moment.most == MOST_STEPS else (event,)
                 moment.steps.append((now, DELIVERED, peer, self._names.get(peer), message.ref, "", delivered))  # type: ignore[attr-defined]
@@ -168,8 +170,10 @@ class TraceRing:
     ) -> None:
         """Append a step of a batch: to the last moment when all of its events are of that."""
         moment = self._last
-        if not self._here.issuperset(map(id, events)):
-            moment = self._begin(events)
+        if events is not self._known:
+            if not self._holds(events):
+                moment = self._begin(events)
+            self._known = events
         if len(moment.steps) < moment.most:
             moment.steps.append(
                 (now, what, peer, names, ref, how, None if moment.most == MOST_STEPS else events)
@@ -177,8 +181,19 @@ class TraceRing:
         else:
             moment.more += 1
 
+    def _holds(self, events: _Some) -> bool:
+        """Are all of these events of the last moment?"""
+        kept = self._kept
+        if len(events) == len(kept) and all(map(is_, events, kept)):
+            return True
+        return (self._here or self._look_up()).issuperset(map(id, events))
+
+    def _look_up(self) -> frozenset[int]:
+        self._here = frozenset(map(id, self._kept))
+        return self._here
+
     def _begin(self, events: _Some) -> _TraceMoment:
-        self._here, self._kept = set(map(id, events)), events
+        self._here, self._kept, self._known = frozenset(), events, ()
         sizes = list(map(_size, events))
         size = sum(sizes)
         if max(sizes) > HEAVY and any(map(_is_heavy, events)):

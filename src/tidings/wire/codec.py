@@ -18,6 +18,7 @@ from typing import Annotated, Any
 
 import msgspec
 from crc32c import crc32c
+from msgspec import Raw
 
 from tidings.errors import WireError
 from tidings.model.event import Event
@@ -29,6 +30,7 @@ from tidings.protocol.messages import VERSION, AckMode, Deliver, DeliverAll, Mes
 PUBLISHES = 64  # in one frame at most: more gain little, and the first waits for the last
 HEAD = struct.Struct(">IBI")
 LENGTH = struct.Struct(">I")
+HEAD_SIZE, LENGTH_SIZE = HEAD.size, LENGTH.size
 SMALL = 4096  # bytes of a frame that are sooner copied than looked at in place
 READABLE = frozenset({VERSION, VERSION - 1} - {0})
 BEGUN = {version: crc32c(bytes((version,))) for version in READABLE}  # a checksum begins with the version
@@ -49,7 +51,7 @@ class _EncodedDeliver(Message, frozen=True, tag="Deliver"):
 
     ref: int
     tag: int
-    event: msgspec.Raw
+    event: Raw
     position: Position | None
     attempt: int
     again: bool
@@ -62,19 +64,21 @@ class PublishAll(Message, frozen=True, tag="PublishAll"):
     call: int  # of the first; those of the others follow
     sequence: int  # likewise
     mode: AckMode
-    events: Annotated[tuple[Event, ...], msgspec.Meta(max_length=PUBLISHES)]
+    events: Annotated[tuple[Raw, ...], msgspec.Meta(max_length=PUBLISHES)]  # to be sent: events themselves
 
     @classmethod
     def of(cls, publishes: list[Publish]) -> PublishAll:
-        first = publishes[0]
-        return cls(first.call, first.sequence, first.mode, tuple([each.event for each in publishes]))
+        first, events = publishes[0], tuple([each.event for each in publishes])
+        return cls(first.call, first.sequence, first.mode, events)  # type: ignore[arg-type]
 
     def one_by_one(self) -> list[Publish]:
-        """The same in single messages."""
-        sequence, mode = self.sequence - self.call, self.mode
-        return [
-            Publish(call, event, sequence + call, mode) for call, event in enumerate(self.events, self.call)
-        ]
+        """What was read in single messages. Each event is decoded by itself, so that its size is known."""
+        sequence, mode, publishes = self.sequence - self.call, self.mode, list[Publish]()
+        for call, raw in enumerate(self.events, self.call):
+            event = _decode_event(raw)
+            event.__dict__["size"] = len(raw)
+            publishes += (Publish(call, event, sequence + call, mode),)
+        return publishes
 
 
 _DELIVER = b"\x97\xa7Deliver"  # an array of seven, the first the tag of the message
@@ -85,6 +89,7 @@ _SMALL = tuple(bytes((number,)) for number in range(128))
 _WIDTHS = bytes((1,) * 8 + (2,) + (3,) * 8 + (5,) * 16 + (9,) * 32)  # of a number by its bits, in bytes
 _AROUND = {mode: 14 + 1 + len(mode) for mode in AckMode}  # bytes of a `Publish` beside event and numbers
 _join = b"".join
+_decode_event = msgspec.msgpack.Decoder(Event).decode
 
 
 def _number(number: int) -> bytes:
@@ -94,12 +99,6 @@ def _number(number: int) -> bytes:
     if 256 <= number < 1 << 16:
         return b"\xcd" + number.to_bytes(2, "big")
     return msgspec.msgpack.encode(number)
-
-
-def _beside_event(message: Publish) -> int:
-    """Bytes of a frame beside its event and its length."""
-    call, sequence = message.call.bit_length(), message.sequence.bit_length()
-    return _AROUND[message.mode] + _WIDTHS[call] + _WIDTHS[sequence]
 
 
 class Codec:
@@ -162,26 +161,31 @@ class Codec:
                 data = _SMALL[ref] if 0 <= ref < 128 else _number(ref)
                 body = _join((_DELIVER, data, _SMALL[tag] if 0 <= tag < 128 else _number(tag), raw, _FIRST))
             else:
-                delivered = (message.ref, message.tag, msgspec.Raw(raw), message.position)
+                delivered = (message.ref, message.tag, Raw(raw), message.position)
                 body = self._encode(_EncodedDeliver(*delivered, message.attempt, message.again))
-        elif type(message) is DeliverAll:
-            head, raw = _DELIVER_ALL, self._raw_of(message.events)
+        elif type(message) is DeliverAll:  # it may be large: the raw events are copied once
+            begin, raw = _DELIVER_ALL, self._raw_of(message.events)
             if message.offsets:
-                head, raw = _DELIVER_RUN, raw + self._encode(message.log) + self._encode(message.offsets)
-            body = _join((head, _number(message.ref), _number(message.tag), raw))
+                begin, raw = _DELIVER_RUN, raw + self._encode(message.log) + self._encode(message.offsets)
+            begin += _number(message.ref) + _number(message.tag)
+            if (length := len(begin) + len(raw) + 5) > self.max_frame_bytes:
+                raise self._too_large(message, length)
+            return _join((_head(length, VERSION, crc32c(raw, crc32c(begin, _BEGUN))), begin, raw))
         elif message is self._last_message:
             body = self._last_body
         else:
             body = self._encode(message)
             if message.is_hop:  # several links are often sent the same one
                 self._last_message, self._last_body = message, body
-        length = len(body) + 5
-        if length > self.max_frame_bytes:
-            raise WireError(
-                f"a {tag_of(type(message))} of {length} bytes; a frame holds {self.max_frame_bytes} at most",
-                hint="put large payloads elsewhere and publish where they are",
-            )
+        if (length := len(body) + 5) > self.max_frame_bytes:
+            raise self._too_large(message, length)
         return _head(length, VERSION, crc32c(body, _BEGUN)) + body
+
+    def _too_large(self, message: Message, length: int) -> WireError:
+        return WireError(
+            f"a {tag_of(type(message))} of {length} bytes; a frame holds {self.max_frame_bytes} at most",
+            hint="put large payloads elsewhere and publish where they are",
+        )
 
     def _raw_of(self, events: tuple[Event, ...]) -> bytes:
         """These events in bytes. Many receivers get the same ones, one after the other."""
@@ -249,12 +253,13 @@ class FrameReader:
             self._rest.clear()
         begin, size, most = 0, len(data), self._codec.max_frame_bytes
         view, decode = memoryview(data), self._codec.decode_raw
+        around, widths = _AROUND, _WIDTHS
         try:
-            while size - begin >= LENGTH.size:
-                if not limit:
+            while size - begin >= LENGTH_SIZE:
+                if limit <= 0:
                     self._needed, self.has_more = 0, True
                     break
-                if size - begin >= HEAD.size:
+                if size - begin >= HEAD_SIZE:
                     length, version, checksum = _unpack(data, begin)
                 else:
                     length = _length(data, begin)[0]
@@ -266,20 +271,22 @@ class FrameReader:
                     break
                 body = data[begin + 9 : end] if length < SMALL else view[begin + 9 : end]
                 is_good = version == VERSION and crc32c(body, _BEGUN) == checksum
-                message = decode(body) if is_good else self._codec.decode(view[begin:end])
+                message: Any = decode(body) if is_good else self._codec.decode(view[begin:end])
                 begin = end
-                if type(message) is Publish and length < SMALL:
-                    message.event.__dict__["size"] = length - _beside_event(message)  # as it came
-                if type(message) is PublishAll:
+                if (kind := type(message)) is Publish:
+                    if length < SMALL:  # the size of the event as it came: that of the frame but for the rest
+                        numbers = widths[message.call.bit_length()] + widths[message.sequence.bit_length()]
+                        message.event.__dict__["size"] = length - around[message.mode] - numbers
+                elif kind is PublishAll:
                     publishes = message.one_by_one()
-                    messages += publishes[:limit]
+                    messages += publishes[:limit] if limit < PUBLISHES else publishes
                     self._ready += publishes[limit:]
-                    limit = max(limit - len(publishes), 0)
-                else:
-                    messages.append(message)
-                    limit -= 1
+                    limit -= len(publishes)
+                    continue
+                messages += (message,)
+                limit -= 1
             else:
-                self._needed = LENGTH.size
+                self._needed = LENGTH_SIZE
         except WireError:
             raise
         except NOT_OURS as error:

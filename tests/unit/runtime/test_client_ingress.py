@@ -13,6 +13,7 @@ from tidings.model.filter import Filter
 from tidings.model.schemas import SCHEMAS
 from tidings.model.subscription import DeliveryOptions
 from tidings.protocol import messages as msg
+from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.client_ingress import ClientIngress
 from tidings.security.audit import Audit
 from tidings.security.authorization import Authorizer as Guard
@@ -172,3 +173,29 @@ def test_an_event_of_a_known_topic_has_to_fit_too_and_gives_its_quota_back() -> 
         ("schema", True)
     ] * 2
     assert not listener.gate._storing
+
+
+def test_acknowledgements_and_credit_that_come_together_reach_the_node_as_one_message_each() -> None:
+    gate = Door("level >= 0").gate
+    pairs = [each for tag in (1, 65, 129) for each in (msg.AckAll(1, tag, 64), msg.Credit(1, 64))]
+    assert gate.inward(pairs) == [msg.AckAll(1, 1, 192), msg.Credit(1, 192)]
+
+
+@pytest.mark.parametrize(
+    "apart",
+    [
+        [msg.AckAll(1, 1, 64), msg.AckAll(1, 66, 64)],  # a tag between them is not acknowledged
+        [msg.AckAll(1, 1, 64), msg.AckAll(2, 65, 64)],  # of another subscription
+        [msg.AckAll(1, 1, 64), msg.Nack(1, (65,)), msg.AckAll(1, 66, 64)],  # the order holds
+        [msg.AckAll(1, 1, 1), msg.Credit(1, 5), msg.AckAll(1, 3, 1), msg.Credit(1, -5)],
+        [msg.AckAll(1, 1, 1), msg.Credit(1, 5), msg.AckAll(1, 3, 1), msg.Credit(2, 5)],
+        [
+            msg.AckAll(1, 1, 64),
+            msg.Credit(1, DEFAULT_LIMITS.client.credit),
+            msg.AckAll(1, 65, DEFAULT_LIMITS.client.tag_range),
+            msg.Credit(1, 1),
+        ],
+    ],
+)
+def test_what_does_not_belong_together_stays_apart(apart: list[msg.Message]) -> None:
+    assert Door("level >= 0").gate.inward(apart) == apart

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tidings.errors import WireError
-from tidings.model.event import Event
+from tidings.model.event import Event, event_size
 from tidings.protocol import messages as msg
 from tidings.runtime.connection import FIRST_SLICE, SLICE, Connection, WriteCoalescer
 from tidings.runtime.fairness import Fairness, FairnessSettings, ReadingShares
@@ -170,6 +170,13 @@ def test_publishes_of_one_frame_are_read_in_slices() -> None:
     reader.feed(data, 4)
     reader.clear()
     assert reader.feed(b"") == []
+
+
+def test_an_event_of_a_frame_with_several_has_the_size_that_it_came_in() -> None:
+    some = [msg.Publish(n, Event("s", str(n), {"n": "x" * n}), n) for n in range(3)]
+    read = FrameReader(CODEC).feed(CODEC.encode(PublishAll.of(some)))
+    sizes = [publish.event.__dict__["size"] for publish in read if isinstance(publish, msg.Publish)]
+    assert sizes == [event_size(publish.event) for publish in some]
 
 
 def test_a_frame_of_too_many_publishes_is_no_frame() -> None:

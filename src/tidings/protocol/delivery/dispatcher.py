@@ -32,10 +32,10 @@ from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.publisher_migration import PublisherMigration
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
-from tidings.protocol.delivery.unacked import NONE_UNACKED, SentRun, Unacked
+from tidings.protocol.delivery.unacked import NONE_UNACKED, ItemRun, SentRun, Unacked
 from tidings.protocol.effects import Record, Send
 from tidings.protocol.lazy_queues import EMPTY, own
-from tidings.protocol.messages import Deliver, DeliverAll
+from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
@@ -60,6 +60,7 @@ class Dispatcher:
         self._credit = CreditWindow(ports.limits)
         self.granted: dict[SubscriptionState, None] = {}  # subscriptions of members that may be sent more
         self._few_bytes, self._backlog = self._credit.few_bytes, ports.backlog
+        self._most_together, self._most_bytes = ports.limits.batch_count, ports.limits.batch_bytes
         self._last_events: tuple[Event, ...] = ()  # that were sent together from a queue
         self._keyed: dict[str, dict[SubscriptionState, Item]] = {}  # what waits in queues, by key
         self._policies: dict[Policy, Callable[[SubscriptionState, Item, Ticket, float], bool]] = {
@@ -80,14 +81,15 @@ class Dispatcher:
         that is live, with one member and an empty queue gets as many as it has credit for at once, in one
         message; the rest joins its queue together. Any other subscription is offered them one by one. One at
         which the broker fails is closed, and the error is raised when the others have the events."""
-        after, count, size = self._index.end, len(batch), 0
-        is_plain, is_kept = True, False
+        after, count, size, is_plain, is_kept = self._index.end, len(batch), 0, True, False
         for pending in batch:
             size += pending.size
             is_kept = is_kept or pending.position is not None
             if pending.expires_at is not None or pending.moved is not None or pending.event.key is not None:
                 is_plain = False
-        items = [Item(p.event, p.size, p.position, p.accepted, p.expires_at, 1, False, after) for p in batch]
+        items = ItemRun(
+            [Item(p.event, p.size, p.position, p.accepted, p.expires_at, 1, False, after) for p in batch]
+        )
         events: tuple[Event, ...] = ()  # one object for all subscriptions: it is encoded once
         failed: Exception | None = None
         for state in states:
@@ -105,8 +107,7 @@ class Dispatcher:
                         if is_kept:
                             self._send_kept(state, member, items[:position])
                         elif position < count:
-                            some = items[:position]
-                            self._send(state, member, some, sum([item.size for item in some]), True)
+                            self._send(state, member, items[:position], items.bytes_of(0, position), True)
                         else:
                             events = self._send(state, member, items, size, True, events)
                         if state.durable:
@@ -125,15 +126,9 @@ class Dispatcher:
             raise failed
 
     def _send(
-        self,
-        state: SubscriptionState,
-        member: Member,
-        items: Sequence[Item],
-        size: int,
-        is_plain: bool,
-        events: tuple[Event, ...] = (),
-        log: str = "",
-    ) -> tuple[Event, ...]:
+        self, state: SubscriptionState, member: Member, items: Sequence[Item], size: int, is_plain: bool,
+        events: tuple[Event, ...] = (), log: str = "",
+    ) -> tuple[Event, ...]:  # fmt: skip
         """Send a member events in one message; several are sent for the first time. `is_plain`: none is a
         dead letter, and no log holds one. `log`: of several events, the log that holds all of them. `events`:
         theirs, if another member was sent them before; the same object is encoded once."""
@@ -145,15 +140,18 @@ class Dispatcher:
         unacked.deliveries += count
         if count == 1:
             one = items[0]
-            deliver = Deliver(member.ref, tag, one.event, one.position, one.attempt, one.again)
-            self._ports.emit(Send(member.address, deliver))
+            message: Message = Deliver(member.ref, tag, one.event, one.position, one.attempt, one.again)
         else:
             events = events or tuple([item.event for item in items])
             if events == self._last_events:
                 events = self._last_events
             self._last_events = events
             offsets = [item.position.offset for item in items if item.position is not None] if log else ()
-            self._ports.send(member.address, DeliverAll(member.ref, tag, events, log, tuple(offsets)))
+            message = DeliverAll(member.ref, tag, events, log, tuple(offsets))
+        if count == 1 or (count <= self._most_together and size <= self._most_bytes):  # it is sent whole
+            self._ports.emit(Send(member.address, message))
+        else:
+            self._ports.send(member.address, message)
         state.last_tag += count  # so the last tag counts what was sent
         self.sent += count
         member.credit -= count
@@ -446,10 +444,10 @@ class Dispatcher:
         state, size = member.subscription, 0
         for run in state.unacked.take(member, tags):
             size += run.size
-            if not run.is_plain and run.items[1:]:
-                self._settle_run(state, run.items, now)
+            if not run.is_plain and run.stop - run.first > 1:
+                self._settle_run(state, run.own_items, now)
             elif not run.is_plain:
-                self.settle(state, run.items[0], now)
+                self.settle(state, run.items[run.first - run.base], now)
         if not state.unacked:
             state.unacked = NONE_UNACKED
         member.open_bytes -= size
@@ -498,7 +496,7 @@ class Dispatcher:
         state.memory.used -= runs[0].size
         if member.withheld:
             self._credit.restore(member)
-        return runs[0].items[0]
+        return runs[0].own_items[0]
 
     def bury(
         self, state: SubscriptionState, item: Item, now: float, reason: str = "", *, is_large: bool = False

@@ -167,36 +167,37 @@ class PublishFlow:
         """The publishes from this place on that are new and follow one another in the numbers of one source;
         none: the one in this place has to be looked at (`_accept_one`)."""
         disk, incarnation, address = self._ports.disk, session.incarnation, session.address
-        under_way, take_next = self._under_way, self.identities.take_next
+        under_way, take_next, number = self._under_way, self.identities.take_next, self.number
         most_bytes, is_stable = self._ports.event_bytes, disk.stable
         batch: list[PendingPublish] = []
         source, sequence = "", 0  # of the last one
         if disk.full is not None or disk.failed is not None:
             return batch
         for message in messages[position:] if position else messages:
-            event, number, mode = message.event, message.sequence, message.mode
-            size = event.size
+            event, mode, size = message.event, message.mode, message.event.size
+            if not batch:
+                source, sequence = event.source, message.sequence - 1
+            sequence += 1
             if (
-                event.id != f"{incarnation}-{number}"
+                message.sequence != sequence
+                or event.id != f"{incarnation}-{sequence}"
+                or event.source != source
                 or size > most_bytes
                 or (mode is KEPT and not is_stable)
                 or mode is REPLICATED
                 or (under_way and event.identity in under_way)
-                or (batch and (number != sequence + 1 or event.source != source))
-                or not (batch or take_next(event.source, incarnation, number, now))
+                or not (batch or take_next(source, incarnation, sequence, now))
             ):
                 break
-            source, sequence = event.source, number
-            self.number += 1
-            pending = PendingPublish(event, self.number, sequence, now, size, mode)
-            pending.waiters, pending.incarnation = [(address, message.call)], incarnation
-            if event.expires is not None:
-                pending.expires_at = now + event.expires
-            if session.stay:
-                pending.moved = session.moved(event.source)
-            batch.append(pending)
+            number += 1
+            expires_at = None if event.expires is None else now + event.expires
+            moved, waiters = session.moved(source) if session.stay else None, [(address, message.call)]
+            batch += (PendingPublish(
+                event, number, sequence, now, size, mode, True, expires_at, moved, incarnation, waiters
+            ),)  # fmt: skip
         if (accepted := len(batch)) > 1:
-            take_next(source, incarnation, sequence - accepted + 2, now, accepted - 1)
+            take_next(source, incarnation, messages[position].sequence + 1, now, accepted - 1)
+        self.number = number
         self.figures["published"] += accepted
         return batch
 

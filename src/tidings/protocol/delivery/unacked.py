@@ -13,7 +13,7 @@ from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from operator import attrgetter
 from typing import TYPE_CHECKING, Self
 
@@ -24,7 +24,20 @@ from tidings.protocol.delivery.item import Item
 if TYPE_CHECKING:
     from tidings.protocol.delivery.subscription_state import Member
 
-_first = attrgetter("first")
+_first, _size = attrgetter("first"), attrgetter("size")
+
+
+class ItemRun(list[Item]):
+    """Items that were sent in one message, with the sums of their sizes; shared by all subscriptions that
+    were sent the same."""
+
+    sums: Sequence[int] = ()  # worked out when a part of them is acknowledged
+
+    def bytes_of(self, begin: int, end: int) -> int:
+        """Bytes of the items in these places."""
+        if not self.sums:
+            self.sums = [0, *accumulate(map(_size, self))]
+        return self.sums[end] - self.sums[begin]
 
 
 class SentRun(msgspec.Struct, eq=False):
@@ -32,18 +45,35 @@ class SentRun(msgspec.Struct, eq=False):
 
     first: int
     stop: int
-    base: int  # tag of the first of `items`: those below `first`, and from `stop` on, are acknowledged
-    items: Sequence[Item]
+    base: int  # tag of the first of `items`: those below `first`, and from `stop` on, are of other runs
+    items: Sequence[Item]  # an `ItemRun` when they are several
     member: Member
     size: int  # bytes of the items that are not acknowledged ...
     retained: int  # ... and of all in `items`
     is_plain: bool  # no log holds one of them, and none is a dead letter; an acknowledgement ends them
 
+    @property
+    def own_items(self) -> Sequence[Item]:
+        """The items under its tags."""
+        items, begin, end = self.items, self.first - self.base, self.stop - self.base
+        return items if end - begin == len(items) else items[begin:end]
+
     def part(self, begin: int, end: int) -> SentRun:
-        """The run of the tags from `begin` up to `end`, with no other items."""
-        items = self.items[begin - self.base : end - self.base]
-        size = sum([item.size for item in items])
-        return SentRun(begin, end, begin, items, self.member, size, size, self.is_plain)
+        """The run of the tags from `begin` up to `end`."""
+        items, base = self.items, self.base
+        if type(items) is ItemRun:
+            size = items.bytes_of(begin - base, end - base)
+        else:
+            size = sum(map(_size, items[begin - base : end - base]))
+        return SentRun(begin, end, base, items, self.member, size, self.retained, self.is_plain)
+
+    def let_go(self) -> None:
+        """Hold no items but its own when more than half of the bytes are of others."""
+        if self.retained > 2 * self.size:
+            items, begin = self.items, self.first - self.base
+            self.items, self.base, self.retained = ItemRun(self.own_items), self.first, self.size
+            if type(items) is ItemRun:
+                self.items.sums = items.sums[begin : begin + len(self.items) + 1]
 
 
 class Unacked(list[SentRun]):
@@ -75,7 +105,6 @@ class Unacked(list[SentRun]):
                 lower, upper = begin if begin > first else first, end if end < stop else stop
                 self.deliveries -= upper - lower
                 if lower == first and upper == stop:
-                    run.items, run.base = run.items[first - run.base : stop - run.base], first
                     taken += (run,)
                     continue
                 if upper - lower == 1:
@@ -87,14 +116,14 @@ class Unacked(list[SentRun]):
                 run.size -= part.size
                 if lower > first and upper < stop:
                     left += (head := run.part(first, lower),)
+                    head.let_go()
                     run.size -= head.size
                 if upper < stop:
                     run.first = upper
                 else:
                     run.stop = lower
                 if run.retained > 2 * run.size:
-                    run.items, run.base = run.items[run.first - run.base : run.stop - run.base], run.first
-                    run.retained = run.size
+                    run.let_go()
                 left += (run,)
             self[low:high] = left
         return taken
@@ -109,7 +138,7 @@ class Unacked(list[SentRun]):
 
     def items(self) -> Iterator[Item]:
         """All items, in the order of their tags."""
-        return chain.from_iterable([run.items[run.first - run.base : run.stop - run.base] for run in self])
+        return chain.from_iterable([run.own_items for run in self])
 
 
 class _NoneUnacked(Unacked):
