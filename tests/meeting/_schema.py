@@ -10,7 +10,7 @@ from pyspark.sql import types as t
 PLAIN = {
     "string": t.StringType(), "bigint": t.LongType(), "double": t.DoubleType(), "boolean": t.BooleanType(),
     "timestamp": t.TimestampType(), "binary": t.BinaryType(), "date": t.DateType(),
-    "timestamp_ntz": t.TimestampNTZType(),
+    "timestamp_ntz": t.TimestampNTZType(), "int": t.IntegerType(), "float": t.FloatType(),
 }  # fmt: skip
 
 

@@ -170,6 +170,42 @@ def test_a_batch_job_under_a_name_publishes_once(one: Brokers, context: Context)
     assert [event["n"] for event in heard(one)] == [1, 2, 3]
 
 
+def test_jobs_whose_names_begin_alike_publish_rows_of_their_own(one: Brokers, context: Context) -> None:
+    """Found by an attack from outside: their rows had the same ids, and those of the second were dropped."""
+    for day in (1, 2):
+        made = sink.BrokerBatchWriter(
+            options.writing({"broker": one.all, "job": f"load-{day}", "lifetime": "60"})
+        )
+        made.commit([made.write(rows(day))])
+    assert [event["n"] for event in heard(one)] == [1, 2]
+
+
+def test_an_old_copy_of_a_checkpoint_is_refused(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    for batch in range(3):
+        context.batch = batch
+        made.commit([made.write(rows(batch))], batch)
+    made.commit([made.write(rows(2))], 2)  # as Spark repeats the last batch after a crash
+    context.batch = 1
+    message = made.write(rows(1, 100))
+    with pytest.raises(InputError, match="published batch 2 before, and Spark repeats batch 1"):
+        made.commit([message], 1)
+    writer(one, onLostCheckpoint="go on").commit([message], 1)
+    assert [event["n"] for event in heard(one)] == [0, 1, 2]
+
+
+def test_a_map_is_a_mapping(one: Brokers, context: Context) -> None:
+    made = writer(one)
+    names = pa.map_(pa.string(), pa.int64())
+    inside = pa.struct([("m", names), ("l", pa.list_(names))])
+    value = {"m": [("b", 2)], "l": [[("c", 3)], None]}
+    columns = [pa.array([[("a", 1)], None], names), pa.array([value, None], inside)]
+    made.commit([made.write(iter([pa.RecordBatch.from_arrays(columns, ["m", "s"])]))], 0)
+    first, second = heard(one)
+    assert first.attributes == {"m": {"a": 1}, "s": {"m": {"b": 2}, "l": [{"c": 3}, None]}}
+    assert second.attributes == {}
+
+
 def test_settings_of_a_sink_are_checked() -> None:
     with pytest.raises(SettingsError, match="a sink publishes at one broker, and 2 are named"):
         options.writing({"brokers": "a:1,b:2"})

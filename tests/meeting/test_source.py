@@ -77,6 +77,16 @@ def test_a_batch_reads_what_all_brokers_hold_and_the_filter_accepts(two: Brokers
     assert sorted(row["n"] for row in rows(cut, cut.partitions())) == list(range(10))
 
 
+def test_a_log_that_two_addresses_lead_to_is_read_once(one: Brokers) -> None:
+    one.bus(0, "ann").publish_many([{"n": n} for n in range(5)], lifetime=60)
+    same = one.all.replace("127.0.0.1", "localhost")
+    assert same != one.all
+    reader = batch(f"{one.all},{same}")
+    assert sorted(row["n"] for row in rows(reader, reader.partitions())) == list(range(5))
+    streamed = stream(f"{one.all},{same}", startingOffsets="earliest")
+    assert step(streamed, streamed.initialOffset())[1] == list(range(5))
+
+
 def test_a_batch_between_offsets_reads_that_span(one: Brokers) -> None:
     ann = one.bus(0, "ann")
     for n in range(6):
@@ -296,6 +306,32 @@ def test_a_value_that_does_not_fit_is_told_or_goes_to_the_rest(one: Brokers) -> 
     assert read[0] == {"n": 1, "price": 2.0, "_rest": None}
     assert (read[1]["n"], read[1]["price"]) == (None, None)
     assert json.loads(read[1]["_rest"]) == {"n": "one", "price": True, "more": "x"}
+
+
+@pytest.mark.parametrize(
+    ("column", "value"),
+    [("bigint", 2.5), ("int", 2.5), ("double", 2**53 + 1), ("float", 1e300), ("binary", "x")],
+)
+def test_a_value_that_would_change_in_its_column_does_not_fit(
+    one: Brokers, column: str, value: object
+) -> None:
+    one.bus(0, "ann").publish({"v": value}, lifetime=60)
+    plain = batch(one.all, f"v {column}")
+    with pytest.raises(InputError, match=r"v = .*, which does not fit the column's type"):
+        rows(plain, plain.partitions())
+    careful = batch(one.all, f"v {column}, _rest string")
+    (read,) = rows(careful, careful.partitions())
+    assert (read["v"], json.loads(read["_rest"])) == (None, {"v": value})
+
+
+def test_whole_numbers_and_wider_columns_fit(one: Brokers) -> None:
+    ann = one.bus(0, "ann")
+    ann.publish_many([{"a": 2.0, "b": 3, "c": 0.1}, {"a": 5, "b": 0.5, "c": 7}], lifetime=60)
+    for more in ("", ", _rest string"):
+        read = batch(one.all, f"a bigint, b double, c float{more}")
+        found = rows(read, read.partitions())
+        assert [(row["a"], row["b"], round(row["c"], 6)) for row in found] == [(2, 3.0, 0.1), (5, 0.5, 7.0)]
+        assert all(row.get("_rest") is None for row in found)
 
 
 def test_the_schema_of_a_sample_has_every_attribute_and_the_rest(one: Brokers) -> None:

@@ -43,6 +43,25 @@ FOUND = (
     Defect("protocol/delivery/registry.py", "        if others and not is_same and not",
         "        if False and not",
         by=("tests/unit/protocol/test_subscribing.py",)),
+    # -- found by a red team with nothing but wheels and docs
+    # of two copies that wait for the application both are handed over
+    Defect("protocol/client.py", "self._known_again.may_hold_copies and self._known_again.is_copy(",
+        "False and self._known_again.is_copy(", by=("tests/simulation/test_tidings_copies.py",)),
+    # a forked child publishes under the numbers of its parent
+    Defect("runtime/forks.py", "        made.forked()\n", "        pass\n",
+        by=("tests/unit/runtime/test_forks.py",)),
+    # rows of jobs whose names begin alike have the same ids
+    Defect("pipeline/broker/sink.py", "    return blake2b(query.encode(), digest_size=8).hexdigest()\n",
+        "    return query[-36:][:8]\n", by=("tests/meeting/test_sink.py",)),
+    # a batch of an old copy of a checkpoint counts as published
+    Defect("pipeline/broker/sink.py", "        if last > batchId:\n", "        if False:\n",
+        by=("tests/meeting/test_sink.py",)),
+    # the fraction of a number is cut off
+    Defect("pipeline/broker/columns.py", "(pa.types.is_integer(kind) and kinds - {int})", "False",
+        by=("tests/meeting/test_source.py",)),
+    # a log that two addresses lead to is read twice
+    Defect("pipeline/broker/source.py", "_once({where: state_of(where) for where in reading.brokers})",
+        "{where: state_of(where) for where in reading.brokers}", by=("tests/meeting/test_source.py",)),
     # -- filters and schemas of a hostile account
     # a text whose exponent no decimal has
     Defect("language/functions.py", "        except InvalidOperation:  # an exponent past 18 digits, which",

@@ -352,7 +352,9 @@ class Client(PublishingClient):
                 most = len(buffer) if subscription.auto else subscription.waiting[0][1]
                 while buffer and len(batch) < most:
                     deliver = buffer.popleft()
-                    if subscription.skipped and subscription.skips(deliver):
+                    if (subscription.skipped and subscription.skips(deliver)) or (
+                        self._known_again.may_hold_copies and self._known_again.is_copy(subscription, deliver)
+                    ):
                         self._pass_over(subscription, deliver)
                     else:
                         batch.append(deliver)
@@ -391,8 +393,7 @@ class Client(PublishingClient):
             self._hand_over(subscription, now)
 
     def _skip(self, input: ins.ClientSkip, now: float) -> None:
-        subscription = self._listenings.get(input.ref)
-        if subscription is not None:
+        if (subscription := self._listenings.get(input.ref)) is not None:
             subscription.skipped, subscription.policy = input.upto, input.policy
 
     def _pass_over(self, subscription: ClientSubscription, deliver: msg.Deliver) -> None:

@@ -9,7 +9,8 @@ recognise the identity; one that crashed too does not, unless a log holds the ev
 
 An identity that was published at two brokers is in two logs. A client hands over the first copy that comes
 and passes over the other, as long as it remembers the first: so many ids of foreign publishers (`copies`).
-Ids that our clients made are in one log.
+Ids that our clients made are in one log. Both copies may wait for the application before it takes the first:
+so what waits is looked at once more when it is handed over, from the moment on that a second log delivers.
 """
 
 from __future__ import annotations
@@ -35,6 +36,8 @@ class ClientDedupWindow:
         self._before: dict[tuple[int, str, str], None] = {}  # over earlier links
         self.notes_unlogged = most > 0  # is an event that no log holds remembered?
         self.knows_unlogged = False  # can such an event be known from an earlier link?
+        self._log = ""  # that delivered last
+        self.may_hold_copies = False  # did several logs deliver?
 
     def link_up(self) -> None:
         self._before.update(dict.fromkeys(self._received))
@@ -45,9 +48,21 @@ class ClientDedupWindow:
 
     def has(self, subscription: ClientSubscription, deliver: Deliver) -> bool:
         if deliver.position is not None:
+            if deliver.position.log != self._log:
+                self.may_hold_copies = self.may_hold_copies or bool(self._log and self._most_copies)
+                self._log = deliver.position.log
             log = self._copies.get(_key(deliver)) if self._copies else None
             return log not in (None, deliver.position.log) and self._concerns(subscription, deliver)
         return self.knows_unlogged and self._concerns(subscription, deliver) and _key(deliver) in self._before
+
+    def is_copy(self, subscription: ClientSubscription, deliver: Deliver) -> bool:
+        """Was a copy of this delivery, which waited, handed over meanwhile? If not it is now, and noted."""
+        if deliver.position is None:
+            return False
+        is_known = self.has(subscription, deliver)
+        if not is_known:
+            self.note(subscription, (deliver,))
+        return is_known
 
     def note(self, subscription: ClientSubscription, batch: Sequence[Deliver]) -> None:
         """Remember deliveries that the application is handed."""

@@ -37,6 +37,7 @@ from tidings.runtime.callbacks import is_cut_off
 from tidings.runtime.coercion import EventFactory, filter_from
 from tidings.runtime.deadlines import Deadlines
 from tidings.runtime.failures import error_of, refuse_unknown
+from tidings.runtime.forks import FORKED, ends_in_children
 from tidings.runtime.handler_calls import HandlerCalls
 from tidings.runtime.listener import LATER, Listener
 from tidings.runtime.log_calls import LogCalls
@@ -83,8 +84,7 @@ class Bus(LogCalls, HandlerCalls):
         self._broker = broker
         self._family = Family() if family is None else family
         self._family.add(self)
-        self._address = ""
-        self._last_call = 0
+        self._address, self._last_call = "", 0
         self._hand_in: Callable[[Input], None]  # to the client machine, once the bus is open
         self._asking = 0  # the call that is being handed over right now ...
         self._given: Any = LATER  # ... and its answer, when that is there at once
@@ -94,7 +94,7 @@ class Bus(LogCalls, HandlerCalls):
         self._early_losses: dict[int, Mapping[str, int]] = {}  # by ref: told and not counted
         self._opening: dict[int, Pushed] = {}  # by call of a subscribe: who is called with what comes
         self._pushed: dict[int, Pushed] = {}  # the same by ref, once it is open
-        self._state = "new"
+        self._state, self._why_closed = "new", CLOSED
         self._loop: asyncio.AbstractEventLoop | None = None
         self._connection = ConnectionState("new")
         self._leave_by: float | None = None  # of the loop's clock; None: a broker was connected since
@@ -114,6 +114,7 @@ class Bus(LogCalls, HandlerCalls):
         self._address = await self._broker.join(self.name, self._receive, self._on_state)
         self._hand_in = self._broker.inlet(self._address)
         self._state = "open"
+        ends_in_children(self)
         return self
 
     def __await__(self) -> Generator[Any, None, Bus]:
@@ -132,6 +133,9 @@ class Bus(LogCalls, HandlerCalls):
                 await self.flush()
         finally:
             await self.close(commit=error is None)
+
+    def forked(self) -> None:
+        self._state, self._why_closed = "closed", FORKED
 
     @property
     def is_closed(self) -> bool:
@@ -536,9 +540,10 @@ class Bus(LogCalls, HandlerCalls):
 
     def _refuse_call(self) -> NoReturn:
         """Say why the client machine takes no input."""
+        if self._state == "new":
+            raise ClosedError("the bus has not begun", hint="use `async with` or `await` it first")
         if self._state != "open":
-            hint = "use `async with` or `await` it first" if self._state == "new" else None
-            raise ClosedError("the bus has not begun" if self._state == "new" else CLOSED, hint=hint)
+            raise ClosedError(self._why_closed)
         if self._over is not None:
             raise self._over
         raise SettingsError(

@@ -7,6 +7,7 @@ Rules
 - Threads take turns in the order in which they ask: a busy loop starves no caller.
 - A step that scheduled a callback or a timer wakes the loop.
 - A call that needs a task (it uses `asyncio.timeout`) runs in the loop's thread (`call`).
+- A forked child has no such thread: every call is refused there, and nothing is waited for.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from contextlib import suppress
 from typing import Any, TypeVar
 
 from tidings.errors import ClosedError, DeadlockError
+from tidings.runtime.forks import FORKED, ends_in_children
 from tidings.runtime.readers import calling_thread
 
 T = TypeVar("T")
@@ -87,8 +89,13 @@ class LoopThread:
     def __init__(self) -> None:
         self._loop = _SharedLoop()
         self._may_stop = threading.Lock()
+        self._is_forked = False
+        ends_in_children(self)
         self._thread = threading.Thread(target=self._run, name="tidings-bus", daemon=True)
         self._thread.start()
+
+    def forked(self) -> None:
+        self._is_forked = True
 
     def _run(self) -> None:
         asyncio.set_event_loop(self._loop)
@@ -102,7 +109,7 @@ class LoopThread:
         task. After `timeout` seconds it is cancelled, and `TimeoutError` is raised."""
         if self._loop.get_debug():  # asyncio refuses calls from other threads then
             return self.call(lambda: asyncio.wait_for(make(), timeout))
-        self._refuse_own_thread()
+        self._refuse_caller()
         coroutine = make()
         error: BaseException | None = None
         while True:
@@ -164,7 +171,7 @@ class LoopThread:
         """Run a call as a task in the loop's thread and wait for it here."""
         if self._loop.is_closed():
             raise ClosedError(CLOSED)
-        self._refuse_own_thread()
+        self._refuse_caller()
         token = calling_thread.set(threading.current_thread())
         try:
             future = asyncio.run_coroutine_threadsafe(make(), self._loop)
@@ -178,10 +185,14 @@ class LoopThread:
 
     def call_soon(self, callback: Callable[[], None]) -> None:
         """Have a function called in the loop's thread, without waiting for it; not after its end."""
+        if self._is_forked:
+            return
         with suppress(RuntimeError):  # the loop is closed
             self._loop.call_soon_threadsafe(callback)
 
-    def _refuse_own_thread(self) -> None:
+    def _refuse_caller(self) -> None:
+        if self._is_forked:
+            raise ClosedError(FORKED)
         if threading.current_thread() is self._thread:
             raise DeadlockError(
                 "a callback called the bus that waits for it",
@@ -190,6 +201,8 @@ class LoopThread:
             )
 
     def stop(self) -> None:
+        if self._is_forked:
+            return
         if self._may_stop.acquire(blocking=False):  # a second stop would end the end of the loop
             self.call_soon(self._loop.stop)
         self._thread.join()

@@ -182,14 +182,19 @@ class World:
     def subscribe(self, client: str, name: str, filter: str, **options: Any) -> None:
         options.setdefault("policy", Policy.DROP_NEWEST)
         options.setdefault("queue", 100_000)
-        window = options.pop("window", WINDOW)
+        window, auto = options.pop("window", WINDOW), options.pop("auto", True)
         call = self.next_call()
         self.applications[client].calls[call] = name
         wanted = parse_filter(filter)
         self._input(
             client,
-            ins.ClientSubscribe(call, wanted, name, DeliveryOptions(**options), window=window, auto=True),
+            ins.ClientSubscribe(call, wanted, name, DeliveryOptions(**options), window=window, auto=auto),
         )
+
+    def take(self, client: str, name: str, most: int = 1) -> None:
+        """Have an application take events of a subscription that was opened with `auto=False`."""
+        ref = self.applications[client].refs[name]
+        self._input(client, ins.ClientTake(self.next_call(), ref, most=most))
 
     def unsubscribe(self, client: str, name: str) -> None:
         application = self.applications[client]

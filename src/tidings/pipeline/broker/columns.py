@@ -101,7 +101,7 @@ class Columns:
         if not isinstance(page, bytes):
             return self.batch(log, page)
         if quick is not None:
-            with suppress(msgspec.ValidationError):  # some value does not fit: look at each
+            with suppress(msgspec.ValidationError, ValueError):  # some value does not fit: look at each
                 return quick.batch(log, page, self.arrow)
         return self.batch(log, decoded(page))
 
@@ -246,7 +246,7 @@ class Quick:
         return pa.RecordBatch.from_arrays(arrays, schema=arrow)
 
 
-_QUICK = {"string": str, "bigint": int, "double": float, "boolean": bool, "timestamp": datetime}
+_QUICK = {"string": str, "bigint": int, "double": int | float, "boolean": bool, "timestamp": datetime}
 _DEFAULTS: dict[str, Any] = {"id": "", "source": "", "type": (), "lifetime": 0.0}
 
 
@@ -284,13 +284,14 @@ def _plain(value: Any) -> Any:
 
 
 def _refuse_mixture(pa: Any, values: list[Any], kind: Any) -> None:
-    """Arrow takes a boolean for a number and a number for a boolean; filters do not, so we do not."""
+    """Arrow takes a boolean for a number and a number for a boolean, and cuts fractions off for a column of
+    integers; filters do not, so we do not."""
     kinds = {type(value) for value in values}
     kinds.discard(type(None))
     if pa.types.is_boolean(kind):
         if kinds - {bool}:
             raise TypeError
-    elif bool in kinds:
+    elif bool in kinds or (pa.types.is_integer(kind) and kinds - {int}):
         raise TypeError
 
 

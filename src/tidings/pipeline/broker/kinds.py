@@ -11,12 +11,14 @@
 Rules
 - Numbers of two kinds give the wider: integers beside doubles are doubles, beside decimals decimals. Of any
   other mixture the first kind stays, and a value of another does not fit.
-- A value fits its column whole or not at all: a list with one element of another kind, a mapping with a field
-  that the struct has not, and a decimal with more digits do not.
+- A value fits its column whole or not at all: a number with a fraction does not fit integers, a list with one
+  element of another kind, a mapping with a field that the struct has not, and a decimal with more digits do
+  not.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from datetime import date, datetime, time
 from decimal import Context, Decimal
@@ -26,6 +28,7 @@ from uuid import UUID
 from tidings.model.value import INT_MAX, INT_MIN
 
 MOST_DIGITS = 38  # of a decimal of Spark
+MOST_SINGLE = 3.4028234663852886e38  # of a column `float`
 _WIDE = Context(prec=3 * MOST_DIGITS)
 Kind: TypeAlias = Any  # str | DecimalKind | ListKind | dict[str, Kind] | None, for a kind that is not known
 
@@ -127,7 +130,7 @@ def is_plain(kind: Any) -> bool:
     import pyarrow as pa
 
     types = pa.types
-    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_floating(kind))
+    return bool(types.is_boolean(kind) or types.is_integer(kind) or types.is_float64(kind))
 
 
 def fitted(value: Any, kind: Any) -> Any:
@@ -155,11 +158,36 @@ def fitted(value: Any, kind: Any) -> Any:
         fits = type(value) is str
     elif types.is_boolean(kind):
         fits = type(value) is bool
+    elif types.is_integer(kind):
+        fits = type(value) is int or (type(value) is float and value.is_integer())
+    elif types.is_floating(kind):
+        fits = type(value) in (int, float) and (types.is_float64(kind) or _is_narrow(value))
+    elif types.is_binary(kind) or types.is_large_binary(kind):
+        fits = type(value) is bytes
     else:
         fits = type(value) is not bool
     if not fits:
         raise TypeError
     return value
+
+
+def mapped(value: Any, kind: Any) -> Any:
+    """A value of an Arrow column with its maps as mappings; Arrow gives lists of pairs."""
+    import pyarrow as pa
+
+    types = pa.types
+    if value is None or not types.is_nested(kind):
+        return value
+    if types.is_map(kind):
+        return {key: mapped(item, kind.item_type) for key, item in value}
+    if types.is_struct(kind):
+        return {each.name: mapped(value[each.name], each.type) for each in kind}
+    return [mapped(item, kind.value_type) for item in value]
+
+
+def _is_narrow(value: float) -> bool:
+    """Is a number within the range of single precision? Of its digits such a column keeps seven."""
+    return not math.isfinite(value) or abs(value) <= MOST_SINGLE
 
 
 def _fields(value: Any, kind: Any) -> dict[str, Any]:
@@ -183,4 +211,4 @@ def _digits(value: Any, kind: Any) -> Decimal:
     return written
 
 
-__all__ = ["columns_of_kinds", "fitted", "is_plain", "spark_type", "widened"]
+__all__ = ["columns_of_kinds", "fitted", "is_plain", "mapped", "spark_type", "widened"]

@@ -8,6 +8,8 @@ Rules
   that is refused, because everything that it reads again would be published twice.
 - A broker that does not know a writer with earlier batches has lost its disk, or is another one:
   refused too.
+- After a crash Spark repeats the last batch, and no earlier one. A batch before the last is of an old copy
+  of a checkpoint, and may hold other rows under its number: refused.
 - The broker forgets staged parts without a commit after a time.
 """
 
@@ -18,11 +20,13 @@ from hashlib import blake2b
 from typing import Any
 from uuid import uuid4
 
+from pyarrow.types import is_nested
 from pyspark.sql.datasource import DataSourceArrowWriter, DataSourceStreamArrowWriter, WriterCommitMessage
 
 from tidings.errors import EventError, InputError, SettingsError, TidingsError
 from tidings.model.event import Event, event_size
 from tidings.pipeline.broker.columns import event_of
+from tidings.pipeline.broker.kinds import mapped
 from tidings.pipeline.broker.lines import Ask, BrokerConnection, line_to
 from tidings.pipeline.broker.options import GO_ON, WriteOptions
 
@@ -69,10 +73,12 @@ class _Stager:
 
     def _events(self, batches: Iterable[Any]) -> Iterator[Event]:
         writing, count = self._writing, 0
-        prefix = f"{self._query[-36:][:8]}-{self._batch}-{self._partition}"
+        prefix = f"{_short(self._query)}-{self._batch}-{self._partition}"
         for batch in batches:
+            kinds = {each.name: each.type for each in batch.schema if is_nested(each.type)}
             for row in batch.to_pylist():
                 count += 1
+                row |= {name: mapped(row[name], kind) for name, kind in kinds.items()}
                 try:
                     yield event_of(
                         row, source=writing.broker.name, id=f"{prefix}-{count}",
@@ -83,6 +89,11 @@ class _Stager:
                         f"row {count} of partition {self._partition} is no event: {error.message}",
                         hint=error.hint,
                     ) from None
+
+
+def _short(query: str) -> str:
+    """What stands for a query in the ids of its rows: of all of its name, since those of jobs begin alike."""
+    return blake2b(query.encode(), digest_size=8).hexdigest()
 
 
 def _parts(events: Iterator[Event], most: int) -> Iterator[list[Event]]:
@@ -131,7 +142,16 @@ class BrokerStreamWriter(DataSourceStreamArrowWriter):  # type: ignore[misc]
         (query,) = queries
         line = line_to(self._writing.broker)
         register_query(self._writing, line, query, batchId, query)
-        line.ask(lambda bus: bus.commit_parts(query, batchId, _numbers(messages)))
+        if line.ask(lambda bus: bus.commit_parts(query, batchId, _numbers(messages))):
+            return
+        last = line.ask(lambda bus: bus.committed(query))
+        if last > batchId:
+            _refuse(
+                self._writing,
+                f"the writer {self._writing.writer!r} published batch {last} before, and Spark repeats batch "
+                f"{batchId}: its checkpoint is an old copy, and the rows of this batch were not published",
+                "restore the latest checkpoint, or give a new one together with another writer",
+            )
 
     def abort(self, messages: list[Any], batchId: int) -> None:  # noqa: N803
         """The batch was not published; it comes again, and its staged parts are replaced or forgotten."""

@@ -55,7 +55,7 @@ class BrokerBatchReader(DataSourceReader):  # type: ignore[misc]
 
     def partitions(self) -> Sequence[InputPartition]:
         reading = self._reading
-        states = {where: state_of(where) for where in reading.brokers}
+        states = _once({where: state_of(where) for where in reading.brokers})
         starts = _starting(reading, states)
         ends = {state.log: state.end for state in states.values()}
         if reading.ending != "latest":
@@ -236,6 +236,11 @@ def _hold(reading: ReadOptions, where: BrokerTarget, ends: Mapping[str, int] | N
 
 def _was_begun(reading: ReadOptions, where: BrokerTarget) -> bool:
     return line_to(where).ask(lambda bus: bus.committed(BEGUN + reading.reader)) >= 0
+
+
+def _once(states: Mapping[BrokerTarget, LogExtent]) -> dict[BrokerTarget, LogExtent]:
+    """Each log once, though several of the addresses lead to its broker."""
+    return dict({state.log: (where, state) for where, state in states.items()}.values())
 
 
 def _starting(reading: ReadOptions, states: Mapping[BrokerTarget, LogExtent]) -> dict[str, int]:
