@@ -62,6 +62,10 @@ FOUND = (
     # a log that two addresses lead to is read twice
     Defect("pipeline/broker/source.py", "_once({where: state_of(where) for where in reading.brokers})",
         "{where: state_of(where) for where in reading.brokers}", by=("tests/meeting/test_source.py",)),
+    # what a killed restore left keeps the next one out of a disk of its own, or lies there for ever
+    Defect("store/backup.py", "and not each.name.startswith(drafts)", "and True", by=BACKUPS),
+    Defect("store/backup.py", "                        shutil.rmtree(left)\n",
+        "                        pass\n", by=BACKUPS),
     # -- filters and schemas of a hostile account
     # a text whose exponent no decimal has
     Defect("language/functions.py", "        except InvalidOperation:  # an exponent past 18 digits, which",
@@ -427,8 +431,8 @@ FOUND = (
     # a record without its sum
     Defect("store/backup.py", "or backup.sum not in (\"\", backup.signed.sum):", "or False:", by=BACKUPS),
     # a store before its gap
-    Defect("store/backup.py", "            if finish is not None:\n                finish(new, backup)\n",
-        "", by=BACKUPS),
+    Defect("store/backup.py",
+        "                if finish is not None:\n                    finish(new, backup)\n", "", by=BACKUPS),
     # stores of a unit that were restored one by one
     Defect("runtime/processes.py", "    before = processes_of(folder) or _restored(folder)\n",
         "    before = processes_of(folder)\n", by=BACKUPS),

@@ -298,31 +298,31 @@ class BackupSet:
         self._check([backup])
         store.parent.mkdir(parents=True, exist_ok=True)
         place = store if is_there else store.parent  # a directory that is there may be a disk of its own
-        new = Path(tempfile.mkdtemp(dir=place, prefix=f"{store.name}.restoring-"))
-        try:
-            self._assemble(backup, new, _copied)
-            watermark = Watermark(new / "watermark", str(new))
-            watermark.settle(backup.commit)
-            watermark.close()
-            self._compare(backup, inspect(new).account)
-            if finish is not None:
-                finish(new, backup)
-            if is_there:
-                for each in sorted(new.iterdir(), key=lambda each: each.name == "db"):
-                    each.rename(store / each.name)  # a store is there with its `db`, the last of them
-                new.rmdir()
-            else:
-                new.rename(store)
-            sync_directory(place)
-        except BaseException as error:
-            shutil.rmtree(new, ignore_errors=True)
-            if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
-                raise StoreFullError(
-                    f"{place} has no room for backup {backup.number}, which needs more than "
-                    f"{backup.size >> 20} MiB; nothing was restored",
-                    hint="make room there, or restore to another disk",
-                ) from None
-            raise
+        with _draft(place, _drafts_of(store)) as new:
+            try:
+                self._assemble(backup, new, _copied)
+                watermark = Watermark(new / "watermark", str(new))
+                watermark.settle(backup.commit)
+                watermark.close()
+                self._compare(backup, inspect(new).account)
+                if finish is not None:
+                    finish(new, backup)
+                if is_there:
+                    for each in sorted(new.iterdir(), key=lambda each: each.name == "db"):
+                        each.rename(store / each.name)  # a store is there with its `db`, the last of them
+                    new.rmdir()
+                else:
+                    new.rename(store)
+                sync_directory(place)
+            except BaseException as error:
+                shutil.rmtree(new, ignore_errors=True)
+                if isinstance(error, OSError) and error.errno in (errno.ENOSPC, errno.EDQUOT):
+                    raise StoreFullError(
+                        f"{place} has no room for backup {backup.number}, which needs more than "
+                        f"{backup.size >> 20} MiB; nothing was restored",
+                        hint="make room there, or restore to another disk",
+                    ) from None
+                raise
         return backup
 
     def _assemble(self, backup: Backup, folder: Path, put: Callable[[Path, Path], object]) -> None:
@@ -394,11 +394,48 @@ def _sums_of(backup: Backup) -> set[str]:
     return {file.sha256 for file in (*backup.files, *backup.beside)}
 
 
+def _drafts_of(store: Path) -> str:
+    """How the names of directories begin in which a restore to this place is made."""
+    return f"{store.name}.restoring-"
+
+
+@contextmanager
+def _draft(place: Path, prefix: str) -> Iterator[Path]:
+    """A directory for one restore at a time. What a killed one left, as large as a store, is removed."""
+    with ExitStack() as stack:
+        with _flocked(place, fcntl.LOCK_EX):
+            for left in [each for each in place.iterdir() if each.name.startswith(prefix)]:
+                try:
+                    with _flocked(left, fcntl.LOCK_EX | fcntl.LOCK_NB):
+                        shutil.rmtree(left)
+                except BlockingIOError:
+                    raise StoreLockedError(
+                        f"another restore in {place} is under way ({left.name})",
+                        hint="wait until it has ended",
+                    ) from None
+            new = Path(tempfile.mkdtemp(dir=place, prefix=prefix))
+            stack.enter_context(_flocked(new, fcntl.LOCK_EX))
+        yield new
+
+
+@contextmanager
+def _flocked(folder: Path, how: int) -> Iterator[None]:
+    lock = os.open(folder, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        fcntl.flock(lock, how)
+        yield
+    finally:
+        os.close(lock)
+
+
 def check_empty(store: Path) -> bool:
     """Is the directory there? Raises `InputError` when it is not empty."""
     if not store.exists():
         return False
-    if not store.is_dir() or any(each.name != "lost+found" for each in store.iterdir()):
+    drafts = _drafts_of(store)
+    if not store.is_dir() or any(
+        each.name != "lost+found" and not each.name.startswith(drafts) for each in store.iterdir()
+    ):
         raise InputError(
             f"{store} is not empty", hint="move it away first; a backup is restored into an empty place"
         )

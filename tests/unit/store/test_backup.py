@@ -250,6 +250,33 @@ def test_a_restore_that_is_broken_off_leaves_no_store(tmp_path: Path) -> None:
     assert inspect(tmp_path / "disk").account.entries == 2
 
 
+def test_what_a_killed_restore_left_is_removed_by_the_next_one(tmp_path: Path) -> None:
+    """Found by an attack from outside: each left a copy of the store, and on a disk of its own no restore was
+    possible any more."""
+    found = two_backups(tmp_path)
+    (tmp_path / "disk").mkdir()
+    for place, left in (
+        (tmp_path / "new", tmp_path / "new.restoring-1"),
+        (tmp_path / "disk", tmp_path / "disk" / "disk.restoring-1"),
+    ):
+        (left / "db").mkdir(parents=True)
+        found.restore(place)
+        assert not left.exists()
+        assert inspect(place).account.entries == 2
+
+
+def test_one_restore_at_a_time_goes_to_a_place(tmp_path: Path) -> None:
+    found = two_backups(tmp_path)
+
+    def again(folder: Path, backup: object) -> None:
+        with pytest.raises(StoreLockedError, match=r"another restore in .* is under way"):
+            found.restore(tmp_path / "new")
+
+    found.restore(tmp_path / "new", finish=again)
+    assert inspect(tmp_path / "new").account.entries == 2
+    assert not list(tmp_path.glob("*.restoring-*"))
+
+
 def test_backups_without_hard_links_are_verified(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     found = two_backups(tmp_path)
 
