@@ -16,7 +16,6 @@ class ClientConnection:
     """The connection of one client with its gate and its session."""
 
     __slots__ = (
-        "_fairness",
         "address",
         "asked_at",
         "connection",
@@ -43,13 +42,8 @@ class ClientConnection:
         self.principal = session.principal
         self.owner = owner_of(self.principal, connection.visit.address if connection.visit else LOCAL)
         self.share = fairness.join(self.owner, connection)  # of the loop's time
-        self._fairness = fairness
         self.requested = 0  # a publish whose answer is timed; 0: none
         self.asked_at = 0.0
-
-    def charge_seconds(self, seconds: float) -> None:
-        """Charge its owner the time that its publishes took."""
-        self._fairness.charge(self.share, seconds)
 
 
 def owner_of(principal: Any, address: str) -> Hashable:

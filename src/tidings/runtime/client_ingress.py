@@ -71,7 +71,7 @@ def _is_plain(event: Event) -> bool:
         return False
     if event.expires is not None or (event.time is not None and event.time.tzinfo is not UTC):
         return False
-    return not event.rich and has_plain_attributes(event.body)
+    return not event.rich and (not event.body or has_plain_attributes(event.body))
 
 
 def _together(messages: list[msg.Message], bounds: ClientLimits) -> list[msg.Message]:
@@ -455,6 +455,13 @@ class ClientIngress:
         def out(message: msg.Message) -> None:
             nonlocal free_at
             kind = type(message)
+            if kind is msg.Published:
+                unanswered.discard(message.call)  # type: ignore[attr-defined]
+                if storing:
+                    self._stored(message.call)  # type: ignore[attr-defined]
+                say(message)
+                answered()
+                return
             if kind is msg.Deliver:
                 event = message.event  # type: ignore[attr-defined]
                 if guard is None or (
@@ -474,13 +481,6 @@ class ClientIngress:
                 else:  # it looks at each event
                     for deliver in message.one_by_one():
                         out(deliver)
-                return
-            elif kind is msg.Published:
-                unanswered.discard(message.call)  # type: ignore[attr-defined]
-                if storing:
-                    self._stored(message.call)  # type: ignore[attr-defined]
-                say(message)
-                answered()
                 return
             elif kind is msg.PublishedAll:
                 first = message.call  # type: ignore[attr-defined]

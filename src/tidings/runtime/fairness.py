@@ -15,7 +15,7 @@ from __future__ import annotations
 import asyncio
 import time
 from collections import deque
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Mapping
 from typing import Any, Protocol
 
 import msgspec
@@ -96,32 +96,33 @@ class Fairness:
 
     def charge(self, share: TimeShare, seconds: float) -> None:
         """Charge the owner the time that handling its message took."""
-        share.used += seconds
-        if not self._charged:
+        self.charge_all({share: seconds})
+
+    def charge_all(self, used: Mapping[TimeShare, float]) -> None:
+        """Charge several owners for messages that were handled together."""
+        now, charged, quantum = self._clock(), self._charged, self._quantum
+        if now >= self._window_end:
+            self._active_before = self._active if now < self._window_end + self._settings.shared else set()
+            self._active = set()
+            self._window_end = now + self._settings.shared
+        if not charged:
             self.call_later(0.0, self._end_turn)
-        self._charged[share] = None
-        self._note(share.owner)
-        is_over = share.used > self._quantum and not share.is_paused
-        if is_over and len(self._active | self._active_before) > 1:
-            self.figures["turns cut short"] += 1
-            share.is_paused = True
-            for member in share.members:
-                member.hold(REASON)
+        active = self._active
+        for share, seconds in used.items():
+            share.used += seconds
+            charged[share] = None
+            active.add(share.owner)
+            if share.used > quantum and not share.is_paused and len(active | self._active_before) > 1:
+                self.figures["turns cut short"] += 1
+                share.is_paused = True
+                for member in share.members:
+                    member.hold(REASON)
 
     def wait(self, share: TimeShare) -> float:
         """Seconds until the owner is read from again; 0: at once."""
         if not share.is_paused:
             return 0.0
         return max(share.until - self._clock(), share.used - self._quantum, NEGLIGIBLE)
-
-    def _note(self, owner: Hashable) -> None:
-        """The owner is active in this window."""
-        now = self._clock()
-        if now >= self._window_end:
-            self._active_before = self._active if now < self._window_end + self._settings.shared else set()
-            self._active = set()
-            self._window_end = now + self._settings.shared
-        self._active.add(owner)
 
     def _end_turn(self) -> None:
         charged, self._charged = self._charged, {}

@@ -12,14 +12,13 @@ client in the broker's own process needs none of that: its link is a function ca
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Sequence
-from typing import Any
 
 import msgspec
 from msgspec.structs import force_setattr
 
 from tidings.model.event import Event
 from tidings.protocol.client import Client
-from tidings.protocol.effects import CallFailed, Receipt
+from tidings.protocol.effects import CallFailed
 from tidings.protocol.messages import (
     AckAll,
     AckMode,
@@ -33,7 +32,7 @@ from tidings.protocol.messages import (
     Refused,
 )
 
-Results = list[Any]  # a `Receipt` or a `CallFailed` for each event
+Results = list[CallFailed | None]  # for each event; None: the broker has accepted it
 Answered = Callable[[Results], None]
 TakeEvents = Callable[[tuple[Event, ...]], None]
 
@@ -78,18 +77,13 @@ class LocalChannel:
             messages.append(Publish(call + offset, event, number, mode))
         if answered is not None:
             batch = _OutstandingBatch(call, messages, [None] * len(messages), len(messages), answered)
-            self._outstanding.update(dict.fromkeys(range(call, call + len(messages)), batch))
+            for message in messages:
+                self._outstanding[message.call] = batch
         self.send(messages)  # type: ignore[arg-type]
 
     def resume(self) -> None:
         """The link was replaced: send again what is not answered."""
-        batches = dict.fromkeys(self._outstanding.values())
-        again = [
-            message
-            for batch in batches
-            for message, result in zip(batch.messages, batch.results, strict=True)
-            if result is None
-        ]
+        again = [batch.messages[call - batch.first] for call, batch in self._outstanding.items()]
         if again:
             self.send(again)  # type: ignore[arg-type]
 
@@ -100,16 +94,8 @@ class LocalChannel:
             event = batch.messages[call - batch.first].event
             self._answer(batch, call, CallFailed(call, code, reason, event.id))
 
-    def _published(self, calls: Iterable[int], message: Published | PublishedAll) -> None:
-        position = message.position if type(message) is Published else None
-        for call in calls:
-            batch = self._outstanding.pop(call, None)
-            if batch is not None:
-                event = batch.messages[call - batch.first].event
-                self._answer(batch, call, Receipt(event.source, event.id, position))
-
-    def _answer(self, batch: _OutstandingBatch, call: int, result: Receipt | CallFailed) -> None:
-        batch.results[call - batch.first] = result
+    def _answer(self, batch: _OutstandingBatch, call: int, failure: CallFailed) -> None:
+        batch.results[call - batch.first] = failure
         batch.left -= 1
         if not batch.left:
             batch.answered(batch.results)
@@ -129,6 +115,15 @@ class LocalChannel:
     def receive(self, message: Message) -> bool:
         """Handle a message of the broker; False: it is for the client machine."""
         kind = type(message)
+        if kind is Published or kind is PublishedAll:
+            outstanding, first = self._outstanding, message.call  # type: ignore[attr-defined]
+            is_known = first in outstanding
+            for call in (first,) if kind is Published else range(first, first + message.count):  # type: ignore[attr-defined]
+                if (batch := outstanding.pop(call, None)) is not None:
+                    batch.left -= 1
+                    if not batch.left:
+                        batch.answered(batch.results)
+            return (is_known and kind is Published) or not self._client.has_unanswered
         if kind is DeliverAll:
             take = self._takers.get(message.ref)  # type: ignore[attr-defined]
             if take is None or message.offsets:  # type: ignore[attr-defined]
@@ -144,16 +139,6 @@ class LocalChannel:
             take((message.event,))  # type: ignore[attr-defined]
             self.send([AckAll(message.ref, message.tag, 1), Credit(message.ref, 1)])  # type: ignore[attr-defined]
             return True
-        if kind is Published:
-            if message.call in self._outstanding:  # type: ignore[attr-defined]
-                self._published((message.call,), message)  # type: ignore[attr-defined, arg-type]
-                return True
-            return not self._client.has_unanswered
-        if kind is PublishedAll:
-            if self._outstanding:
-                first = message.call  # type: ignore[attr-defined]
-                self._published(range(first, first + message.count), message)  # type: ignore[attr-defined, arg-type]
-            return not self._client.has_unanswered
         if kind is Refused and (batch := self._outstanding.pop(message.call, None)) is not None:  # type: ignore[attr-defined]
             call, event = message.call, batch.messages[message.call - batch.first].event  # type: ignore[attr-defined]
             self._answer(batch, call, CallFailed(call, message.code, message.reason, event.id))  # type: ignore[attr-defined]

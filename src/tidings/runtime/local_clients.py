@@ -29,7 +29,7 @@ from tidings.runtime.client_ingress import ClientIngress
 from tidings.runtime.clock import RuntimeClock
 from tidings.runtime.connection import NetworkSettings, WriteCoalescer
 from tidings.runtime.driver import Driver, EffectHandler
-from tidings.runtime.fairness import ReadingShares
+from tidings.runtime.fairness import Fairness, ReadingShares, TimeShare
 from tidings.runtime.listener import Listener
 from tidings.runtime.local_channel import Answered, LocalChannel, TakeEvents
 from tidings.runtime.sessions import PrincipalSession, PrincipalSessions
@@ -40,6 +40,7 @@ T = TypeVar("T")
 SLICE = 64  # things of a guest that a gateway handles in one turn of the loop
 DEAREST = 1e-4  # seconds that one of them counts for at most, beside what the broker does for it
 FEW = 16  # publishes of one connection that wait for the end of the turn
+FEW_BYTES = 1024  # of a guest that are charged later; more charge small messages less often
 AHEAD = 64  # notifications on their way to a guest at most: his queue is the broker's
 
 
@@ -47,8 +48,7 @@ class TurnMember(Protocol):
     """A client whose publishes may wait for the end of the turn."""
 
     address: str
-
-    def charge_seconds(self, seconds: float) -> None: ...
+    share: TimeShare
 
 
 class PublishTurn:
@@ -62,10 +62,13 @@ class PublishTurn:
     commit of the turn, so they see no difference.
     """
 
-    def __init__(self, driver: Driver, coalescer: WriteCoalescer, most: int) -> None:
+    def __init__(
+        self, driver: Driver, coalescer: WriteCoalescer, limits: ResourceLimits, fairness: Fairness
+    ) -> None:
         self.driver = driver
         self._coalescer = coalescer
-        self._most = min(most, AHEAD + DeliveryOptions().queue)  # publishes of a batch
+        self._fairness = fairness
+        self._most = min(limits.publishes_together, AHEAD + DeliveryOptions().queue)  # publishes of a batch
         self.waiting: list[tuple[TurnMember, list[Message]]] = []
         self._count = 0
 
@@ -101,8 +104,10 @@ class PublishTurn:
         began = perf_counter()
         self.driver.receive_publishes([(client.address, publishes) for client, publishes in waiting])
         each = (perf_counter() - began) / count
+        used: dict[TimeShare, float] = {}
         for client, publishes in waiting:
-            client.charge_seconds(each * len(publishes))
+            used[client.share] = used.get(client.share, 0.0) + each * len(publishes)
+        self._fairness.charge_all(used)
 
 
 class LocalClient:
@@ -127,8 +132,9 @@ class LocalClient:
         self._guard = guard
         self._reading = reading
         self._fairness = reading.fairness
-        self._share = self._fairness.join(owner_of(self._principal, LOCAL))
-        reading.add(address, self._share)
+        self.share = self._fairness.join(owner_of(self._principal, LOCAL))
+        reading.add(address, self.share)
+        self._uncharged_bytes = 0
         self._ingress: ClientIngress | None = None
         self._all: set[LocalClient] = set()
 
@@ -160,18 +166,22 @@ class LocalClient:
             turn.flush()
         began = perf_counter()
         self._driver.receive(self.address, allowed)
-        self._fairness.charge(self._share, perf_counter() - began)
-
-    def charge_seconds(self, seconds: float) -> None:
-        """Charge the guest the time that its messages took."""
-        self._fairness.charge(self._share, seconds)
+        self._fairness.charge(self.share, perf_counter() - began)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
-        """Charge the guest bytes and reading time; the seconds for which it is not to be read from."""
+        """Charge the guest bytes and reading time; the seconds for which it is not to be read from. Few bytes
+        are charged with those that follow, or when the guest leaves."""
+        share, pause = self.share, 0.0
         if seconds:
-            self._fairness.charge(self._share, seconds)
-        pause = 0.0 if self._guard is None else self._guard.charge(self._principal, received_bytes)
-        return max(pause, self._fairness.wait(self._share))
+            self._fairness.charge(share, seconds)
+        self._uncharged_bytes += received_bytes
+        if self._uncharged_bytes >= FEW_BYTES:
+            pause = self._charge_bytes()
+        return max(pause, self._fairness.wait(share)) if share.is_paused else pause
+
+    def _charge_bytes(self) -> float:
+        count, self._uncharged_bytes = self._uncharged_bytes, 0
+        return 0.0 if self._guard is None else self._guard.charge(self._principal, count)
 
     def end(self, reason: str) -> None:
         """The session of the principal has ended."""
@@ -187,7 +197,8 @@ class LocalClient:
         self._all.discard(self)
         self.session.close()
         self._reading.remove(self.address)
-        self._fairness.leave(self._share)
+        self._fairness.leave(self.share)
+        self._charge_bytes()
         ingress.close()
         if self._guard is not None:
             self._guard.disconnected(self._principal)
@@ -290,10 +301,10 @@ class LocalClients:
         channel.fail(UnknownOutcomeError.code, "the client was closed before the broker answered")
         await driver.close()
 
-    def charge(self, address: str, received_bytes: int, seconds: float = 0.0) -> float:
-        """Charge bytes to this guest; the seconds for which it is not to be read from."""
+    def local_client(self, address: str) -> LocalClient | None:
+        """The broker's end of this guest's link; None: the guest is gone."""
         known = self._local_clients.get(address)
-        return 0.0 if known is None else known[1].charge(received_bytes, seconds)
+        return None if known is None else known[1]
 
     def channel(self, address: str) -> LocalChannel | None:
         """The channel of this guest, which passes its client machine by; None: the guest is gone."""
@@ -330,7 +341,8 @@ def charge(bus: Bus, received_bytes: int, seconds: float = 0.0) -> float:
     seconds for which it is not to be read from."""
     local_clients = bus._broker
     assert isinstance(local_clients, LocalClients), "this bus belongs to no local client"
-    return local_clients.charge(bus._address, received_bytes, seconds)
+    client = local_clients.local_client(bus._address)
+    return 0.0 if client is None else client.charge(received_bytes, seconds)
 
 
 def inbox_of(bus: Bus) -> str:
@@ -352,7 +364,8 @@ def publish_batch(
     bus: Bus, events: Sequence[Event], numbered: Sequence[bool], mode: AckMode, answered: Answered | None
 ) -> None:
     """Publish checked events of a gateway, which it alone holds, in this order and as one batch. `answered`
-    is called with a `Receipt` or `CallFailed` for each, maybe at once. Raises when the bus is closed."""
+    is called with a `CallFailed` for each that was refused and None for the others, maybe at once. Raises
+    when the bus is closed."""
     if bus._state != "open" or bus._over is not None:
         bus._refuse_call()
     call = bus._last_call + 1

@@ -193,7 +193,7 @@ class Server:
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
         self._driver.meter = self._reading
-        self._turn = PublishTurn(self._driver, self._coalescer, self.resources.publishes_together)
+        self._turn = PublishTurn(self._driver, self._coalescer, self.resources, self._reading.fairness)
         self._driver.breathe_by(self._coalescer.flush, self._coalescer.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame_bytes=self.resources.frame_bytes)

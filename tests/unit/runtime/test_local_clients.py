@@ -7,8 +7,10 @@ from types import SimpleNamespace
 from typing import Any
 
 from tidings.model.event import make_event
+from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import Fence, Message, Publish
-from tidings.runtime.local_clients import FEW, LocalClient, PublishTurn
+from tidings.runtime.fairness import Fairness, TimeShare
+from tidings.runtime.local_clients import FEW, FEW_BYTES, LocalClient, PublishTurn
 
 
 class _Driver:
@@ -24,15 +26,14 @@ class _Driver:
     def link_up(self, address: str, outlet: object) -> None:
         pass
 
+    def link_down(self, address: str) -> None:
+        pass
+
 
 class _Client:
     def __init__(self, address: str) -> None:
         self.address = address
-        self.charged = 0
-
-    def charge_seconds(self, seconds: float) -> None:
-        assert seconds >= 0
-        self.charged += 1
+        self.share = TimeShare(address)
 
 
 def _publishes(*calls: int) -> list[Any]:
@@ -50,7 +51,8 @@ class _Coalescer:
 
 def _turn(most: int = 100) -> tuple[PublishTurn, _Driver, _Coalescer]:
     driver, coalescer = _Driver(), _Coalescer()
-    return PublishTurn(driver, coalescer, most), driver, coalescer  # type: ignore[arg-type]
+    fairness, limits = Fairness(later=lambda seconds, callback: None), ResourceLimits(publishes_together=most)
+    return PublishTurn(driver, coalescer, limits, fairness), driver, coalescer  # type: ignore[arg-type]
 
 
 def test_publishes_of_one_turn_are_one_batch_in_the_order_they_came() -> None:
@@ -62,7 +64,7 @@ def test_publishes_of_one_turn_are_one_batch_in_the_order_they_came() -> None:
     coalescer.callbacks.pop()()
     [batch] = driver.batches
     assert [address for address, _ in batch] == [client.address for client in clients]
-    assert all(client.charged == 1 for client in clients)
+    assert all(client.share.used > 0 for client in clients)
 
 
 def test_a_batch_is_bounded_and_an_early_flush_leaves_nothing_behind() -> None:
@@ -88,12 +90,18 @@ def test_a_publish_does_not_wait_in_a_turn_without_other_callbacks() -> None:
     assert turn.is_added(client, _publishes(2))
 
 
-def _local_client(address: str, turn: PublishTurn) -> LocalClient:
-    fairness = SimpleNamespace(join=lambda owner: owner, charge=lambda share, seconds: None)
-    reading: Any = SimpleNamespace(fairness=fairness, add=lambda address, share: None)
-    session: Any = SimpleNamespace(principal=SimpleNamespace(name="guest", tenant="", scope="guest"))
-    client = LocalClient(address, session, turn, None, reading, lambda: None, lambda reason: None)
-    ingress: Any = SimpleNamespace(inward=lambda messages: messages, outlet=lambda send: send, inbox="")
+def _local_client(address: str, turn: PublishTurn, guard: Any = None) -> LocalClient:
+    fairness = SimpleNamespace(join=TimeShare, leave=lambda share: None, charge=lambda share, seconds: None)
+    reading: Any = SimpleNamespace(
+        fairness=fairness, add=lambda address, share: None, remove=lambda address: None
+    )
+    session: Any = SimpleNamespace(
+        close=lambda: None, principal=SimpleNamespace(name="guest", tenant="", scope="guest")
+    )
+    client = LocalClient(address, session, turn, guard, reading, lambda: None, lambda reason: None)
+    ingress: Any = SimpleNamespace(
+        inward=lambda messages: messages, outlet=lambda send: send, inbox="", close=lambda: None
+    )
     client.open(ingress, set())
     return client
 
@@ -127,3 +135,20 @@ def test_a_few_publishes_of_a_connection_wait_and_all_else_follows_them() -> Non
     assert len(driver.batches) == 3
     coalescer.callbacks[-1]()
     assert [address for address, _ in driver.batches[3]] == ["one"]
+
+
+def test_every_byte_is_charged_few_of_them_later() -> None:
+    """Small reads are charged together, and the rest when the client leaves."""
+    charged: list[int] = []
+
+    def charge(principal: object, count: int) -> float:
+        charged.append(count)
+        return 2.0
+
+    guard = SimpleNamespace(charge=charge, disconnected=lambda principal: None)
+    client = _local_client("c", _turn()[0], guard)
+    assert client.charge(FEW_BYTES - 1) == 0.0
+    assert client.charge(1) == 2.0
+    assert client.charge(7) == 0.0
+    client.close()
+    assert charged == [FEW_BYTES, 7]

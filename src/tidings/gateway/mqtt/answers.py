@@ -8,13 +8,15 @@ from collections.abc import Callable
 
 from tidings.gateway.mqtt.packets import V5, PacketKind
 
+PLAIN_PUBACK = b"\x40\x02"  # before the packet id, when the publish was accepted
+
 
 class PendingAnswers:
     """The place of the answers to packets that were handled together; `data` is known when they are."""
 
     __slots__ = ("count", "data", "is_puback")
 
-    def __init__(self, count: int, *, is_puback: bool) -> None:
+    def __init__(self, count: int, is_puback: bool) -> None:
         self.count = count
         self.is_puback = is_puback
         self.data: bytes | None = None
@@ -34,7 +36,7 @@ class AnswerLine:
 
     def reserve(self, count: int = 1, *, is_puback: bool = False) -> PendingAnswers:
         """The next place, for so many answers."""
-        answers = PendingAnswers(count, is_puback=is_puback)
+        answers = PendingAnswers(count, is_puback)
         self._line.append(answers)
         self.count += count
         if is_puback:
@@ -50,7 +52,8 @@ class AnswerLine:
             self.count -= gone.count
             if gone.is_puback:
                 self.pubacks -= gone.count
-            self._send(known)
+            if known:
+                self._send(known)
         if self.count < self._most:
             self._has_room.set()
 

@@ -19,6 +19,7 @@ import asyncio
 import ipaddress
 import logging
 from collections.abc import Awaitable, Sequence
+from functools import partial
 from itertools import groupby
 from time import perf_counter
 from typing import TYPE_CHECKING, Any
@@ -28,7 +29,7 @@ import msgspec
 from tidings.errors import RefusedError, StoreFullError
 from tidings.gateway.authentication import ConnectionOrigin
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.answers import AnswerLine, PendingAnswers, ack
+from tidings.gateway.mqtt.answers import PLAIN_PUBACK, AnswerLine, PendingAnswers, ack
 from tidings.gateway.mqtt.events import FILTER
 from tidings.gateway.mqtt.handshake import (
     ALIASES,
@@ -115,7 +116,7 @@ class MqttConnection:
         self._put(data)
 
     def _send_answers(self, data: bytes) -> None:
-        if self._is_over or not data:
+        if self._is_over:
             return
         if 0 < self._largest < ACK_SIZE:  # a client that cannot even take an answer
             self._is_over = True
@@ -502,9 +503,8 @@ class MqttConnection:
             else:
                 answers = self._answers.reserve(len(packets), is_puback=True)
                 self._unanswered += 1
-                session.publisher.publish_all(
-                    packets, lambda reasons: self._acknowledge_all(session, packets, answers, reasons)
-                )
+                acknowledge = partial(self._acknowledge_all, session, packets, answers)
+                session.publisher.publish_all(packets, acknowledge)
         if violation is not None:
             raise violation
 
@@ -536,9 +536,12 @@ class MqttConnection:
             self._all_answered.set()
         known: list[bytes] = []
         for packet, reason in zip(packets, reasons, strict=True):
-            if reason != Reason.SUCCESS and not self._is_answerable(session, packet, reason):
+            if reason == 0:
+                known.append(PLAIN_PUBACK + packet.packet_id.to_bytes(2, "big"))
+            elif self._is_answerable(session, packet, reason):
+                known.append(ack(PacketKind.PUBACK, packet.packet_id, reason or 0, self._version))
+            else:
                 break
-            known.append(ack(PacketKind.PUBACK, packet.packet_id, reason or 0, self._version))
         self._answers.answer(answers, b"".join(known))
         if len(known) < len(packets):
             last = reasons[len(known)]

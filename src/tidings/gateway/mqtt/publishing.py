@@ -14,7 +14,6 @@ import asyncio
 import logging
 from collections.abc import Callable, Sequence
 from datetime import UTC, datetime
-from typing import Any
 
 from tidings.errors import (
     RefusedError,
@@ -29,10 +28,10 @@ from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.packets import Malformed, PublishPacket, Reason, Will
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.model.event import Event
-from tidings.protocol.effects import CallFailed
 from tidings.protocol.messages import AckMode
 from tidings.runtime.bus import Bus
 from tidings.runtime.failures import error_of
+from tidings.runtime.local_channel import Results
 from tidings.runtime.local_clients import publish_batch
 
 log = logging.getLogger("tidings.gateway")
@@ -81,19 +80,20 @@ class SessionPublisher:
         at once."""
         outcomes: list[Outcome] = [Reason.SUCCESS] * len(packets)
         positions, events, numbered = [], [], []
-        now = datetime.now(UTC)
+        source, now = self._bus.name, datetime.now(UTC)
         for position, packet in enumerate(packets):
-            known = self._undecided.id_of(self._key, packet)
+            known = self._undecided.id_of(self._key, packet) if packet.dup else None
             try:
-                events.append(event_of_packet(packet, self._bus.name, known, now))
+                events.append(event_of_packet(packet, source, known, now))
             except (Malformed, TidingsError) as error:
                 outcomes[position] = self._outcome(packet, error)
                 continue
             positions.append(position)
             numbered.append(known is None)
 
-        def answered(results: list[Any]) -> None:
-            self._note(packets, positions, results, outcomes)
+        def answered(results: Results) -> None:
+            if any(results) or self._undecided:
+                self._note(packets, positions, results, outcomes)
             then(outcomes)
 
         if not events:
@@ -110,11 +110,11 @@ class SessionPublisher:
         self,
         packets: Sequence[PublishPacket],
         positions: list[int],
-        results: list[Any],
+        results: Results,
         outcomes: list[Outcome],
     ) -> None:
         for position, result in zip(positions, results, strict=True):
-            if type(result) is CallFailed:
+            if result is not None:
                 error = error_of(result.code, result.reason, result.id)
                 outcomes[position] = self._outcome(packets[position], error)
             else:
@@ -130,10 +130,10 @@ class SessionPublisher:
                 known = await self._exchanges.begin(packet.packet_id, known)
             event = event_of_packet(packet, self._bus.name, known, datetime.now(UTC))
             mode = AckMode.BEST_EFFORT if packet.qos == 0 else AckMode.AUTO
-            results: asyncio.Future[list[Any]] = asyncio.get_running_loop().create_future()
+            results: asyncio.Future[Results] = asyncio.get_running_loop().create_future()
             publish_batch(self._bus, [event], [known is None], mode, results.set_result)
             [result] = await results
-            if type(result) is CallFailed:
+            if result is not None:
                 raise error_of(result.code, result.reason, result.id)
         except (Malformed, TidingsError) as error:
             return self._outcome(packet, error)

@@ -26,6 +26,9 @@ class UnconfirmedPublishes:
         self._most = most
         self._ids: OrderedDict[Message, str] = OrderedDict()
 
+    def __bool__(self) -> bool:
+        return bool(self._ids)
+
     def id_of(self, client: Client, packet: PublishPacket) -> str | None:
         """The id of the first copy; None when this is no resend, or its first copy is unknown."""
         return self._ids.get(_message(client, packet)) if packet.dup and self._ids else None
