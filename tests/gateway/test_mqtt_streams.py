@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Callable
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import msgspec
@@ -13,13 +14,14 @@ from tests.gateway._peer import Peer, at, port_of, run
 from tests.gateway.conftest import broker
 
 from tidings.gateway.mqtt import packets as mq
-from tidings.gateway.mqtt.connection import AHEAD
+from tidings.gateway.mqtt.connection import AHEAD, MqttConnection
 from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.packets import V5, V311, PacketKind
 from tidings.gateway.mqtt.pushes import PacketCache, Pushes, written
-from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream
+from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream, TurnWrites
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
+from tidings.runtime.admission import Admission
 from tidings.runtime.disk_executor import ThreadedExecutor
 from tidings.runtime.local_clients import SLICE
 
@@ -273,4 +275,42 @@ def test_many_subscriptions_are_ended_with_few_commits(
             assert commits <= 24
 
     monkeypatch.setattr(ThreadedExecutor, "_submit", counted)
+    run(test)
+
+
+def test_a_client_that_is_gone_keeps_no_bytes_of_others_back() -> None:
+    """A write to a closed connection raised, in the middle of the writes of one turn: those of connections
+    behind it stayed, and later ones behind those."""
+
+    class Closed(Wire):
+        def is_closing(self) -> bool:
+            return True
+
+        def get_write_buffer_size(self) -> int:
+            return 0
+
+        def write(self, data: bytes) -> None:
+            raise RuntimeError("unable to perform operation; the handler is closed")
+
+    class Open(Closed):
+        sent = b""
+
+        def is_closing(self) -> bool:
+            return False
+
+        def write(self, data: bytes) -> None:
+            self.sent += data
+
+    async def test() -> None:
+        listener: Any = SimpleNamespace(topic_filters=1, writes=TurnWrites())
+        gone, here = Closed(), Open()
+        visit = Admission().enter(None, lambda reason: None)
+        assert visit is not None
+        for wire in (gone, here):
+            stream = ByteStream()
+            stream.wire = wire  # type: ignore[assignment]
+            MqttConnection(listener, stream, visit).send(mq.PingPacket(True))
+        listener.writes.flush_all()
+        assert here.sent == write(mq.PingPacket(True), V311)
+
     run(test)

@@ -11,7 +11,7 @@ import pytest
 import websockets
 from tests.gateway.conftest import broker
 
-from tidings.gateway.origins import Addresses, addressed
+from tidings.gateway.origins import OTHER_SITE, Addresses, addressed
 
 EVIL = "https://evil.example"
 
@@ -85,6 +85,36 @@ def test_the_http_gateway_refuses_pages_of_others() -> None:
             async with websockets.connect(page, additional_headers=own, proxy=None) as socket:
                 await socket.send(json.dumps({"op": "subscribe", "ref": "a"}))
                 assert json.loads(await socket.recv())["op"] == "subscribed"
+
+    run(test)
+
+
+@pytest.mark.parametrize("site", ["cross-site", "same-site"])
+@pytest.mark.parametrize(("dest", "console"), [("image", False), ("iframe", False), ("document", True)])
+def test_what_another_page_loads_without_an_origin_is_refused(site: str, dest: str, console: bool) -> None:
+    """A picture of any page committed the events of a durable stream: `GET` without `Origin`."""
+    headers = {"host": "127.0.0.1:80", "sec-fetch-site": site, "sec-fetch-dest": dest}
+    gateway = Addresses("127.0.0.1:80", origins=("https://app.example",))
+    assert gateway.refusal(headers) == OTHER_SITE
+    assert not gateway.refusal(headers | {"origin": "https://app.example"})
+    for own in ("same-origin", "none"):
+        assert not gateway.refusal(headers | {"sec-fetch-site": own})
+    linked = Addresses("127.0.0.1:80", may_be_linked=True)
+    assert linked.refusal(headers) == ("" if console else OTHER_SITE)
+
+
+def test_a_picture_of_another_page_commits_nothing() -> None:
+    async def test() -> None:
+        async with (
+            broker(http="127.0.0.1:0") as service,
+            httpx.AsyncClient(trust_env=False, base_url=service.gateways.addresses["http"]) as http,  # type: ignore[union-attr]
+        ):
+            headers = {"Sec-Fetch-Site": "cross-site", "Sec-Fetch-Mode": "no-cors", "Sec-Fetch-Dest": "image"}
+            wanted = {"name": "alerts", "durable": "true", "ack": "auto"}
+            answer = await http.get("/events", params=wanted, headers=headers)
+            assert (answer.status_code, answer.json()["detail"]) == (403, OTHER_SITE)
+            figures = (await http.get("/figures")).json()
+            assert figures["subscriptions"] == 0
 
     run(test)
 

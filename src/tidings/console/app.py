@@ -59,7 +59,7 @@ class ConsoleApp:
         self._sessions = ConsoleSessions(prover, service.server.clock.now)
         self._watches = NetworkWatches(service)
         self._asking = ConsoleQueries(service, self._watches)
-        addresses = Addresses(settings.console.listen, settings.gateway.hosts)
+        addresses = Addresses(settings.console.listen, settings.gateway.hosts, may_be_linked=True)
         self.app = _with_headers(addressed(Starlette(routes=self._routes()), addresses))
 
     def _routes(self) -> list[Route]:
@@ -168,6 +168,7 @@ class ConsoleListener:
             setting="console.listen",
             network=server.network,
             admission=server.admission,
+            fairness=server.reading.fairness,
         )
 
     @property

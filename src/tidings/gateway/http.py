@@ -230,7 +230,12 @@ class HttpListener:
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
         self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
         self._serving = Serving(
-            self._gateway.app, settings.http, tls, network=host.network, admission=host.admission
+            self._gateway.app,
+            settings.http,
+            tls,
+            network=host.network,
+            admission=host.admission,
+            fairness=host.reading.fairness,
         )
 
     @property

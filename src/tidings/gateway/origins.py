@@ -5,6 +5,9 @@ Rules
   page that points its own name at this machine is refused.
 - A request that carries `Origin` comes from a page. It is refused unless the page is of this very address, or
   its origin is allowed (`gateway.origins`). Programs send none.
+- A browser sends no `Origin` for a picture, a script, a frame or a link, and a GET may have effects: a stream
+  commits. It says in `Sec-Fetch-Site` that the page is another one; such a request is refused too. A page of
+  ours for people (the console) may be the target of a link.
 - A refused request is answered after a pause, and its connection can send no other one meanwhile: a flood of
   guesses or of forged requests costs its sender time, and other clients none.
 """
@@ -27,6 +30,8 @@ REFUSAL_PAUSE = 0.2  # seconds before the answer to a request that was refused
 PAUSED = frozenset({401, 429})  # answers of the application that are refusals: not proved, too many attempts
 OTHER_HOST = "this server is not called {!r}"
 OTHER_ORIGIN = "a page of {!r} may not use this server"
+OTHER_SITE = "a page of another address may not use this server"
+FOREIGN = frozenset({"cross-site", "same-site"})  # `Sec-Fetch-Site`; of one site are all ports of a host
 
 
 class Addresses(msgspec.Struct, frozen=True):
@@ -35,6 +40,7 @@ class Addresses(msgspec.Struct, frozen=True):
     listen: str
     hosts: tuple[str, ...] = ()  # further names of it; * is a wildcard
     origins: tuple[str, ...] = ()  # of foreign pages that may use it; * is a wildcard
+    may_be_linked: bool = False  # has it pages for people, to which other pages may lead?
 
     def refusal(self, headers: Mapping[str, str]) -> str:
         """Why a request with these headers is refused; empty: it is not.
@@ -44,9 +50,17 @@ class Addresses(msgspec.Struct, frozen=True):
         host, origin = headers.get("host", ""), headers.get("origin")
         if not self._is_called(_name(host)):
             return OTHER_HOST.format(_name(host))
-        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() != "":
+        if origin is None:
+            return OTHER_SITE if self._is_foreign(headers) else ""
+        if _matches(origin, self.origins) or _place(origin) == host.lower() != "":
             return ""
         return OTHER_ORIGIN.format(origin[:100])
+
+    def _is_foreign(self, headers: Mapping[str, str]) -> bool:
+        """Does another page ask, in a way that names no origin?"""
+        if headers.get("sec-fetch-site", "") not in FOREIGN:
+            return False
+        return not self.may_be_linked or headers.get("sec-fetch-dest") != "document"
 
     def _is_called(self, name: str) -> bool:
         own = host_of(self.listen)

@@ -3,6 +3,7 @@
 Rules
 - Each connection is admitted together with those of all other listeners (`runtime/admission.py`). It counts
   as waiting until the head of a request is complete, and again between two requests.
+- What comes is parsed in slices, in turns with all other work of the broker (`paced.py`).
 - If a client does not read its WebSocket, pongs included, the WebSocket is not read from.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.
@@ -21,9 +22,11 @@ import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
 from tidings.errors import SettingsError
+from tidings.gateway.paced import PacedReading
 from tidings.runtime.admission import Admission, AdmittedConnection, SocketListener, admission_settings
 from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import port_of
+from tidings.runtime.fairness import Fairness
 
 AMBIGUOUS = b"Content-Length and Transfer-Encoding in one request\n"
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
@@ -41,6 +44,8 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
     visit: AdmittedConnection
     seconds: float  # for the head of a request
+    fairness: Fairness
+    _reading: PacedReading
     _timer: asyncio.TimerHandle | None = None
     ws_protocol_class: Any
     _is_socket = False  # it carries a WebSocket from now on
@@ -48,9 +53,15 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def connection_made(self, transport: asyncio.Transport) -> None:
         super().connection_made(transport)
         self.visit.end = lambda reason: transport.abort()
+        self._reading = PacedReading(
+            self.fairness, self.visit.address, transport, self._parse, lambda: not self.flow.read_paused
+        )
         self._wait()
 
     def data_received(self, data: bytes) -> None:
+        self._reading.feed(data)
+
+    def _parse(self, data: bytes) -> None:
         super().data_received(data)
         self._look()
 
@@ -58,7 +69,7 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         """The WebSocket's own protocol takes over; the visit ends with it."""
         self._is_socket = True
         self._stop_waiting()
-        made, visit = self.ws_protocol_class, self.visit
+        made, visit, reading = self.ws_protocol_class, self.visit, self._reading
 
         def make(**options: Any) -> Any:
             protocol = made(**options)
@@ -68,18 +79,23 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
 
             def connection_lost(exc: Exception | None) -> None:
                 visit.leave()
+                reading.close()
                 lost(exc)
 
-            def data_received(data: bytes) -> None:
-                received(data)
-                if not protocol.writable.is_set():  # a client that does not read its pongs is not read from
-                    protocol.transport.pause_reading()
+            def may_read() -> bool:  # a client that does not read its pongs is not read from
+                return not protocol.read_paused and bool(protocol.writable.is_set())
 
             def resume_writing() -> None:
                 resumed()
                 if not protocol.read_paused:
                     protocol.transport.resume_reading()
 
+            first = [received]  # the request that asked for the socket, which was read already
+
+            def data_received(data: bytes) -> None:
+                (first.pop() if first else reading.feed)(data)
+
+            reading.parse, reading.may_read = received, may_read
             protocol.connection_lost, protocol.data_received = connection_lost, data_received
             protocol.resume_writing = resume_writing
             return protocol
@@ -95,6 +111,7 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
     def connection_lost(self, exc: Exception | None) -> None:
         self._stop_waiting()
         self.visit.leave()
+        self._reading.close()
         super().connection_lost(exc)
 
     @property
@@ -153,9 +170,11 @@ class Serving:
         setting: str = "gateway.http",
         network: NetworkSettings | None = None,
         admission: Admission | None = None,
+        fairness: Fairness | None = None,
     ) -> None:
         self._network = network or NetworkSettings()
         self._admission = Admission(admission_settings(self._network)) if admission is None else admission
+        self._fairness = Fairness() if fairness is None else fairness
         self._listener: SocketListener | None = None
         self._app = app
         self._setting = setting  # that said where, for who has to change it
@@ -190,7 +209,7 @@ class Serving:
 
         def connection(visit: AdmittedConnection) -> asyncio.Protocol:
             made = _BoundedHttp(config=config, server_state=server.server_state, app_state={})
-            made.visit, made.seconds = visit, seconds
+            made.visit, made.seconds, made.fairness = visit, seconds, self._fairness
             return made
 
         self._listener = SocketListener(

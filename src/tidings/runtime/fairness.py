@@ -43,7 +43,7 @@ class OwnedConnection(Protocol):
 class TimeShare:
     """The time of one owner."""
 
-    __slots__ = ("is_paused", "members", "owner", "until", "used", "users")
+    __slots__ = ("is_paused", "is_working", "members", "owner", "queued", "until", "used", "users")
 
     def __init__(self, owner: Hashable) -> None:
         self.owner = owner
@@ -51,6 +51,8 @@ class TimeShare:
         self.users = 0
         self.used = 0.0  # seconds in this turn
         self.is_paused = False
+        self.is_working = False  # is queued work done soon?
+        self.queued: deque[Callable[[], None]] = deque()
         self.until = 0.0  # when it is read from again, once the turn is over
 
 
@@ -66,7 +68,7 @@ class Fairness:
     ) -> None:
         self._settings = settings or FairnessSettings()
         self._quantum = self._settings.quantum
-        self._clock = clock
+        self.clock = clock
         self.call_later = later or _later
         self._shares: dict[Hashable, TimeShare] = {}
         self._charged: dict[TimeShare, None] = {}  # in this turn
@@ -100,7 +102,7 @@ class Fairness:
 
     def charge_all(self, used: Mapping[TimeShare, float]) -> None:
         """Charge several owners for messages that were handled together."""
-        now, charged, quantum = self._clock(), self._charged, self._quantum
+        now, charged, quantum = self.clock(), self._charged, self._quantum
         if now >= self._window_end:
             self._active_before = self._active if now < self._window_end + self._settings.shared else set()
             self._active = set()
@@ -118,15 +120,37 @@ class Fairness:
                 for member in share.members:
                     member.hold(REASON)
 
+    def has_time(self, share: TimeShare) -> bool:
+        """Is something of the owner's quantum left in this turn?"""
+        return share.used < self._quantum and not share.is_paused
+
+    def queue(self, share: TimeShare, work: Callable[[], None]) -> None:
+        """Do the owner's work when it has time again, behind what waits already."""
+        share.queued.append(work)
+        if not share.is_paused:
+            self._work_soon(share)
+
+    def _work_soon(self, share: TimeShare) -> None:
+        if share.queued and not share.is_working:
+            share.is_working = True
+            self.call_later(0.0, lambda: self._work(share))
+
+    def _work(self, share: TimeShare) -> None:
+        share.is_working = False
+        while share.queued and self.has_time(share):
+            share.queued.popleft()()
+        if not share.is_paused:
+            self._work_soon(share)
+
     def wait(self, share: TimeShare) -> float:
         """Seconds until the owner is read from again; 0: at once."""
         if not share.is_paused:
             return 0.0
-        return max(share.until - self._clock(), share.used - self._quantum, NEGLIGIBLE)
+        return max(share.until - self.clock(), share.used - self._quantum, NEGLIGIBLE)
 
     def _end_turn(self) -> None:
         charged, self._charged = self._charged, {}
-        now = self._clock()
+        now = self.clock()
         for share in charged:
             over, share.used = share.used - self._quantum, 0.0
             if share.is_paused:
@@ -139,13 +163,14 @@ class Fairness:
         self.call_later(seconds, lambda: self._release(share))
 
     def _release(self, share: TimeShare) -> None:
-        left = share.until - self._clock()
+        left = share.until - self.clock()
         if left > NEGLIGIBLE:  # it overdrew again meanwhile
             self._release_later(share, left)
             return
         share.is_paused, share.until = False, 0.0
         for member in list(share.members):
             member.release(REASON)
+        self._work_soon(share)
         if not share.users:
             self._shares.pop(share.owner, None)
 

@@ -211,6 +211,7 @@ class LocalClientHost(Protocol):
     name: str
     network: NetworkSettings
     admission: Admission  # of the connections of all listeners
+    reading: ReadingShares  # shares of the loop's time, of all owners
     resources: ResourceLimits
 
     @property

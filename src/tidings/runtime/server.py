@@ -163,7 +163,7 @@ class Server:
         self._tasks: set[asyncio.Task[None]] = set()
         self._stopping, self._answer_seconds = asyncio.Event(), Histogram()
         self._unfinished = UnfinishedFrames(self.network.unfinished_bytes)
-        self._reading = ReadingShares(Fairness(later=self._coalescer.later))  # of all listeners too
+        self.reading = ReadingShares(Fairness(later=self._coalescer.later))  # of all listeners too
 
     # -- beginning ------------------------------------------------------------------------------
 
@@ -192,8 +192,8 @@ class Server:
         ask = (store, self._guard, lambda: self.node.log, self._driver.now, self._limits)
         self.inquiries["log"] = LogPages(*ask, self.resources).answer
         self._driver.use_store(store, threaded=self._is_stable)
-        self._driver.meter = self._reading
-        self._turn = PublishTurn(self._driver, self._coalescer, self.resources, self._reading.fairness)
+        self._driver.meter = self.reading
+        self._turn = PublishTurn(self._driver, self._coalescer, self.resources, self.reading.fairness)
         self._driver.breathe_by(self._coalescer.flush, self._coalescer.soon)
         declared = tuple(message for slot in self.node.slots.values() for message in slot.messages)
         self._codec = Codec((*declared, *HANDSHAKE, *BESIDE), max_frame_bytes=self.resources.frame_bytes)
@@ -302,7 +302,7 @@ class Server:
             limits=self._limits,
             bounds=self.resources.client,
         )
-        client = ClientConnection(address, connection, ingress, session, self._reading.fairness)
+        client = ClientConnection(address, connection, ingress, session, self.reading.fairness)
         self._clients[connection] = client
         connection.most_bytes, connection.limits = self.network.client_buffer_bytes, self.resources
         connection.receive, connection.lost = self._receive, self._lost
@@ -310,8 +310,8 @@ class Server:
         own, system, takes = self._codec.max_frame_bytes, self._system.name, (ALL_FEATURES, ingress.inbox)
         connection.use_codec(self._codec)
         connection.count_in(self._unfinished.of(client.owner))
-        connection.spent = partial(self._reading.fairness.charge, client.share)
-        self._reading.add(address, client.share)
+        connection.spent = partial(self.reading.fairness.charge, client.share)
+        self.reading.add(address, client.share)
         connection.send_by(self._codec.limited(sendable(open.takes, own)).read_by(open.features))
         connection.send(SessionOpened(self.name, system, proved.server_final, self.address, own, *takes))
         self._driver.link_up(address, self._outlet(client))
@@ -368,7 +368,7 @@ class Server:
         session = self._opened(principal, name, lambda reason: each.end(reason))
         self._last_client += 1
         each = LocalClient(
-            f"{name}#{self._last_client}", session, self._turn, self._guard, self._reading, sent_away, ended
+            f"{name}#{self._last_client}", session, self._turn, self._guard, self.reading, sent_away, ended
         )
         ingress = ClientIngress(
             name,
@@ -418,8 +418,8 @@ class Server:
         log.debug("client %s disconnected: %s", client.address, reason)
         self._turn.flush()  # what it published before
         self._unfinished.end(client.owner)
-        self._reading.remove(client.address)
-        self._reading.fairness.leave(client.share, connection)
+        self.reading.remove(client.address)
+        self.reading.fairness.leave(client.share, connection)
         client.session.close()
         client.ingress.close()
         if self._guard is not None:
@@ -498,7 +498,7 @@ class Server:
             **self.node.figures(),
             **self.handshake.figures,
             **self.admission.figures,
-            **self._reading.fairness.figures,
+            **self.reading.fairness.figures,
             **self._intake.figures,
             **({} if self.datagrams is None else self.datagrams.figures),
             "broker": self.name,

@@ -175,10 +175,10 @@ class MqttConnection:
         """Everything of one turn of the loop in one write."""
         lines = self._lines
         if lines:
-            if not self._is_over:
-                self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
             self._lines = []
             self._line_bytes = 0
+            if not self._is_over and not self._wire.is_closing():  # a write to a closed one raises
+                self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
 
     def end(self, reason: Reason) -> None:
         """Leave the client, with a reason if it understands one."""

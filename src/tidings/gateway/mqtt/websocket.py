@@ -17,18 +17,21 @@ from tidings.gateway.mqtt.connection import BUFFER, LARGEST
 from tidings.gateway.mqtt.listener import MqttListener
 from tidings.gateway.mqtt.stream import ByteStream
 from tidings.gateway.origins import Addresses
+from tidings.gateway.paced import PacedReading
 from tidings.gateway.serving import bind
 from tidings.runtime.admission import Admission, AdmittedConnection
+from tidings.runtime.fairness import Fairness
 from tidings.runtime.local_clients import LocalClientHost
 
 
 class _Admitted(ServerConnection):
     """A connection that counts among those of all listeners, from its first byte."""
 
-    def __init__(self, admission: Admission, *args: Any, **options: Any) -> None:
+    def __init__(self, admission: Admission, fairness: Fairness, *args: Any, **options: Any) -> None:
         super().__init__(*args, **options)
-        self._admission = admission
+        self._admission, self._fairness = admission, fairness
         self.visit: AdmittedConnection | None = None
+        self._reading: PacedReading | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         super().connection_made(transport)
@@ -37,11 +40,19 @@ class _Admitted(ServerConnection):
         )
         if self.visit is None:
             self.transport.abort()
+            return
+        parse = super().data_received
+        self._reading = PacedReading(
+            self._fairness, self.visit.address, self.transport, parse, self._may_read
+        )
 
     def data_received(self, data: bytes) -> None:
-        super().data_received(data)
-        if self.paused:  # a client that does not read its pongs is not read from
-            self.transport.pause_reading()
+        if self._reading is not None:
+            self._reading.feed(data)
+
+    def _may_read(self) -> bool:
+        """A client that does not read its pongs is not read from."""
+        return not self.paused and not self.recv_messages.paused
 
     def resume_writing(self) -> None:
         super().resume_writing()
@@ -51,6 +62,8 @@ class _Admitted(ServerConnection):
     def connection_lost(self, exc: Exception | None) -> None:
         if self.visit is not None:
             self.visit.leave()
+        if self._reading is not None:
+            self._reading.close()
         super().connection_lost(exc)
 
 
@@ -77,6 +90,9 @@ class _SocketStream(ByteStream):
 
     def close(self) -> None:
         self._waiting.put_nowait(None)
+
+    def is_closing(self) -> bool:
+        return self._socket.transport.is_closing()
 
     def get_extra_info(self, name: str) -> Any:
         return self._socket.transport.get_extra_info(name)
@@ -145,7 +161,7 @@ class MqttWebSocketListener:
             compression=None,
             open_timeout=seconds,
             process_request=self._check,
-            create_connection=partial(_Admitted, self._host.admission),  # type: ignore[arg-type]
+            create_connection=partial(_Admitted, self._host.admission, self._host.reading.fairness),  # type: ignore[arg-type]
             **options,
         )
         self.address = f"{'ws' if self._tls is None else 'wss'}://{host}:{port}"
