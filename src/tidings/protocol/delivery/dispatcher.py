@@ -448,11 +448,11 @@ class Dispatcher:
                 self._settle_run(state, run.own_items, now)
             elif not run.is_plain:
                 self.settle(state, run.items[run.first - run.base], now)
-        if not state.unacked:
-            state.unacked = NONE_UNACKED
+        state.unacked = state.unacked or NONE_UNACKED
         member.open_bytes -= size
         state.memory.used -= size
-        if member.withheld and self._credit.restore(member):
+        is_last = state.options.until_live and not state.unacked
+        if is_last or (member.withheld and self._credit.restore(member)):
             self.granted[state] = None
 
     def give_back(
