@@ -41,8 +41,8 @@ GATEWAYS = (
         by=ORIGINS),
     # any Origin
     Defect("gateway/origins.py",
-        "        if origin is None or _matches(origin, self.origins) or _place(origin) == host.lower() "
-        "!= \"\":\n", "        if True:\n", by=ORIGINS),
+        "        if _matches(origin, self.origins) or _place(origin) == host.lower() != \"\":\n",
+        "        if True:\n", by=ORIGINS),
     # a name that begins like loopback
     Defect("gateway/origins.py", "        return name == \"localhost\" or ip_address(name).is_loopback\n",
         "        return name == \"localhost\" or name.startswith(\"127.\")\n", by=ORIGINS),
@@ -153,8 +153,9 @@ GATEWAYS = (
         "        self._timer = asyncio.get_running_loop().call_later(self.seconds, self._too_slow)\n",
         "        self._timer = None\n", by=SLOW),
     # a WebSocket's visit never ends
-    Defect("gateway/serving.py", "                visit.leave()\n                lost(exc)\n",
-        "                lost(exc)\n", by=SLOW),
+    Defect("gateway/serving.py",
+        "                visit.leave()\n                reading.close()\n                lost(exc)\n",
+        "                reading.close()\n                lost(exc)\n", by=SLOW),
     # a topic that MQTT cannot carry ends the delivery
     Defect("gateway/mqtt/events.py", "    if not name or not _fits(name):\n", "    if False:\n", by=POISON),
     # a long user property ends the delivery
@@ -173,10 +174,10 @@ GATEWAYS = (
     Defect("gateway/webhooks.py", "                    if size > self._answer_bytes:\n",
         "                    if False:\n", by=POISON),
     # unread pongs fill the memory
-    Defect("gateway/serving.py", "                if not protocol.writable.is_set():",
-        "                if False:", by=FLOODS),
+    Defect("gateway/serving.py", " and bool(protocol.writable.is_set())\n", "\n", by=FLOODS),
     # the same over MQTT's WebSocket
-    Defect("gateway/mqtt/websocket.py", "        if self.paused:  #", "        if False:  #", by=FLOODS),
+    Defect("gateway/mqtt/websocket.py", "        return not self.paused and not ", "        return not ",
+        by=FLOODS),
     # two lengths in one request
     Defect("gateway/serving.py", "            _UnambiguousRequest(self._app),\n", "            self._app,\n",
         by=POISON),

@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 
 import msgspec
 
@@ -63,18 +63,28 @@ class DeliveredRanges:
 
     def add(self, filter: Filter, log: str, start: int, stop: int) -> None:
         """Record that every event that this filter accepts there was delivered."""
-        if start >= stop:
-            return
-        new = DeliveredRange(filter, log, start, stop)
-        joined = [span for span in self.spans if span.joins(new)]
-        if joined:
-            self.spans = [span for span in self.spans if not span.joins(new)]
-            start = min(start, *(span.start for span in joined))
-            stop = max(stop, *(span.stop for span in joined))
-        self.spans.append(DeliveredRange(filter, log, start, stop))
-        if len(self.spans) > self._max_spans:
-            self.spans.remove(min(self.spans, key=lambda span: span.stop))
-            self.given_up += 1
+        self.add_all(filter, ((log, start, stop),))
+
+    def add_all(self, filter: Filter, stretches: Iterable[tuple[str, int, int]]) -> None:
+        """Record the same of several logs: each span is looked at once, however many logs a token names."""
+        new = {
+            log: DeliveredRange(filter, log, start, stop) for log, start, stop in stretches if start < stop
+        }
+        kept: list[DeliveredRange] = []
+        for span in self.spans:
+            other = new.get(span.log)
+            if other is None or not span.joins(other):
+                kept.append(span)
+            else:
+                start, stop = min(span.start, other.start), max(span.stop, other.stop)
+                new[span.log] = DeliveredRange(filter, span.log, start, stop)
+        kept += new.values()
+        excess = len(kept) - self._max_spans
+        if excess > 0:
+            lowest = {id(span) for span in sorted(kept, key=lambda span: span.stop)[:excess]}
+            kept = [span for span in kept if id(span) not in lowest]
+            self.given_up += excess
+        self.spans = kept
 
     def was_delivered(self, event: Event, log: str, offset: int, accepts: Accepts) -> bool:
         return any(

@@ -12,7 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli import remote
-from tidings.cli.output import console, print_json
+from tidings.cli.output import console, one_line, print_json, show
 from tidings.cli.usage import JSON_HELP, examples
 
 Json = Annotated[bool, typer.Option("--json", help=JSON_HELP)]
@@ -129,7 +129,7 @@ def list_(
         return
     _table(found["rows"], COLUMNS[what])
     if found["count"] > len(found["rows"]):
-        print(f"{len(found['rows'])} of {found['count']}")
+        show(f"{len(found['rows'])} of {found['count']}")
 
 
 def inspect(
@@ -145,9 +145,9 @@ def inspect(
         print_json(found)
         return
     for field, value in found[kind.value].items():
-        print(f"{field}: {_cell(field, value)}")
+        show(f"{field}: {_cell(field, value)}")
     for pin in found["pins"]:
-        print(f"pins the log from offset {pin['offset']}")
+        show(f"pins the log from offset {pin['offset']}")
 
 
 def end(
@@ -164,7 +164,7 @@ def end(
     """
     _confirm(yes, f"end the {kind.value} {name}?")
     found = _asked(broker, timeout, do="end", kind=kind.value, name=name)
-    print_json(found) if as_json else print(f"{kind.value} {name} at {found['broker']}: ended")
+    print_json(found) if as_json else show(f"{kind.value} {name} at {found['broker']}: ended")
 
 
 def pins(broker: remote.Broker = remote.HOME, timeout: remote.Timeout = 10.0, as_json: Json = False) -> None:
@@ -177,7 +177,7 @@ def pins(broker: remote.Broker = remote.HOME, timeout: remote.Timeout = 10.0, as
         print_json(found)
         return
     store = found["store"]
-    print(
+    show(
         f"log {found.get('log', '-')}: offsets {found.get('oldest', '-')} to {found.get('next', 1) - 1}, "
         f"{found.get('entries', 0)} events; store {store['bytes']} bytes, {store.get('room', '-')} free"
     )
@@ -199,7 +199,7 @@ def letters(
     if found["rows"]:
         _table(found["rows"], columns)
     else:
-        print(f"{name} has no dead letters" if name else "no subscription has dead letters")
+        show(f"{name} has no dead letters" if name else "no subscription has dead letters")
 
 
 def redeliver(
@@ -211,7 +211,7 @@ def redeliver(
 ) -> None:
     """Deliver dead letters to their subscription again; each stays until it is acknowledged."""
     found = _asked(broker, timeout, do="redeliver", name=name, numbers=number or [])
-    print_json(found) if as_json else print(f"{found['subscription']}: {found['redelivered']} redelivered")
+    print_json(found) if as_json else show(f"{found['subscription']}: {found['redelivered']} redelivered")
 
 
 def discard(
@@ -225,7 +225,7 @@ def discard(
     """Discard dead letters of a subscription for good."""
     _confirm(yes, f"discard {'all' if not number else len(number)} dead letters of {name}?")
     found = _asked(broker, timeout, do="discard", name=name, numbers=number or [])
-    print_json(found) if as_json else print(f"{found['subscription']}: {found['discarded']} discarded")
+    print_json(found) if as_json else show(f"{found['subscription']}: {found['discarded']} discarded")
 
 
 def purge(
@@ -251,7 +251,7 @@ def purge(
     if as_json:
         print_json(found)
     else:
-        print(f"{found['broker']}: {found['matches']} events match, {found['purged']} purged")
+        show(f"{found['broker']}: {found['matches']} events match, {found['purged']} purged")
 
 
 def _asked(broker: str, timeout: float, **about: Any) -> dict[str, Any]:
@@ -276,7 +276,7 @@ def _table(rows: list[dict[str, Any]], columns: tuple[str, ...]) -> None:
     for column in columns:
         table.add_column(column.replace("_", " "), overflow="fold")
     for row in rows:
-        table.add_row(*(Text(_cell(column, row.get(column))) for column in columns))
+        table.add_row(*(Text(one_line(_cell(column, row.get(column)))) for column in columns))
     console().print(table)
 
 

@@ -3,6 +3,8 @@
 Rules
 - Results go to standard output, everything else to standard error.
 - A terminal gets colour unless NO_COLOR is set; a pipe gets plain text.
+- Names, filters and bodies are texts of other principals. Signs in them that a terminal would act upon, or
+  that reverse the direction of writing, are shown as escapes (`visible`).
 - Every deliberate error of Tidings becomes a message and a hint, and so does an optional package that is not
   installed; any other error is a defect of Tidings, and says how to report it. `TIDINGS_TRACEBACK=1` shows
   the traceback.
@@ -13,6 +15,7 @@ from __future__ import annotations
 import json
 import math
 import os
+import re
 import sys
 import traceback
 import warnings
@@ -30,6 +33,9 @@ from tidings.extensions import ExtensionWarning, error_of_extension
 if TYPE_CHECKING:
     from rich.console import Console
 
+UNSEEN = re.compile(
+    r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u061c\u200b-\u200f\u2028-\u202e\u2060-\u206f\ufeff]"
+)  # acted upon, or unseen
 PLAIN_WIDTH = 100  # columns where there is no terminal to ask
 KINDS = "kinds"  # the member of a line of JSON that names its infinities
 
@@ -126,9 +132,9 @@ def show_error(error: TidingsError | OSError) -> int:
         return Exit.BAD_INPUT if missing else Exit.ENVIRONMENT
     say_error(error.message)
     if isinstance(error, FilterSyntaxError):
-        print(_indented(error.caret()), file=sys.stderr)
+        print(visible(_indented(error.caret())), file=sys.stderr)
     if error.hint:
-        print(f"  hint: {error.hint}", file=sys.stderr)
+        print(f"  hint: {visible(error.hint)}", file=sys.stderr)
     return EXIT_OF_BLAME[error.blame]
 
 
@@ -176,12 +182,34 @@ def errors() -> Console:
     return _console(stderr=True)
 
 
+def visible(text: str) -> str:
+    """The text with escapes (`\\u001b`) for what a terminal would act upon; line breaks stay."""
+    return UNSEEN.sub(lambda found: f"\\u{ord(found[0]):04x}", text)
+
+
+def one_line(text: str) -> str:
+    """The same of a name, which may hold line breaks."""
+    return visible(text).replace("\n", "\\n")
+
+
+def show(text: str) -> None:
+    """One line for people on standard output."""
+    print(one_line(text))
+
+
 def _console(*, stderr: bool) -> Console:
     from rich.console import Console
+    from rich.segment import Segment
+
+    class VisibleConsole(Console):
+        def render(self, *given: Any, **options: Any) -> Iterator[Segment]:
+            for segment in super().render(*given, **options):
+                text, style, control = segment
+                yield segment if control else Segment(visible(text), style)
 
     stream = sys.stderr if stderr else sys.stdout
     width = None if stream.isatty() or "COLUMNS" in os.environ else PLAIN_WIDTH
-    return Console(stderr=stderr, width=width, highlight=False)
+    return VisibleConsole(stderr=stderr, width=width, highlight=False)
 
 
 # JSON

@@ -8,7 +8,7 @@ from typing import Annotated, Any
 import typer
 
 from tidings.cli import remote
-from tidings.cli.output import Exit, console, print_json
+from tidings.cli.output import Exit, console, one_line, print_json
 from tidings.cli.usage import JSON_HELP, examples
 from tidings.runtime.delivery_verdict import explain_elsewhere, why
 
@@ -98,7 +98,8 @@ def _show_wanted(one: dict[str, Any]) -> None:
         return
     here = ", ".join(wanted["subscriptions"]) or "no subscription here"
     behind = ", ".join(link for link, is_wanted in wanted["links"].items() if is_wanted) or "no link"
-    console().print(f"  accepted by {here}; wanted over {behind}", markup=False, soft_wrap=True)
+    shown = one_line(f"accepted by {here}; wanted over {behind}")
+    console().print(f"  {shown}", markup=False, soft_wrap=True)
 
 
 def _clock(seconds: float) -> str:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tidings.availability.delivered_ranges import KEEP_SECONDS, DeliveredRange, DeliveredRanges
+from tidings.availability.delivered_ranges import KEEP_SECONDS, MAX_SPANS, DeliveredRange, DeliveredRanges
 from tidings.model.constraint import Equals
 from tidings.model.event import Event, make_event
 from tidings.model.filter import Conjunction, Filter
@@ -106,3 +107,32 @@ def test_an_ended_subscription_is_remembered_for_seven_days() -> None:
 
 def test_spans_join_only_within_a_log() -> None:
     assert not DeliveredRange(FILTERS["x"], "a", 1, 5).joins(DeliveredRange(FILTERS["x"], "b", 1, 5))
+
+
+@given(spans)
+def test_several_logs_at_once_are_the_same_as_one_by_one(plan: list[tuple[str, str, int, int]]) -> None:
+    one_by_one, at_once = DeliveredRanges(), DeliveredRanges()
+    for step, (name, _, start, stop) in enumerate(plan):
+        token = [("a", start, stop), ("b", start, stop + step % 3), ("c", start, stop + step % 2)]
+        for log, begin, end in token:
+            one_by_one.add(FILTERS[name], log, begin, end)
+        at_once.add_all(FILTERS[name], token)
+        assert sorted(map(repr, at_once.spans)) == sorted(map(repr, one_by_one.spans))
+
+
+def test_a_token_of_many_logs_looks_at_each_span_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """16,384 logs in a token of anybody stopped a broker for half a minute: each was compared with all."""
+    looked: list[DeliveredRange] = []
+    joins = DeliveredRange.joins
+
+    def counted(span: DeliveredRange, other: DeliveredRange) -> bool:
+        looked.append(span)
+        return joins(span, other)
+
+    monkeypatch.setattr(DeliveredRange, "joins", counted)
+    delivered = DeliveredRanges()
+    delivered.add(FILTERS["x"], "log 1", 0, 5)
+    delivered.add_all(FILTERS["x"], ((f"log {number}", 0, number + 1) for number in range(16_384)))
+    assert len(looked) <= 1
+    assert len(delivered.spans) == MAX_SPANS
+    assert min(span.stop for span in delivered.spans) == 16_384 - MAX_SPANS + 1

@@ -12,7 +12,7 @@ import pytest
 import typer.main
 
 from tidings import errors
-from tidings.cli import COMMANDS, build, command_names, output
+from tidings.cli import COMMANDS, admin, build, command_names, output
 from tidings.cli.output import Exit, guarded
 
 Run = Callable[..., Any]
@@ -159,3 +159,28 @@ def test_completion_knows_the_commands() -> None:
         [sys.executable, "-m", "tidings"], env=environment, capture_output=True, text=True, check=False
     )
     assert done.stdout.split() == ["version"], done.stderr
+
+
+HOSTILE = "ann/\x1b[2J\x9b31m\u202egnp"
+SHOWN = "ann/\\u001b[2J\\u009b31m\\u202egnp"
+
+
+def test_a_terminal_acts_upon_no_name_of_others(capsys: pytest.CaptureFixture[str]) -> None:
+    """A subscription of anybody could clear the screen of an operator who listed it."""
+    for cached in (output.console, output.errors):
+        cached.cache_clear()
+    output.show(f"{HOSTILE}\nFORGED")
+    output.console().print(HOSTILE, markup=False)
+    output.say(HOSTILE)
+    output.say_error(HOSTILE)
+    output.show_error(errors.FilterSyntaxError("wrong", text=HOSTILE, offset=0, suggestion=HOSTILE))
+    printed = capsys.readouterr()
+    assert printed.out.splitlines() == [f"{SHOWN}\\nFORGED", SHOWN]
+    assert not set("\x1b\x9b\u202e") & set(printed.out + printed.err)
+    assert printed.err.count(SHOWN) == 4
+
+
+def test_rows_of_administration_show_no_control_characters(capsys: pytest.CaptureFixture[str]) -> None:
+    output.console.cache_clear()
+    admin._table([{"name": f"{HOSTILE}\nFORGED"}], ("name",))
+    assert capsys.readouterr().out.splitlines()[1].rstrip() == f"{SHOWN}\\nFORGED"

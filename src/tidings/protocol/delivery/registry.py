@@ -219,11 +219,13 @@ class Registry:
 
     def _skip_handled(self, state: SubscriptionState, message: Subscribe) -> None:
         """The client's token: what it handled counts as told."""
-        for log, handled in message.after.items():
-            end = min(handled + 1, self._index.end) if log == self._index.log else handled + 1
+        ends = {log: handled + 1 for log, handled in message.after.items()}
+        if self._index.log in ends:
+            ends[self._index.log] = min(ends[self._index.log], self._index.end)
+        if ends:
             if state.delivered is None:
                 state.delivered = DeliveredRanges()
-            state.delivered.add(message.filter, log, 0, end)
+            state.delivered.add_all(message.filter, ((log, 0, end) for log, end in ends.items()))
 
     def _rejoin(
         self, state: SubscriptionState, session: Session, message: Subscribe, now: float
