@@ -20,9 +20,13 @@ from tidings.runtime.fairness import Fairness
 class Transport:
     def __init__(self) -> None:
         self.is_read = True
+        self.is_aborted = False
 
     def is_closing(self) -> bool:
-        return False
+        return self.is_aborted
+
+    def abort(self) -> None:
+        self.is_aborted = True
 
     def pause_reading(self) -> None:
         self.is_read = False
@@ -145,6 +149,26 @@ def test_what_waits_of_a_connection_that_is_gone_is_not_parsed() -> None:
     run(test)
 
 
+def test_a_parser_that_raises_ends_its_connection_alone() -> None:
+    async def test() -> None:
+        parser = Parser(10e-6)
+        fairness = Fairness(clock=parser.clock)
+        (bad, transport), (good, _) = (parser.reading(fairness, name) for name in "ab")
+
+        def fail(data: bytes) -> None:
+            raise ValueError(data)
+
+        parser.now += 1.0
+        good.feed(b"x" * 20_000)
+        bad.parse = fail
+        bad.feed(b"x" * 20_000)
+        while len(parser.taken) < 20_000:
+            await asyncio.sleep(0)
+        assert transport.is_aborted
+
+    run(test)
+
+
 def test_requests_and_sockets_come_through_slices(monkeypatch: pytest.MonkeyPatch) -> None:
     """Every web listener parses so: the HTTP gateway, its WebSocket, and MQTT over WebSocket."""
     monkeypatch.setattr(paced, "FIRST_SLICE", 5)
@@ -159,8 +183,8 @@ def test_requests_and_sockets_come_through_slices(monkeypatch: pytest.MonkeyPatc
     monkeypatch.setattr(PacedReading, "feed", seen)
 
     async def test() -> None:
-        listen = dict.fromkeys(("http", "mqtt_websocket"), "127.0.0.1:0")
-        async with broker(**listen) as made:
+        async with broker(http="127.0.0.1:0", mqtt_websocket="127.0.0.1:0") as made:
+            assert made.gateways is not None
             addresses = made.gateways.addresses
             async with httpx.AsyncClient(base_url=addresses["http"]) as http:
                 answer = await http.post("/events", json={"n": 1}, params={"topic": "x"})

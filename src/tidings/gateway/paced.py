@@ -7,15 +7,19 @@ frame of one byte is handled by itself. Rules
 - An address parses for one quantum in a turn of the loop, also when no other is active: a connection that
   comes to a turn when that is used up parses in a later one.
 - A connection with bytes that wait is not read from, so that at most one read waits.
+- A parser that raises ends its own connection, and no other work of the turn.
 - A slice is smaller after one that took long, and twice as large after one that did not.
 """
 
 from __future__ import annotations
 
 import asyncio
+import logging
 from collections.abc import Callable
 
 from tidings.runtime.fairness import Fairness
+
+log = logging.getLogger("tidings.broker")
 
 FIRST_SLICE = 4096  # bytes
 LARGEST_SLICE = 16_384  # bytes; more is cheaper for large bodies, and longer when a chunk is a byte
@@ -67,7 +71,12 @@ class PacedReading:
             piece = bytes(self._waiting[: self._slice])
             del self._waiting[: self._slice]
             began = self._fairness.clock()
-            self.parse(piece)
+            try:
+                self.parse(piece)
+            except Exception as error:  # h11, of bytes behind a request that it has refused
+                log.debug("a connection of %s ended: %s", self._share.owner, error)
+                self._waiting.clear()
+                self._transport.abort()
             took = self._fairness.clock() - began
             if took > LONG_SECONDS:
                 self._slice = max(1, self._slice // 4)
