@@ -17,7 +17,6 @@ from tests.mutation._suites import (
     OBSERVING,
     ORIGINS,
     OWNERS,
-    PACED,
     PARSING,
     POISON,
     RECALL,
@@ -594,13 +593,4 @@ GATEWAYS = (
     # a SUBSCRIBE to many retained messages stops the others
     Defect("gateway/mqtt/pushes.py", "            if not count % SLICE and listener in self._flowing:\n",
         "            if False:\n", by=STREAMS),
-    # bytes of a chunk or a frame each: all that was read is parsed in one turn
-    Defect("gateway/paced.py", " and self._fairness.has_time(self._share):\n", ":\n", by=PACED),
-    # ... and not charged to anybody
-    Defect("gateway/paced.py", "            self._fairness.charge(self._share, took)\n", "", by=PACED),
-    # a picture of any page commits a durable stream
-    Defect("gateway/origins.py", "            return OTHER_SITE if self._is_foreign(headers) else \"\"\n",
-        "            return \"\"\n", by=ORIGINS),
-    # a client that is gone stops the writes of others
-    Defect("gateway/mqtt/connection.py", " and not self._wire.is_closing():", ":", by=STREAMS),
 )  # fmt: skip

@@ -81,8 +81,8 @@ class DeliveredRanges:
         kept += new.values()
         excess = len(kept) - self._max_spans
         if excess > 0:
-            lowest = {id(span) for span in sorted(kept, key=lambda span: span.stop)[:excess]}
-            kept = [span for span in kept if id(span) not in lowest]
+            lowest = set(sorted(range(len(kept)), key=lambda at: kept[at].stop)[:excess])
+            kept = [span for at, span in enumerate(kept) if at not in lowest]
             self.given_up += excess
         self.spans = kept
 
