@@ -70,6 +70,9 @@ GROUPS: Final = {
         "gateway", "a function of (service, prover, table of settings) to a Gateway"
     ),
     "tidings.bridges": ExtensionGroup("bridge", "a function of (route, name) to one side of a route"),
+    "tidings.serialisers": ExtensionGroup(
+        "serialiser", "a Serialiser", ("tidings.model.serialisers:Serialiser",)
+    ),
     "tidings.console": ExtensionGroup(
         "console page", "a folder of static files", ("importlib.resources.abc:Traversable",)
     ),
@@ -108,7 +111,18 @@ def package_of(group: str, name: str) -> str:
     """The distribution behind a name, for messages."""
     points = _points(group)[name]
     return " and ".join(
-        sorted(point.dist.name if point.dist is not None else "(unknown)" for point in points)
+        sorted({point.dist.name if point.dist is not None else "(unknown)" for point in points})
+    )
+
+
+def _offered_twice(group: str, name: str, *packages: str) -> ExtensionError:
+    noun, found = GROUPS[group].noun, sorted(set(packages))
+    if len(found) == 1:
+        return ExtensionError(
+            f"package {found[0]} offers {noun} {name!r} twice", hint="remove one of the entries"
+        )
+    return ExtensionError(
+        f"packages {' and '.join(found)} both offer {noun} {name!r}", hint="uninstall one of them"
     )
 
 
@@ -120,10 +134,7 @@ def load(group: str, name: str) -> Any:
     """The object that an extension offers under this name. Raises `ExtensionError`."""
     points = _points(group)[name]
     if len(points) > 1:
-        raise ExtensionError(
-            f"packages {package_of(group, name)} both offer {GROUPS[group].noun} {name!r}",
-            hint="uninstall one of them",
-        )
+        raise _offered_twice(group, name, *package_of(group, name).split(" and "))
     try:
         found = points[0].load()
     except KeyboardInterrupt:
@@ -169,12 +180,9 @@ def collect(group: str, own: Mapping[str, T], key: Callable[[T], str]) -> Collec
         for each in stored:
             name = key(each)
             if name in entries and entries[name] != entry:
-                both = f"{package_of(group, entries[name])} and {package_of(group, entry)}"
                 clashing.add(name)
-                errors[name] = ExtensionError(
-                    f"packages {both} both offer {GROUPS[group].noun} {name!r}",
-                    hint="uninstall one of them",
-                )
+                both = package_of(group, entries[name]), package_of(group, entry)
+                errors[name] = _offered_twice(group, name, *both)
             elif name not in own:
                 objects[name], entries[name] = each, entry
     for name in clashing:

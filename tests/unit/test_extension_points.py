@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+import tidings
 from tidings import extensions
 from tidings import systems as known
 from tidings.cli import main
@@ -20,7 +21,11 @@ from tidings.extensions import ExtensionWarning
 from tidings.gateway import listeners
 from tidings.gateway.bridges.bridge import RouteSettings, side_of
 from tidings.history import contracts, properties
+from tidings.model.event import Event
+from tidings.model.serialisers import SERIALISERS
 from tidings.runtime.broker import open_store
+from tidings.runtime.service import Service
+from tidings.runtime.settings import read_settings
 from tidings.simulation.faults import incident_kinds
 from tidings.simulation.workloads import StockQuotes, content_named
 from tidings.systems import find_system, system_names
@@ -311,6 +316,42 @@ def test_a_broken_bridge_names_its_package(install: Install) -> None:
         side_of(RouteSettings(to="mine://x"), "a")
     with pytest.raises(ExtensionError, match="package isle offers bridge 'number', which is 42"):
         side_of(RouteSettings(to="number://x"), "a")
+
+
+def test_a_broker_registers_serialisers_of_packages(install: Install) -> None:
+    code = (
+        "from tidings.model.serialisers import Serialiser\n"
+        "CSV = Serialiser('text/csv', lambda body: b'', lambda data: dict([data.decode().split(',')]))\n"
+        "JSON = Serialiser('application/json', lambda body: b'', lambda data: {})\n"
+    )
+    install("commas", code, serialisers="csv = CSV, json = JSON")
+    install("wrong", "X = 42", serialisers="oops = X")
+
+    async def received() -> Event:
+        settings = read_settings(fields={"name": "b1", "listen": "127.0.0.1:0", "security.anonymous": True})
+        with pytest.warns(ExtensionWarning, match="package wrong offers serialiser 'oops', which is 42"):
+            service = await Service(settings).__aenter__()
+        try:
+            async with (
+                tidings.connect(service.server.address) as bus,
+                bus.subscribe("price = '7'") as news,
+            ):
+                await bus.publish(payload=b"price,7", content_type="text/csv")
+                return await news.get(timeout=60)
+        finally:
+            await service.__aexit__(None, None, None)
+
+    try:
+        assert asyncio.run(received()).payload == b"price,7"
+        assert SERIALISERS.decode(b'{"price": 7}', "application/json") == {"price": 7}  # the product's own
+    finally:
+        SERIALISERS.unregister("text/csv")
+
+
+def test_a_name_that_one_package_offers_twice(install: Install) -> None:
+    install("mine", "X = lambda *given: None\nY = lambda *given: None", stores="a = X, a = Y")
+    with pytest.raises(ExtensionError, match="package mine offers store 'a' twice"):
+        extensions.load("tidings.stores", "a")
 
 
 def test_a_broken_workload_names_its_package(install: Install) -> None:

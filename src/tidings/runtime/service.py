@@ -34,6 +34,7 @@ from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.observing import figures, view_of
+from tidings.runtime.offered_serialisers import register_offered
 from tidings.runtime.past import PastFigures
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
@@ -170,6 +171,7 @@ class Service:
         await self._close()
 
     async def _on_start(self) -> None:
+        register_offered()
         if self.settings.schemas:
             SCHEMAS.load(self.settings.schemas)
         self._count_durables()
