@@ -105,8 +105,7 @@ EARLY = (
         "is_good = version == VERSION\n"),
     # -- delivery, routing, recovery
     Defect("protocol/delivery/flow.py",
-        "            is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))",
-        "            is_owed = is_asked"),
+        "                    is_owed = self._is_owed(event, match, stay)\n", "                    pass\n"),
     Defect("protocol/delivery/flow.py", "        if seen is IdentityStatus.NEW and not is_own:",
         "        if False and not is_own:"),
     Defect("protocol/delivery/dispatcher.py",

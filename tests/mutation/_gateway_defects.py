@@ -311,7 +311,8 @@ GATEWAYS = (
     Defect("protocol/recovery/progress_reports.py",
         "max(known, needs.highest), needs.superseded\n", "known, needs.superseded\n", by=ROLLBACK),
     # what waits for the disk keeps a repeated offset
-    Defect("protocol/delivery/flow.py", "        if self._again:  # those", "        if False:  # those",
+    Defect("protocol/delivery/flow.py", "pending not in again] if again else pendings",
+        "pending not in again] if False else pendings",
         by=ROLLBACK),
     # clients pass over what a restored disk acknowledges
     Defect("protocol/delivery/tokens_ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),
@@ -406,15 +407,16 @@ GATEWAYS = (
     Defect("runtime/server.py", "            self._intake.hold(connection)\n", "            pass\n",
         by=("tests/unit/runtime/test_intake.py",)),
     # messages in a row are copied for each of them
-    Defect("runtime/driver.py", "                                if type(last[1]) is Received:\n",
-        "                                if type(last[1]) is Received or run[2:]:\n",
+    Defect("runtime/driver.py", "                                messages += (message,)\n",
+        "                                last = (to, ReceivedAll(name, [*messages, message]))\n"
+        "                                following[-1] = last\n",
         by=("tests/unit/runtime/test_turns.py",)),
     # publishers wait though all is quiet
     Defect("runtime/intake.py", "        if inputs != self._inputs and self._turns < ",
         "        if self._turns < ", by=("tests/unit/runtime/test_intake.py",)),
     # a batch fills a queue beyond its bound
     Defect("protocol/delivery/dispatcher.py",
-        "        end = begin + room if room < count - begin else count\n", "        end = count\n",
+        "        end = min(begin + room, count) if begin", "        end = count if begin",
         by=("tests/unit/runtime/test_intake.py",)),
     # a closed connection keeps half a frame
     Defect("runtime/connection.py", "            self._reader.clear()\n", "", by=UNFINISHED),

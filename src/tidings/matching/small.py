@@ -14,7 +14,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
 from tidings.language.evaluate import residual_test
@@ -24,7 +24,7 @@ from tidings.matching.acceptors import acceptor
 from tidings.matching.matcher import Matches
 from tidings.matching.naive import Handles, one_by_one
 from tidings.model.constraint import Constraint, Equals, IsA, Missing, OneOf, Prefix, TopicIs
-from tidings.model.event import Event
+from tidings.model.event import ENVELOPE, NEVER_NULL, Event
 from tidings.model.expression import AnyOf, Attribute, Compare, Expression, Literal
 from tidings.model.filter import TIDINGS, Conjunction, Filter
 
@@ -137,10 +137,17 @@ class SmallMatcher:
         self._handles = Handles()
         self._attributes: dict[str, _AttributeIndex] = {}
         self._everywhere: Bucket = {}
+        self._beyond_body: set[int] = set()  # handles of filters with constraints on the envelope
         self._filed: dict[int, list[tuple[str | None, Place, tuple[int, int]]]] = {}
 
     def add(self, filter: Filter) -> int:
         handle = self._handles.take()
+        if any(
+            constraint.attribute in ENVELOPE
+            for each in filter.conjunctions
+            for constraint in each.constraints
+        ):
+            self._beyond_body.add(handle)
         filed = self._filed[handle] = []
         for number, conjunction in enumerate(filter.conjunctions):
             self._file(filed, (handle, number), conjunction, filter)
@@ -190,11 +197,15 @@ class SmallMatcher:
             index.drop(location, key)
             if index.is_empty:
                 del self._attributes[attribute]
+        self._beyond_body.discard(handle)
         self._handles.give_back(handle)
 
     def match(self, event: Event, without: Collection[int] = ()) -> list[int]:
         """Handles of the filters that accept the event; of these only by parts without a weight."""
-        view, attributes = event.view, self._attributes
+        attributes = self._attributes
+        view: Mapping[str, Any] = event.body
+        if self._beyond_body or event.rich or not NEVER_NULL.issuperset(map(type, view.values())):
+            view = event.view
         found: list[int] = []
         buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []
         for attribute in attributes:

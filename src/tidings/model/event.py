@@ -43,9 +43,14 @@ DEFAULT_LIFETIME = 0.0  # seconds; this very object is left out when an event is
 TENANT = "tenant"  # the attribute that a broker writes and checks where principals have tenants
 TENANT_MARK = "\x1f"  # after the tenant, in names that a broker scopes by tenant
 LINEAGE = "type.lineage"  # where `Event.view` keeps the lineage; no attribute can have this name
+ENVELOPE = RESERVED | {LINEAGE}  # names of `Event.view` that are not of the body
 UNNUMBERED = "(unnumbered)"  # this very object is the id of an event that its client has still to number
 PLAIN_ATTRIBUTES = 64  # of an event of the common kind
+PLAIN_SHAPES, SHAPE_NAMES = 1024, 16  # sets of names that are remembered, and the most names of one
 PLAIN_NAMES = 4096  # of attributes that are remembered; more costs 100 bytes each
+
+_TEXT = frozenset({str})
+NEVER_NULL = frozenset({str, int, bool, datetime})  # kinds of values that filters see as they are
 
 
 class _AttributeView:
@@ -56,6 +61,8 @@ class _AttributeView:
         view: dict[str, Any]
         if event.rich:
             view = seen_body(event.shared_attributes)
+        elif NEVER_NULL.issuperset(map(type, event.body.values())):
+            view = {**event.body}
         else:
             view = {}
             for name, value in event.body.items():
@@ -318,12 +325,12 @@ def checked_event(event: Event, **changes: Any) -> Event:
 def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) -> bool:
     """Are all names and values of the common kinds, where only a text can be wrong, and with `ascii` no text
     either. Never a wrong yes."""
-    if len(attributes) > PLAIN_ATTRIBUTES:
+    if not _TEXT.issuperset(map(type, attributes)):  # names that are equal to these may be of other classes
         return False
-    for name, value in attributes.items():
+    if tuple(attributes) not in _plain_shapes and not _has_plain_names(attributes):
+        return False
+    for value in attributes.values():
         kind = type(value)
-        if type(name) is not str or (name not in _plain_names and not _is_plain_name(name)):
-            return False
         if kind is str:
             if ascii and not value.isascii():
                 return False
@@ -335,7 +342,18 @@ def has_plain_attributes(attributes: Mapping[str, Any], *, ascii: bool = False) 
     return True
 
 
-_plain_names: dict[str, None] = {}  # that were looked at, so that each is looked at once
+_plain_shapes: dict[tuple[str, ...], None] = {}  # names of events, together, each looked at once
+_plain_names: dict[str, None] = {}  # the same one by one
+
+
+def _has_plain_names(attributes: Mapping[str, Any]) -> bool:
+    if len(attributes) > PLAIN_ATTRIBUTES:
+        return False
+    if not all(name in _plain_names or _is_plain_name(name) for name in attributes):
+        return False
+    if len(_plain_shapes) < PLAIN_SHAPES and len(attributes) <= SHAPE_NAMES:
+        _plain_shapes[tuple(attributes)] = None
+    return True
 
 
 def _is_plain_name(name: str) -> bool:
@@ -357,7 +375,8 @@ def _checked_seconds(what: str, seconds: float) -> float:
 
 
 __all__ = [
-    "DATA", "DEFAULT_LIFETIME", "FOREVER", "LINEAGE", "MAX_ATTRIBUTES", "MAX_NESTING", "RESERVED", "TENANT",
-    "TENANT_MARK", "UNNUMBERED", "Event", "body_of", "check_content_type", "check_number", "checked_event",
+    "DATA", "DEFAULT_LIFETIME", "ENVELOPE", "FOREVER", "LINEAGE", "MAX_ATTRIBUTES", "MAX_NESTING",
+    "NEVER_NULL", "RESERVED", "TENANT", "TENANT_MARK", "UNNUMBERED", "Event", "body_of",
+    "check_content_type", "check_number", "checked_event",
     "event_size", "has_plain_attributes", "identity_of", "make_event", "row_event",
 ]  # fmt: skip

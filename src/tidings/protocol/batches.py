@@ -57,6 +57,10 @@ def cut(items: Sequence[T], limits: ResourceLimits, sizes: Sequence[int] | None 
         total = size_of(items) if sizes is None else sum(sizes)
         if total <= limits.batch_bytes or len(items) <= 1:
             return [(tuple(items), total)] if items else []
+    elif sizes is not None and sum(sizes) <= limits.batch_bytes:
+        begins = range(0, len(items), limits.batch_count)
+        ends = [begin + limits.batch_count for begin in begins]
+        return [(tuple(items[b:e]), sum(sizes[b:e])) for b, e in zip(begins, ends, strict=True)]
     slices: list[Slice] = []
     begin, stored = 0, 0
     for position, item in enumerate(items):

@@ -67,15 +67,17 @@ class Client(PublishingClient):
         self._homes: dict[str, str] = {}  # by name of a durable subscription: where it was opened first
         self._requests: dict[int, msg.Message] = {}  # by call, in order: questions without an answer
         self._on_input: dict[type, Callable[[Any, float], None]] = {
-            ins.LinkUp: self._link_up, ins.LinkDown: self._link_down, ins.ClientAsk: self._request,
-            ins.ClientPublish: self._publish, ins.ClientPublishAll: self._publish,
-            ins.ClientSubscribe: self._subscribe, ins.ClientTake: self._take, ins.ClientCancel: self._cancel,
-            ins.ClientAck: self._ack, ins.ClientNack: self._nack, ins.ClientWindow: self._set_window,
-            ins.ClientSkip: self._skip, ins.ClientLeave: self._leave,
+            ins.ReceivedAll: self._receive_all, ins.LinkUp: self._link_up, ins.LinkDown: self._link_down,
+            ins.ClientAsk: self._request, ins.ClientPublish: self._publish, ins.ClientSkip: self._skip,
+            ins.ClientPublishAll: self._publish, ins.ClientSubscribe: self._subscribe,
+            ins.ClientTake: self._take, ins.ClientCancel: self._cancel, ins.ClientAck: self._ack,
+            ins.ClientNack: self._nack, ins.ClientWindow: self._set_window, ins.ClientLeave: self._leave,
             ins.ClientAdvertise: self._advertise, ins.ClientUnadvertise: self._unadvertise,
         }  # fmt: skip
         self._on_message: dict[type, Callable[[Any, float], None]] = {
             **dict.fromkeys((msg.LogRead, msg.Staged, msg.Committed, msg.LogHeld), self._answered),
+            msg.Deliver: lambda deliver, now: self._deliver([deliver], now),
+            msg.DeliverAll: lambda batch, now: self._deliver(list(batch.one_by_one()), now),
             msg.Welcome: self._welcome, msg.Published: self._published, msg.PublishedAll: self._published,
             msg.Subscribed: self._subscribed, msg.Unsubscribed: self._unsubscribed, msg.Fenced: self._fenced,
             msg.Silence: self._silence, msg.Lost: self._lost, msg.Refused: self._refused,
@@ -87,9 +89,9 @@ class Client(PublishingClient):
     def handle(self, input: ins.Input, now: float) -> list[fx.Effect]:
         kind = type(input)
         if kind is ins.Received:
-            self._receive(input.sender, (input.message,), now)  # type: ignore[union-attr]
-        elif kind is ins.ReceivedAll:
-            self._receive(input.sender, input.messages, now)  # type: ignore[union-attr]
+            message = input.message  # type: ignore[union-attr]
+            if self._link is not DOWN and type(message) in self._on_message:
+                self._on_message[type(message)](message, now)
         elif kind in self._on_input:
             self._on_input[kind](input, now)
         else:
@@ -106,12 +108,12 @@ class Client(PublishingClient):
         for subscription in self._listenings.values():
             subscription.check()
 
-    def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
+    def _receive_all(self, input: ins.ReceivedAll, now: float) -> None:
         """Handle messages that came together; deliveries to one subscription that follow one another are a
         batch."""
         handlers = self._on_message
         batch: list[msg.Deliver] = []
-        for message in messages if self._link is not DOWN else ():
+        for message in input.messages if self._link is not DOWN else ():
             kind = type(message)
             if kind is msg.Deliver or kind is msg.DeliverAll:
                 if batch and batch[0].ref != message.ref:  # type: ignore[attr-defined]
@@ -285,13 +287,13 @@ class Client(PublishingClient):
     def _deliver(self, batch: list[msg.Deliver], now: float) -> None:
         """Deliveries to one subscription, in order."""
         subscription = self._listenings.get(batch[0].ref)
-        is_open = subscription is not None and subscription.phase is OPEN
-        if subscription is None or not (is_open or subscription.is_receiving):
+        if subscription is None or not (subscription.phase is OPEN or subscription.is_receiving):
             return
         may_be_known = self._known_again.knows_unlogged
         for deliver in batch:
             subscription.granted -= 1
-            may_be_known = may_be_known or deliver.position is not None
+            if deliver.position is not None:
+                may_be_known = True
         if may_be_known:
             batch = self._unknown(subscription, batch, now)
         self._pass_on(subscription, batch, now)
@@ -317,14 +319,14 @@ class Client(PublishingClient):
 
     def _pass_on(self, subscription: ClientSubscription, batch: list[msg.Deliver], now: float) -> None:
         """Hand deliveries over that can go straight to the application; the others wait."""
-        is_receiving = subscription.phase is not OPENING and not subscription.is_fenced
-        if is_receiving and not subscription.buffer and not subscription.skipped:
+        must_wait = subscription.is_fenced or subscription.buffer or subscription.skipped
+        if not must_wait and subscription.phase is not OPENING:
             if subscription.auto and batch:
                 self._notify(subscription, batch, None, now)
                 return
-            while batch and subscription.waiting:
-                call, most = subscription.waiting[0]
-                subscription.waiting = subscription.waiting[1:]
+            while batch and (waiting := subscription.waiting):
+                call, most = waiting[0]
+                subscription.waiting = waiting[1:]
                 subscription.wanted -= most
                 self._notify(subscription, batch[:most], call, now)
                 batch = batch[most:]
@@ -369,13 +371,14 @@ class Client(PublishingClient):
         """Grant the broker credit for what the application waits for (or, below 0, take credit back): for
         each take that waits, and with a window by half windows. Acknowledge `tags` with it."""
         granted, window, amount = subscription.granted, subscription.window, 0
-        if not window or granted <= 0 or granted < window // 2:
+        if not window:
             amount = subscription.wanted - granted
-            if window:
-                amount += max(window - len(subscription.buffer), 0)
+        elif granted <= 0 or granted < window // 2:
+            amount = subscription.wanted - granted + max(window - len(subscription.buffer), 0)
+        if amount:
             if subscription.phase is LEAVING:
                 amount = 0
-            subscription.granted += amount
+            subscription.granted = granted + amount
         if self._link is not UP:
             return
         if amount and tags and self._merges:
@@ -387,8 +390,7 @@ class Client(PublishingClient):
             self._out.append(fx.Send(self.broker, msg.Credit(subscription.ref, amount)))
 
     def _set_window(self, input: ins.ClientWindow, now: float) -> None:
-        subscription = self._listenings.get(input.ref)
-        if subscription is not None and subscription.phase is OPEN:
+        if (subscription := self._listenings.get(input.ref)) is not None and subscription.phase is OPEN:
             subscription.window = input.window
             self._hand_over(subscription, now)
 
@@ -405,20 +407,22 @@ class Client(PublishingClient):
         self, subscription: ClientSubscription, batch: Sequence[msg.Deliver], call: int | None, now: float
     ) -> None:
         """Hand deliveries to the application: as the answer of a take, or pushed."""
-        id, first = subscription.id, batch[0]
-        notifications = [Notification(id, first.event, first.position, first.attempt)]
-        number = subscription.number = subscription.number + 1
-        numbers: Sequence[int] = (number,)
-        subscription.taken += (UncommittedDelivery(first, call, number, first.tag),)
-        is_noted = self._known_again.notes_unlogged or first.position is not None
-        if more := batch[1:]:
-            notifications += [Notification(id, each.event, each.position, each.attempt) for each in more]
+        id, number, one = subscription.id, subscription.number + 1, batch[0]
+        if not batch[1:]:
+            subscription.number = number
+            notifications = [Notification(id, one.event, one.position, one.attempt)]
+            numbers: Sequence[int] = (number,)
+            subscription.taken += (UncommittedDelivery(one, call, number, one.tag),)
+            is_logged = one.position is not None
+        else:
+            notifications = [Notification(id, each.event, each.position, each.attempt) for each in batch]
             numbers = range(number, number + len(batch))
-            new = [UncommittedDelivery(d, call, n, d.tag) for n, d in zip(numbers[1:], more, strict=True)]
-            subscription.taken += tuple(new)
-            subscription.number = number + len(more)
-            is_noted = is_noted or any(each.position is not None for each in more)
-        if is_noted:
+            subscription.number = numbers[-1]
+            subscription.taken += tuple(
+                [UncommittedDelivery(each, call, n, each.tag) for n, each in zip(numbers, batch, strict=True)]
+            )
+            is_logged = [each for each in batch if each.position is not None] != []
+        if is_logged or self._known_again.notes_unlogged:
             self._known_again.note(subscription, batch)
         self._out.append(fx.Notify(subscription.ref, notifications, numbers, call))
         for deliver in batch if self._recording else ():
@@ -427,8 +431,7 @@ class Client(PublishingClient):
             self._commit(subscription, None)
 
     def _silence(self, message: msg.Silence, now: float) -> None:
-        subscription = self._listenings.get(message.ref)
-        if subscription is not None:
+        if (subscription := self._listenings.get(message.ref)) is not None:
             subscription.receive_silence(message.position)
 
     def _lost(self, message: msg.Lost, now: float) -> None:
@@ -439,8 +442,7 @@ class Client(PublishingClient):
         if input.ref is None:
             self._cancel_call(input.call, now)
             return
-        subscription = self._listenings.get(input.ref)
-        if subscription is None:
+        if (subscription := self._listenings.get(input.ref)) is None:
             return
         if not subscription.stop_waiting(input.call) and subscription.phase is OPEN:
             self._put_back(subscription, input.call)
@@ -468,13 +470,11 @@ class Client(PublishingClient):
     # -- committing and leaving ------------------------------------------------------------
 
     def _ack(self, input: ins.ClientAck, now: float) -> None:
-        subscription = self._listenings.get(input.ref)
-        if subscription is not None:
+        if (subscription := self._listenings.get(input.ref)) is not None:
             self._commit(subscription, input.number)
 
     def _commit(self, subscription: ClientSubscription, number: int | None) -> None:
-        tags = subscription.commit(number) if subscription.taken else ()
-        if tags:
+        if subscription.taken and (tags := subscription.commit(number)):
             self._send(msg.Ack(subscription.ref, tags))
 
     def _nack(self, input: ins.ClientNack, now: float) -> None:
@@ -493,8 +493,7 @@ class Client(PublishingClient):
             self._send(msg.Fence(input.ref, subscription.fence))
 
     def _fenced(self, message: msg.Fenced, now: float) -> None:
-        subscription = self._listenings.get(message.ref)
-        if subscription is not None and subscription.fence == message.number:
+        if (subscription := self._listenings.get(message.ref)) and subscription.fence == message.number:
             subscription.is_fenced = False
             subscription.bury()
             self._hand_over(subscription, now)
@@ -528,8 +527,7 @@ class Client(PublishingClient):
             self._over(subscription, now)
 
     def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
-        subscription = self._listenings.get(message.ref)
-        if subscription is not None and subscription.phase is LEAVING:
+        if (subscription := self._listenings.get(message.ref)) and subscription.phase is LEAVING:
             tells = subscription.has_untagged and subscription.must_return and not subscription.must_end
             (self._open if tells else self._over)(subscription, now)  # by the token of another request
 

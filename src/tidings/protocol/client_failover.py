@@ -25,7 +25,7 @@ from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.client import Client
 from tidings.protocol.client_subscription import BrokerLinkState, ClientSubscription
-from tidings.protocol.effects import CloseLink, Notify, OpenLink, Record, Send
+from tidings.protocol.effects import CloseLink, Effect, Notify, OpenLink, Record, Send
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 
 
@@ -152,13 +152,19 @@ class FailoverClient(Client):
 
     # -- hearing each event once ------------------------------------------------------------------
 
-    def _receive(self, sender: str, messages: Sequence[msg.Message], now: float) -> None:
-        for message in messages:
-            if sender == self.broker and self._link is not BrokerLinkState.DOWN:
+    def handle(self, input: ins.Input, now: float) -> list[Effect]:
+        if not isinstance(input, ins.Received | ins.ReceivedAll):
+            return super().handle(input, now)
+        effects: list[Effect] = []
+        for message in (input.message,) if isinstance(input, ins.Received) else input.messages:
+            if input.sender == self.broker and self._link is not BrokerLinkState.DOWN:
                 self._last_word = now
-                super()._receive(sender, (message,), now)
-            elif sender in self._older:
-                self._overhear(sender, message, now)
+                effects += super().handle(ins.Received(input.sender, message), now)
+            elif input.sender in self._older:
+                self._overhear(input.sender, message, now)
+                effects += self._out
+                self._out = []
+        return effects
 
     def _welcome(self, message: msg.Welcome, now: float) -> None:
         self._reported = {}

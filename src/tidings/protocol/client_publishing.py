@@ -13,7 +13,7 @@ from collections import deque
 from collections.abc import Iterable
 from random import Random
 
-from msgspec.msgpack import encode
+from msgspec.msgpack import Encoder
 from msgspec.structs import force_setattr, replace
 
 from tidings.errors import UnknownOutcomeError
@@ -28,6 +28,8 @@ from tidings.protocol.client_subscription import DOWN, UP, BrokerLinkState
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.publisher_positions import PublisherPositions
 from tidings.protocol.publishing import OutstandingPublish, PublishBatch
+
+_encode = Encoder().encode
 
 
 class PublishingClient:
@@ -74,7 +76,7 @@ class PublishingClient:
         return bool(self._in_flight)
 
     def _publish(self, input: ins.ClientPublish | ins.ClientPublishAll, now: float) -> None:
-        call, mode, sequences, batch = input.call, input.mode, self._sequences, None
+        call, mode, batch = input.call, input.mode, None
         events: Iterable[tuple[Event, bool]]
         if type(input) is ins.ClientPublish:
             events = ((input.event, input.number),)
@@ -84,37 +86,39 @@ class PublishingClient:
             if batch is None:
                 count = len(input.events)  # type: ignore[union-attr]
                 batch = PublishBatch(call, [None] * count, count)
-        incarnation, most_bytes, unwanted = self.incarnation, self._event_bytes, self._advertising.unwanted
-        is_earlier = not self._takes_rich
-        out, in_flight, broker, log = self._out, self._in_flight, self.broker, self._log
-        room = 0  # in the window
+        sequences, incarnation, in_flight = self._sequences, self.incarnation, self._in_flight
+        is_wary = self._advertising.unwanted or not self._takes_rich
+        broker, log, room, sent = self.broker, self._log, 0, list[msg.Message]()
         if self._link is UP and not self._line:
             room = self._limits.publishes_in_flight - len(in_flight)
-        for event, number in events:
+        for event, is_numbered in events:
             source = event.source
             sequence = sequences[source] = sequences[source] + 1 if source in sequences else 1
-            if number and event.id is UNNUMBERED:  # made for this call, and seen by no other
+            if is_numbered and event.id is UNNUMBERED:  # made for this call, and seen by no other
                 force_setattr(event, "id", f"{incarnation}-{sequence}")
                 facts = event.__dict__
                 if facts:  # a schema's check has looked at it
                     facts.clear()
-                facts["size"] = len(encode(event))
-            elif number:
-                event = replace(event, id=f"{incarnation}-{sequence}")
+                size = facts["size"] = len(_encode(event))
+            else:
+                if is_numbered:
+                    event = replace(event, id=f"{incarnation}-{sequence}")
+                size = event.size
             message = msg.Publish(call, event, sequence, mode)
-            publishing = OutstandingPublish(message, now, batch)
-            call += 1
-            if (event.size > most_bytes or is_earlier) and self._is_too_much(publishing):
-                continue
-            if unwanted and self._is_unwanted(publishing):
-                continue
+            if size > self._event_bytes or is_wary:
+                publishing = OutstandingPublish(message, now, batch)
+                if self._is_too_much(publishing) or self._is_unwanted(publishing):
+                    call += 1
+                    continue
             if room > 0:
                 room -= 1
-                publishing.log, publishing.broker = log, broker
-                in_flight[message.call] = publishing
-                out.append(fx.Send(broker, message))
+                in_flight[call] = OutstandingPublish(message, now, batch, log, broker)
+                sent += (message,)
             else:
-                self._line.append(publishing)
+                self._line.append(OutstandingPublish(message, now, batch))
+            call += 1
+        if sent:
+            self._out.append(fx.SendAll(broker, sent) if sent[1:] else fx.Send(broker, sent[0]))
 
     def _is_unwanted(self, publishing: OutstandingPublish) -> bool:
         """Hold an event back that has no subscriber, as the broker said."""

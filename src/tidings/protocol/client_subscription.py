@@ -290,16 +290,16 @@ class ClientSubscription:
         to acknowledge. One behind an event that is open, or was returned, stays taken: it is recognised
         when it comes again."""
         taken = self.taken
-        if not taken[1:] and not self.given_back:
-            if not taken or taken[0].is_committed or (number is not None and taken[0].number != number):
-                return ()
-            self.taken = ()
-            if (position := taken[0].deliver.position) is not None:
-                self.advance(position)
-            if (tag := taken[0].tag) != NO_TAG:
-                return (tag,)
-            self.has_untagged = True
-            return ()
+        if not self.given_back and (number is None or (not taken[1:] and taken[0].number == number)):
+            self.taken, settled = (), list[int]()
+            for each in taken:
+                if not each.is_committed and each.tag != NO_TAG:
+                    settled += (each.tag,)
+                elif not each.is_committed:
+                    self.has_untagged = True
+                if (position := each.deliver.position) is not None:
+                    self.advance(position)
+            return tuple(settled)
         chosen = [
             each for each in taken if not each.is_committed and (number is None or each.number == number)
         ]

@@ -40,6 +40,13 @@ class Send(_Effect, frozen=True):
     channel: Channel = Channel.LINK
 
 
+class SendAll(_Effect, frozen=True):
+    """`Send` for each of these messages of one kind, in this order, over the link: the same, and cheaper."""
+
+    to: str
+    messages: list[Message]
+
+
 class Persist(_Effect, frozen=True):
     """Commit these records as one atomic batch, after those of every smaller token."""
 
@@ -159,6 +166,7 @@ class SubscriptionOpened(msgspec.Struct, frozen=True):
 
 Effect: TypeAlias = (
     Send
+    | SendAll
     | Persist
     | Fetch
     | OpenLink

@@ -16,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import msgspec
 
@@ -28,6 +28,9 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Envelope
+
+if TYPE_CHECKING:
+    from tidings.protocol.delivery.pending import PendingPublish
 
 TOPIC = "topic"
 
@@ -143,9 +146,9 @@ class InterestTable:
             matches.append(found)
         return matches
 
-    def match_each(self, envelopes: Sequence[Envelope]) -> list[Match]:
+    def match_each(self, envelopes: Sequence[Envelope | PendingPublish]) -> list[Match]:
         """The same for each of several events on their way."""
-        if not envelopes[1:]:
+        if len(envelopes) == 1:
             return [self.match(envelopes[0].event)]
         return self.match_all([envelope.event for envelope in envelopes])
 

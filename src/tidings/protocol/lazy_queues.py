@@ -3,6 +3,9 @@
 A subscription has half a dozen queues and tables, and a broker has a million
 subscriptions; an empty deque takes 760 bytes, an empty dict 64. So all empty ones are one object
 that refuses to be filled. A writer gets one of its own from `own` or `own_table`.
+
+A queue that is a `UniformQueue` holds items of one kind alone, so its reader need not look at each of them.
+The one who fills it knows the kind; for any other writer `own` makes it a common one.
 """
 
 from __future__ import annotations
@@ -23,6 +26,12 @@ class _EmptyTable(dict[Any, Any]):
     __setitem__ = setdefault = update = __ior__ = _refuse
 
 
+class UniformQueue(deque[Any]):
+    """A line of items of one kind; removing some leaves it so."""
+
+    __slots__ = ()
+
+
 EMPTY: deque[Any] = _EmptyQueue()
 NOTHING: dict[Any, Any] = _EmptyTable()
 
@@ -30,8 +39,8 @@ NOTHING: dict[Any, Any] = _EmptyTable()
 def own(holder: Any, name: str) -> deque[Any]:
     """The line of that name, to write to."""
     line: deque[Any] = getattr(holder, name)
-    if type(line) is _EmptyQueue:
-        line = deque()
+    if type(line) is not deque:
+        line = deque(line)
         setattr(holder, name, line)
     return line
 

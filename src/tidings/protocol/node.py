@@ -264,8 +264,11 @@ class Node:
         return self._ports.inspection.describe(limit, sees)
 
     def _receive_all(self, sender: str, messages: list[Message], now: float) -> None:
-        owners = self._owners
+        owners, kinds = self._owners, {*map(type, messages)}
         begin, count = 0, len(messages)
+        if len(kinds) == 1 and count > 1 and (only := owners.get(kinds.pop())) is not None:
+            only.on_messages(sender, messages, now)
+            return
         while begin < count:
             kind, end = type(messages[begin]), begin + 1
             owner = owners.get(kind)

@@ -88,23 +88,23 @@ class EventFactory:
     def make_all(self, many: Iterable[Any], options: Mapping[str, Any]) -> tuple[list[Event], list[bool]]:
         """The events of one call, whose options hold for each of them, and whether the client is to number
         each."""
-        events: list[Event] = []
-        numbered: list[bool] = []
-        envelope: Event | None = None
-        is_plain = (
-            options.get("content_type") is None and "opentelemetry" not in modules and not SCHEMAS.active
-        )
-        for what in many:
-            if is_plain and type(what) is dict and has_plain_attributes(what, ascii=True):
-                if envelope is None:
-                    envelope = event_from(None, {**options}, self._source, schemas=self._schemas)[0]
-                events += (replace(envelope, body={**what}),)
-                numbered += (True,)
-            else:
-                event, is_numbered = event_from(what, {**options}, self._source, schemas=self._schemas)
-                events.append(event)
-                numbered.append(is_numbered)
-        return events, numbered
+        has_extras = options.get("content_type") is not None or "opentelemetry" in modules or SCHEMAS.active
+
+        def made(what: Any) -> Event:
+            return event_from(what, {**options}, self._source, schemas=self._schemas)[0]
+
+        many = list(many)
+        if has_extras or dict not in map(type, many):
+            events = [made(what) for what in many]
+        else:
+            envelope = made(None)
+            events = [
+                replace(envelope, body={**what})
+                if type(what) is dict and has_plain_attributes(what, ascii=True)
+                else made(what)
+                for what in many
+            ]
+        return events, [event.id is UNNUMBERED for event in events]
 
 
 def _has_texts_alone(options: Mapping[str, Any]) -> bool:

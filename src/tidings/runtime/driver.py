@@ -23,7 +23,7 @@ from typing import Any, Protocol
 
 from tidings.history.schema import Row
 from tidings.protocol import effects as fx
-from tidings.protocol.effects import Send
+from tidings.protocol.effects import Send, SendAll
 from tidings.protocol.inputs import (
     Fetched,
     FetchFailed,
@@ -195,8 +195,8 @@ class Driver:
             return
         self._is_running = True
         now = self.clock.now()
-        time, tap, datagram, handlers = now + self._ahead, self._tap, self.datagram, self._effect_handlers
-        machines, outlets, performers = self._machines, self._outlets, self._performers
+        time, tap, machines, outlets = now + self._ahead, self._tap, self._machines, self._outlets
+        performers, handlers, datagram = self._performers, self._effect_handlers, self.datagram
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
         position = 0  # inputs of this line that were handed in
@@ -218,7 +218,7 @@ class Driver:
                             raise
                         continue
                     last: tuple[str, Input] | None = None  # messages of one kind in a row to one machine ...
-                    run: list[Message] = []  # ... go together in this entry of the line, while it is the last
+                    run: type[Message] | None = None  # ... go together in this entry, while it is the last
                     for effect in effects:
                         if (kind := type(effect)) is Send:
                             to, message = effect.to, effect.message  # type: ignore[union-attr]
@@ -233,18 +233,22 @@ class Driver:
                                     self._take_breath()
                             elif (
                                 last is None
-                                or following[-1] is not last
+                                or type(message) is not run
                                 or to != last[0]
-                                or type(message) is not type(run[0])
+                                or following[-1] is not last
                             ):
-                                run, last = [message], (to, Received(name, message))
+                                last, run = (to, Received(name, message)), type(message)
                                 following += (last,)
+                            elif type(last[1]) is ReceivedAll:
+                                messages = last[1].messages
+                                messages += (message,)
                             else:
-                                if type(last[1]) is Received:
-                                    last = following[-1] = (to, ReceivedAll(name, run))
-                                run += (message,)
+                                first: Any = last[1]
+                                last = following[-1] = (to, ReceivedAll(name, [first.message, message]))
                         elif kind in performers:
                             performers[kind](effect)
+                        elif kind is SendAll:
+                            self._send_all(name, effect)  # type: ignore[arg-type]
                         elif name in handlers:
                             handlers[name](effect)
                 line, self._line, position = following, [], 0
@@ -258,6 +262,15 @@ class Driver:
                 self.clock.wake(now, self._set_timer)  # before any later time is reached
             else:
                 self._soon(self._set_timer)
+
+    def _send_all(self, name: str, effect: SendAll) -> None:
+        """Send messages of this machine to one other, which is no remote broker's node: no tap looks on."""
+        to, messages = effect.to, effect.messages
+        if to not in self._outlets:
+            self._line.append((to, ReceivedAll(name, messages)))
+            return
+        for message in messages:
+            self._outlets[to](message)
 
     def _show(self, tap: Tap, input: Input, now: float) -> None:
         """Show the tap what came."""

@@ -219,10 +219,7 @@ class Simulation:
         if self.on_handled is not None:
             self.on_handled(host.name, item, self.now)
         for effect in effects:
-            if type(effect) is fx.Send:
-                self._send(host, effect)
-            else:
-                self._perform(host, effect)
+            (self._send if type(effect) is fx.Send else self._perform)(host, effect)
         if self.settings.check:
             machine.check()
         deadline = machine.next_deadline()
@@ -390,6 +387,9 @@ class Simulation:
         if kind is fx.Record:
             if self.on_row is not None:
                 self.on_row(_by_true_time(effect.row, host.clock))
+        elif kind is fx.SendAll:
+            for message in effect.messages:
+                self._send(host, fx.Send(effect.to, message))
         elif kind is fx.Persist:
             self._persist(host, effect)
         elif kind is fx.Fetch:

@@ -105,3 +105,26 @@ def test_a_cesql_filter_is_tested_by_its_own_meaning() -> None:
         matcher.add(filter)
         assert matcher.match(event(hop="5")) == [0]
         assert matcher.match(event(hop="x")) == []
+
+
+@pytest.mark.parametrize("text", ["a >= 0", "a >= 0 OR topic = 'x'", "a IS NULL", "data.id = 'own'"])
+def test_a_body_is_read_as_it_is_only_where_filters_see_the_same(text: str) -> None:
+    small, naive = loaded(text), NaiveMatcher()
+    naive.add(parse_filter(text))
+    bodies: list[dict[str, Any]] = [
+        {"a": 1},
+        {"a": 1.5},
+        {"a": float("nan")},
+        {"a": None},
+        {"a": {"b": 1}},
+        {"a": [1]},
+        {"b": 1},
+        {"id": "own", "a": 1},
+    ]
+    for body in bodies:
+        for topic in (None, "x"):
+            published = make_event(body, source="p", id="1", topic=topic)
+            assert small.match(published) == naive.match(published), body
+    small.remove(0)
+    assert small.add(parse_filter("a = 1")) == 0
+    assert small.match(make_event({"a": 1}, source="p", id="1")) == [0]

@@ -33,6 +33,7 @@ from tidings.protocol.effects import (
     Receipt,
     Record,
     Send,
+    SendAll,
     SubscriptionEnded,
     SubscriptionOpened,
 )
@@ -175,6 +176,8 @@ class Stage:
         match effect:
             case Send(to, message):
                 self.channels.setdefault((name, to), deque()).append((self.now, message))
+            case SendAll(to, messages):
+                self.channels.setdefault((name, to), deque()).extend((self.now, each) for each in messages)
             case Persist():
                 self.disk.pending.append(effect)
             case Fetch():

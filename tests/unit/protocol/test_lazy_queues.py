@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections import deque
 from random import Random
+from types import SimpleNamespace
 
 import pytest
 
@@ -11,7 +13,7 @@ from tidings.model.subscription import DeliveryOptions
 from tidings.protocol.compositions import intermediary
 from tidings.protocol.delivery.unacked import NONE_UNACKED
 from tidings.protocol.inputs import LinkUp, Received, Started
-from tidings.protocol.lazy_queues import EMPTY, NOTHING, own, own_table
+from tidings.protocol.lazy_queues import EMPTY, NOTHING, UniformQueue, own, own_table
 from tidings.protocol.messages import Hello, Subscribe
 from tidings.store.memory import MemoryStore
 
@@ -74,3 +76,10 @@ def test_an_idle_subscription_has_no_line_of_its_own() -> None:
     assert not vars(stored), "what few subscriptions have is set on few"
     assert not vars(cursor)
     assert stored.filter == parse_filter("a > 1")
+
+
+def test_a_uniform_queue_becomes_a_common_one_for_any_other_writer() -> None:
+    holder = SimpleNamespace(queue=UniformQueue((1, 2)))
+    own(holder, "queue").appendleft(0)
+    assert type(holder.queue) is deque
+    assert list(holder.queue) == [0, 1, 2]

@@ -11,7 +11,6 @@ Rules
 
 from __future__ import annotations
 
-from collections import deque
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
@@ -32,9 +31,9 @@ from tidings.protocol.delivery.pending import PendingPublish
 from tidings.protocol.delivery.publisher_migration import PublisherMigration
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import Member, SubscriptionState
-from tidings.protocol.delivery.unacked import NONE_UNACKED, ItemRun, SentRun, Unacked
+from tidings.protocol.delivery.unacked import NONE_UNACKED, ItemRun, SentRun, Unacked, bytes_of
 from tidings.protocol.effects import Record, Send
-from tidings.protocol.lazy_queues import EMPTY, own
+from tidings.protocol.lazy_queues import EMPTY, UniformQueue, own
 from tidings.protocol.messages import Deliver, DeliverAll, Message
 from tidings.protocol.slots import Ports
 
@@ -83,13 +82,13 @@ class Dispatcher:
         which the broker fails is closed, and the error is raised when the others have the events."""
         after, count, size, is_plain, is_kept = self._index.end, len(batch), 0, True, False
         for pending in batch:
+            pending.after = after
             size += pending.size
-            is_kept = is_kept or pending.position is not None
+            if pending.position is not None:
+                is_kept = True
             if pending.expires_at is not None or pending.moved is not None or pending.event.key is not None:
                 is_plain = False
-        items = ItemRun(
-            [Item(p.event, p.size, p.position, p.accepted, p.expires_at, 1, False, after) for p in batch]
-        )
+        items: Sequence[Item] = ItemRun(batch) if count > 1 else batch  # shared by all subscriptions
         events: tuple[Event, ...] = ()  # one object for all subscriptions: it is encoded once
         failed: Exception | None = None
         for state in states:
@@ -107,7 +106,7 @@ class Dispatcher:
                         if is_kept:
                             self._send_kept(state, member, items[:position])
                         elif position < count:
-                            self._send(state, member, items[:position], items.bytes_of(0, position), True)
+                            self._send(state, member, items[:position], bytes_of(items, 0, position), True)
                         else:
                             events = self._send(state, member, items, size, True, events)
                         if state.durable:
@@ -152,12 +151,12 @@ class Dispatcher:
             self._ports.emit(Send(member.address, message))
         else:
             self._ports.send(member.address, message)
-        state.last_tag += count  # so the last tag counts what was sent
+        state.last_tag = tag + count - 1  # so the last tag counts what was sent
         self.sent += count
         member.credit -= count
-        member.open_bytes += size
+        open_bytes = member.open_bytes = member.open_bytes + size
         state.memory.used += size
-        if member.open_bytes >= self._few_bytes:
+        if open_bytes >= self._few_bytes:
             self._credit.withhold(member)
         return events
 
@@ -172,7 +171,7 @@ class Dispatcher:
             self._hooks.read(state, now)
         return count
 
-    def _send_kept(self, state: SubscriptionState, member: Member, items: list[Item]) -> None:
+    def _send_kept(self, state: SubscriptionState, member: Member, items: Sequence[Item]) -> None:
         """Send a member events at once of which a log holds some: neighbours of one log in one message."""
         begin, count = 0, len(items)
         while begin < count:
@@ -188,25 +187,27 @@ class Dispatcher:
                 self._index.owe(offset, state.owner, state.options.superseding)
             self._send(state, member, run, sum([item.size for item in run]), not log, (), log)
 
-    def _wait(self, state: SubscriptionState, items: list[Item], begin: int, count: int, size: int) -> int:
+    def _wait(
+        self, state: SubscriptionState, items: Sequence[Item], begin: int, count: int, size: int
+    ) -> int:
         """Add events that no log holds, from this place on, to the queue of a live subscription whose members
         have no credit; the place up to which there was room and no more to do than that."""
-        queue, memory = state.queue, state.memory
-        if not queue:
+        queue, memory, room = state.queue, state.memory, state.options.queue
+        if queue:
+            room -= len(queue)
+        else:
             for member in state.members:
                 if member.credit > 0:
                     return begin
-        room = state.options.queue - len(queue) if queue else state.options.queue
-        end = begin + room if room < count - begin else count
-        if begin or end < count:
-            items = items[begin:end]
-            size = sum([item.size for item in items])
+        end = min(begin + room, count) if begin or count > room else count
+        if end - begin < count:
+            items, size = items[begin:end], bytes_of(items, begin, end)
         if room <= 0 or memory.used + size >= memory.most:
             return begin
         if queue:
             queue.extend(items)
         else:
-            state.queue = deque(items)
+            state.queue = UniformQueue(items)
         state.queued_bytes += size
         memory.used += size
         if state.members:
@@ -369,22 +370,14 @@ class Dispatcher:
     def _send_waiting(self, state: SubscriptionState, member: Member, now: float) -> None:
         """Send waiting events to a member: to the only one as many as it has credit for, else one. First
         sendings of events that one log holds, or none, share a message."""
-        queue, most, size = state.queue, member.credit if len(state.members) == 1 else 1, 0
-        room = 1 << 62  # in bytes
+        queue, most, size, room = state.queue, member.credit if len(state.members) == 1 else 1, 0, 1 << 62
         if member.open_bytes + state.queued_bytes >= self._few_bytes:
             room = self._credit.room(member)
         items: list[Item] = []  # that share a message
         shared, is_plain, log = 0, True, ""  # bytes of those; is none a dead letter or in a log; their log
-        if len(queue) <= most and state.queued_bytes < room:  # all of it, unless an item is of another kind
-            for item in queue:
-                is_first = item.attempt == 1 and not item.again and item.position is None
-                if not is_first or item.expires_at is not None or item.event.key is not None:
-                    size, is_plain = 0, True
-                    break
-                size += item.size
-                is_plain = is_plain and item.dead_letter is None
-            else:
-                items, shared, state.queue = list(queue), size, EMPTY
+        if type(queue) is UniformQueue and len(queue) <= most and state.queued_bytes < room:
+            items, state.queue = list(queue), EMPTY
+            size = shared = sum([item.size for item in items]) if items[1:] else items[0].size
         while state.queue and most > 0 and room > 0 and member.credit > 0:
             most -= 1
             item = queue.popleft()

@@ -177,6 +177,7 @@ class ExactlyOnce(Delivery):
 
     def on_messages(self, sender: str, messages: Sequence[Message], now: float) -> None:
         dispatcher, position, count = self._dispatcher, 0, len(messages)
+        is_uniform = len({*map(type, messages)}) == 1
         while position < count:
             kind, begin = type(messages[position]), position
             position += 1
@@ -189,9 +190,9 @@ class ExactlyOnce(Delivery):
             if session is None or kind is not Publish:
                 self.on_message(sender, messages[begin], now)
                 continue
-            most = begin + self.ports.limits.publishes_together
-            while position < count and position < most and type(messages[position]) is Publish:
-                position += 1
+            most = min(begin + self.ports.limits.publishes_together, count)
+            while position < most and (is_uniform or type(messages[position]) is Publish):
+                position = most if is_uniform else position + 1
             self._publish(((session, messages[begin:position]),), now)  # type: ignore[arg-type]
         if dispatcher.granted:
             dispatcher.pump_granted(now)

@@ -20,7 +20,7 @@ Publishes of one turn of the loop go through the steps together, and one publish
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import partial
 from itertools import repeat
 
@@ -49,7 +49,8 @@ from tidings.protocol.interest import Match
 from tidings.protocol.messages import AckMode, Envelope, Publish, Published, PublishedAll, Refused
 from tidings.protocol.slots import Ports
 
-BEST_EFFORT, KEPT, REPLICATED = AckMode.BEST_EFFORT, AckMode.KEPT, AckMode.REPLICATED
+AUTO, BEST_EFFORT, KEPT, REPLICATED = AckMode
+STAYING = repeat(True)  # for each event of a broker without others
 UNSURE_SECONDS = 0.05  # between two looks at whether neighbours have spoken
 
 
@@ -115,27 +116,29 @@ class PublishFlow:
         if not batch:
             return
         try:
-            interest, last_of, ports = self._interest, self._last_of, self._ports
-            events = [pending.event for pending in batch] if batch[1:] else [batch[0].event]
-            matches = interest.match_all(events) if batch[1:] else [interest.match(events[0])]
+            interest, last_of = self._interest, self._last_of
+            matches = interest.match_each(batch) if batch[1:] else [interest.match(batch[0].event)]
             if FAILURES.news:
                 self._losses.count_all_failed(self._registry.states.values(), now)
-            stays = repeat(True) if ports.is_alone else ports.events.staying(events, matches, now)
+            stays: Iterable[bool] = STAYING
+            if not self._ports.is_alone:
+                stays = self._ports.events.staying([each.event for each in batch], matches, now)
             kept: list[PendingPublish] = []
             records: list[DiskRecord] = []
             looks = self._registry.durables or self._holding.rows
             begin = position = 0  # of the stretch that needs neither the disk nor the network
-            for position, (pending, event, match, stay) in enumerate(
-                zip(batch, events, matches, stays, strict=False)
-            ):
-                is_asked = event.lifetime > 0 or pending.mode is KEPT
-                is_owed = is_asked or ((looks or not stay) and self._is_owed(event, match, stay))
+            for position, (pending, match, stay) in enumerate(zip(batch, matches, stays, strict=False)):
+                event = pending.event
+                is_owed = event.lifetime > 0 or pending.mode is KEPT
+                if (looks or not stay) and not is_owed:
+                    is_owed = self._is_owed(event, match, stay)
                 if not is_owed:
                     if not pending.is_own:
                         self._remember(event, now)
                     if stay and event.key is None and not (last_of and event.source in last_of):
                         continue
-                self._dispatch(batch[begin:position], matches[begin:position], now)
+                if begin < position:
+                    self._dispatch(batch[begin:position], matches[begin:position], now)
                 begin = position + 1
                 pending.match, pending.version = match, interest.version
                 if is_owed:
@@ -144,18 +147,21 @@ class PublishFlow:
                 elif (earlier := last_of.get(event.source)) is not None:
                     self._under_way[event.identity] = pending
                     pending.below = self._index.next_offset
-                    earlier.followers.append(pending)
+                    earlier.followers += (pending,)
                 else:
                     self._pass_on((pending,), now)
                     if pending.blocked:
                         self._under_way[event.identity] = pending
-            if begin <= position:
+            if not begin:
+                self._dispatch(batch, matches, now)
+            elif begin <= position:
                 self._dispatch(batch[begin:], matches[begin:], now)
             if kept:
                 self._persist(kept, records)
         except Exception:
             for pending in batch:
-                if not pending.is_begun and (event := pending.event).identity not in self._under_way:
+                event, is_begun = pending.event, pending.is_begun or pending.is_dispatched
+                if not (is_begun or event.identity in self._under_way):
                     self.identities.give_back(event.source, pending.incarnation, pending.sequence)
             raise
 
@@ -166,15 +172,15 @@ class PublishFlow:
     ) -> list[PendingPublish]:
         """The publishes from this place on that are new and follow one another in the numbers of one source;
         none: the one in this place has to be looked at (`_accept_one`)."""
-        disk, incarnation, address = self._ports.disk, session.incarnation, session.address
-        under_way, take_next, number = self._under_way, self.identities.take_next, self.number
-        most_bytes, is_stable = self._ports.event_bytes, disk.stable
+        ports, incarnation, address = self._ports, session.incarnation, session.address
+        disk, under_way, most_bytes = ports.disk, self._under_way, ports.event_bytes
+        take_next, number = self.identities.take_next, self.number
         batch: list[PendingPublish] = []
         source, sequence = "", 0  # of the last one
         if disk.full is not None or disk.failed is not None:
             return batch
         for message in messages[position:] if position else messages:
-            event, mode, size = message.event, message.mode, message.event.size
+            event, mode = message.event, message.mode
             if not batch:
                 source, sequence = event.source, message.sequence - 1
             sequence += 1
@@ -182,19 +188,22 @@ class PublishFlow:
                 message.sequence != sequence
                 or event.id != f"{incarnation}-{sequence}"
                 or event.source != source
-                or size > most_bytes
-                or (mode is KEPT and not is_stable)
-                or mode is REPLICATED
+                or (size := event.size) > most_bytes
+                or (mode is not AUTO and (mode is REPLICATED or (mode is KEPT and not disk.stable)))
                 or (under_way and event.identity in under_way)
                 or not (batch or take_next(source, incarnation, sequence, now))
             ):
                 break
             number += 1
-            expires_at = None if event.expires is None else now + event.expires
-            moved, waiters = session.moved(source) if session.stay else None, [(address, message.call)]
-            batch += (PendingPublish(
-                event, number, sequence, now, size, mode, True, expires_at, moved, incarnation, waiters
-            ),)  # fmt: skip
+            pending = PendingPublish(
+                event, size, None, now, None, number=number, sequence=sequence, mode=mode,
+                incarnation=incarnation, waiters=((address, message.call),)
+            )  # fmt: skip
+            if event.expires is not None:
+                pending.expires_at = now + event.expires
+            if session.stay:
+                pending.moved = session.moved(source)
+            batch += (pending,)
         if (accepted := len(batch)) > 1:
             take_next(source, incarnation, messages[position].sequence + 1, now, accepted - 1)
         self.number = number
@@ -219,12 +228,13 @@ class PublishFlow:
         self.figures["published"] += 1
         pending = self._pending(session, event, message.sequence, now)
         pending.mode, pending.is_own = message.mode, is_own
-        pending.waiters, pending.incarnation = [(session.address, message.call)], session.incarnation
+        pending.waiters, pending.incarnation = ((session.address, message.call),), session.incarnation
         return [pending]
 
     def _pending(self, session: Session, event: Event, sequence: int | None, now: float) -> PendingPublish:
         expires_at = None if event.expires is None else now + event.expires
-        pending = PendingPublish(event, self.number, sequence, now, event_size(event), expires_at=expires_at)
+        pending = PendingPublish(event, event_size(event), None, now, expires_at, sequence=sequence)
+        pending.number = self.number
         pending.moved = session.moved(event.source)
         return pending
 
@@ -233,20 +243,18 @@ class PublishFlow:
         publishes, so what it sends again is known by its number; an id that is not the client's own is known
         besides, by any sender."""
         address, event = session.address, message.event
-        identity = event.identity
-        pending = self._under_way.get(identity)
+        pending = self._under_way.get(event.identity)
         if pending is not None:
-            pending.waiters.append((address, message.call))
+            pending.waiters += ((address, message.call),)
             self.figures["duplicate publishes"] += 1
             return True
         seen = self._seen(session, message, is_own, now)
-        if seen is IdentityStatus.NEW:
-            return False
-        if seen is IdentityStatus.STALE:
-            self._ports.send(address, Refused(message.call, "refused", refusals.STALE))
-            return True
+        if seen is not IdentityStatus.SEEN:
+            if seen is IdentityStatus.STALE:
+                self._ports.send(address, Refused(message.call, "refused", refusals.STALE))
+            return seen is IdentityStatus.STALE
         self.figures["duplicate publishes"] += 1
-        offset, failed = self._index.offset_of(identity), self._ports.disk.failed
+        offset, failed = self._index.offset_of(event.identity), self._ports.disk.failed
         if failed is not None and (offset is None or offset >= self._index.end):
             self._ports.send(address, Refused(message.call, *refusals.not_known(failed.reason)))
         else:
@@ -323,11 +331,9 @@ class PublishFlow:
         return records + self._publisher_stays.keep(event.source, pending.moved or STAYED, offset)
 
     def _persist(self, kept: list[PendingPublish], records: list[DiskRecord]) -> None:
-        publishers: dict[tuple[str, str], None] = {}
-        for pending in kept if self._ports.disk.stable else ():
-            if (publisher := (pending.event.source, pending.incarnation)) not in publishers:
-                publishers[publisher] = None
-                records.append(self.identities.row(*publisher))
+        if self._ports.disk.stable:
+            publishers = dict.fromkeys([(pending.event.source, pending.incarnation) for pending in kept])
+            records += [self.identities.row(*publisher) for publisher in publishers]
         kept_all, not_kept = partial(self.kept, kept), partial(self._not_kept_all, kept)
         self._ports.disk.persist(records, kept_all, not_kept, partial(self.stalled, kept))
         for pending in kept:
@@ -372,9 +378,8 @@ class PublishFlow:
 
     def kept(self, pendings: Sequence[PendingPublish], now: float) -> None:
         """These events are on the disk."""
-        ready = pendings
-        if self._again:  # those have an offset that is not on the disk
-            ready = [pending for pending in pendings if pending not in self._again]
+        again = self._again  # those have an offset that is not on the disk
+        ready = [pending for pending in pendings if pending not in again] if again else pendings
         if self._unsure or self._is_log_unsure(now):
             self._unsure += ready
             if ready and self.release_at is None:
@@ -398,6 +403,7 @@ class PublishFlow:
                 run = []
                 for follower in pending.followers:
                     self._pass_on((follower,), now)
+                pending.followers = ()  # subscriptions may have the first one for long
         if run:
             self._pass_on(run, now)
 
@@ -416,7 +422,7 @@ class PublishFlow:
     def _refuse(self, pending: PendingPublish, code: str, reason: str) -> None:
         for address, call in pending.waiters:
             self._ports.send(address, Refused(call, code, reason))
-        pending.waiters = []
+        pending.waiters = ()
 
     # -- dispatch and forward ------------------------------------------------------------------------
 
@@ -424,26 +430,25 @@ class PublishFlow:
         """Deliver a stretch of events that go to subscriptions here alone, and acknowledge them: calls that
         follow one another in one message. A publish that a subscription blocks is answered when there is
         room."""
-        if not batch:
-            return
-        for pending in batch if self._ports.recording else ():
-            self._ports.emit(Record(avail_row(now, self._ports.name, pending.event)))
+        ports = self._ports
+        for pending in batch if ports.recording else ():
+            ports.emit(Record(avail_row(now, ports.name, pending.event)))
         self._dispatch_here(batch, batch, matches, now)
-        emit, count, address, first = self._ports.emit, 0, "", 0
+        count, address, first = 0, "", 0  # of the calls that one message answers
         for pending in batch:
-            pending.is_begun = pending.is_dispatched = True
+            pending.is_dispatched = True
             if pending.blocked:
                 self._under_way[pending.event.identity] = pending
                 continue
             for to, call in pending.waiters:
-                if count and to == address and call == first + count:
+                if call == first + count and to == address:
                     count += 1
                     continue
                 if count:
-                    emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
+                    ports.emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
                 address, first, count = to, call, 1
         if count:
-            emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
+            ports.emit(Send(address, Published(first) if count == 1 else PublishedAll(first, count)))
 
     def _pass_on(self, batch: Sequence[PendingPublish], now: float) -> None:
         """Dispatch and forward events that the log holds; or one that supersedes another, or leaves here."""
@@ -451,8 +456,7 @@ class PublishFlow:
         envelopes: list[Envelope] = []
         matches: list[Match] = []
         for pending in batch:
-            event, position, match = pending.event, pending.position, pending.match
-            offset = None if position is None else position.offset
+            event, offset, match = pending.event, pending.offset, pending.match
             if match is None or pending.version != interest.version:  # a filter came or went meanwhile
                 match = interest.match(event)
             if ports.recording:
@@ -488,16 +492,17 @@ class PublishFlow:
             if (key := batch[begin].event.key) is not None:
                 self._dispatcher.supersede(key, batch[begin].position, now)
             if subscriptions := matches[begin].subscriptions:
-                for pending in batch[begin:end]:
+                stretch = batch[begin:end]
+                for pending in stretch:
                     pending.is_begun = True
-                self._dispatcher.dispatch(subscriptions, batch[begin:end], now)
+                self._dispatcher.dispatch(subscriptions, stretch, now)
 
     def deliver(self, envelopes: Sequence[Envelope], states: Sequence[SubscriptionState], now: float) -> None:
         """Dispatch events that come from a neighbour without a log, or that recovery held back."""
         batch: list[PendingPublish] = []
         for envelope in envelopes:
             event = envelope.event
-            pending = PendingPublish(event, self.number, envelope.sequence, now, event.size)
+            pending = PendingPublish(event, event.size, None, now, None, number=self.number)
             if envelope.offset is not None and envelope.origin == self._index.log:
                 pending.position = Position(envelope.origin, envelope.offset)
             if envelope.expires is not None:
@@ -539,7 +544,7 @@ class PublishFlow:
     def answer(self, pending: PendingPublish) -> None:
         for address, call in pending.waiters:
             self._ports.send(address, Published(call, pending.position))
-        pending.waiters = []
+        pending.waiters = ()
 
     # -- a disk that may be an older copy of itself ------------------------------------------------------
 
@@ -563,9 +568,7 @@ class PublishFlow:
         self.figures["offsets repeated"] += repeated
         self._ports.emit(Warn(refusals.older_copy(index.log, skipped, repeated)))
         self._begun = upto + 1
-        again = [
-            each for each in self._under_way.values() if each.offset is not None and not each.is_dispatched
-        ]
+        again = [each for each in self._under_way.values() if each.position and not each.is_dispatched]
         again = sorted((each for each in again if offset_of(each) >= index.end), key=offset_of)
         records = [record for each in again for record in index.withdraw(offset_of(each))]
         index.skip_to(upto)

@@ -111,7 +111,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
                     is_own = event.id == f"{session.incarnation}-{message.sequence}"
                     batch.append(Proposal(event, session.incarnation, message.sequence, is_own))
                     pending = self._proposed[event.identity] = self._pending(event, message.sequence, now)
-                    pending.waiters.append((session.address, message.call))
+                    pending.waiters = ((session.address, message.call),)
         if batch:
             self.ports.group_commit.propose(batch, now)
 
@@ -121,7 +121,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
 
     def _pending(self, event: Event, sequence: int, accepted: float) -> PendingPublish:
         expires_at = None if event.expires is None else accepted + event.expires
-        return PendingPublish(event, 0, sequence, accepted, event_size(event), expires_at=expires_at)
+        return PendingPublish(event, event_size(event), None, accepted, expires_at, sequence=sequence)
 
     def _is_answered(self, session: Session, message: Publish, now: float) -> bool:
         """Refused, known, or on its way already."""
@@ -148,7 +148,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
             self.ports.send(address, Refused(message.call, *unsure(*full)))
             return True
         if under_way is not None:
-            under_way.waiters.append((address, message.call))
+            under_way.waiters += ((address, message.call),)
             return True
         offset = self._index.offset_of(identity)
         if offset is not None and offset >= self._index.end:
@@ -170,7 +170,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         """The publish is committed, and on its way to our disk."""
         pending = self._entering.get(offset)
         if pending is not None:
-            pending.waiters.append((address, call))
+            pending.waiters += ((address, call),)
         return pending is not None
 
     def _seen(self, event: Event, incarnation: str, sequence: int, now: float) -> IdentityStatus:
@@ -255,7 +255,7 @@ class GroupDelivery(DistributorDelivery, GroupEntries):
         """The publish waits for room on the disks of the group; its publisher does not."""
         pending = self._proposed.get(identity)
         if pending is not None:
-            waiters, pending.waiters = pending.waiters, []
+            waiters, pending.waiters = pending.waiters, ()
             for address, call in waiters:
                 self.ports.send(address, Refused(call, *unsure(full, GROUP)))
 

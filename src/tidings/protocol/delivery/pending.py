@@ -1,15 +1,14 @@
-"""Pending publishes: events between their acceptance and their acknowledgement, alone and in stretches."""
+"""Pending publishes: events between their acceptance and their acknowledgement, alone and in stretches.
+
+One is an item too: a subscription without special cases has it in its queue as it is (`Dispatcher.dispatch`).
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 
-import msgspec
-
-from tidings.model.event import Event
-from tidings.model.subscription import Position
 from tidings.protocol.delivery.cursor import ANY_OFFSET
-from tidings.protocol.delivery.migration_header import MigrationHeader
+from tidings.protocol.delivery.item import Item
 from tidings.protocol.interest import Match
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import AckMode, Envelope
@@ -17,33 +16,23 @@ from tidings.protocol.messages import AckMode, Envelope
 ONE = ((0, 1),)  # the stretch of a batch of one
 
 
-class PendingPublish(msgspec.Struct, eq=False, gc=False):
+class PendingPublish(Item, eq=False, gc=False):
     """Acknowledged when it is on the disk (if the log has to hold it), dispatched, and no subscription blocks
     it."""
 
-    event: Event
-    number: int  # orders publishes and subscribes of this node
-    sequence: int | None  # the publisher's counter
-    accepted: float
-    size: int = 0  # bytes of the event, encoded
+    number: int = 0  # orders publishes and subscribes of this node
+    sequence: int | None = None  # the publisher's counter
     mode: AckMode = AckMode.AUTO
     is_own: bool = True  # its id is made of its publisher's number
-    expires_at: float | None = None
-    moved: MigrationHeader | None = None  # its publisher was at other brokers before
     incarnation: str = ""  # of its publisher
-    waiters: list[tuple[str, int]] = []  # address and call of the clients that wait for the answer
-    position: Position | None = None  # in the log; None: the log does not hold it
+    waiters: tuple[tuple[str, int], ...] = ()  # address and call of the clients that wait for the answer
     below: int = ANY_OFFSET  # of one that no log holds: it supersedes entries below this offset
     match: Match | None = None  # the entries that accept it ...
     version: int = -1  # ... at this version of the interest table
-    followers: list[PendingPublish] = []  # later ones of the same source that need no disk
+    followers: tuple[PendingPublish, ...] = ()  # later ones of the same source that need no disk
     blocked: int = 0  # subscriptions with policy `block` without room for it; one more: the disk
     is_begun: bool = False  # some subscriptions may have it: it is not to be tried again
     is_dispatched: bool = False
-
-    @property
-    def offset(self) -> int | None:
-        return None if self.position is None else self.position.offset
 
 
 def offset_of(pending: PendingPublish) -> int:
@@ -62,17 +51,16 @@ def stretches(
     begin, count = 0, len(batch)
     many = limits.deliveries_together // limits.batch_count  # subscriptions, for which a step makes fewer
     while begin < count:
-        subscriptions, end = matches[begin].subscriptions, begin + 1
+        match, end = matches[begin], begin + 1
+        subscriptions = match.subscriptions
         most = begin + limits.batch_count  # all of these subscriptions share the message
-        if subscriptions and len(subscriptions) > many:
+        if len(subscriptions) > many:
             most = begin + limits.deliveries_together // len(subscriptions)
         if batch[begin].event.key is None:
-            while (
-                end < count
-                and end < most
-                and matches[end].subscriptions == subscriptions
-                and batch[end].event.key is None
-            ):
+            most = min(most, count)
+            while end < most and (matches[end] is match or matches[end].subscriptions == subscriptions):
+                if batch[end].event.key is not None:
+                    break
                 end += 1
         found += ((begin, end),)
         begin = end

@@ -31,13 +31,16 @@ class ItemRun(list[Item]):
     """Items that were sent in one message, with the sums of their sizes; shared by all subscriptions that
     were sent the same."""
 
-    sums: Sequence[int] = ()  # worked out when a part of them is acknowledged
+    sums: Sequence[int] = ()  # worked out when a part of them is sent or acknowledged
 
-    def bytes_of(self, begin: int, end: int) -> int:
-        """Bytes of the items in these places."""
-        if not self.sums:
-            self.sums = [0, *accumulate(map(_size, self))]
-        return self.sums[end] - self.sums[begin]
+
+def bytes_of(items: Sequence[Item], begin: int, end: int) -> int:
+    """Bytes of the items in these places."""
+    if type(items) is not ItemRun:
+        return sum(map(_size, items[begin:end]))
+    if not items.sums:
+        items.sums = [0, *accumulate(map(_size, items))]
+    return items.sums[end] - items.sums[begin]
 
 
 class SentRun(msgspec.Struct, eq=False):
@@ -61,10 +64,7 @@ class SentRun(msgspec.Struct, eq=False):
     def part(self, begin: int, end: int) -> SentRun:
         """The run of the tags from `begin` up to `end`."""
         items, base = self.items, self.base
-        if type(items) is ItemRun:
-            size = items.bytes_of(begin - base, end - base)
-        else:
-            size = sum(map(_size, items[begin - base : end - base]))
+        size = bytes_of(items, begin - base, end - base)
         return SentRun(begin, end, base, items, self.member, size, self.retained, self.is_plain)
 
     def let_go(self) -> None:
@@ -85,6 +85,13 @@ class Unacked(list[SentRun]):
     def take(self, member: Member, tags: Sequence[int]) -> Sequence[SentRun]:
         """Remove the deliveries of a member under these tags, and return them in the order of the tags;
         others are passed over."""
+        run = self[0] if self and tags and not tags[1:] else None
+        if run is not None and run.base == run.first == tags[0] == run.stop - 1:  # one delivery
+            if run.member is not member:
+                return ()
+            del self[0]
+            self.deliveries -= 1
+            return (run,)
         taken: list[SentRun] = []
         if type(tags) is range:
             ranges: Sequence[tuple[int, int]] = ((tags.start, tags.stop),)
