@@ -23,7 +23,7 @@ BENCHES = {
     "broker": "a broker process beside mosquitto, NATS, Redis and amqtt, driven by load generators in C",
     "checks": "history checks on Spark beside the plain checker, rows a second",
     "client": "the Python client beside nats-py, redis-py, aiomqtt and aio-pika, each with its own server",
-    "cost": "Python calls per event on each path, which no load of the machine changes",
+    "cost": "Python calls and allocations per event on each path, which no load of the machine changes",
     "filters": "from text to normal form, filters a second",
     "gateway": "MQTT beside mosquitto, aedes and amqtt; HTTP, WebSocket and SSE beside bare Starlette",
     "matching": "events a second against 10k to 1M subscriptions, beside installable peers",
