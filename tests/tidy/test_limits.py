@@ -32,6 +32,7 @@ EXCEPTIONS = {
     "runtime/settings.py:DRAIN_MOST": "seconds; checked when settings are read",
     "runtime/unit.py:NONCE_BYTES": "the size of a nonce of the hand-over",
     "runtime/unit.py:LARGEST": "of a hand-over between processes of one unit, which run one version",
+    "gateway/paced.py:LARGEST_SLICE": "of bytes that are parsed at once; nothing is refused at it",
     "gateway/mqtt/stream.py:MOST_UNREAD": "of a paused socket; nothing is refused at it",
     "runtime/local_clients.py:FEW_BYTES": "of a charge that waits; nothing is refused at it",
     "gateway/mqtt/listener.py:MOST_RETRY_SECONDS": "a pause; it bounds no resource",

@@ -243,8 +243,8 @@ class Driver:
                                 messages = last[1].messages
                                 messages += (message,)
                             else:
-                                first: Any = last[1]
-                                last = following[-1] = (to, ReceivedAll(name, [first.message, message]))
+                                both = [last[1].message, message]  # type: ignore[attr-defined]
+                                last = following[-1] = (to, ReceivedAll(name, both))
                         elif kind in performers:
                             performers[kind](effect)
                         elif kind is SendAll:
@@ -256,12 +256,13 @@ class Driver:
             self._is_running = False
             if line:  # a machine failed: what is left waits for the next input
                 self._line[:0] = line[position:]
-        if self._is_timed and not self._sets_timer_soon:
-            self._sets_timer_soon = True
-            if self._soon is None:
-                self.clock.wake(now, self._set_timer)  # before any later time is reached
-            else:
-                self._soon(self._set_timer)
+        if not self._is_timed or self._sets_timer_soon:
+            return
+        self._sets_timer_soon = True
+        if self._soon is not None:
+            self._soon(self._set_timer)
+        else:
+            self.clock.wake(now, self._set_timer)  # before any later time is reached
 
     def _send_all(self, name: str, effect: SendAll) -> None:
         """Send messages of this machine to one other, which is no remote broker's node: no tap looks on."""

@@ -179,8 +179,7 @@ class ExactlyOnce(Delivery):
         dispatcher, position, count = self._dispatcher, 0, len(messages)
         is_uniform = len({*map(type, messages)}) == 1
         while position < count:
-            kind, begin = type(messages[position]), position
-            position += 1
+            kind, begin, position = type(messages[position]), position, position + 1
             session = self._registry.sessions.get(sender)
             if session is not None and kind in SETTLING:  # what waits is sent once for all that came together
                 self._handlers[kind](session, messages[begin], now)
