@@ -199,8 +199,7 @@ class Driver:
         performers, handlers, datagram = self._performers, self._effect_handlers, self.datagram
         line = self._line  # what was left when a machine failed, and what links said before it was handed in
         line += ((name, input),)
-        position = 0  # inputs of this line that were handed in
-        self._line = []
+        position, self._line = 0, []  # inputs of this line that were handed in
         try:
             while line:
                 following = self._line
@@ -243,8 +242,8 @@ class Driver:
                                 messages = last[1].messages
                                 messages += (message,)
                             else:
-                                both = [last[1].message, message]  # type: ignore[attr-defined]
-                                last = following[-1] = (to, ReceivedAll(name, both))
+                                first: Any = last[1]
+                                last = following[-1] = (to, ReceivedAll(name, [first.message, message]))
                         elif kind in performers:
                             performers[kind](effect)
                         elif kind is SendAll:
@@ -256,13 +255,15 @@ class Driver:
             self._is_running = False
             if line:  # a machine failed: what is left waits for the next input
                 self._line[:0] = line[position:]
-        if not self._is_timed or self._sets_timer_soon:
-            return
-        self._sets_timer_soon = True
-        if self._soon is not None:
-            self._soon(self._set_timer)
-        else:
+        if self._is_timed and not self._sets_timer_soon:
+            self._sets_timer_soon = True
+            self._call_soon(now)
+
+    def _call_soon(self, now: float) -> None:
+        if self._soon is None:
             self.clock.wake(now, self._set_timer)  # before any later time is reached
+        else:
+            self._soon(self._set_timer)
 
     def _send_all(self, name: str, effect: SendAll) -> None:
         """Send messages of this machine to one other, which is no remote broker's node: no tap looks on."""
