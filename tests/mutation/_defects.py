@@ -7,6 +7,7 @@ are the package's own tests, chosen by name and not by defect, the quickest firs
 
 from __future__ import annotations
 
+from tests.mutation._body_defects import BODIES
 from tests.mutation._early_defects import EARLY
 from tests.mutation._found_defects import FOUND
 from tests.mutation._gateway_defects import GATEWAYS
@@ -15,4 +16,4 @@ from tests.mutation._web_defects import WEB
 
 __all__ = ["DEFECTS", "PACKAGES", "Defect"]
 
-DEFECTS = (*EARLY, *FOUND, *GATEWAYS, *WEB)
+DEFECTS = (*EARLY, *FOUND, *GATEWAYS, *WEB, *BODIES)

@@ -133,7 +133,13 @@ def _names(node: Any) -> Any:
     return names_in(node)
 
 
-conditions: st.SearchStrategy[Any] = st.recursive(simple, _ranging, max_leaves=4)
+_every = st.builds(
+    e.AllOf,
+    st.builds(e.Compare, _signs, st.sampled_from(("t", "l.p")).map(e.Attribute), constants.map(e.Literal)),
+)
+conditions: st.SearchStrategy[Any] = st.one_of(
+    st.recursive(simple, _ranging, max_leaves=4), st.builds(e.Or, _every, _every)
+)  # of two conditions on every element each is looked up apart
 
 
 def made(body: dict[str, Any]) -> Event:

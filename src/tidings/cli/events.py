@@ -151,20 +151,20 @@ def _with_infinities(given: Mapping[str, Any]) -> Mapping[str, Any]:
     ):
         return given
     left = dict(kinds)
-    restored = _restored({name: value for name, value in given.items() if name != KINDS}, "", left)
+    restored: dict[str, Any] = {
+        name: _restored(value, name, left) for name, value in given.items() if name != KINDS
+    }
     return given if left else restored
 
 
-def _restored(tree: Mapping[str, Any], prefix: str, left: dict[str, str]) -> dict[str, Any]:
-    """The tree with numbers for the nulls that `left` names; names that were found are taken out of it."""
-    return {
-        name: _restored(value, f"{prefix}{name}.", left)
-        if isinstance(value, dict)
-        else float(left.pop(prefix + name))
-        if value is None and prefix + name in left
-        else value
-        for name, value in tree.items()
-    }
+def _restored(value: Any, path: str, left: dict[str, str]) -> Any:
+    """The value with numbers for the nulls that `left` names by their paths, where an element of a list has
+    its number; paths that were found are taken out of it."""
+    if isinstance(value, dict):
+        return {name: _restored(item, f"{path}.{name}", left) for name, item in value.items()}
+    if isinstance(value, list):
+        return [_restored(item, f"{path}.{number}", left) for number, item in enumerate(value)]
+    return float(left.pop(path)) if value is None and path in left else value
 
 
 def _cloud_event(given: Mapping[str, Any], number: int) -> Event:

@@ -28,7 +28,7 @@ from uuid import UUID
 from msgspec.msgpack import Ext
 
 from tidings.errors import EventError
-from tidings.model.fields import DATA, RESERVED, as_mapping, as_text
+from tidings.model.fields import DATA, RESERVED, as_mapping, as_text, is_root_model
 from tidings.model.textual import as_text_with_fold, clock_from, local_from
 from tidings.model.value import INT_MAX, INT_MIN, checked_text, checked_time, is_null
 
@@ -262,6 +262,9 @@ def _plain(path: str, value: Any) -> Any:
     if isinstance(value, Enum):
         return value.value if type(value.value) in _PACKERS else _plain(path, value.value)
     fields = as_mapping(value)
+    if fields is not None and is_root_model(type(value)):
+        root = fields["root"]
+        return root if type(root) in _PACKERS else _plain(path, root)
     if fields is not None:
         return fields
     if isinstance(value, list | tuple | deque):

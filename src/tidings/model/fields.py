@@ -42,8 +42,15 @@ def is_model(cls: type) -> bool:
 
 
 def is_typed_mapping(cls: object) -> bool:
-    """A TypedDict: its instances are plain mappings, which carry no type."""
-    return is_typeddict(cls)
+    """A TypedDict, of `typing_extensions` too: its instances are plain mappings, which carry no type."""
+    return is_typeddict(cls) or (
+        isinstance(cls, type) and issubclass(cls, dict) and hasattr(cls, "__required_keys__")
+    )
+
+
+def is_root_model(cls: type) -> bool:
+    """A `RootModel` of Pydantic, which stands for the one value that it holds."""
+    return is_model(cls) and bool(getattr(cls, "__pydantic_root_model__", False))
 
 
 def required_values(cls: Any) -> list[str]:
@@ -73,7 +80,7 @@ def _may_be_absent(hint: Any) -> bool:
         return _may_be_absent(plain.__supertype__)
     if not isinstance(plain, type) or plain in (Any, object, type(None)):
         return True  # a type variable and so on, too
-    return issubclass(plain, Mapping) or is_typeddict(plain) or field_names(plain) is not None
+    return issubclass(plain, Mapping) or is_typed_mapping(plain) or field_names(plain) is not None
 
 
 def field_names(cls: type) -> tuple[str, ...] | None:
@@ -153,14 +160,14 @@ _WIDE = re.compile(r"-?[1-9][0-9]{18,4095}")
 
 def _read_as(cls: type, fields: dict[str, Any]) -> Any:
     if is_model(cls):
-        return _read_model(cls, fields)
+        return _read_model(cls, fields["root"] if is_root_model(cls) and "root" in fields else fields)
     if issubclass(cls, msgspec.Struct):
         keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
         fields = {keys.get(name, name): value for name, value in fields.items()}
     return msgspec.convert(fields, cls, str_keys=True, dec_hook=_read_text)
 
 
-def _read_model(cls: Any, fields: dict[str, Any]) -> Any:
+def _read_model(cls: Any, fields: Any) -> Any:
     """A Pydantic model. A strict one wants enumerations, tuples and sets as they are, which no body carries:
     it is read as strict JSON is, where their forms are known; with bytes, which JSON lacks, as lenient."""
     names = _by_both_names(cls)
@@ -234,6 +241,8 @@ def _read_text(cls: Any, value: Any) -> Any:
     make = _CONTAINERS.get(plain)
     if make is not None:
         return make(get_args(cls), value)
+    if isinstance(plain, type) and is_model(plain):  # inside a dataclass, a Struct or an attrs class
+        return _read_model(plain, value)
     return value if isinstance(value, plain) else plain(value)
 
 

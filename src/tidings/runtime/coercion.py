@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable, Mapping
 from functools import partial, reduce
 from operator import and_
 from sys import modules
-from typing import Any
+from typing import Any, get_origin
 
 from msgspec.structs import replace
 
@@ -216,6 +216,10 @@ def _reading(classes: list[type]) -> Callable[[Event], Any] | None:
 
 
 def _pattern(want: Any) -> Any:
+    if is_event_class(get_origin(want)):  # no type of its own: objects do not say their parameters
+        raise FilterError(
+            f"{want} has parameters", hint="subscribe to a subclass, as `class Orders(Page[Order])`"
+        )
     if not isinstance(want, Mapping):
         return want
     from tidings.language.eventbridge import from_pattern

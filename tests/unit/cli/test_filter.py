@@ -85,6 +85,8 @@ class TestEval:
             ("id", {"a": 1}, "0", []),  # the number of its line
             ("source", {"a": 1}, "command line", []),
             ("d < 0", {"d": None, "kinds": {"d": "-inf"}}, True, []),
+            ("-5 IN d.f", {"d": {"f": [None, [None]]}, "kinds": {"d.f.1.0": "inf"}}, None, []),
+            ("ANY(f > 5)", {"f": [1, None], "kinds": {"f.1": "inf"}}, True, []),
             ("kinds.d", {"d": 1, "kinds": {"d": "inf"}}, "inf", []),  # d is no null: an attribute of its own
             ("time > TIMESTAMP '2025-01-01T00:00:00Z'", {"time": "2026-01-01T00:00:00Z"}, True, []),
             ("type IS A 'Order'", {"type": ["Trade", "Order"]}, True, []),

@@ -5,7 +5,8 @@ Here the elements of a list are looked up instead. Rules
 - `ANY(c)` is filed by the normal form of `c` under the list that its first name leads to: equalities with
   that name by value, all other conditions in a columnar matcher of their own, where each element is an event.
 - Every alternative of `c` demands the first name, so that an event without the list is not looked at.
-- `ALL(c)` is filed in the same way, and found by every element; by an empty list, all of them are.
+- `ALL(c)` is filed in the same way, and found by every element; by an empty list, all of them are. Of an OR
+  of two on one list each is filed apart: every element satisfies the first, or every one the second.
 - A filter that is no more than such conditions is accepted by its elements. Others, and all filters for an
   event that may be over a work budget, are candidates that the evaluator tests.
 - A filter with a condition that a table files well, beside ranges on elements alone, stays in the table.
@@ -13,9 +14,10 @@ Here the elements of a list are looked up instead. Rules
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import chain
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeAlias
 
 from tidings.errors import FilterError, FilterLimitError
 from tidings.language.evaluate import accepts
@@ -83,6 +85,18 @@ def _alternatives(
         for each in conjunction.constraints
     )
     return ElementEntry(first, names, inner.conjunctions, is_for_every, is_all)
+
+
+_Place: TypeAlias = tuple[str, bool, int]  # name of a list, whether for every element, which of a filter's
+
+
+def _places(entries: Iterable[ElementEntry]) -> Iterator[tuple[_Place, ElementEntry]]:
+    """Where the entries of one filter are filed."""
+    filed: Counter[str] = Counter()
+    for entry in entries:
+        number = filed[entry.first] if entry.is_for_every else 0
+        filed[entry.first] += entry.is_for_every
+        yield (entry.first, entry.is_for_every, number), entry
 
 
 class _List:
@@ -177,7 +191,7 @@ class ElementIndex:
     def __init__(self) -> None:
         self.filters: dict[int, Filter] = {}
         self._is_all: dict[int, bool] = {}
-        self._lists: dict[tuple[str, bool], _List] = {}  # by name, and whether for every element
+        self._lists: dict[_Place, _List] = {}
         self._heaviest: dict[int, int] = {}  # by power: greatest weight of a filter here
 
     def __len__(self) -> int:
@@ -189,15 +203,14 @@ class ElementIndex:
         work = work_of(filter)
         power = power_of(work)
         self._heaviest[power] = max(self._heaviest.get(power, 0), total_weight(work))
-        for entry in entries:
-            key = (entry.first, entry.is_for_every)
-            if key not in self._lists:
-                self._lists[key] = _List(entry.first, is_for_every=entry.is_for_every)
-            self._lists[key].add(handle, entry)
+        for place, entry in _places(entries):
+            if place not in self._lists:
+                self._lists[place] = _List(entry.first, is_for_every=entry.is_for_every)
+            self._lists[place].add(handle, entry)
 
     def remove(self, handle: int) -> None:
-        for entry in entries_of(self.filters.pop(handle)) or ():
-            self._lists[entry.first, entry.is_for_every].remove(handle)
+        for place, _ in _places(entries_of(self.filters.pop(handle)) or ()):
+            self._lists[place].remove(handle)
         del self._is_all[handle]
 
     def match(self, event: Event, without: frozenset[int] = frozenset()) -> list[int]:

@@ -50,6 +50,7 @@ def drawn(seed: int) -> tuple[list[str], list[Event]]:
                 f"ANY(tags LIKE 't{rng.randrange(9)}%') OR 5 IN nums", f"a = {rng.randrange(5)}",
                 f"ALL(lines.price > {rng.randrange(100)} AND lines.sku != 's1')",
                 f"a = 1 AND NOT 't{rng.randrange(30)}' IN tags", "ALL(tags = 't1') OR ALL(nums < 5)",
+                f"ALL(nums < {rng.randrange(9)}) OR ALL(nums > {rng.randrange(9)})",
                 f"ANY(lines.price = DECIMAL('{rng.randrange(100)}.10'))",
             ]
         )
@@ -70,6 +71,30 @@ def drawn(seed: int) -> tuple[list[str], list[Event]]:
         for _ in range(40)
     ]  # fmt: skip
     return texts, [*events, made({"a": 1}), made({})]
+
+
+@pytest.mark.parametrize("cls", [ColumnarMatcher, NumpyMatcher])
+def test_every_element_satisfies_one_and_the_same_of_two_conditions(cls: Any) -> None:
+    texts = (
+        "ALL(u > 2) OR ALL(u != 'x')", "'x' NOT IN u OR ALL(u > 2) OR a = 1", "ALL(u > 2) OR ALL(w != 'x')",
+        "a = 1 AND ALL(u = 5) OR a = 2 AND ALL(u = 'a') OR ANY(u = 7)", "ALL(u > 2 OR u = 'a')",
+        "ALL(l.p > 2) OR ALL(l.p = 'a') OR ALL(l.q = 1)",
+    )  # fmt: skip
+    filters = [parse_filter(text) for text in texts]
+    lists: list[list[Any]] = [["a", 5], ["a"], [5], [], ["a", 7], ["x", 7], ["x"]]
+    bodies: list[dict[str, Any]] = [
+        {"u": each, "l": [{"p": item} for item in each], "a": number} for each in lists for number in (1, 2)
+    ]
+    events = [made(body) for body in [*bodies, {"u": ["a", 5], "w": ["a", 5]}, {"u": ["a", 5], "w": ["a"]}]]
+    matcher = cls()
+    handles = [matcher.add(filter) for filter in filters]
+    for gone in (None, 3, 0, 1):
+        if gone is not None:
+            matcher.remove(handles[gone])
+            handles[gone] = matcher.add(filters[gone])
+        for event in events:
+            expected = {handle for handle, each in zip(handles, filters, strict=True) if accepts(each, event)}
+            assert set(map(int, matcher.match(event))) == expected
 
 
 @pytest.mark.parametrize("cls", [ColumnarMatcher, NumpyMatcher])
