@@ -257,13 +257,10 @@ class Driver:
                 self._line[:0] = line[position:]
         if self._is_timed and not self._sets_timer_soon:
             self._sets_timer_soon = True
-            self._call_soon(now)
-
-    def _call_soon(self, now: float) -> None:
-        if self._soon is None:
-            self.clock.wake(now, self._set_timer)  # before any later time is reached
-        else:
-            self._soon(self._set_timer)
+            if self._soon is None:
+                self.clock.wake(now, self._set_timer)  # before any later time is reached
+            else:
+                self._soon(self._set_timer)
 
     def _send_all(self, name: str, effect: SendAll) -> None:
         """Send messages of this machine to one other, which is no remote broker's node: no tap looks on."""

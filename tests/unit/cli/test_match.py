@@ -68,7 +68,7 @@ class TestWhere:
         assert tidings("match", "-w", "change > 1", "-c", "--json", quotes).rows == [{"count": 1}]
 
     def test_a_line_that_is_no_event_is_reported_and_the_rest_is_matched(self, tidings: Run) -> None:
-        ran = tidings("match", "-w", "a = 1", stdin='nonsense\n{"a": 1, "": 2}\n{"a": 1}\n')
+        ran = tidings("match", "-w", "a = 1", stdin='nonsense\n[1, 2]\n{"a": 1}\n')
         assert (ran.code, ran.out) == (2, '{"a": 1}\n')
         assert "standard input, line 1: not JSON" in ran.err
         assert "standard input, line 2" in ran.err
