@@ -68,7 +68,7 @@ def test_the_page_stays_responsive(many: tuple[Network, subprocess.Popen[str]], 
         "count => document.querySelectorAll('.overlay .node').length === count", arg=BROKERS, timeout=120_000
     )
     page.wait_for_function(
-        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent) > 0",
+        "() => parseFloat(document.querySelector('[data-tile=published] .value')?.textContent) > 0",
         timeout=60_000,
     )
     measured = page.evaluate(FRAMES, 10)

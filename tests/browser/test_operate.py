@@ -216,7 +216,7 @@ def test_a_retained_message_is_found_and_cleared(operated: Operated, ann: tiding
 def test_the_history_goes_back_a_day(operated: Operated, watched: Any) -> None:
     opened = signed_in(watched, operated.url, "root")
     page = opened.show("history")
-    page.wait_for_function("() => Number(document.querySelector('[data-rows]').dataset.rows) >= 1")
+    page.wait_for_function("() => Number(document.querySelector('[data-rows]')?.dataset.rows) >= 1")
     page.get_by_label("How far back").select_option("72")
     assert page.evaluate("() => location.hash") == "#/history?hours=72"
     assert page.evaluate(UNNAMED) == []

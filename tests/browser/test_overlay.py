@@ -20,7 +20,7 @@ def test_every_broker_and_every_link_is_drawn(market: Network, watched: Any) -> 
     assert sorted(names) == ["b1", "b2", "b3", "b4"]
     assert page.evaluate(LINKS) == ["b1 b2", "b1 b3", "b2 b4"]
     page.wait_for_function(
-        "() => parseFloat(document.querySelector('[data-tile=published] .value').textContent) > 5"
+        "() => parseFloat(document.querySelector('[data-tile=published] .value')?.textContent) > 5"
     )
 
 

@@ -18,7 +18,7 @@ pytestmark = [pytest.mark.browser, pytest.mark.xdist_group("browser")]
 # What each page has to show before it counts as shown.
 SHOWN = {
     "overlay": "() => document.querySelectorAll('.overlay .node').length === 4",
-    "rates": "() => parseFloat(document.querySelector('[data-tile=delivered] .value').textContent) > 5",
+    "rates": "() => parseFloat(document.querySelector('[data-tile=delivered] .value')?.textContent) > 5",
     "subscriptions": "() => document.querySelectorAll('tbody tr').length >= 5"
     " && [...document.querySelectorAll('tbody td:nth-child(4)')].some(cell => "
     "parseFloat(cell.textContent) > 0)",
@@ -28,7 +28,7 @@ SHOWN = {
     "recovery": "() => [...document.querySelectorAll('tbody tr')]"
     ".some(r => r.children[2].textContent !== '0')",
     "verdict": "() => document.querySelectorAll('.verdict.holds').length >= 6",
-    "try": "() => document.querySelector('#subscriptions').children.length >= 5",
+    "try": "() => document.querySelector('#subscriptions')?.children.length >= 5",
 }
 UNNAMED = """() => [...document.querySelectorAll(
   'button, a, input, select, textarea, [role=button], [role=img]')]

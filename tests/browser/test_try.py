@@ -15,7 +15,7 @@ MARKUP = '<img src=x onerror="document.title=1"><b>bold</b>'
 @pytest.fixture
 def panel(market: Network, watched: Any) -> Any:
     page = watched(market.url).show("try")
-    page.wait_for_function("() => document.querySelector('#subscriptions').children.length >= 5")
+    page.wait_for_function("() => document.querySelector('#subscriptions')?.children.length >= 5")
     return page
 
 
