@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import closing
 from pathlib import Path
+from typing import Any
 
 import pytest
 
-from tidings.errors import InputError
+from tidings.errors import InputError, TidingsError
 from tidings.language import accepts, parse_filter
 from tidings.model.event import make_event
 from tidings.protocol.messages import AckMode
@@ -29,7 +31,7 @@ from tidings_bench.broker.plan import (
 )
 from tidings_bench.broker.rows import BROKER_CPU, DELIVERED, OURS, better, compared
 from tidings_bench.broker.slow import LITTLE, UNBOUNDED, deaf
-from tidings_bench.broker.works import trouble
+from tidings_bench.broker.works import ROUNDS, measured, trouble
 
 needs_compiler = pytest.mark.skipif(compiler() is None, reason="the load generator needs a C compiler")
 
@@ -110,3 +112,29 @@ def test_who_does_not_read_takes_nothing_from_others(tmp_path: Path) -> None:
         found = load_ours(plan, tmp_path, [broker.pid], count=3000, window=50, drain=30)
     assert trouble(found) == ""
     assert found["received"] == 9000
+
+
+def test_engines_take_turns_and_the_median_of_their_rounds_counts() -> None:
+    order: list[str] = []
+    rates = {"ours": iter((5.0, 1.0, 3.0)), "peer": iter((9.0, 7.0, 8.0)), "broken": iter((1.0, 2.0, 3.0))}
+
+    def measure(engine: str) -> Callable[[Path], dict[str, Any]]:
+        def one(folder: Path) -> dict[str, Any]:
+            order.append(engine)
+            rate = next(rates[engine])
+            if engine == "broken" and rate == 2.0:
+                raise TidingsError("it ended")
+            return {"rate": rate, "name": engine, "lost": 1 if (engine, rate) == ("peer", 9.0) else 0}
+
+        return one
+
+    failed: list[tuple[str, str]] = []
+    token = ROUNDS.set(3)
+    try:
+        found = measured({engine: measure(engine) for engine in rates}, failed)
+    finally:
+        ROUNDS.reset(token)
+    assert order == ["ours", "peer", "broken"] * 2 + ["ours", "peer"]
+    assert found["ours"] == {"rate": 3.0, "name": "ours", "lost": 0}
+    assert found["peer"]["rate"] == 7.5  # the round that lost an event does not count
+    assert failed == [("peer", "1 lost"), ("broken", "it ended")]

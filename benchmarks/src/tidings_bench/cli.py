@@ -46,7 +46,12 @@ Row = Mapping[str, Any]
 
 
 def register(app: typer.Typer) -> None:
-    shown = examples("tidings bench filters", "tidings bench matching --quick --json", "tidings bench --list")
+    shown = examples(
+        "tidings bench filters",
+        "tidings bench matching --quick --json",
+        "tidings bench broker --only topic,durable --rounds 7",
+        "tidings bench --list",
+    )
     app.command("bench", epilog=shown)(bench)
 
 
@@ -72,6 +77,15 @@ def bench(
     rows: Annotated[
         int | None, typer.Option("--rows", metavar="N", min=1, help="How many rows the workload has.")
     ] = None,
+    rounds: Annotated[
+        int | None,
+        typer.Option(
+            "--rounds",
+            metavar="N",
+            min=1,
+            help="Measure so often, the engines in turn; medians count (broker, client, gateway).",
+        ),
+    ] = None,
     plots: Annotated[
         str | None, typer.Option("--plots", metavar="FOLDER", help="Draw the costs there, as SVG.")
     ] = None,
@@ -96,6 +110,7 @@ def bench(
         "subscriptions": subscriptions,
         "events": events,
         "rows": rows,
+        "rounds": rounds,
         "plots": plots,
         "write": write or None,
     }

@@ -15,7 +15,7 @@ Rules
 - Every server is a process of its own on loopback, started for the run; one that is not installed is left
   out, and a row says so. No server keeps events on disk.
 - The servers are started in threads, so that clients which are connected already answer meanwhile.
-- The engines take turns: each round runs every engine once, and the best round of each counts.
+- The engines take turns: each round runs every engine once, and the median of each engine's rounds counts.
 - A client gets the calls that its documentation shows. Where it has none for a work, it has no row.
 """
 
@@ -31,6 +31,7 @@ from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AbstractContextManager, AsyncExitStack, contextmanager
 from importlib.util import find_spec
 from pathlib import Path
+from statistics import median
 from typing import Any, TypeVar
 
 from tidings.errors import MissingDependencyError
@@ -419,7 +420,7 @@ async def _timed(work: Work, size: int) -> float | None:
 
 async def _measure(works: tuple[str, ...], sizes: dict[str, int], rounds: int) -> Iterator[dict[str, Any]]:
     rows: list[dict[str, Any]] = []
-    best: dict[tuple[str, str], float] = {}
+    figures: dict[tuple[str, str], list[float]] = {}
     async with AsyncExitStack() as stack:
         folder = Path(stack.enter_context(tempfile.TemporaryDirectory(ignore_cleanup_errors=True)))
         engines: list[ClientEngine] = []
@@ -442,10 +443,11 @@ async def _measure(works: tuple[str, ...], sizes: dict[str, int], rounds: int) -
                             what = f"{engine.name}: left out, no end within {LIMIT_SECONDS:g} s"
                             rows.append(_row(work, sizes[work], what, None, None))
                         else:
-                            best[work, engine.name] = max(figure, best.get((work, engine.name), 0.0))
+                            figures.setdefault((work, engine.name), []).append(figure)
+    middle = {key: median(each) for key, each in figures.items()}
     for work in works:
-        peers = [figure for (name, who), figure in best.items() if name == work and who != "tidings"]
-        for (name, who), figure in best.items():
+        peers = [figure for (name, who), figure in middle.items() if name == work and who != "tidings"]
+        for (name, who), figure in middle.items():
             if name == work:
                 ratio = figure / max(peers) if peers and who == "tidings" else None
                 rows.append(_row(work, sizes[work], who, figure, ratio))
@@ -466,8 +468,10 @@ def _row(work: str, size: int, engine: str, figure: float | None, ratio: float |
     }
 
 
-def run(*, quick: bool = False, only: str | None = None) -> Iterator[dict[str, Any]]:
+def run(
+    *, quick: bool = False, only: str | None = None, rounds: int | None = None
+) -> Iterator[dict[str, Any]]:
     """All works, or those of `only`."""
     works = WORKS if only is None else tuple(each for each in WORKS if each in only.split(","))
     sizes = {work: size // 10 if quick else size for work, size in SIZES.items()}
-    return asyncio.run(_measure(works, sizes, 2 if quick else ROUNDS))
+    return asyncio.run(_measure(works, sizes, rounds or (2 if quick else ROUNDS)))

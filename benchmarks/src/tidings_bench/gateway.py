@@ -38,7 +38,7 @@ from tidings_bench.broker.rows import (
     compared,
     left_out,
 )
-from tidings_bench.broker.works import Measure, measured
+from tidings_bench.broker.works import ROUNDS, Measure, measured
 from tidings_bench.gateway_web import ours
 
 T = TypeVar("T")
@@ -59,9 +59,10 @@ WORKS = (
 )  # fmt: skip
 
 
-def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+def run(*, quick: bool = False, only: str | None = None, rounds: int = 1) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
     chosen = chosen_works(only, WORKS)
+    ROUNDS.set(rounds)
     seconds = 0.5 if quick else 4.0
     todo: dict[str, Callable[[], Iterator[Row]]] = {
         "fan": lambda: _fans(FANS, seconds),

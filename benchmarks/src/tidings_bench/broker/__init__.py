@@ -18,7 +18,7 @@ WORKS = (
 )  # fmt: skip
 
 
-def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
+def run(*, quick: bool = False, only: str | None = None, rounds: int = 1) -> Iterator[Row]:
     """Rows of every work, or of those that `only` names, with commas between them."""
     from tidings_bench.broker import scale, works
     from tidings_bench.broker.generators import OWN, compiled
@@ -26,6 +26,7 @@ def run(*, quick: bool = False, only: str | None = None) -> Iterator[Row]:
     from tidings_bench.broker.slow import slow
 
     chosen = chosen_works(only, WORKS)
+    works.ROUNDS.set(rounds)
     try:
         compiled(OWN)
     except MissingDependencyError as error:

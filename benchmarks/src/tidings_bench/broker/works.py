@@ -6,14 +6,18 @@
 - topic: one publisher, 1, 10 and 100 subscribers of one topic, 100 bytes, no event kept.
 - durable: publishes acknowledged when they are on the disk, with 1, 8 and 64 publishers that wait for each.
 - latency: one topic, 10 subscribers, at half of the highest rate that the same broker reached before.
+
+With several rounds the engines take turns, and the median of each engine's rounds counts.
 """
 
 from __future__ import annotations
 
 import tempfile
 from collections.abc import Callable, Iterator
+from contextvars import ContextVar
 from functools import cache
 from pathlib import Path
+from statistics import median
 from typing import NamedTuple
 
 from tidings.errors import TidingsError
@@ -62,24 +66,34 @@ QUICK = Scale(1.0, 200, 1.0)
 FULL = Scale(3.0, 1_000, 2.0)
 
 Measure = Callable[[Path], Figures]
+ROUNDS: ContextVar[int] = ContextVar("ROUNDS", default=1)  # in which every engine is measured once
 
 
 def measured(measures: dict[str, Measure], failed: list[tuple[str, str]]) -> dict[str, Figures]:
-    """Each engine in turn, in a folder of its own; what cannot be measured is noted with the reason."""
-    found: dict[str, Figures] = {}
-    for engine, measure in measures.items():
-        with tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder:
-            try:
-                figures = measure(Path(folder))
-            except TidingsError as error:
-                failed.append((engine, str(error)))
-                continue
-        problem = trouble(figures)
-        if problem:
-            failed.append((engine, problem))
-        else:
-            found[engine] = figures
-    return found
+    """Each engine in turn, in a folder of its own, as often as there are rounds; what cannot be measured is
+    noted with the reason."""
+    rounds: dict[str, list[Figures]] = {engine: [] for engine in measures}
+    for _ in range(ROUNDS.get()):
+        for engine in list(rounds):
+            with tempfile.TemporaryDirectory(prefix="tidings-bench-") as folder:
+                try:
+                    figures = measures[engine](Path(folder))
+                except TidingsError as error:
+                    failed.append((engine, str(error)))
+                    del rounds[engine]
+                    continue
+            problem = trouble(figures)
+            if problem:
+                failed.append((engine, problem))
+            else:
+                rounds[engine].append(figures)
+    return {engine: middle(figures) for engine, figures in rounds.items() if figures}
+
+
+def middle(rounds: list[Figures]) -> Figures:
+    """The median of each figure; a text is that of the first round."""
+    numbers = {name for name, figure in rounds[0].items() if isinstance(figure, int | float)}
+    return rounds[0] | {name: median(one[name] for one in rounds) for name in numbers}
 
 
 def trouble(figures: Figures) -> str:
