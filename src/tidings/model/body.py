@@ -243,9 +243,6 @@ _LISTS = frozenset({list, tuple})
 _SUBCLASSES: tuple[Any, ...] = (bool, int, float, str, bytes, Decimal)
 
 
-_MICROSECONDS = {"M": "datetime64[us]", "m": "timedelta64[us]"}  # NumPy's moments and durations
-
-
 def _is_gap(value: Any) -> bool:
     """An absent moment or value of pandas, which is not imported for this."""
     pandas = modules.get("pandas")
@@ -289,13 +286,12 @@ def _plain(path: str, value: Any) -> Any:
 
 def _from_other(path: str, value: Any) -> Any:
     shape = getattr(value, "shape", None)
-    if shape is not None:  # NumPy
+    simple = getattr(value, "item" if shape == () else "tolist", None)
+    if shape is not None and callable(simple):  # NumPy
         kind = getattr(getattr(value, "dtype", None), "kind", "")
-        if kind in _MICROSECONDS:  # of nanoseconds NumPy would give an integer
-            value = value.astype(_MICROSECONDS[kind])
-        simple = getattr(value, "item" if shape == () else "tolist", None)
-        if callable(simple):
-            return simple()
+        found = _in_microseconds(path, value) if kind in ("M", "m") else simple()
+        if type(found) in _PACKERS or type(found) in _LISTS:
+            return found
     if callable(getattr(value, "get_secret_value", None)):  # Pydantic: its text is a row of asterisks
         raise EventError(
             f"attribute {path!r} is a {type(value).__name__}, which hides its value",
@@ -309,6 +305,30 @@ def _from_other(path: str, value: Any) -> Any:
         hint="attributes are JSON-like: bool, int, float, str, bytes, None, Decimal, UUID, dates and times, "
         "lists and mappings of these; put anything else in payload=",
     )
+
+
+def _in_microseconds(path: str, value: Any) -> Any:
+    """A moment or a duration of NumPy, or an array of these: of nanoseconds NumPy itself gives an integer,
+    and beyond Python's calendar too."""
+    numpy = modules["numpy"]
+    unit, _ = numpy.datetime_data(value.dtype)
+    gap = bool(numpy.isnat(value).all())
+    if value.dtype.kind == "m" and unit in ("Y", "M") and not gap:
+        period = "years" if unit == "Y" else "months"
+        raise EventError(
+            f"attribute {path!r} is a duration of {period}, which have no length",
+            hint="give days, or the number in a field of its own",
+        )
+    made = value.astype(f"{value.dtype.kind}8[us]")
+    found = made.tolist()
+    is_finer = unit in ("ns", "ps", "fs", "as")
+    is_same = is_finer or bool(((made.astype(value.dtype) == value) | numpy.isnat(value)).all())
+    if not is_same or any(type(each) is int for each in made.ravel().tolist()):
+        raise EventError(
+            f"attribute {path!r} is {value}, beyond the moments and durations of Python",
+            hint="give a moment of the years 1 to 9999, or the number",
+        )
+    return found
 
 
 # From the values that travel to those of programs

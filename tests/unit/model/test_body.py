@@ -14,6 +14,7 @@ from zoneinfo import ZoneInfo
 
 import attrs
 import msgspec
+import numpy
 import pytest
 from msgspec.msgpack import Ext
 from pydantic import BaseModel
@@ -211,3 +212,20 @@ def test_a_time_of_day_in_a_named_zone_is_refused() -> None:
         make_event({"at": [time(8, 30, tzinfo=ZoneInfo("Europe/Berlin"))]}, source="s", id="1")
     kept = time(8, 30, tzinfo=timezone(timedelta(hours=2)))
     assert make_event({"at": kept}, source="s", id="1").attributes["at"] == kept
+
+
+@pytest.mark.parametrize(
+    ("given", "problem"),
+    [
+        (numpy.longdouble(1), " a longdouble"),
+        (numpy.complex64(1), " a complex64"),
+        (numpy.array([numpy.longdouble(1)]), " a longdouble"),
+        (numpy.timedelta64(1, "M"), "months, which have no length"),
+        (numpy.array([1, 2], dtype="m8[Y]"), "years, which have no length"),
+        (numpy.datetime64("30000-01-01"), "beyond the moments and durations of Python"),
+        (numpy.timedelta64(2**40, "D"), "beyond the moments and durations of Python"),
+    ],
+)
+def test_a_value_of_numpy_that_no_body_holds_is_refused_by_name(given: Any, problem: str) -> None:
+    with pytest.raises(EventError, match=f"attribute 'x' is.*{problem}"):
+        make_event({"x": given}, source="s", id="1")
