@@ -13,7 +13,7 @@ from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
 from datetime import timedelta
 from functools import lru_cache
-from inspect import isabstract, signature
+from inspect import get_annotations, isabstract, signature
 from types import UnionType
 from typing import (
     Annotated,
@@ -164,32 +164,46 @@ def _read_as(cls: type, fields: dict[str, Any]) -> Any:
     if issubclass(cls, msgspec.Struct):
         keys = dict(zip(cls.__struct_fields__, cls.__struct_encode_fields__, strict=True))
         fields = {keys.get(name, name): value for name, value in fields.items()}
-    return msgspec.convert(fields, cls, str_keys=True, dec_hook=_read_text)
+    return msgspec.convert(fields, with_types(cls), str_keys=True, dec_hook=_read_text)
 
 
 def _read_model(cls: Any, fields: Any) -> Any:
-    """A Pydantic model. A strict one wants enumerations, tuples and sets as they are, which no body carries:
-    it is read as strict JSON is, where their forms are known; with bytes, which JSON lacks, as lenient."""
-    names = _by_both_names(cls)
+    """A Pydantic model, by the names of its fields and by their aliases."""
+    first, *more = _ways_to_name(cls)
+    try:
+        return _validated(cls, fields, first)
+    except ValueError as error:
+        for names in more:
+            try:
+                return _validated(cls, fields, names)
+            except ValueError:
+                continue
+        raise error
+
+
+def _validated(cls: Any, fields: Any, names: dict[str, bool]) -> Any:
+    """A model. A strict one refuses what no body carries, and JSON no more (enumerations, tuples, keys that
+    are numbers, of JSON dates and bytes too): it is read as a lenient one, if Pydantic takes the body as
+    strict JSON. Errors about bytes, which JSON lacks, say nothing there."""
     try:
         return cls.model_validate(fields, **names)
     except ValueError as error:
-        if any(each["type"] not in _SHAPES for each in error.errors()):  # type: ignore[attr-defined]
+        if not _is_strict(error):
             raise
-    if _has_bytes(fields):
-        return cls.model_validate(fields, strict=False, **names)
-    return cls.model_validate_json(json.dumps(fields, default=_as_json), **names)
+    try:
+        cls.model_validate_json(json.dumps(fields, default=_as_json), **names)
+    except ValueError as error:
+        if any(not each["type"].startswith("bytes_") for each in error.errors()):  # type: ignore[attr-defined]
+            raise
+    return cls.model_validate(fields, strict=False, **names)
 
 
-_SHAPES = frozenset(
-    {"is_instance_of", "tuple_type", "set_type", "frozen_set_type"}
-)  # errors of strict models
+def _is_strict(error: Any) -> bool:
+    """Are all errors about values that JSON has too? No text is wrong for being one."""
+    return all(type(each["input"]) in _OF_JSON and each["type"] != "string_type" for each in error.errors())
 
 
-def _has_bytes(value: Any) -> bool:
-    if isinstance(value, dict | list):
-        return any(map(_has_bytes, value.values() if isinstance(value, dict) else value))
-    return isinstance(value, bytes)
+_OF_JSON = frozenset({str, int, float, bool, list, dict})
 
 
 def _as_json(value: Any) -> Any:
@@ -199,11 +213,79 @@ def _as_json(value: Any) -> Any:
 
 
 @lru_cache(maxsize=1024)
-def _by_both_names(cls: type) -> dict[str, bool]:
-    """How a model is told to take its fields by name, as they travel, and by alias; Pydantic has it from
-    2.11."""
-    known = signature(cls.model_validate).parameters  # type: ignore[attr-defined]
-    return {"by_name": True, "by_alias": True} if "by_name" in known else {}
+def _ways_to_name(cls: Any) -> list[dict[str, bool]]:
+    """How a model is told to take its fields, by name as they travel, and by alias: both at once, or one
+    after the other where an alias is the name of another field. Pydantic has it from 2.11."""
+    if "by_name" not in signature(cls.model_validate).parameters:
+        return [{}]
+    if not _is_crossed(cls.__pydantic_core_schema__):
+        return [{"by_name": True, "by_alias": True}]
+    return [{"by_name": True, "by_alias": False}, {"by_name": False, "by_alias": True}]
+
+
+def _is_crossed(schema: Any) -> bool:
+    """Has a class in Pydantic's description of a model an alias that is the name of another field?"""
+    if isinstance(schema, list | tuple):
+        return any(map(_is_crossed, schema))
+    if not isinstance(schema, Mapping):
+        return False
+    fields = schema.get("fields")
+    if isinstance(fields, Mapping):
+        named = list(fields.items())
+    else:  # of a dataclass, beside their mere names
+        named = [(each["name"], each) for each in fields or () if isinstance(each, Mapping)]
+    aliases = [(name, each["validation_alias"]) for name, each in named if "validation_alias" in each]
+    names = {name for name, _ in named}
+    return any(_heads(alias) & (names - {name}) for name, alias in aliases) or any(
+        _is_crossed(part) for key, part in schema.items() if key != "metadata"
+    )
+
+
+def _heads(alias: Any) -> set[str]:
+    """The names that an alias of Pydantic begins with: a text, a path, or several of these."""
+    if isinstance(alias, str):
+        return {alias}
+    return set().union(*map(_heads, alias if isinstance(alias[0], list) else alias[:1]))
+
+
+@lru_cache(maxsize=1024)
+def names_in_events(cls: Any, names: tuple[str, ...]) -> Iterable[str]:
+    """The names under which an event has the fields of a class: of a Pydantic model its aliases too."""
+    if not is_model(cls):
+        return names
+    aliases = [field.validation_alias for field in cls.model_fields.values() if field.validation_alias]
+    plain = [alias if isinstance(alias, str) else alias.convert_to_aliases() for alias in aliases]
+    return {*names, *(name for alias in plain for name in _heads(alias))}
+
+
+@lru_cache(maxsize=1024)
+def with_types(cls: type) -> type:
+    """The class, whose attrs classes say `Any` where a field has no type, since msgspec wants one."""
+    _add_types(cls, set())
+    return cls
+
+
+def _add_types(hint: Any, seen: set[int]) -> None:
+    if id(hint) in seen:
+        return
+    seen.add(id(hint))
+    for part in get_args(hint):
+        _add_types(part, seen)
+    plain = get_origin(hint) or hint
+    if not isinstance(plain, type) or is_model(plain):
+        return
+    if field_names(plain) is None and not is_typed_mapping(plain):
+        return
+    typed = {name for base in plain.__mro__ for name in get_annotations(base)}
+    for attribute in getattr(plain, "__attrs_attrs__", ()):
+        if attribute.name not in typed:
+            plain.__annotations__ = {**get_annotations(plain), attribute.name: Any}
+    try:
+        hints = get_type_hints(plain)
+    except (NameError, TypeError):  # msgspec names the field
+        return
+    for part in hints.values():
+        _add_types(part, seen)
 
 
 def check_readable(cls: type) -> None:
@@ -211,7 +293,7 @@ def check_readable(cls: type) -> None:
     if issubclass(cls, msgspec.Struct) and cls.__struct_config__.array_like:
         raise TypeError("a Struct with array_like=True has no names for its fields")
     if not is_model(cls):
-        msgspec.msgpack.Decoder(cls, dec_hook=_read_text)
+        msgspec.msgpack.Decoder(with_types(cls), dec_hook=_read_text)
         _check_types(msgspec.inspect.type_info(cls), set())
 
 

@@ -30,7 +30,7 @@ import msgspec
 from tidings.errors import FilterError, InputError, SchemaError
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
-from tidings.model.fields import field_names, is_model, is_typed_mapping
+from tidings.model.fields import field_names, is_model, is_typed_mapping, with_types
 from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
 from tidings.model.schema_changes import breaking_changes
 from tidings.model.schema_models import schema_of_model
@@ -58,7 +58,7 @@ def schema_of(cls: Any) -> dict[str, Any]:
             f"{cls!r} has no schema",
             hint="give a dataclass, a Struct, a model, an attrs class or a TypedDict",
         )
-    schema = add_formats(_made(cls, partial(msgspec.json.schema, cls)), cls)
+    schema = add_formats(_made(cls, partial(msgspec.json.schema, with_types(cls))), cls)
     return _by_field_names(cls, schema) if issubclass(cls, msgspec.Struct) else schema
 
 

@@ -17,7 +17,14 @@ from typing import Any, TypeVar
 
 from tidings.errors import EventError
 from tidings.model.event import Event
-from tidings.model.fields import field_names, is_typed_mapping, own_fields, read_as, takes_extra
+from tidings.model.fields import (
+    field_names,
+    is_typed_mapping,
+    names_in_events,
+    own_fields,
+    read_as,
+    takes_extra,
+)
 
 T = TypeVar("T")
 
@@ -96,9 +103,10 @@ def build_instance(known: type[T] | Mapping[str, type[T]], event: Event) -> T:
     if names is None:
         raise EventError(f"{cls.__name__} is no dataclass, msgspec Struct, Pydantic model or attrs class")
     attributes = event.attributes
+    wanted = names_in_events(cls, names)
     if takes_extra(cls):
-        names = tuple(attributes.keys() - set(derived_names(cls)))
-    fields = {name: attributes[name] for name in names if name in attributes}
+        wanted = attributes.keys() - set(derived_names(cls))
+    fields = {name: attributes[name] for name in wanted if name in attributes}
     return _made(cls, fields, event)
 
 

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import dataclasses
-from datetime import UTC, date, datetime, timedelta
+from datetime import UTC, date, datetime, time, timedelta
 from decimal import Decimal
 from enum import Enum
 from typing import Annotated, Any, Literal, NewType, TypedDict
 from uuid import UUID
 
+import attr
+import attrs
 import msgspec
 import pydantic
 import pytest
@@ -20,6 +22,7 @@ from tidings.language.evaluate import accepts
 from tidings.model.event import Event, make_event
 from tidings.model.fields import required_values
 from tidings.model.schemas import SchemaRegistry, schema_of
+from tidings.model.serialisers import JSON, decode, encode
 from tidings.model.typed import build_instance, event_fields
 from tidings.runtime.coercion import filter_from
 
@@ -160,6 +163,29 @@ def test_fields_with_aliases_are_read_by_name_and_by_alias() -> None:
     assert build_instance(AliasedHolder, given) == AliasedHolder(inner=one)
     both = AliasedOpen(a=1, x=2, more=3)  # type: ignore[call-arg]
     assert there_and_back(both) == both
+    foreign = make_event({"x": 1, "y": 2}, source="s", id="1", type=("Aliased",))
+    assert build_instance(Aliased, foreign) == one
+
+
+class Crossed(pydantic.BaseModel):
+    id: int = pydantic.Field(alias="order_id")
+    order_id: int = pydantic.Field(alias="ref")
+
+
+class CrossedHolder(pydantic.BaseModel):
+    all: list[Crossed] = []
+    first: int = pydantic.Field(0, validation_alias=pydantic.AliasChoices("second", "x"))
+    second: int = pydantic.Field(0, validation_alias=pydantic.AliasPath("first", 0))
+
+
+def test_an_alias_that_is_the_name_of_another_field_swaps_no_values() -> None:
+    one = Crossed(order_id=1, ref=2)
+    holder = CrossedHolder.model_validate({"all": [one], "second": 3, "first": [4]})
+    assert (holder.first, holder.second) == (3, 4)
+    assert there_and_back(one) == one
+    assert there_and_back(holder) == holder
+    foreign = make_event({"order_id": 1, "ref": 2}, source="s", id="1", type=("Crossed",))
+    assert build_instance(Crossed, foreign) == one
 
 
 # TypedDicts
@@ -373,3 +399,57 @@ def test_strict_models_of_pydantic_are_read_as_they_were_published() -> None:
     )
     with pytest.raises(EventError, match="pair"):
         build_instance(Strict, elements)
+
+
+def test_strict_models_with_keys_that_json_has_as_text_and_payloads_of_json() -> None:
+    class Strict(pydantic.BaseModel):
+        model_config = pydantic.ConfigDict(strict=True, val_json_bytes="base64")
+        by_number: dict[int, str] = {}
+        by_day: dict[date, Decimal] = {}
+        either: date | str = ""
+        pair: tuple[int, ...] = ()
+        day: date = date.min
+        at: datetime = datetime.min
+        clock: time = time.min
+        took: timedelta = timedelta()
+        raw: bytes = b""
+
+    every = Strict(
+        by_number={1: "a"}, by_day={date(2026, 1, 1): Decimal("1.10")}, either=date(2026, 1, 1), pair=(1, 2),
+        day=date(2026, 1, 1), at=datetime(2026, 1, 1, tzinfo=UTC), clock=time(8, 30),
+        took=timedelta(seconds=90), raw=b"\xff\x00",
+    )  # fmt: skip
+    assert there_and_back(every) == every  # a date stays one where a text would do
+    short = every.model_copy(update={"raw": b"", "pair": (), "either": "x"})
+    assert there_and_back(short) == short
+    plain = decode(encode(event_fields(every.model_copy(update={"either": "x"}))[1], JSON), JSON)
+    event = make_event(plain, source="s", id="1", type="Strict")
+    assert build_instance(Strict, event) == every.model_copy(update={"either": "x"})
+    for wrong in ({"pair": ["1"]}, {"by_number": {"x": "a"}}, {"day": "x"}, {"took": 5.5, "raw": b"x"}):
+        with pytest.raises(EventError):
+            build_instance(Strict, make_event({**plain, **wrong}, source="s", id="1", type="Strict"))
+
+
+# attrs
+
+
+@attrs.define
+class Untyped:
+    anything: Any = attrs.field()
+    count: int = attrs.field(default=0)
+
+
+UntypedHolder = attrs.make_class(
+    "UntypedHolder", {"anything": attrs.field(), "inner": attrs.field(type=list[Untyped], factory=list)}
+)
+Old = attr.make_class("Old", {"x": attr.ib(), "y": attr.ib(default=3)})
+del Untyped.__annotations__["anything"]  # as `anything = attrs.field()` has none
+
+
+def test_attrs_fields_without_a_type_hold_anything() -> None:
+    for instance in (Untyped({"a": [1]}), Old("x"), UntypedHolder(None, [Untyped(1)])):
+        filter_from((type(instance),))
+        assert there_and_back(instance) == instance
+        SchemaRegistry().attach(type(instance))
+    with pytest.raises(EventError, match="count"):
+        build_instance(Untyped, make_event({"anything": 1, "count": "x"}, source="s", id="1", type="Untyped"))
