@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -23,6 +27,7 @@ from tests.properties._algebra_oracle import (
 
 from tidings.algebra import Axis, GridCells, HashCells
 from tidings.model.constraint import OneOf
+from tidings.model.event import make_event
 from tidings.model.filter import Filter
 
 ANY = st.one_of(simple_constraints("a"), simple_constraints("b"), pattern_constraints("a", regexps=True))
@@ -54,6 +59,31 @@ def test_vir2_5_a_matching_event_is_resolved_where_the_filter_is_assigned(
     for choice in choices((filter,), SHORT_STRINGS[:40]):
         if accepts(filter, choice):
             assert cells.resolve_view(choice) in assigned, choice
+
+
+EVERY_KIND: list[Any] = [
+    {"a": value}
+    for value in (
+        None, True, 5, 2**70, -(2**63) - 1, 0.5, math.nan, math.inf, "a", b"a", Decimal("NaN"),
+        Decimal("-Infinity"), Decimal("1E+400"), Decimal("1E-400"), Decimal("9007199254740992.5"),
+        UUID(int=1), time(8), timedelta(1), date(2026, 1, 1), datetime(2026, 1, 1), T0, [], ["a"],
+        [[1], {"a": 1}], {"b": 1},
+    )
+]  # fmt: skip
+
+
+@settings(max_examples=250, deadline=None)
+@given(st.one_of(GRIDS, HASHES), filters(simple_constraints("a"), conjunctions=2))
+def test_vir2_5_holds_for_events_with_every_kind_of_value(
+    cells: GridCells | HashCells, filter: Filter
+) -> None:
+    assigned = cells.assign(filter)
+    constants = [value for value in values_for(constraints_of([filter])) if type(value) in (int, float)]
+    decimals = [{"a": Decimal(value)} for value in constants]
+    for body in [*EVERY_KIND, *decimals]:
+        event = make_event(body, source="s", id="1")
+        if accepts(filter, dict(event.view)):
+            assert cells.resolve(event)[0] in assigned, body
 
 
 @settings(max_examples=80, deadline=None)

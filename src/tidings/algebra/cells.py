@@ -15,6 +15,8 @@ from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from datetime import datetime
+from decimal import Decimal
+from fractions import Fraction
 from functools import cached_property
 from hashlib import blake2b
 from itertools import product
@@ -195,7 +197,7 @@ class HashCells:
 
     @property
     def rest(self) -> int:
-        """The cell of events that lack the attribute."""
+        """The cell of events that lack the attribute, or have a value there that compares with nothing."""
         return self.parts
 
     def assign(self, filter: Filter) -> tuple[int, ...]:
@@ -211,7 +213,7 @@ class HashCells:
         domain = region.tight.domain(self.attribute)
         values = dm.values_of(domain._replace(absent=False))
         cells = set(range(self.parts)) if values is None else {self._cell(value) for value in values}
-        return cells | {self.rest} if domain.absent else cells
+        return cells | {self.rest} if domain.absent or domain.kinds[Kind.OTHER] else cells
 
     def resolve(self, event: Event) -> tuple[int, ...]:
         return (self.resolve_view(event.view),)
@@ -233,8 +235,11 @@ def stable_hash(value: Value) -> int:
 def _canonical(value: Value) -> bytes:
     kind = kind_of(value)
     assert kind is not None, "NULL has no hash"
-    if isinstance(value, float) and value.is_integer():
-        value = int(value)  # 1 and 1.0 are equal
-    elif isinstance(value, datetime):
-        value = utc(value).isoformat()
-    return f"{int(kind)}:{value!r}".encode()
+    same: Any = value  # of all that are equal
+    if type(same) is Decimal:
+        same = float(same) if float(same) == same else Fraction(same)
+    if type(same) in (float, Fraction) and same % 1 == 0:
+        same = int(same)
+    elif isinstance(same, datetime):
+        same = utc(same).isoformat()
+    return f"{int(kind)}:{same!r}".encode()

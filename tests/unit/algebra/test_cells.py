@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
 
 import pytest
 
@@ -101,8 +102,18 @@ def test_the_hash_is_the_same_everywhere_and_for_equal_values() -> None:
     assert stable_hash("IBM") == 10378560307292350905
     assert stable_hash(1) == stable_hash(1.0) != stable_hash(True)
     assert stable_hash(0) == stable_hash(-0.0)
+    assert stable_hash(1) == stable_hash(Decimal("1.00"))
+    assert stable_hash(0.1) == stable_hash(Decimal.from_float(0.1)) != stable_hash(Decimal("0.1"))
+    assert stable_hash(2**70 + 1) == stable_hash(Decimal(2**70 + 1)) != stable_hash(2.0**70)
     noon = datetime(2026, 1, 1, 12, tzinfo=UTC)
     assert stable_hash(noon) == stable_hash(noon.astimezone(timezone(timedelta(hours=2))))
+
+
+@pytest.mark.parametrize("value", [["a"], [], b"a", timedelta(1)])
+def test_a_value_that_compares_with_nothing_is_in_the_rest(value: object) -> None:
+    cells = HashCells("x", 4)
+    assert cells.resolve(event(x=value)) == (cells.rest,)
+    assert cells.rest in cells.assign(parse_filter("EXISTS x"))
 
 
 @pytest.mark.parametrize("cuts", [(), (1, 1), (2, 1), (1, "a"), (float("nan"),)])
