@@ -115,6 +115,9 @@ def _any(schema: Any) -> Schema:
 
 def _narrowed(old: Schema, new: Schema) -> Iterator[Break]:
     """Bounds and patterns that the new schema has and the old one had not, or wider."""
+    named = _values(old)
+    if named and all(type(value) is int for value in named):
+        old = {"minimum": min(named), "maximum": max(named), **old}
     for words, is_wider in ((_LEAST, operator.le), (_MOST, operator.ge)):
         for word in words:
             if word in new and not (word in old and is_wider(new[word], old[word])):
@@ -139,13 +142,21 @@ def _may_take(old: Schema, new: Schema) -> bool:
     return was is None or now is None or bool(was & now)
 
 
+_WORDS: dict[type, str] = {
+    str: "string", int: "integer", float: "number", bool: "boolean", type(None): "null", list: "array",
+    dict: "object",
+}  # fmt: skip
+
+
 def _kinds(parts: list[Schema]) -> set[str] | None:
     """The kinds of value that alternatives accept; None for every kind."""
     found: set[str] = set()
     for part in parts:
-        kinds = part.get("type")
-        if kinds is None:
+        kinds, values = part.get("type"), _values(part)
+        if kinds is None and values is None:
             return None
+        if kinds is None:
+            kinds = [_WORDS[type(value)] for value in values or () if type(value) in _WORDS]
         found |= {kinds} if isinstance(kinds, str) else set(kinds)
     return found | {"integer"} if "number" in found else found
 

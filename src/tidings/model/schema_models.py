@@ -3,9 +3,10 @@ of URLs, texts of decimals, keys of mappings."""
 
 from __future__ import annotations
 
+from enum import Flag
 from typing import Any
 
-from tidings.model.schema_parts import ZONES
+from tidings.model.schema_parts import ZONES, flag_schema
 
 _NUMBER = "^[^a-zA-Z]*$|[0-9][eE]"  # neither NaN nor infinity
 
@@ -15,6 +16,13 @@ def schema_of_model(cls: Any) -> dict[str, Any]:
     from pydantic.json_schema import GenerateJsonSchema
 
     class Generator(GenerateJsonSchema):
+        def enum_schema(self, schema: Any) -> dict[str, Any]:
+            made = super().enum_schema(schema)
+            if not issubclass(schema["cls"], Flag):
+                return made
+            made.pop("enum", None)
+            return {**made, **flag_schema(schema["cls"])}
+
         def decimal_schema(self, schema: Any) -> dict[str, Any]:
             made = super().decimal_schema(schema)
             for part in made.get("anyOf", [made]):

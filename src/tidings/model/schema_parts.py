@@ -8,7 +8,8 @@ import re
 from collections.abc import Callable, Mapping
 from datetime import date, datetime, time, timedelta
 from decimal import Decimal
-from functools import partial
+from enum import STRICT, Flag
+from functools import partial, reduce
 from ipaddress import (
     IPv4Address,
     IPv4Interface,
@@ -20,6 +21,7 @@ from ipaddress import (
     ip_interface,
     ip_network,
 )
+from operator import or_
 from typing import Any
 from urllib.parse import urlsplit
 from uuid import UUID
@@ -171,6 +173,9 @@ class _Formats:
         if isinstance(info, kinds.Metadata):
             self.add(schema, info.type)
             return
+        if isinstance(info, kinds.EnumType) and issubclass(info.cls, Flag):
+            schema.pop("enum", None)
+            schema |= flag_schema(info.cls)
         form = _MISSING.get(type(info))
         if form is not None:
             schema.setdefault("format", form)
@@ -204,11 +209,26 @@ class _Formats:
         return bool(kind == "string") and type(info) in _MISSING
 
 
+_MOST_BITS = 16  # of flags with gaps, whose combinations a schema lists
+
+
+def flag_schema(cls: type[Flag]) -> dict[str, Any]:
+    """The numbers that a class of flags reads: every one, or all combinations of its bits."""
+    if getattr(cls, "_boundary_", STRICT) is not STRICT:
+        return {"type": "integer"}
+    most = reduce(or_, (member.value for member in cls.__members__.values()), 0)
+    if most & (most + 1) == 0 or most.bit_length() > _MOST_BITS:
+        return {"type": "integer", "minimum": 0, "maximum": most}
+    return {"type": "integer", "enum": [number for number in range(most + 1) if number & ~most == 0]}
+
+
 def _key_schema(info: Any) -> dict[str, Any]:
     """What msgspec leaves out of the schema of keys: their format, bounds and values."""
     if isinstance(info, kinds.Metadata):
         return _key_schema(info.type)
     if isinstance(info, kinds.EnumType):
+        if issubclass(info.cls, Flag):
+            return {**flag_schema(info.cls), "format": "integer"}
         return {"enum": [str(member.value) for member in info.cls]}
     if isinstance(info, kinds.LiteralType):
         return {"enum": [str(value) for value in info.values]}

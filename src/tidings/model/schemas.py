@@ -30,7 +30,7 @@ import msgspec
 from tidings.errors import FilterError, InputError, SchemaError
 from tidings.model.decoding import UNREADABLE
 from tidings.model.event import Event
-from tidings.model.fields import field_names, is_model, is_typed_mapping, with_types
+from tidings.model.fields import field_names, is_model, is_root_model, is_typed_mapping, with_types
 from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
 from tidings.model.schema_changes import breaking_changes
 from tidings.model.schema_models import schema_of_model
@@ -51,6 +51,11 @@ _SIZES: dict[Any, tuple[str, str]] = {str: ("minLength", "maxLength"), list: ("m
 
 def schema_of(cls: Any) -> dict[str, Any]:
     """The JSON Schema of a class."""
+    if isinstance(cls, type) and is_root_model(cls):
+        raise SchemaError(
+            f"{cls.__name__} has no schema: a RootModel stands for one value, and an event has fields",
+            hint="put it into a field of a model, or attach a JSON Schema with the field `root`",
+        )
     if isinstance(cls, type) and is_model(cls):
         return _made(cls, partial(schema_of_model, cls))
     if not isinstance(cls, type) or (field_names(cls) is None and not is_typed_mapping(cls)):
@@ -78,6 +83,11 @@ def _by_field_names(cls: Any, schema: dict[str, Any]) -> dict[str, Any]:
 def _made(cls: type, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
     try:
         return make()
+    except KeyError as error:  # msgspec's, whose definitions have one class of each name
+        raise SchemaError(
+            f"{cls.__name__} has no schema: another class inside it has the name of {error}",
+            hint="rename one of the two",
+        ) from error
     except (TypeError, ValueError, RuntimeError, NameError) as error:
         raise SchemaError(
             f"{cls.__name__} has no schema: {error}",

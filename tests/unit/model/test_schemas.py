@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, make_dataclass
 from datetime import datetime, time, timedelta
 from decimal import Decimal
-from enum import Enum, IntEnum
+from enum import Enum, Flag, IntEnum, IntFlag
 from pathlib import Path
 from typing import Annotated, Any, Literal
 from uuid import UUID, uuid4
@@ -21,7 +21,7 @@ from tidings.errors import EventError, SchemaError
 from tidings.model import schemas
 from tidings.model.event import make_event
 from tidings.model.schemas import SCHEMAS, SchemaRegistry, breaking_changes, problems, schema_of
-from tidings.model.typed import build_instance
+from tidings.model.typed import build_instance, event_fields
 
 
 @dataclass
@@ -432,3 +432,80 @@ def test_models_that_refer_to_themselves_are_compared_once() -> None:
 
     assert breaking_changes(schema("number"), schema("number")) == []
     assert "v was integer or number and is integer" in breaking_changes(schema("number"), schema("integer"))
+
+
+class Rights(Flag):
+    READ = 1
+    WRITE = 2
+
+
+class Gaps(Flag):
+    LOW = 1
+    HIGH = 4
+    NONE = 0
+
+
+class Marks(IntFlag):
+    FIRST = 1
+    SECOND = 2
+
+
+@dataclass
+class Flagged:
+    rights: Rights = Rights.READ
+    gaps: Gaps = Gaps.NONE
+    marks: Marks = Marks.FIRST
+    counted: dict[Rights, int] = field(default_factory=dict)
+
+
+class FlaggedModel(pydantic.BaseModel):
+    rights: Rights = Rights.READ
+    gaps: Gaps = Gaps.NONE
+    marks: Marks = Marks.FIRST
+    counted: dict[str, int] = {}  # Pydantic reads no combination as a key
+
+
+@pytest.mark.parametrize("cls", [Flagged, FlaggedModel])
+def test_combinations_of_flags_fit_the_schema_of_their_class(cls: Any) -> None:
+    registry = SchemaRegistry()
+    registry.attach(cls)
+    both = Rights.READ | Rights.WRITE
+    keyed: dict[str, Any] = {"counted": {both: 1}} if cls is Flagged else {}
+    for fields in (
+        {"rights": both}, {"rights": Rights(0)}, {"gaps": Gaps.LOW | Gaps.HIGH}, {"gaps": Gaps.NONE},
+        {"marks": Marks.FIRST | Marks.SECOND}, {"marks": Marks(8)}, keyed,
+    ):  # fmt: skip
+        instance = cls(**fields)
+        made = event(event_fields(instance)[1], type=cls.__name__)
+        registry.check(made)
+        assert build_instance(cls, made) == instance
+    for wrong in ({"rights": 4}, {"gaps": 2}, {"gaps": "x"}, {"marks": "x"}, {"counted": {"x": "y"}}):
+        made = event(wrong, type=cls.__name__)
+        with pytest.raises(SchemaError):
+            registry.check(made)
+        with pytest.raises(EventError):
+            build_instance(cls, made)
+
+
+def test_a_new_flag_breaks_nothing_and_a_lost_one_does() -> None:
+    fewer = schema_of(_class(Rights))
+    more = schema_of(_class(Flag("Rights", {"READ": 1, "WRITE": 2, "ADMIN": 4})))
+    listed = {**fewer, "$defs": {**fewer["$defs"], "Rights": {"enum": [1, 2]}}}  # as of earlier versions
+    assert breaking_changes(fewer, more) == breaking_changes(listed, fewer) == []
+    assert breaking_changes(more, fewer) == ["x has maximum 3, and had 7"]
+
+
+def test_classes_without_a_schema_are_named() -> None:
+    class Numbers(pydantic.RootModel[list[int]]):
+        pass
+
+    def inner(hint: Any) -> Any:
+        return make_dataclass("Inner", [("x", hint)])
+
+    with pytest.raises(SchemaError, match="Numbers has no schema: a RootModel stands for one value"):
+        SchemaRegistry().attach(Numbers)
+    two = make_dataclass("Two", [("one", inner(int)), ("other", inner(str))])
+    with pytest.raises(
+        SchemaError, match=r"Two has no schema: another class inside it has the name of .*Inner"
+    ):
+        SchemaRegistry().attach(two)
