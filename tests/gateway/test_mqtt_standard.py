@@ -71,6 +71,24 @@ def test_members_of_a_payload_reach_every_subscriber_as_content(payload: bytes) 
     run(test)
 
 
+@versions
+def test_members_of_an_object_behind_white_space_are_attributes(version: int) -> None:
+    async def test() -> None:
+        async with (
+            broker(mqtt="127.0.0.1:0") as service,
+            tidings.connect(service.server.address, name="s") as bus,
+            bus.subscribe("a = 1") as listener,
+        ):
+            publisher = Peer(port_of(service), version)
+            await publisher.connect("p")
+            for payload in (b'{"a": 1}', b'\r\n\t {"a": 1}', b'{"a": 2}', b" 5", b'\n{"a": 1}\n'):
+                await publisher.publish("t", payload)
+            found = [(await listener.get(timeout=60)).payload for _ in range(3)]
+            assert found == [b'{"a": 1}', b'\r\n\t {"a": 1}', b'\n{"a": 1}\n']
+
+    run(test)
+
+
 def test_user_properties_named_like_fields_stay_user_properties() -> None:
     async def test() -> None:
         async with at() as port:

@@ -196,7 +196,7 @@ def event_of_packet(publish: PublishPacket, source: str, id: str | None, now: da
     if properties:
         content_type, expires = _content_type(properties), properties.get("message_expiry")
     attributes: Mapping[str, Any] | None = None
-    if properties or payload[:1] == b"{":
+    if properties or payload[:1] in _OPENING:
         attributes = attributes_of(publish)
     if "opentelemetry" in modules:
         attributes = carried(attributes)
@@ -287,9 +287,17 @@ def _kept_user(stated: Any) -> list[tuple[str, str]] | None:
     return listed if len(listed) <= MAX_ATTRIBUTES else None
 
 
+_BLANKS = b" \t\r\n"  # before an object of JSON
+_OPENING = frozenset({b"{", b" ", b"\t", b"\r", b"\n"})
+
+
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
     """The members of a JSON object that can be attributes."""
-    if not payload.startswith(b"{") or content_type not in (None, JSON_TYPE) or is_crowded(payload):
+    if (
+        not payload.lstrip(_BLANKS).startswith(b"{")
+        or content_type not in (None, JSON_TYPE)
+        or is_crowded(payload)
+    ):
         return {}
     try:
         read = msgspec.json.decode(payload)
