@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import timedelta
+from datetime import time, timedelta
 from functools import lru_cache
 from inspect import get_annotations, isabstract, signature
 from types import UnionType
@@ -134,27 +134,32 @@ def read_as(cls: type, fields: dict[str, Any]) -> Any:
         return _read_as(cls, fields)
     except (msgspec.ValidationError, ValueError, TypeError) as error:
         try:
-            return _read_as(cls, _with_numbers(fields))  # of plain JSON, which has no such numbers
+            return _read_as(cls, _as_meant(fields))  # of plain JSON, which has no such values
         except (msgspec.ValidationError, ValueError, TypeError):
             raise error from None
 
 
-def _with_numbers(value: Any) -> Any:
+def _as_meant(value: Any) -> Any:
     """The value as other programs mean it that write JSON: numbers for the texts that stand for doubles that
-    are not finite and for integers beyond 64 bits, and integers for doubles such as 5.0."""
+    are not finite and for integers beyond 64 bits, integers for doubles such as 5.0, and times of day whose
+    offset has seconds, which ISO 8601 lacks."""
     if isinstance(value, dict):
-        return {name: _with_numbers(item) for name, item in value.items()}
+        return {name: _as_meant(item) for name, item in value.items()}
     if isinstance(value, list):
-        return [_with_numbers(item) for item in value]
+        return [_as_meant(item) for item in value]
     if type(value) is float and value.is_integer():
         return int(value)
     if type(value) is not str:
         return value
     if value in ("NaN", "Infinity", "-Infinity"):
         return float(value)
+    if CLOCK_TO_SECONDS.fullmatch(value):
+        return time.fromisoformat(value)
     return int(value) if _WIDE.fullmatch(value) else value
 
 
+_CLOCK = r"([01][0-9]|2[0-3])(:[0-5][0-9]){2}([.][0-9]{1,6})?"
+CLOCK_TO_SECONDS = re.compile(rf"{_CLOCK}[+-]{_CLOCK}")
 _WIDE = re.compile(r"-?[1-9][0-9]{18,4095}")
 
 

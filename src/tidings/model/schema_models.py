@@ -25,9 +25,12 @@ def schema_of_model(cls: Any) -> dict[str, Any]:
 
         def decimal_schema(self, schema: Any) -> dict[str, Any]:
             made = super().decimal_schema(schema)
+            is_finite = not schema.get("allow_inf_nan")
             for part in made.get("anyOf", [made]):
                 if part.get("type") == "string":
-                    part |= {"format": "decimal", "pattern": _NUMBER}
+                    part |= {"format": "decimal", "pattern": _NUMBER} if is_finite else {"format": "decimal"}
+                elif is_finite:
+                    part["format"] = "decimal"
             return made
 
         def datetime_schema(self, schema: Any) -> dict[str, Any]:

@@ -30,6 +30,7 @@ import msgspec
 from msgspec import inspect as kinds
 
 from tidings.model.body import LONGEST_NUMBER
+from tidings.model.fields import CLOCK_TO_SECONDS
 
 Schema = Mapping[str, Any]
 
@@ -37,6 +38,16 @@ Schema = Mapping[str, Any]
 def _reader(cls: Any) -> Callable[[str], Any]:
     """As classes read the text, so that a text that fits can be read."""
     return lambda text: msgspec.convert(text, cls)
+
+
+def _duration(text: str) -> timedelta:
+    if text != text.upper():  # which Pydantic does not read
+        raise ValueError("small letters")
+    return msgspec.convert(text, timedelta)
+
+
+def _clock(text: str) -> time:
+    return time.fromisoformat(text) if CLOCK_TO_SECONDS.fullmatch(text) else msgspec.convert(text, time)
 
 
 def _integer(text: str) -> int:
@@ -70,9 +81,11 @@ def _url(text: str) -> None:
 
 _WITH_HOSTS = frozenset({"http", "https", "ws", "wss", "ftp"})
 
+BYTES = "binary"  # the format of bytes that any text is read as
+
 FORMATS: dict[str, Callable[[str], Any]] = {
-    "uuid": UUID, "date": date.fromisoformat, "date-time": _reader(datetime), "time": _reader(time),
-    "duration": _reader(timedelta), "decimal": Decimal, "base64": partial(base64.b64decode, validate=True),
+    "uuid": _reader(UUID), "date": _reader(date), "date-time": _reader(datetime), "time": _clock,
+    "duration": _duration, "decimal": Decimal, BYTES: str, "base64": partial(base64.b64decode, validate=True),
     "integer": _integer, "uri": _url, "ipv4": IPv4Address, "ipv6": IPv6Address, "ipvanyaddress": ip_address,
     "ipv4network": IPv4Network, "ipv6network": IPv6Network, "ipvanynetwork": ip_network,
     "ipv4interface": IPv4Interface, "ipv6interface": IPv6Interface, "ipvanyinterface": ip_interface,

@@ -8,7 +8,8 @@ Rules
 - Attributes are only added: a new version of a schema is *breaking* when it demands a field that was not
   demanded, drops a field, or accepts less in a field, at any depth (`schema_changes.py`). A breaking version
   is refused unless it is forced.
-- Values that JSON lacks are checked as the text that stands for them.
+- Values that JSON lacks are checked as the text that stands for them; by the schema of a class in the fields
+  of their kind alone, since the class reads them nowhere else.
 - The keywords that classes give are checked: type, properties, required, additionalProperties, propertyNames,
   items, prefixItems, enum, const, anyOf, oneOf, allOf, $ref, minimum and maximum (exclusive too), lengths,
   multipleOf, pattern, contentEncoding base64, and the formats of `schema_parts.FORMATS`. Others are ignored.
@@ -18,12 +19,15 @@ Rules
 
 from __future__ import annotations
 
+import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from datetime import datetime
+from datetime import date, datetime, time, timedelta
+from decimal import Decimal
 from functools import partial
 from pathlib import Path
 from typing import Any
+from uuid import UUID
 
 import msgspec
 
@@ -34,7 +38,15 @@ from tidings.model.fields import field_names, is_model, is_root_model, is_typed_
 from tidings.model.pattern import check_regexp, regexp_matches, regexp_weight
 from tidings.model.schema_changes import breaking_changes
 from tidings.model.schema_models import schema_of_model
-from tidings.model.schema_parts import Schema, add_formats, form_of, is_multiple, is_of_format, resolved
+from tidings.model.schema_parts import (
+    BYTES,
+    Schema,
+    add_formats,
+    form_of,
+    is_multiple,
+    is_of_format,
+    resolved,
+)
 from tidings.model.textual import json_ready
 from tidings.model.topic import check_pattern, topic_matches
 from tidings.model.typed import lineage_of
@@ -95,16 +107,37 @@ def _made(cls: type, make: Callable[[], dict[str, Any]]) -> dict[str, Any]:
         ) from error
 
 
-def _as_checked(value: Any) -> Any:
+class KindText(str):
+    """The text of a value that JSON lacks, and the format of its kind. A text is of every kind, and this one
+    of its own alone."""
+
+    __slots__ = ("form", "size")
+
+    form: str
+    size: int  # of bytes; of others that of the text
+
+
+_KIND_FORMS: dict[type, str] = {
+    Decimal: "decimal", UUID: "uuid", date: "date", time: "time", timedelta: "duration", bytes: "base64",
+    datetime: "date-time",
+}  # fmt: skip
+
+
+def _as_checked(value: Any, *, by_kind: bool) -> Any:
     """A value as schemas of classes describe it: moments are text, and an integer has any width."""
     cls = type(value)
     if cls is dict:
-        return {name: _as_checked(item) for name, item in value.items()}
+        return {name: _as_checked(item, by_kind=by_kind) for name, item in value.items()}
     if cls is list or cls is tuple:
-        return [_as_checked(item) for item in value]
-    if cls is datetime:
-        return value.isoformat()
-    return value if cls is int or cls is float else json_ready(value)
+        return [_as_checked(item, by_kind=by_kind) for item in value]
+    if cls is int or cls is float:
+        return value
+    text = value.isoformat() if cls is datetime else json_ready(value)
+    if not by_kind or cls not in _KIND_FORMS:
+        return text
+    marked = KindText(text)
+    marked.form, marked.size = _KIND_FORMS[cls], len(value if cls is bytes else text)
+    return marked
 
 
 # Checking
@@ -178,20 +211,25 @@ class _Checking:
                     yield f"{where} is {value}, against {word} {schema[word]}"
             if "multipleOf" in schema and not is_multiple(value, schema["multipleOf"]):
                 yield f"{where} is {value}, which is no multiple of {schema['multipleOf']}"
-        sized = _SIZES.get(type(value))
+        form = form_of(schema)
+        sized = _SIZES.get(str if isinstance(value, str) else type(value))
         if sized is not None:
-            if len(value) < schema.get(sized[0], 0):
+            size = value.size if isinstance(value, KindText) and form == BYTES else len(value)
+            if size < schema.get(sized[0], 0):
                 yield f"{where} is shorter than {schema[sized[0]]}"
-            if len(value) > schema.get(sized[1], len(value)):
+            if size > schema.get(sized[1], size):
                 yield f"{where} is longer than {schema[sized[1]]}"
         pattern = schema.get("pattern")
         if isinstance(value, str) and isinstance(pattern, str):
             self._step(regexp_weight(pattern) * len(value) // SEARCHED)
             if not regexp_matches(pattern, value):
                 yield f"{where} does not fit the pattern {pattern!r}"
-        form = form_of(schema)
-        if isinstance(value, str) and form is not None and not is_of_format(value, form):
+        if isinstance(value, KindText) and not _is_of_kind(value, schema, form):
+            yield f"{where} is the {value.form} {value!r}, not {form or 'a text'}"
+        elif isinstance(value, str) and form is not None and not is_of_format(value, form):
             yield f"{where} is {value!r}, which is no {form}"
+        if isinstance(value, float) and form == "decimal" and not math.isfinite(value):
+            yield f"{where} is {value}, which is no number"
 
     def _members(self, value: dict[str, Any], schema: Schema, path: str) -> Iterator[str]:
         properties = schema.get("properties", {})
@@ -221,6 +259,15 @@ def _is_of(value: Any, kinds: list[str]) -> bool:
     return any(isinstance(value, _TYPES.get(kind, ())) for kind in kinds)
 
 
+def _is_of_kind(value: KindText, schema: Schema, form: str | None) -> bool:
+    """Is a value that JSON lacks of the kind that the schema of a class asks for?"""
+    if form is None:
+        return "string" not in schema.get("type", ()) or "enum" in schema or "const" in schema
+    if value.form == "uuid" and form.startswith("uuid"):
+        return is_of_format(value, form)
+    return form == value.form or (value.form, form) == ("base64", BYTES)
+
+
 def _is_same(value: Any, other: Any) -> bool:
     """Equal as JSON has it: TRUE is no 1, also inside lists and objects."""
     if isinstance(value, bool) or isinstance(other, bool):
@@ -240,6 +287,8 @@ def _as_key(name: str, names: Schema) -> Any:
 
 
 def _kind(value: Any) -> str:
+    if isinstance(value, KindText):
+        return value.form
     return next((name for name, types in _TYPES.items() if type(value) in types), type(value).__name__)
 
 
@@ -278,6 +327,7 @@ class AttachedSchema(msgspec.Struct, frozen=True):
 
     version: int
     schema: dict[str, Any]
+    of_class: bool = False  # then a value has to be of the kind of its field, since the class reads no other
 
 
 class _SchemaFile(msgspec.Struct):
@@ -321,18 +371,19 @@ class SchemaRegistry:
 
         Raises `SchemaError` for a breaking change, unless `force` says that it is meant.
         """
-        made = dict(schema) if isinstance(schema, Mapping) else schema_of(schema)
+        of_class = not isinstance(schema, Mapping)
+        made = schema_of(schema) if of_class else dict(schema)
         check_patterns(made)
         if type is not None and topic is not None:
             raise SchemaError("a schema is for a type or for a topic", hint="attach it twice for both")
         if topic is not None:
             stored, key = self._contents.topics, check_pattern(topic)
-        elif type is not None or not isinstance(schema, Mapping):
+        elif type is not None or of_class:
             stored, key = self._contents.types, type or lineage_of(schema)[0]
         else:
             raise SchemaError("the schema has no type", hint="give type= or topic=")
         known = stored.get(key)
-        if known is not None and known.schema == made:
+        if known is not None and (known.schema, known.of_class) == (made, of_class):
             return known
         broken = [] if known is None or force else breaking_changes(known.schema, made)
         if broken:
@@ -340,7 +391,7 @@ class SchemaRegistry:
                 f"the new schema of {key!r} breaks the one in force: {'; '.join(broken)}",
                 hint="only add optional fields, name a new type, or force it",
             )
-        stored[key] = AttachedSchema(1 if known is None else known.version + 1, made)
+        stored[key] = AttachedSchema(1 if known is None else known.version + 1, made, of_class)
         self._save()
         return stored[key]
 
@@ -367,7 +418,9 @@ class SchemaRegistry:
                 (p, stored) for p, stored in self._contents.topics.items() if topic_matches(p, event.topic)
             ]
         for name, stored in wanted:
-            found = _first_problem(_as_checked(event.shared_attributes), stored.schema)
+            found = _first_problem(
+                _as_checked(event.shared_attributes, by_kind=stored.of_class), stored.schema
+            )
             if found is not None:
                 raise SchemaError(
                     f"the event does not fit the schema of {name!r}, version {stored.version}: {found}",

@@ -5,7 +5,7 @@ from __future__ import annotations
 import asyncio
 from collections.abc import Iterator
 from dataclasses import dataclass, field, make_dataclass
-from datetime import datetime, time, timedelta
+from datetime import datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag
 from pathlib import Path
@@ -509,3 +509,65 @@ def test_classes_without_a_schema_are_named() -> None:
         SchemaError, match=r"Two has no schema: another class inside it has the name of .*Inner"
     ):
         SchemaRegistry().attach(two)
+
+
+@dataclass
+class Texts:
+    text: str = ""
+    key: UUID | None = None
+    raw: bytes = b""
+
+
+class TextsModel(pydantic.BaseModel):
+    raw: Annotated[bytes, pydantic.Field(max_length=3)] = b""
+    price: Decimal = Decimal(0)
+    any_price: Annotated[Decimal, pydantic.Field(allow_inf_nan=True)] = Decimal(0)
+    took: timedelta = timedelta()
+
+
+@pytest.mark.parametrize(
+    ("cls", "body", "problem"),
+    [
+        (Texts, {"text": Decimal("1.5")}, "text is the decimal '1.5', not a text"),
+        (Texts, {"text": b"a"}, "text is the base64 'YQ==', not a text"),
+        (Texts, {"text": UUID(int=7)}, "text is the uuid"), (Texts, {"text": time(8)}, "text is the time"),
+        (Texts, {"key": f"urn:uuid:{KEY}"}, "key fits none"), (Texts, {"key": f"{{{KEY}}}"}, "key fits none"),
+        (Texts, {"raw": Decimal("Infinity")}, "raw is the decimal 'Infinity', not base64"),
+        (TextsModel, {"raw": UUID(int=7)}, "raw is longer"),
+        (TextsModel, {"raw": b"abcd"}, "raw is longer than 3"), (TextsModel, {"took": "p1d"}, "no duration"),
+        (TextsModel, {"price": float("nan")}, "price fits none"),
+        (TextsModel, {"price": float("inf")}, "price fits none"),
+    ],
+)  # fmt: skip
+def test_the_schema_of_a_class_takes_values_of_its_kinds_alone(
+    cls: Any, body: dict[str, Any], problem: str
+) -> None:
+    registry = SchemaRegistry()
+    registry.attach(cls)
+    with pytest.raises(SchemaError, match=problem):
+        registry.check(event(body, type=cls.__name__))
+    with pytest.raises(EventError):
+        build_instance(cls, event(body, type=cls.__name__))
+
+
+def test_a_schema_that_is_given_takes_the_text_of_a_value(tmp_path: Path) -> None:
+    registry = SchemaRegistry(tmp_path / "schemas.json")
+    registry.attach({"properties": {"text": {"type": "string"}}}, type="T")
+    registry.check(event({"text": UUID(int=7)}, type="T"))
+    registry.attach(Texts)
+    with pytest.raises(SchemaError, match="text is the uuid"):
+        SchemaRegistry(tmp_path / "schemas.json").check(event({"text": UUID(int=7)}, type="Texts"))
+    numbers = {"raw": b"\xff\xfe\xfd", "any_price": float("inf")}
+    registry.attach(TextsModel)
+    registry.check(event(numbers, type="TextsModel"))
+
+
+def test_a_time_of_day_whose_offset_has_seconds_fits_and_is_read_from_json() -> None:
+    clock = time(8, 30, 0, 5, tzinfo=timezone(timedelta(hours=5, minutes=45, seconds=13)))
+    for cls in (Stay, pydantic.create_model("Model", at=(datetime, ...), clock=(time, ...))):
+        registry = SchemaRegistry()
+        registry.attach(cls)
+        for body in ({"at": MOMENT, "clock": clock}, {"at": MOMENT, "clock": clock.isoformat()}):
+            made = event(body, type=cls.__name__)
+            registry.check(made)
+            assert build_instance(cls, made).clock == clock
