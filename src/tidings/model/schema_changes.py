@@ -14,7 +14,7 @@ import operator
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from tidings.model.schema_parts import Schema, alternatives, form_of, is_multiple, resolved
+from tidings.model.schema_parts import KIND_FORMS, Schema, alternatives, form_of, is_multiple, resolved
 
 _LEAST = ("minimum", "exclusiveMinimum", "minLength", "minItems")
 _MOST = ("maximum", "exclusiveMaximum", "maxLength", "maxItems")
@@ -23,16 +23,20 @@ _DEEPEST = 200
 Break = tuple[str, str]  # the path below the compared parts, and what changed there
 
 
-def breaking_changes(old: Schema, new: Schema) -> list[str]:
-    """Why events of the old version may not fit the new one, or its readers miss a field."""
-    return [f"{path or 'the body'} {text}" for path, text in _SchemaComparison(old, new).breaks(old, new, 0)]
+def breaking_changes(old: Schema, new: Schema, *, by_kind: bool = False) -> list[str]:
+    """Why events of the old version may not fit the new one, or its readers miss a field. `by_kind`: the new
+    one takes values that JSON lacks in the fields of their kind alone, as the schema of a class does."""
+    found = _SchemaComparison(old, new, by_kind).breaks(old, new, 0)
+    return [f"{path or 'the body'} {text}" for path, text in found]
 
 
 class _SchemaComparison:
     """The two versions, and the pairs of their parts that were compared."""
 
-    def __init__(self, old: Schema, new: Schema) -> None:
+    def __init__(self, old: Schema, new: Schema, by_kind: bool) -> None:
         self._before, self._after = old, new
+        self._by_kind = by_kind
+        self._keys: list[Schema] = []  # made here: they live as long as their identities are known
         self._known: dict[tuple[int, int], list[Break]] = {}  # by identities: the parts outlive this
 
     def breaks(self, old: Schema, new: Schema, depth: int) -> list[Break]:
@@ -69,6 +73,8 @@ class _SchemaComparison:
         forms = form_of(old), form_of(new)
         if forms[1] is not None and forms[0] != forms[1] and "string" in (was or ("string",)):
             yield "", f"was {forms[0] or 'any text'} and is {forms[1]}"
+        if self._by_kind and forms[0] in KIND_FORMS and forms[1] is None and now is not None and had is None:
+            yield "", f"was {forms[0]} and is any text"
         yield from self._members(old, new, depth)
         yield from self._elements(old, new, depth)
 
@@ -83,10 +89,17 @@ class _SchemaComparison:
             else:
                 yield name, "is gone"
         extra = old.get("additionalProperties", True)
+        is_mapping = isinstance(extra, Mapping) or "properties" not in old
+        if is_mapping and extra is not False and "object" in (_kinds([old]) or ()):
+            for name in news.keys() - olds.keys():  # it had values of the mapping
+                yield from self._below(name, _any(extra), news[name], depth)
         if isinstance(new.get("additionalProperties"), Mapping) and extra is not False:
             yield from self._below("*", _any(extra), new["additionalProperties"], depth)
         if isinstance(new.get("propertyNames"), Mapping) and extra is not False:
-            yield from self._below("(keys)", old.get("propertyNames") or _TEXT, new["propertyNames"], depth)
+            names = old.get("propertyNames", {})
+            pair = _texts(resolved(names, self._before)), _texts(resolved(new["propertyNames"], self._after))
+            self._keys += pair
+            yield from self._below("(keys)", *pair, depth)
 
     def _elements(self, old: Schema, new: Schema, depth: int) -> Iterator[Break]:
         if "array" not in (_kinds([old]) or ("array",)):
@@ -106,7 +119,12 @@ class _SchemaComparison:
 
 
 _ANYTHING: Schema = {}
-_TEXT: Schema = {"type": "string"}
+
+
+def _texts(names: Schema) -> Schema:
+    """A schema of keys, which are texts, whatever their type is called."""
+    plain = {word: stated for word, stated in names.items() if word != "type"}
+    return {**plain, "enum": list(map(str, plain["enum"]))} if "enum" in plain else plain
 
 
 def _any(schema: Any) -> Schema:

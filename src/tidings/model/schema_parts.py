@@ -81,7 +81,12 @@ def _url(text: str) -> None:
 
 _WITH_HOSTS = frozenset({"http", "https", "ws", "wss", "ftp"})
 
+FORM_OF_KIND: dict[type, str] = {
+    Decimal: "decimal", UUID: "uuid", date: "date", time: "time", timedelta: "duration", bytes: "base64",
+    datetime: "date-time",
+}  # fmt: skip
 BYTES = "binary"  # the format of bytes that any text is read as
+KIND_FORMS = frozenset({*FORM_OF_KIND.values(), BYTES})
 
 FORMATS: dict[str, Callable[[str], Any]] = {
     "uuid": _reader(UUID), "date": _reader(date), "date-time": _reader(datetime), "time": _clock,

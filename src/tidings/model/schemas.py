@@ -22,12 +22,10 @@ from __future__ import annotations
 import math
 import operator
 from collections.abc import Callable, Iterator, Mapping
-from datetime import date, datetime, time, timedelta
-from decimal import Decimal
+from datetime import datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
-from uuid import UUID
 
 import msgspec
 
@@ -40,6 +38,7 @@ from tidings.model.schema_changes import breaking_changes
 from tidings.model.schema_models import schema_of_model
 from tidings.model.schema_parts import (
     BYTES,
+    FORM_OF_KIND,
     Schema,
     add_formats,
     form_of,
@@ -117,12 +116,6 @@ class KindText(str):
     size: int  # of bytes; of others that of the text
 
 
-_KIND_FORMS: dict[type, str] = {
-    Decimal: "decimal", UUID: "uuid", date: "date", time: "time", timedelta: "duration", bytes: "base64",
-    datetime: "date-time",
-}  # fmt: skip
-
-
 def _as_checked(value: Any, *, by_kind: bool) -> Any:
     """A value as schemas of classes describe it: moments are text, and an integer has any width."""
     cls = type(value)
@@ -133,10 +126,10 @@ def _as_checked(value: Any, *, by_kind: bool) -> Any:
     if cls is int or cls is float:
         return value
     text = value.isoformat() if cls is datetime else json_ready(value)
-    if not by_kind or cls not in _KIND_FORMS:
+    if not by_kind or cls not in FORM_OF_KIND:
         return text
     marked = KindText(text)
-    marked.form, marked.size = _KIND_FORMS[cls], len(value if cls is bytes else text)
+    marked.form, marked.size = FORM_OF_KIND[cls], len(value if cls is bytes else text)
     return marked
 
 
@@ -385,7 +378,7 @@ class SchemaRegistry:
         known = stored.get(key)
         if known is not None and (known.schema, known.of_class) == (made, of_class):
             return known
-        broken = [] if known is None or force else breaking_changes(known.schema, made)
+        broken = [] if known is None or force else breaking_changes(known.schema, made, by_kind=of_class)
         if broken:
             raise SchemaError(
                 f"the new schema of {key!r} breaks the one in force: {'; '.join(broken)}",

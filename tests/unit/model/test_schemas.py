@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 import asyncio
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, field, make_dataclass
-from datetime import datetime, time, timedelta, timezone
+from datetime import date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from enum import Enum, Flag, IntEnum, IntFlag
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID, uuid4
 
 import msgspec
@@ -422,6 +423,64 @@ def test_a_narrower_type_breaks_wherever_it_lies(wide: Any, narrow: Any, path: s
         assert breaking_changes(new, old) == []
 
 
+@dataclass
+class Texts:
+    text: str = ""
+    key: UUID | None = None
+    raw: bytes = b""
+
+
+class TextsModel(pydantic.BaseModel):
+    raw: Annotated[bytes, pydantic.Field(max_length=3)] = b""
+    price: Decimal = Decimal(0)
+    any_price: Annotated[Decimal, pydantic.Field(allow_inf_nan=True)] = Decimal(0)
+    took: timedelta = timedelta()
+
+
+class Partial(TypedDict, total=False):
+    a: str
+
+
+class Fuller(TypedDict, total=False):
+    a: str
+    b: int
+
+
+def _model(hint: Any) -> Any:
+    return pydantic.create_model("Made", x=(hint, ...))
+
+
+@pytest.mark.parametrize(
+    ("make", "old", "new", "broken"),
+    [
+        (_class, dict[str, int], Partial, "x.a was integer and is string"),
+        (_class, dict[str, Any], Partial, "x.a was anything and is string"),
+        (_class, dict[str, int] | None, Partial | None, "x.a was integer and is string"),
+        (_class, dict[str, Any], Texts, "x.raw was anything and is string"),
+        (_class, dict[str, str], Partial, ""),
+        (_class, Partial, Fuller, ""),
+        (_model, dict[str, Any], TextsModel, "x.took was anything and is string"),
+        (_model, dict[int, int], dict[UUID, int], "x.(keys) was integer and is uuid"),
+        (_model, dict[int, int], dict[date, int], "x.(keys) was integer and is date"),
+        (_model, dict[Level, int], dict[UUID, int], "x.(keys) was any text and is uuid"),
+        (_model, dict[int, int], dict[str, int], ""),
+        (_class, UUID, str, "x was uuid and is any text"),
+        (_model, bytes, str, "x was binary and is any text"),
+        (_class, list[date | None], list[str | None], "x[] was date and is any text"),
+        (_class, Literal["a"], str, ""),
+        (_model, date, date | str, ""),
+    ],
+)
+def test_a_class_that_takes_less_breaks(make: Any, old: Any, new: Any, broken: str) -> None:
+    registry = SchemaRegistry()
+    registry.attach(make(old))
+    if not broken:
+        assert registry.attach(make(new)).version == 2
+        return
+    with pytest.raises(SchemaError, match=re.escape(broken)):
+        registry.attach(make(new))
+
+
 def test_models_that_refer_to_themselves_are_compared_once() -> None:
     part = {"anyOf": [{"$ref": "#/$defs/N"}, {"type": "null"}]}
     names = [f"p{number}" for number in range(8)]
@@ -509,20 +568,6 @@ def test_classes_without_a_schema_are_named() -> None:
         SchemaError, match=r"Two has no schema: another class inside it has the name of .*Inner"
     ):
         SchemaRegistry().attach(two)
-
-
-@dataclass
-class Texts:
-    text: str = ""
-    key: UUID | None = None
-    raw: bytes = b""
-
-
-class TextsModel(pydantic.BaseModel):
-    raw: Annotated[bytes, pydantic.Field(max_length=3)] = b""
-    price: Decimal = Decimal(0)
-    any_price: Annotated[Decimal, pydantic.Field(allow_inf_nan=True)] = Decimal(0)
-    took: timedelta = timedelta()
 
 
 @pytest.mark.parametrize(
