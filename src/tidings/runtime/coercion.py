@@ -12,10 +12,11 @@ from typing import Any, get_origin
 from msgspec.structs import replace
 
 from tidings.errors import EventError, FilterError
-from tidings.language.build import Condition, as_filter, attr, is_a, topic
+from tidings.language.build import Condition, as_filter, is_a, topic
 from tidings.language.doubts import doubts_of, refuse_doubtful
 from tidings.language.parser import parse
 from tidings.model.event import UNNUMBERED, Event, checked_event, has_plain_attributes, make_event
+from tidings.model.expression import ExistsTest
 from tidings.model.fields import check_readable, is_typed_mapping, required_values
 from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.schemas import SCHEMAS
@@ -203,7 +204,7 @@ def _conditions_of(wanted: type) -> list[Condition]:
             hint="change that type, or subscribe with a filter and read event.attributes",
         ) from error
     if is_typed_mapping(wanted):
-        return [attr(name).exists() for name in required_values(wanted)]
+        return [Condition(ExistsTest(name)) for name in required_values(wanted)]
     return [is_a(lineage_of(wanted)[0])]
 
 

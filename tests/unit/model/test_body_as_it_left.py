@@ -11,7 +11,7 @@ import enum
 from dataclasses import dataclass
 from datetime import UTC, datetime, time, timedelta
 from decimal import Decimal
-from typing import Any
+from typing import Any, TypedDict
 
 import msgspec
 import numpy
@@ -31,6 +31,7 @@ from tidings.model.cloudevents import from_mapping, from_structured, to_mapping,
 from tidings.model.event import make_event
 from tidings.model.serialisers import decode, encode
 from tidings.model.typed import build_instance, event_fields
+from tidings.runtime.coercion import filter_from
 from tidings.wire.earlier import legible
 
 
@@ -250,3 +251,15 @@ def test_rows_of_pandas_arrive_with_their_moments_durations_and_gaps() -> None:
     seconds = numpy.array(["2026-01-01T08:30:00.000001", "NaT"], "datetime64[ns]")
     made = event({"one": seconds[0], "all": seconds, "lasts": numpy.timedelta64(5, "s")})
     assert made.attributes == {"one": at, "all": [at, None], "lasts": timedelta(seconds=5)}
+
+
+Nameless = TypedDict("Nameless", {"": int, "x y": int})
+
+
+def test_a_typed_dictionary_with_an_empty_key_can_be_subscribed() -> None:
+    filter, read = filter_from((Nameless,))
+    event = make_event({"": 5, "x y": 6}, source="s", id="1")
+    assert accepts(filter, event)
+    assert read is not None
+    assert read(event) == {"": 5, "x y": 6}
+    assert not accepts(filter, make_event({"x y": 6}, source="s", id="1"))
