@@ -9,13 +9,18 @@ Rules
 - `publish(payload=..., content_type=...)` without attributes reads them from the payload, where the content
   type is registered and the payload holds an object. A payload of a registered schema that cannot be read
   is refused.
+- Avro and Protobuf hold what their schema says: a value that would be read as another one (a number that is
+  rounded, a moment without its microseconds) is refused at publish.
 - A content type is compared without regard to case, spaces and its `charset`.
 """
 
 from __future__ import annotations
 
 import base64
+import re
 from collections.abc import Callable, Mapping
+from datetime import datetime, timedelta
+from decimal import Decimal
 from io import BytesIO
 from typing import Any, NamedTuple
 
@@ -95,7 +100,7 @@ class Serialisers:
         serialiser = self._wanted(content_type)
         try:
             return serialiser.encode(unpacked_body(packed_body(body)[0]))
-        except (ValueError, TypeError, KeyError, AttributeError, OverflowError) as error:
+        except (ValueError, TypeError, KeyError, AttributeError, ArithmeticError) as error:
             raise EventError(f"the body cannot be written as {content_type}: {error}") from error
 
     def decode(self, payload: bytes, content_type: str = MSGPACK) -> Any:
@@ -138,6 +143,7 @@ def avro(schema: Mapping[str, Any], content_type: str | None = None) -> Serialis
     """Serialiser of Avro records of one schema: `application/avro; schema=NAME` by default."""
     try:
         import fastavro
+        from fastavro.validation import ValidationError, validate
     except ImportError:
         raise MissingDependencyError(
             "Avro needs the package fastavro", hint="pip install 'tidings[formats]'"
@@ -148,6 +154,12 @@ def avro(schema: Mapping[str, Any], content_type: str | None = None) -> Serialis
     def write(body: Mapping[str, Any]) -> bytes:
         file = BytesIO()
         fastavro.schemaless_writer(file, parsed, dict(body), strict_allow_default=True)
+        found = read(file.getvalue())
+        _check_same("", body, found)
+        try:
+            validate(found, parsed)  # an integer of 64 bits where other readers take 32
+        except ValidationError as error:
+            raise ValueError(str(error)) from error
         return file.getvalue()
 
     def read(data: bytes) -> Any:
@@ -170,10 +182,12 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
         ) from None
 
     def write(body: Mapping[str, Any]) -> bytes:
+        ready = _json_form(dict(body), message.DESCRIPTOR)
         try:
-            made: bytes = ParseDict(json_ready(dict(body)), message()).SerializeToString(deterministic=True)
+            made: bytes = ParseDict(ready, message()).SerializeToString(deterministic=True)
         except ParseError as error:
             raise ValueError(str(error)) from error
+        _check_same("", body, read(made))
         return made
 
     def read(data: bytes) -> Any:
@@ -189,9 +203,69 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
     return Serialiser(content_type or f"{PROTOBUF}; message={message.DESCRIPTOR.full_name}", write, read)
 
 
+def _check_same(path: str, given: Any, found: Any) -> None:
+    """Refuse a value that is read as another one than was written. A format may have more fields, or fewer,
+    and text for a value that it lacks; text stands for itself. Raises ValueError."""
+    if isinstance(given, Mapping):
+        for name, item in given.items() if type(found) is dict else ():
+            kept = found.get(
+                name, found.get(_CAPITAL.sub(_folded_capital, name))
+            )  # Protobuf takes both names
+            if kept is not None:
+                _check_same(f"{path}.{name}" if path else name, item, kept)
+        return
+    if type(given) is list and type(found) is list and len(given) == len(found):
+        for item, kept in zip(given, found, strict=True):
+            _check_same(path, item, kept)
+        return
+    if given is None or type(given) is str or type(found) is str:  # None is a field that is not set
+        return
+    is_nan = given != given and found != found
+    is_same = given is found if bool in (type(given), type(found)) else given == found or is_nan
+    if not is_same:
+        raise ValueError(f"{path} is {given!r}, and would be read as {found!r}")
+
+
+_CAPITAL = re.compile("[A-Z]")
+
+
+def _folded_capital(found: re.Match[str]) -> str:
+    return f"_{found[0].lower()}"
+
+
+def _json_form(value: Any, descriptor: Any) -> Any:
+    """A value for a field of a message as the JSON form of Protobuf has it."""
+    name = None if descriptor is None else descriptor.full_name
+    if type(value) is list:
+        return [_json_form(item, descriptor) for item in value]
+    if type(value) is timedelta and name == _DURATION:
+        return f"{value // timedelta(microseconds=1) / Decimal(1_000_000):f}s"
+    if type(value) is datetime and value.tzinfo is not None:
+        return value.isoformat()
+    if type(value) is not dict:
+        return json_ready(value)
+    if descriptor is not None and descriptor.GetOptions().map_entry:
+        inside = descriptor.fields_by_name["value"].message_type
+        return {key: _json_form(item, inside) for key, item in value.items()}
+    fields = (
+        {} if descriptor is None else {**descriptor.fields_by_camelcase_name, **descriptor.fields_by_name}
+    )
+    return {
+        key: _json_form(item, fields[key].message_type if key in fields else None)
+        for key, item in value.items()
+    }
+
+
+_TIMESTAMP, _DURATION = "google.protobuf.Timestamp", "google.protobuf.Duration"
+
+
 def _with_numbers(written: Any, descriptor: Any) -> Any:
     """A message in the JSON form of Protobuf, with the values for which that has text: integers of 64 bits,
-    doubles that JSON lacks, bytes."""
+    doubles that JSON lacks, bytes, moments and durations (to the microsecond)."""
+    if descriptor.full_name == _TIMESTAMP:
+        return datetime.fromisoformat(written)
+    if descriptor.full_name == _DURATION:
+        return timedelta(microseconds=int(Decimal(written.removesuffix("s")) * 1_000_000))
     if descriptor.full_name in _WRAPPERS:  # written as its value
         return _number(written, descriptor.fields_by_name["value"])
     if type(written) is not dict or descriptor.full_name.startswith("google.protobuf."):
