@@ -17,7 +17,8 @@ pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from tests.meeting import _schema
 from tests.meeting._brokers import Brokers
 
-from tidings.model.event import make_event
+from tidings.errors import EventError
+from tidings.model.event import FOREVER, make_event
 from tidings.pipeline.broker import options
 from tidings.pipeline.broker.columns import event_of, inferred
 from tidings.pipeline.broker.source import BrokerBatchReader
@@ -97,3 +98,13 @@ def test_a_value_fits_its_column_or_goes_to_the_rest(one: Brokers) -> None:
     assert set(json.loads(row["_rest"])) == {
         f"x{n}" for n, (_, _, fits) in enumerate(FITTING) if fits is None
     }
+
+
+@pytest.mark.parametrize(
+    ("given", "lifetime"), [(None, 5.0), (60, 60.0), ("60", 60.0), (FOREVER, FOREVER), ("inf", FOREVER)]
+)
+def test_the_lifetime_of_a_row_is_seconds_or_their_text(given: Any, lifetime: float) -> None:
+    options = {"source": "s", "id": "1", "topic": None, "lifetime": 5.0}
+    assert event_of({"n": 1, "_lifetime": given}, **options).lifetime == lifetime
+    with pytest.raises(EventError, match="lifetime is 'soon'"):
+        event_of({"n": 1, "_lifetime": "soon"}, **options)

@@ -357,7 +357,8 @@ def _aware(value: Any) -> Any:
     return value.replace(tzinfo=UTC) if isinstance(value, datetime) and value.tzinfo is None else value
 
 
-def _seconds(value: float | None, otherwise: float) -> float:
+def _seconds(value: Any, otherwise: float) -> Any:
+    """Seconds as `make_event` checks them: a column of texts may hold them too."""
     if value is None:
         return otherwise
-    return FOREVER if math.isinf(value) and value > 0 else value
+    return FOREVER if value == math.inf else value
