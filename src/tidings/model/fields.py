@@ -11,7 +11,7 @@ import json
 import re
 from collections import Counter, OrderedDict, defaultdict, deque
 from collections.abc import Callable, Iterable, Mapping
-from datetime import time, timedelta
+from datetime import UTC, time, timedelta
 from functools import lru_cache
 from inspect import get_annotations, isabstract, signature
 from types import UnionType
@@ -214,6 +214,8 @@ _OF_JSON = frozenset({str, int, float, bool, list, dict})
 def _as_json(value: Any) -> Any:
     if isinstance(value, timedelta):
         return f"{'-' if value < timedelta() else ''}PT{abs(value).total_seconds():.6f}S"
+    if type(value) is time and value.tzinfo is not None:  # an offset with seconds is none of ISO 8601
+        value = value.replace(tzinfo=UTC)
     return value.isoformat() if hasattr(value, "isoformat") else str(value)
 
 
