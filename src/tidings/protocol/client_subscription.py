@@ -10,6 +10,9 @@ Rules
 - After a broken link the broker sends again what was taken, and what was committed too late for it to know;
   both are recognised by their position and not handed over twice. An event that is committed before it is
   sent again is acknowledged then; one that is returned before that is handed over then.
+- Events that are given back come before those that the broker sent ahead: nothing is handed over until the
+  broker has answered a fence. If they are not all here by then (its bounds on bytes), what was sent ahead is
+  returned too, without credit for more, behind a second fence: the broker then sends all of it in order.
 - An event that is rejected, or returned by its last attempt, becomes a dead letter. It holds the token until
   the broker has the letter (`Fenced`): a link that breaks before loses neither.
 """
@@ -70,6 +73,8 @@ TRANSITIONS: dict[tuple[SubscriptionPhase, str], SubscriptionPhase] = {
 
 
 NO_TAG = -1
+Identity = tuple[str, str]  # source and id of an event
+NONE_AWAITED: set[Identity] = set()  # shared: only a set with members is changed
 
 
 class UncommittedDelivery(msgspec.Struct, eq=False, gc=False):
@@ -117,10 +122,11 @@ class ClientSubscription:
     """The state of one subscription, or of one membership of a group."""
 
     __slots__ = (
-        "_asked_after", "_packed", "after", "auto", "buffer", "buried", "call", "committed", "delivered",
-        "ending", "fence", "given_back", "granted", "has_untagged", "has_untold", "home", "id", "is_fenced",
-        "is_on", "leaving_calls", "must_end", "named", "number", "options", "phase", "policy", "ref",
-        "skipped", "taken", "waiting", "waits", "wanted", "window",
+        "_asked_after", "_packed", "after", "auto", "awaited", "buffer", "buried", "call", "committed",
+        "delivered", "ending", "fence", "given_back", "gives_way", "granted", "has_untagged",
+        "has_untold", "home", "id", "is_fenced", "is_on", "leaving_calls", "must_end", "named", "number",
+        "options", "phase", "policy",
+        "ref", "returned", "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
 
     def __init__(
@@ -177,6 +183,9 @@ class ClientSubscription:
         self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # returned events come first: no event is handed over until they are here
+        self.awaited = NONE_AWAITED  # those that are not here yet ...
+        self.returned = 0  # ... and the number that is, at the front of the buffer
+        self.gives_way = False  # what was sent ahead is returned too, and no credit is granted
 
     def skips(self, deliver: Deliver) -> bool:
         """Does the application have it from an archive?"""
@@ -269,9 +278,11 @@ class ClientSubscription:
     def queue_up(self, deliver: Deliver) -> None:
         """What was given back comes before what was sent ahead."""
         if not self.buffer:
-            self.buffer = deque((deliver,))
-        elif self.is_fenced and deliver.attempt > 1:
-            self.buffer.insert(sum(1 for other in self.buffer if other.attempt > 1), deliver)
+            self.buffer = deque()
+        if self.awaited and deliver.event.identity in self.awaited:
+            self.awaited.remove(deliver.event.identity)
+            self.buffer.insert(self.returned, deliver)
+            self.returned += 1
         else:
             self.buffer.append(deliver)
 
@@ -359,7 +370,16 @@ class ClientSubscription:
             self.given_back |= {each.deliver.position for each in given if each.deliver.position}
             most = 1 if rejects else self.options.max_deliveries
             self.buried += tuple([e for e in given if e.tag != NO_TAG and e.deliver.attempt >= most])
+            again = [e.deliver for e in given if e.tag != NO_TAG and e.deliver.attempt < most]
+            self.awaited = self.awaited | {deliver.event.identity for deliver in again}
         return tuple([each.tag for each in given if each.tag != NO_TAG])
+
+    def give_way(self) -> tuple[int, ...]:
+        """Drop what was sent ahead; the tags to return."""
+        tags = tuple([deliver.tag for deliver in self.buffer if deliver.tag != NO_TAG])
+        self.buffer = deque([deliver for deliver in self.buffer if deliver.tag == NO_TAG]) or EMPTY
+        self.returned = 0
+        return tags
 
     def bury(self) -> None:
         """The broker has the dead letters: they count as committed."""
@@ -395,7 +415,8 @@ class ClientSubscription:
         self.buffer = EMPTY
         self.buried = ()  # the broker has them, or delivers them again
         self.granted = 0
-        self.is_fenced = False
+        self.is_fenced = self.gives_way = False
+        self.awaited, self.returned = NONE_AWAITED, 0
 
     def check(self) -> None:
         is_receiving = self.phase is OPEN and not self.is_fenced

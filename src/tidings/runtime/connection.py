@@ -8,8 +8,9 @@ Rules
 - Deliveries beyond `limits.encoded_bytes` wait as they are, with their event shared by all of them, and
   become frames as the peer reads: one large event to many subscriptions of a client is not copied for each. A
   turn of the loop encodes `limits.turn_bytes` of them for a connection, and charges the time to its owner.
-- A peer that does not read is not read from, and is left when its buffer is full. Its unacknowledged
-  deliveries are not lost by that.
+- A peer that does not read is not read from by the end that admitted it, and is left when its buffer is
+  full. Its unacknowledged deliveries are not lost by that. The end that dialled always reads: if both waited
+  for the other, they would wait for ever. Publishes in flight and `most_bytes` bound what it has to send.
 - A frame costs memory as its bytes arrive, counted for its principal (`unfinished.py`); a connection that is
   over lets go of its buffers at once, without waiting for the garbage collector.
 - Messages of a client are handled in slices, and the time of each is charged to its owner (`fairness.py`).
@@ -347,7 +348,8 @@ class Connection(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         self._is_paused = True
-        self.hold("unread")
+        if self.visit is not None:
+            self.hold("unread")
 
     def resume_writing(self) -> None:
         self._is_paused = False

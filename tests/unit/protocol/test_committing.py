@@ -2,13 +2,27 @@
 
 from __future__ import annotations
 
+from random import Random
+from typing import Any
+
+import msgspec
 import pytest
 from tests.unit.protocol._stage import BROKER, Stage
 
 from tidings.history.schema import DEAD, NTFY, REDELIVERY
 from tidings.model.event import FOREVER
+from tidings.model.subscription import Policy
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.inputs import ALL_FEATURES, ClientAck, ClientCancel, ClientNack, Feature, LinkUp
+from tidings.protocol.inputs import (
+    ALL_FEATURES,
+    ClientAck,
+    ClientCancel,
+    ClientNack,
+    ClientTake,
+    Feature,
+    LinkUp,
+)
+from tidings.protocol.limits import DEFAULT_LIMITS
 
 
 def stage_with(*numbers: int, **options: object) -> Stage:
@@ -34,6 +48,64 @@ def test_what_is_given_back_comes_again_before_what_is_next() -> None:
     assert attempts(stage, ref) == [(1, 1), (1, 2), (2, 1)]
     reasons = [row.reason for row in stage.rows if row.op == NTFY]
     assert reasons == [None, REDELIVERY, None]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_a_batch_that_is_given_back_comes_again_before_all_that_follows(seed: int) -> None:
+    """Whatever was sent ahead of it, is on its way, or does not fit beside it; found from outside."""
+    rng = Random(seed)
+    few = msgspec.structs.replace(DEFAULT_LIMITS, delivery_bytes=rng.choice([1_000, 20_000, 4 << 20]))
+    stage = Stage(rng=rng, stable=True, limits=few)
+    stage.client("p")
+    stage.client("s")
+    options: dict[str, Any] = {"window": rng.choice([0, 1, 5, 50]), "max_deliveries": 1_000}
+    if rng.random() < 0.5:
+        options |= {"name": "mine", "durable": True, "queue": rng.choice([3, 20, 500])}
+    ref, count, sent, done = stage.subscribed("s", **options), 150, 0, 0
+    lifetime = rng.choice([0, FOREVER])
+    while done < count:
+        call, most, before = stage.call(), rng.choice([1, 2, 10, 40]), len(stage.received.get(("s", ref), ()))
+        stage.hand("s", ClientTake(call, ref, most=most))
+        while call not in stage.answers:
+            if sent < count and rng.random() < 0.3:
+                for _ in range(rng.choice([1, 1, 30])):
+                    stage.publish("p", {"n": sent}, payload=bytes(rng.choice([0, 0, 300])), lifetime=lifetime)
+                    sent += 1
+            elif not stage.step():
+                assert sent < count, f"{done} of {count} came"
+        batch = [note.event["n"] for note in stage.received["s", ref][before:]]
+        assert batch == list(range(done, done + len(batch)))
+        if rng.random() < 0.4:
+            stage.hand("s", ClientNack(ref))
+        else:
+            done += len(batch)
+    stage.settle()
+
+
+def test_a_batch_that_is_given_back_to_a_full_queue_disturbs_no_publisher() -> None:
+    """The queue is then longer than the subscription asked for: the broker failed at the next publishes."""
+    stage = Stage(together=True)
+    stage.client("p")
+    stage.client("s")
+    ref = stage.subscribed("s", group="work", queue=20, policy=Policy.DROP_OLDEST)
+
+    def publish(begin: int, end: int) -> list[int]:
+        calls = [stage.publish("p", {"n": number}) for number in range(begin, end)]
+        stage.settle()
+        return calls
+
+    stage.hand("s", ClientTake(stage.call(), ref, most=10))
+    publish(0, 10)
+    publish(10, 40)
+    stage.hand("s", ClientNack(ref))
+    stage.settle()
+    calls = publish(40, 44)
+    assert all(call in stage.answers for call in calls), stage.failures
+    assert not stage.ended
+    left = stage.drain("s", ref)
+    assert left == sorted(left)
+    assert len(left) + sum(stage.lost["s", ref].values()) == 44
+    assert left[-4:] == [40, 41, 42, 43]
 
 
 def test_after_max_deliveries_it_goes_to_dead_letters() -> None:

@@ -3,12 +3,15 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 import tracemalloc
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from functools import partial
 from typing import Any
 
 from tidings.model.event import make_event
 from tidings.protocol.messages import Deliver, DeliverAll, Message
+from tidings.runtime.admission import Admission, AdmissionSettings
 from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive
 from tidings.wire.codec import Codec, FrameReader
@@ -146,3 +149,44 @@ def test_a_batch_that_waited_and_fits_no_frame_is_sent_one_by_one_in_its_place()
         ]  # fmt: skip
 
     play(story, max_frame_bytes=1 << 20)
+
+
+def test_two_ends_that_both_have_much_to_send_do_not_wait_for_each_other() -> None:
+    """Found by publishing 18 MB in one call to a broker that delivered it over the same connection: both ends
+    stopped reading until the other one read, for 15 seconds."""
+
+    async def run() -> None:
+        loop, count = asyncio.get_running_loop(), 64
+        codec = Codec((*HANDSHAKE, *BESIDE, Deliver), max_frame_bytes=16 << 20)
+        got: list[list[Message]] = [[], []]
+        done = asyncio.Event()
+
+        def end(number: int) -> Connection:
+            def receive(_: Connection, messages: Sequence[Message]) -> None:
+                got[number].extend(messages)
+                if all(len(each) == count for each in got):
+                    done.set()
+
+            return Connection(
+                codec, WriteCoalescer(), receive=receive, lost=lambda *_: done.set(), most_bytes=1 << 30
+            )
+
+        admission = Admission(AdmissionSettings())
+        sockets = socket.socketpair()
+        ends: list[Connection] = []
+        for number, each in enumerate(sockets):
+            _, connection = await loop.create_connection(partial(end, number), sock=each)
+            ends.append(connection)
+        ends[0].visit = admission.enter(("127.0.0.1", 1), lambda reason: None)
+        for connection in ends:
+            for ref in range(count):
+                connection.send(Deliver(ref, 1, LARGE))
+        async with asyncio.timeout(60):
+            await done.wait()
+        assert [[each.ref for each in side if isinstance(each, Deliver)] for side in got] == [
+            list(range(count))
+        ] * 2
+        for connection in ends:
+            connection.end("the test is over")
+
+    asyncio.run(run())

@@ -62,8 +62,9 @@ class SubscriptionBounds:
         """Give up the oldest that wait for the subscriptions of its owner, as far as they are
         over its quota."""
         owner = state.owner
-        if not state.stored.is_ranked:
-            self._rank(state, now)
+        if state.own.later and not state.stored.is_ranked:
+            entry = self._index.entries.get(state.own.later[0])
+            self.rank(state, now if entry is None else entry.accepted)
         ranks = self._ranks.get(owner, [])
         while ranks and self._ports.kept.is_backlog_over(owner):
             at, number, first = ranks[0]
@@ -90,16 +91,17 @@ class SubscriptionBounds:
                 )
             )
 
-    def _rank(self, state: SubscriptionState, now: float) -> None:
-        oldest = self._oldest(state, now, own_log=True)
-        if oldest is None:
+    def rank(self, state: SubscriptionState, at: float) -> None:
+        """An event of the own log waits for it from now on, accepted at that time. What else waits is not
+        looked at: its queue may be long, with events of other logs before the first of ours."""
+        if not state.owner or state.stored.is_ranked:
             return
         ranks = self._ranks.setdefault(state.owner, [])
         if len(ranks) >= FEW and not len(ranks) & (len(ranks) - 1):  # at each doubling
             ranks[:] = [each for each in ranks if not each[2].has_ended]
             heapify(ranks)
         self._last_rank += 1
-        heappush(ranks, (oldest[0], self._last_rank, state))
+        heappush(ranks, (at, self._last_rank, state))
         state.stored.is_ranked = True
 
     def _has_unknown(self, state: SubscriptionState) -> bool:

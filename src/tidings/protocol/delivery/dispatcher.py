@@ -4,14 +4,15 @@ Rules
 - A queue is bounded. When it is full, a durable subscription spills to the log (`StoreReader`), and
   a transient one follows its policy; each lost event is counted under the policy's name.
 - An item goes to one member that has credit; members of a group take turns.
-- Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in order.
-  After `max_deliveries` attempts it goes to dead letters instead.
+- Events that a member returns, or has unacknowledged when it leaves, go to the front of the queue, in the
+  order in which they were sent first. After `max_deliveries` attempts they go to dead letters instead.
 - Policy `block`: the item waits outside the queue, and its publisher waits with it.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tidings.errors import TidingsError
@@ -43,6 +44,7 @@ if TYPE_CHECKING:
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 FAILED = "the broker failed to deliver an event to it"
 SLOW = "its queue was full and its policy is `disconnect`"
+_first_tag = attrgetter("first_tag")
 Ticket = PendingPublish | None  # publish that waits for room; None: it waits for no answer
 
 
@@ -199,10 +201,12 @@ class Dispatcher:
             for member in state.members:
                 if member.credit > 0:
                     return begin
+        if room <= 0:  # below 0 when a batch was given back
+            return begin
         end = min(begin + room, count) if begin or count > room else count
         if end - begin < count:
             items, size = items[begin:end], bytes_of(items, begin, end)
-        if room <= 0 or memory.used + size >= memory.most:
+        if memory.used + size >= memory.most:
             return begin
         if queue:
             queue.extend(items)
@@ -312,6 +316,8 @@ class Dispatcher:
             cursor = state.cursor_in(item.position.log)
             is_new = cursor is None or cursor.progress.hand_out(item.position.offset)
             assert is_new, f"{state.id}: {item.position} was settled before"
+            if item.position.log == self._index.log:
+                self.bounds.rank(state, item.accepted)
         if item.event.key is not None and state.options.superseding:
             self._keyed.setdefault(item.event.key, {})[state] = item
 
@@ -451,31 +457,48 @@ class Dispatcher:
     def give_back(
         self, member: Member, tags: Sequence[int], *, counted: bool, now: float, reason: str = ""
     ) -> None:
-        state = member.subscription
+        state, returned = member.subscription, list[Item]()
         for tag in sorted(tags, reverse=True):
             if (item := self.take_off(member, tag)) is None:
                 continue
             if reason or (counted and item.attempt >= state.options.max_deliveries):
                 self.bury(state, item, now, reason)
                 continue
-            item = item.again_for_one()
+            item = item.again_for_one(tag)
             item.attempt += counted
-            self._put_back(state, item, now)
+            if self._may_return(state, item, now):
+                returned += (item,)
+        self._put_back(state, returned)
         self.pump(state, now)
 
     def take_back(self, member: Member, now: float) -> None:
         """The member is gone: others, or itself when it comes back, get what it had."""
         self.give_back(member, member.subscription.unacked.tags_of(member), counted=False, now=now)
 
-    def _put_back(self, state: SubscriptionState, item: Item, now: float) -> None:
+    def _may_return(self, state: SubscriptionState, item: Item, now: float) -> bool:
+        """Does no newer event of its key wait?"""
         key = item.event.key if state.options.superseding else None
-        if key is not None and state in self._keyed.get(key, {}):
-            self.lose(state, item, "superseded", now)
-            return
-        own(state, "queue").appendleft(item)
-        state.count_queued(item.size)
         if key is not None:
+            if state in self._keyed.get(key, {}):
+                self.lose(state, item, "superseded", now)
+                return False
             self._keyed.setdefault(key, {})[state] = item
+        return True
+
+    def _put_back(self, state: SubscriptionState, returned: list[Item]) -> None:
+        """Put events at the front of the queue, among those that were given back before, in the order in
+        which all of them were sent first."""
+        if not returned:
+            return
+        line = own(state, "queue")
+        for item in returned:
+            state.count_queued(item.size)
+            if item.log == self._index.log:
+                self.bounds.rank(state, item.accepted)
+        last = max(map(_first_tag, returned))
+        while line and 0 < line[0].first_tag < last:
+            returned += (line.popleft(),)
+        line.extendleft(sorted(returned, key=_first_tag, reverse=True))
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""

@@ -24,21 +24,17 @@ class Item(msgspec.Struct, eq=False, gc=False):
     expires_at: float | None  # None: it never ends
     attempt: int = 1
     again: bool = False  # it was sent before
+    first_tag: int = 0  # ... under this tag the first time, and given back since
     after: int = 0  # while a replay goes on: not before the log was read up to here
     ticket: PendingPublish | None = None  # its publisher waits until there is room for it
     moved: MigrationHeader | None = None  # its publisher was at another broker before
     barred_at: float = 0.0  # it waits for that since then
     dead_letter: int | None = None  # its number, when it is a dead letter
 
-    def again_for_one(self) -> Item:
-        """A copy that was sent before: others may have been handed the same item."""
-        copy = Item(self.event, self.size, self.position, self.accepted, self.expires_at)
-        copy.attempt, copy.after, copy.dead_letter, copy.again = (
-            self.attempt,
-            self.after,
-            self.dead_letter,
-            True,
-        )
+    def again_for_one(self, tag: int) -> Item:
+        """A copy that was sent before, now under this tag: others may have been handed the same item."""
+        copy = Item(self.event, self.size, self.position, self.accepted, self.expires_at, self.attempt, True)
+        copy.first_tag, copy.after, copy.dead_letter = self.first_tag or tag, self.after, self.dead_letter
         return copy
 
     @property
