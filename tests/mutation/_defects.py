@@ -8,6 +8,7 @@ are the package's own tests, chosen by name and not by defect, the quickest firs
 from __future__ import annotations
 
 from tests.mutation._body_defects import BODIES
+from tests.mutation._delivery_defects import DELIVERY_DEFECTS
 from tests.mutation._early_defects import EARLY
 from tests.mutation._found_defects import FOUND
 from tests.mutation._gateway_defects import GATEWAYS
@@ -16,4 +17,4 @@ from tests.mutation._web_defects import WEB
 
 __all__ = ["DEFECTS", "PACKAGES", "Defect"]
 
-DEFECTS = (*EARLY, *FOUND, *GATEWAYS, *WEB, *BODIES)
+DEFECTS = (*EARLY, *FOUND, *GATEWAYS, *WEB, *BODIES, *DELIVERY_DEFECTS)

@@ -1,0 +1,31 @@
+"""Seeded defects in what subscribers give back, and in connections whose both ends have much to send."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import Defect
+
+RETURNED = ("tests/unit/protocol/test_committing.py",)
+
+DELIVERY_DEFECTS = (
+    # what was given back twice is put before what was sent earlier
+    Defect("protocol/delivery/dispatcher.py", "        while line and 0 < line[0].first_tag < last:\n",
+        "        while False:\n", by=RETURNED),
+    # the order of the first sending is forgotten when an event is given back again
+    Defect("protocol/delivery/item.py", "self.first_tag or tag", "tag", by=RETURNED),
+    # a queue that is longer than was asked for
+    Defect("protocol/delivery/dispatcher.py", "        if room <= 0:  # below 0 when a batch was given back\n",
+        "        if False:\n", by=RETURNED),
+    # what is on its way when nothing is sent ahead comes first
+    Defect("protocol/client.py", "        elif not (reason or subscription.is_fenced or "
+        "subscription.options.group):\n", "        elif False:\n", by=RETURNED),
+    # the client does not look whether all of it is there
+    Defect("protocol/client.py", "            if subscription.awaited:\n", "            if False:\n", by=RETURNED),
+    # credit is granted while what was sent ahead is returned
+    Defect("protocol/client.py", " or subscription.gives_way:\n", ":\n", by=RETURNED),
+    # what comes again is put behind what was sent ahead
+    Defect("protocol/client_subscription.py", "self.buffer.insert(self.returned, deliver)",
+        "self.buffer.append(deliver)", by=RETURNED),
+    # both ends of a connection wait for the other one to read
+    Defect("runtime/connection.py", "        if self.visit is not None:\n            self.hold(",
+        "        if True:\n            self.hold(", by=("tests/unit/runtime/test_write_buffer.py",)),
+)  # fmt: skip
