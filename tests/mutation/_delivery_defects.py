@@ -13,13 +13,14 @@ DELIVERY_DEFECTS = (
     # the order of the first sending is forgotten when an event is given back again
     Defect("protocol/delivery/item.py", "self.first_tag or tag", "tag", by=RETURNED),
     # a queue that is longer than was asked for
-    Defect("protocol/delivery/dispatcher.py", "        if room <= 0:  # below 0 when a batch was given back\n",
-        "        if False:\n", by=RETURNED),
+    Defect("protocol/delivery/dispatcher.py", "if room <= 0:  # below 0", "if False:  # below 0",
+        by=RETURNED),
     # what is on its way when nothing is sent ahead comes first
     Defect("protocol/client.py", "        elif not (reason or subscription.is_fenced or "
         "subscription.options.group):\n", "        elif False:\n", by=RETURNED),
     # the client does not look whether all of it is there
-    Defect("protocol/client.py", "            if subscription.awaited:\n", "            if False:\n", by=RETURNED),
+    Defect("protocol/client.py", "            if subscription.awaited:\n", "            if False:\n",
+        by=RETURNED),
     # credit is granted while what was sent ahead is returned
     Defect("protocol/client.py", " or subscription.gives_way:\n", ":\n", by=RETURNED),
     # what comes again is put behind what was sent ahead
