@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
 
 from tidings.errors import RefusedError, StoreFullError, TidingsError
+from tidings.gateway.authentication import ConnectionOrigin
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Reason
+from tidings.gateway.mqtt.stream import Wire
 from tidings.security.attempts import TooManyAttempts
 
 ALIASES = 32
+NEVER = 0xFFFFFFFF  # an expiry
 OLD_CODES = {
     Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4,
     Reason.NOT_AUTHORISED: 5,
@@ -63,3 +67,19 @@ def stated(connect: mq.ConnectPacket, receive_maximum: int, maximum_packet: int,
     if "assigned" in connect.properties:
         properties["assigned_client_id"] = connect.properties["assigned"]
     return properties
+
+
+def expiry_of(connect: mq.ConnectPacket) -> int:
+    """Seconds for which the session outlives the connection."""
+    if connect.version == V5:
+        return int(connect.properties.get("session_expiry", 0))
+    return 0 if connect.clean else NEVER
+
+
+def origin_of(wire: Wire) -> ConnectionOrigin:
+    peer = wire.get_extra_info("peername") or ("",)
+    try:
+        is_loopback = ipaddress.ip_address(peer[0]).is_loopback
+    except ValueError:
+        is_loopback = False
+    return ConnectionOrigin(str(peer[0]), is_loopback, wire.get_extra_info("ssl_object") is not None)

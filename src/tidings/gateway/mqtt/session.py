@@ -68,7 +68,6 @@ from tidings.runtime.local_clients import SLICE
 log = logging.getLogger("tidings.gateway")
 
 MOST_SUBSCRIPTIONS = 10_000
-NEVER = 0xFFFFFFFF  # an expiry
 
 
 class PlannedSubscription(NamedTuple):
