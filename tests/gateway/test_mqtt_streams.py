@@ -304,7 +304,7 @@ def test_a_client_that_is_gone_keeps_no_bytes_of_others_back() -> None:
 
     async def test() -> None:
         listener: Any = SimpleNamespace(
-            topic_filters=1, first_bytes=1, writes=TurnWrites(), turns=LoopTurns()
+            topic_filters=1, first_bytes=1, write_ahead=lambda: None, writes=TurnWrites(), turns=LoopTurns()
         )
         gone, here = Closed(), Open()
         visit = Admission().enter(None, lambda reason: None)

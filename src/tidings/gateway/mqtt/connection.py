@@ -185,6 +185,7 @@ class MqttConnection:
             self._lines = []
             self._line_bytes = 0
             if not self._is_over and not self._wire.is_closing():  # a write to a closed one raises
+                self._listener.write_ahead()
                 self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
 
     def end(self, reason: Reason) -> None:

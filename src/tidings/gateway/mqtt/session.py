@@ -445,6 +445,7 @@ class MqttSession:
         if publish is None or self._is_too_large(publish):
             listener.settle(tag)
         else:
+            publish.qos = self.exchanges.qos(wish.filter, position, publish.qos)
             subscription.parked = (publish, tag, notification)
             await self._send_parked(subscription)
 
