@@ -125,11 +125,10 @@ class Exchanges:
         """Under which it was sent before, by an earlier life of the session."""
         return self._earlier.pop((name, position), None) if self._earlier else None
 
-    def qos(self, name: str, position: Position | None, otherwise: int) -> int:
-        """With which it was sent before: a SUBSCRIBE changes no message that was sent."""
+    def qos(self, name: str, position: Position | None) -> int | None:
+        """With which it was sent before, by an earlier life: a SUBSCRIBE changes no message that was sent."""
         packet_id = self._earlier.get((name, position)) if self._earlier and position is not None else None
-        sent = None if packet_id is None else self.outgoing[packet_id].qos
-        return otherwise if sent is None else sent
+        return None if packet_id is None else self.outgoing[packet_id].qos
 
     def sent(self, name: str) -> list[tuple[int, Position]]:
         """Packet ids and positions of this subscription that the client has not confirmed."""
