@@ -342,8 +342,10 @@ class PacketReader:
         properties = _answerable(self._properties(PacketKind.PUBLISH, body))
         if properties.get("topic_alias") == 0:
             raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
-        if topic or "topic_alias" not in properties:
+        if topic or self.version != V5:
             check_name(topic)
+        elif "topic_alias" not in properties:  # 3.3.2.3.4
+            raise Malformed("neither a topic nor an alias", Reason.PROTOCOL)
         return PublishPacket(
             topic, body.take(body.left), qos, bool(flags & 1), bool(flags & 8), packet_id, properties
         )
