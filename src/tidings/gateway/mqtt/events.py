@@ -385,7 +385,7 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
     if header is None:
         user = _user(event.shared_attributes, members_of(payload, event.content_type))
     else:
-        user = header.user
+        user = header.user[:MAX_ATTRIBUTES]  # some other client may have written more
         if header.content_type is not None and _fits(header.content_type):
             properties["content_type"] = header.content_type
         if header.payload_format in (0, 1):
