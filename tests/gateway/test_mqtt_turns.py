@@ -14,7 +14,7 @@ from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.connection import MqttConnection
 from tidings.gateway.mqtt.events import members_of
 from tidings.gateway.mqtt.packets import PacketKind, Reason
-from tidings.gateway.mqtt.reading import MOST_ENTRIES, MOST_USER_PROPERTIES, PacketReader
+from tidings.gateway.mqtt.reading import MOST_USER_PROPERTIES, PacketReader
 from tidings.gateway.mqtt.turns import BatchSize, LoopTurns
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.connection import NetworkSettings
@@ -79,8 +79,8 @@ def test_packets_behind_a_connect_are_not_read_before_the_login(monkeypatch: pyt
         mq.PublishPacket("t", b"", properties={"user": MANY}),
         mq.SubscribePacket(1, [mq.SubscriptionRequest("t", 0)], {"user": MANY}),
         mq.SubscribePacket(1, [mq.SubscriptionRequest("t", 0)], {"subscription_id": [1] * len(MANY)}),
-        mq.SubscribePacket(1, [mq.SubscriptionRequest("t", 0)] * (MOST_ENTRIES + 1)),
-        mq.UnsubscribePacket(1, ["t"] * (MOST_ENTRIES + 1)),
+        mq.SubscribePacket(1, [mq.SubscriptionRequest("t", 0)] * (mq.MOST_SUBSCRIPTIONS + 1)),
+        mq.UnsubscribePacket(1, ["t"] * (mq.MOST_SUBSCRIPTIONS + 1)),
         mq.AckPacket(PacketKind.PUBACK, 1, 0, {"user": MANY}),
     ],
     ids=["publish", "subscribe", "subscription ids", "filters", "unsubscribe", "acknowledgement"],

@@ -15,6 +15,7 @@ from typing import Any
 from tidings.gateway.mqtt.packets import (
     ALLOWED,
     MANY,
+    MOST_SUBSCRIPTIONS,
     NAMES,
     PROPERTIES,
     REASON_PROPERTIES,
@@ -40,13 +41,13 @@ from tidings.gateway.mqtt.packets import (
     UnsubscribePacket,
     Will,
 )
+from tidings.model.event import MAX_ATTRIBUTES
 from tidings.protocol.limits import DEFAULT_LIMITS
 
 MOST_TOPICS = 1024  # of one reader that are remembered as checked ...
 SHORT = 256  # ... when they have no more characters
 ANY = "*"  # stands for every name of a user property
-MOST_USER_PROPERTIES = 1024  # of one packet; an event has no more attributes
-MOST_ENTRIES = 10_000  # topic filters of one packet; a session has no more subscriptions
+MOST_USER_PROPERTIES = MAX_ATTRIBUTES  # of one packet
 
 
 class _PacketBytes:
@@ -436,8 +437,8 @@ def _filter(body: _PacketBytes) -> str:
 
 
 def _check_entries(count: int) -> None:
-    if count >= MOST_ENTRIES:
-        raise Malformed(f"more than {MOST_ENTRIES} topic filters", Reason.QUOTA)
+    if count >= MOST_SUBSCRIPTIONS:
+        raise Malformed(f"more than {MOST_SUBSCRIPTIONS} topic filters", Reason.QUOTA)
 
 
 def _answerable(properties: Properties) -> Properties:

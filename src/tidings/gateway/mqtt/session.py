@@ -43,6 +43,7 @@ from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.in_flight import MOST_AHEAD as MOST_AHEAD
 from tidings.gateway.mqtt.in_flight import InFlightMessages
 from tidings.gateway.mqtt.packets import (
+    MOST_SUBSCRIPTIONS,
     AckPacket,
     Malformed,
     Packet,
@@ -67,8 +68,6 @@ from tidings.runtime.listener import Listener
 from tidings.runtime.local_clients import SLICE
 
 log = logging.getLogger("tidings.gateway")
-
-MOST_SUBSCRIPTIONS = 10_000
 
 
 class PlannedSubscription(NamedTuple):
