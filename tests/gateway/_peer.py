@@ -72,6 +72,15 @@ class Peer:
                 self._found += self._read.feed(data)
         return self._found.pop(0)
 
+    @classmethod
+    async def publishing(cls, port: int, payloads: list[bytes], topic: str = "t", **options: Any) -> None:
+        """Publish with a client of its own."""
+        publisher = cls(port)
+        await publisher.connect("publisher")
+        for payload in payloads:
+            assert await publisher.publish(topic, payload, **options) < 0x80
+        publisher.disconnect()
+
     def _id(self) -> int:
         self._last_id += 1
         return self._last_id

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import asyncio
+import gzip
 import json
+import logging
 from base64 import b64encode
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
@@ -16,6 +18,7 @@ import websockets
 from tests.gateway.conftest import broker
 
 import tidings
+from tidings.gateway import problems
 from tidings.gateway.webhooks import signature
 from tidings.runtime.local_clients import charge
 
@@ -213,6 +216,9 @@ def test_a_socket_publishes_and_hears() -> None:
                 received = [json.loads(await socket.recv()) for _ in range(2)]
                 assert {one["op"] for one in received} == {"published", "event"}
                 assert (await ask({"op": "nonsense"}))["op"] == "error"
+                for asked in ({}, {"event": None}, {"event": [1]}, {"event": {}}):
+                    answer = await ask({"op": "publish", "call": 8, **asked})
+                    assert (answer["op"], answer["call"]) == ("error", 8)
                 await socket.send("[" * 5000)  # more than a decoder's stack holds
                 assert json.loads(await socket.recv())["op"] == "error"
                 assert (await ask({"op": "ack", "ref": "b"}))["detail"].startswith("no subscription")
@@ -220,6 +226,97 @@ def test_a_socket_publishes_and_hears() -> None:
                 assert (await ask({"op": "unsubscribe", "ref": "a"}))["op"] == "unsubscribed"
 
     run(test)
+
+
+def test_a_socket_whose_subscription_another_connection_has_is_told_and_closed(tmp_path: Path) -> None:
+    """It waited for events that only the other one received."""
+
+    async def test() -> None:
+        async with at(tmp_path) as (http, _):
+            events = str(http.base_url).rstrip("/").replace("http", "ws") + "/events"
+            wish = {"op": "subscribe", "filter": "change < 0", "name": "n", "durable": True}
+            async with (
+                websockets.connect(events + "/socket") as first,
+                websockets.connect(events + "/socket") as second,
+            ):
+
+                async def ask(socket: Any, fields: dict[str, Any]) -> Any:
+                    await socket.send(json.dumps(fields))
+                    return json.loads(await socket.recv())
+
+                assert (await ask(first, wish | {"ref": "a"}))["op"] == "subscribed"
+                assert (await ask(first, wish | {"ref": "b"}))["detail"].endswith("another `ref`")
+                assert (await ask(second, wish | {"ref": "c"}))["op"] == "subscribed"
+                assert "another connection" in json.loads(await first.recv())["detail"]
+                with pytest.raises(websockets.ConnectionClosedError, match="another connection"):
+                    await first.recv()
+                query = {"filter": "change < 0", "name": "n", "durable": "true"}
+                async with http.stream("GET", "/events", params=query):
+                    assert "another connection" in json.loads(await second.recv())["detail"]
+            async with websockets.connect(events + "/socket") as third:
+                assert (await ask(third, wish | {"ref": "d"}))["op"] == "subscribed"
+                assert (await ask(third, {"op": "unsubscribe", "ref": "d"}))["op"] == "unsubscribed"
+                assert (await ask(third, wish | {"ref": "d"}))["op"] == "subscribed"
+
+    run(test)
+
+
+@pytest.mark.parametrize(
+    ("query", "words"),
+    [("topic=%ff", "UTF-8"), ("key=a%ff", "UTF-8")]
+    + [(f"lifetime={text}", "lifetime is") for text in ("1e9", "nan", "inf", "-1", "1_0", "", "9" * 400)],
+)
+def test_a_query_that_cannot_be_read_as_it_stands_is_refused(query: str, words: str) -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            answer = await http.post(f"/events?{query}", json={})
+            assert answer.status_code == 400
+            assert words in answer.json()["detail"]
+
+    run(test)
+
+
+def test_a_body_with_a_content_encoding_is_refused() -> None:
+    async def test() -> None:
+        async with at() as (http, _):
+            headers = {"content-type": "application/json", "content-encoding": "gzip"}
+            answer = await http.post("/events", content=gzip.compress(b"{}"), headers=headers)
+            assert answer.status_code == 415
+            assert answer.headers["accept-encoding"] == "identity"
+            assert (await http.post("/events", json={}, headers={"content-encoding": "identity"})).is_success
+
+    run(test)
+
+
+@pytest.mark.parametrize("path", ["/events", "/subscriptions", "/explain"])
+def test_a_client_that_leaves_in_the_middle_of_its_body_is_no_error_of_ours(
+    path: str, caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    ended = asyncio.Event()
+    whole_body = problems.whole_body
+
+    async def watched(request: Any, most: int) -> bytes:
+        try:
+            return await whole_body(request, most)
+        finally:
+            ended.set()
+
+    monkeypatch.setattr("tidings.gateway.http.whole_body", watched)
+
+    async def test() -> None:
+        async with at() as (http, _):
+            _, writer = await asyncio.open_connection("127.0.0.1", http.base_url.port)
+            head = f"POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\n"
+            writer.write(f"{head}Content-Length: 100\r\n\r\n{{".encode())
+            await writer.drain()
+            assert (await http.get("/openapi.json")).is_success
+            writer.transport.abort()
+            await ended.wait()
+            assert (await http.get("/openapi.json")).is_success
+
+    with caplog.at_level(logging.ERROR):
+        run(test)
+    assert not [record for record in caplog.records if record.exc_info]
 
 
 # -- the Subscriptions API ---------------------------------------------------------------------------

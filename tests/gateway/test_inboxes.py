@@ -213,7 +213,7 @@ def test_many_large_headers_leave_no_memory_behind() -> None:
                 large = make_event({}, source="p", id=f"a{number}", topic="m", headers={"mqtt": packed})
                 await bus.publish(large)
                 kept.append(len((await peer.message()).properties["user"]))
-            assert kept == [20_000] * 3
+            assert kept == [1024] * 3  # as many as a packet may have
             too_large = {"mqtt": msgspec.msgpack.encode({"user": user * 5})}
             with pytest.raises(RefusedError, match="header_bytes"):
                 await bus.publish(make_event({}, source="p", id="b", topic="m", headers=too_large))

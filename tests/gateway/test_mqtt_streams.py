@@ -19,6 +19,7 @@ from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.packets import V5, V311, PacketKind
 from tidings.gateway.mqtt.pushes import PacketCache, Pushes, written
 from tidings.gateway.mqtt.stream import MOST_UNREAD, ByteStream, TurnWrites
+from tidings.gateway.mqtt.turns import LoopTurns
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import make_event
 from tidings.runtime.admission import Admission
@@ -302,7 +303,9 @@ def test_a_client_that_is_gone_keeps_no_bytes_of_others_back() -> None:
             self.sent += data
 
     async def test() -> None:
-        listener: Any = SimpleNamespace(topic_filters=1, writes=TurnWrites())
+        listener: Any = SimpleNamespace(
+            topic_filters=1, first_bytes=1, write_ahead=lambda: None, writes=TurnWrites(), turns=LoopTurns()
+        )
         gone, here = Closed(), Open()
         visit = Admission().enter(None, lambda reason: None)
         assert visit is not None

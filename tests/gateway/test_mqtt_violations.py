@@ -32,6 +32,47 @@ def test_a_connect_against_the_rules_is_refused(properties: dict[str, Any]) -> N
 
 
 @versions
+@pytest.mark.parametrize(
+    ("topic", "properties", "reason"),
+    [
+        ("a/" * 32 + "a", {}, Reason.TOPIC_NAME),
+        ("a/\x01", {}, Reason.TOPIC_NAME),
+        ("a", {"payload_format": 1}, Reason.PAYLOAD_FORMAT),
+        ("a", {"content_type": "\x01"}, Reason.IMPLEMENTATION),
+    ],
+    ids=["levels", "characters", "payload format", "content type"],
+)
+def test_a_will_that_could_not_be_published_is_refused(
+    topic: str, properties: dict[str, Any], reason: Reason, version: int
+) -> None:
+    """CONNECT was accepted, and nothing told that the will was never published."""
+
+    async def test() -> None:
+        async with at() as port:
+            peer = Peer(port, version)
+            await peer.open()
+            if properties and version == V311:
+                return  # it has none
+            peer.send(mq.ConnectPacket(version, "c", will=mq.Will(topic, b"\xff", 0, False, properties)))
+            answer = await peer.next()
+            assert answer is None if version == V311 else answer.reason == reason
+
+    run(test)
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_publish_without_topic_and_alias_is_a_protocol_error(qos: int) -> None:
+    async def test() -> None:
+        async with at() as port:
+            peer = Peer(port)
+            await peer.connect("c")
+            peer.send(mq.PublishPacket("", b"", qos, packet_id=qos))
+            assert await peer.ends() == Reason.PROTOCOL
+
+    run(test)
+
+
+@versions
 def test_a_client_id_that_is_too_long_is_refused_with_its_reason(version: int) -> None:
     async def test() -> None:
         async with at() as port:

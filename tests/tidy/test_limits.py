@@ -57,7 +57,7 @@ PENDING: frozenset[str] = frozenset(
         "gateway/mqtt/exchanges.py:LARGEST",
         "gateway/mqtt/exchanges.py:MOST_HANDLED",
         "gateway/mqtt/in_flight.py:MOST_AHEAD",
-        "gateway/mqtt/session.py:MOST_SUBSCRIPTIONS",
+        "gateway/mqtt/packets.py:MOST_SUBSCRIPTIONS",
         "gateway/authentication.py:MOST_REMEMBERED",
         "gateway/authentication.py:MOST_WAITING",
         "gateway/authentication.py:REMEMBERED_SECONDS",

@@ -8,6 +8,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from http import HTTPStatus
 from typing import Any
@@ -26,6 +27,7 @@ MOST_EVENTS = 10_000  # in one batch
 ATTRIBUTE_TOKENS = (
     16 * MAX_ATTRIBUTES
 )  # in a body without lists: a name, a value, and the signs around them, twice
+_SECONDS = re.compile(r"[0-9]{1,15}(\.[0-9]{1,15})?")
 OPTIONS = ("topic", "type", "id", "source", "lifetime", "key", "expires")
 
 
@@ -108,7 +110,8 @@ def _options(query: Mapping[str, str]) -> dict[str, Any]:
 
 
 def _seconds(name: str, text: str) -> float:
-    try:
-        return FOREVER if text == "forever" else float(text)
-    except ValueError:
-        raise EventError(f"{name} is {text!r}", hint="seconds, or forever") from None
+    if text == "forever":
+        return FOREVER
+    if not _SECONDS.fullmatch(text):
+        raise EventError(f"{name} is {text[:40]!r}", hint="seconds in decimal digits, or forever")
+    return float(text)

@@ -6,10 +6,11 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from http import HTTPStatus
 from typing import Any
+from urllib.parse import unquote_to_bytes
 
 import msgspec
 from starlette.exceptions import HTTPException
-from starlette.requests import Request
+from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 
 from tidings.errors import InputError, TidingsError, UnknownOutcomeError
@@ -87,6 +88,7 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         try:
+            _check_query(request.scope["query_string"])
             return await endpoint(request)
         except (TidingsError, Problem) as error:
             return response_of(error)
@@ -95,8 +97,24 @@ def answering(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
+def _check_query(query: bytes) -> None:
+    """Refuse what Starlette would replace by other characters. Raises `InputError`."""
+    try:
+        unquote_to_bytes(query).decode()
+    except UnicodeDecodeError:
+        raise InputError("the query is no UTF-8", hint="percent-encode the bytes of UTF-8") from None
+
+
 async def whole_body(request: Request, most: int) -> bytes:
     """The body, of at most so many bytes and within `BODY_SECONDS`. Raises `Problem`."""
+    encoding = request.headers.get("content-encoding", "identity").strip().lower()
+    if encoding != "identity":
+        raise Problem(
+            HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+            f"a body in the encoding {encoding[:40]!r} is not read",
+            hint="send it without Content-Encoding",
+            headers={"Accept-Encoding": "identity"},
+        )
     parts: list[bytes] = []
     size = 0
     try:
@@ -106,6 +124,8 @@ async def whole_body(request: Request, most: int) -> bytes:
                 if size > most:
                     raise Problem(HTTPStatus.REQUEST_ENTITY_TOO_LARGE, f"a body of more than {most} bytes")
                 parts.append(part)
+    except ClientDisconnect:
+        raise Problem(HTTPStatus.BAD_REQUEST, "the client left before its body was whole") from None
     except TimeoutError:
         raise Problem(
             HTTPStatus.REQUEST_TIMEOUT, f"the body did not come within {BODY_SECONDS:g} s"

@@ -17,6 +17,7 @@ Rules
   `ack`.
 - A durable stream cannot confirm while it lasts, so it ends when so many events or bytes are unconfirmed that
   the broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
+- A connection that asks for a named subscription takes it over; the socket that had it is told, and closed.
 - A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
 - `ack=auto` commits each event when the next one is sent: faster for clients that may lose some.
 - A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus
@@ -64,6 +65,13 @@ CREDIT = 64  # unacknowledged events of one subscription of a socket
 OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[HttpSession]]
 
 
+Holders = dict[tuple[str, str], "_SocketConversation"]  # that have a named subscription now
+
+
+def _key(session: HttpSession, bus: Bus) -> tuple[str, str]:
+    return getattr(session.principal, "tenant", ""), bus.name
+
+
 class StreamEndings:
     """The ends of streams and sockets, each in a task of its own that no cancellation of its
     request reaches."""
@@ -87,6 +95,7 @@ class Streams:
     def __init__(self, session: OpenDesk) -> None:
         self._session = session
         self._endings = StreamEndings()
+        self._holders: Holders = {}
 
     async def close(self) -> None:
         await self._endings.close()
@@ -107,6 +116,8 @@ class Streams:
             bus = await session.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
             opened.push_async_callback(bus.close, commit=False)
             listener = await _subscription(bus, query)
+            if query.get("name") and (holder := self._holders.pop(_key(session, bus), None)) is not None:
+                holder.taken_over(query["name"])
         except BaseException:
             await self._endings.run(opened.aclose())
             raise
@@ -120,7 +131,7 @@ class Streams:
         try:
             async with self._session(socket) as session:
                 await socket.accept()
-                await _SocketConversation(socket, session, self._endings).run()
+                await _SocketConversation(socket, session, self._endings, self._holders).run()
         except (Problem, TidingsError) as error:
             await socket.close(code=1008, reason=str(error)[:120])
 
@@ -262,11 +273,16 @@ class _SocketSubscription:
 class _SocketConversation:
     """One socket's conversation."""
 
-    def __init__(self, socket: WebSocket, session: HttpSession, endings: StreamEndings) -> None:
+    def __init__(
+        self, socket: WebSocket, session: HttpSession, endings: StreamEndings, holders: Holders
+    ) -> None:
         self._longest = session.local_clients.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._session = session
         self._endings = endings
+        self._holders = holders
+        self._running: asyncio.Task[Any] | None = None
+        self._taken = ""  # the name of a subscription that another connection has now
         self._bus = session.client(f"socket-{secrets.token_hex(6)}")
         self._subscriptions: dict[str, _SocketSubscription] = {}  # by ref
         self._sending = asyncio.Lock()
@@ -281,7 +297,7 @@ class _SocketConversation:
     async def run(self) -> None:
         """Until the client leaves, or the session of its principal ends: then `RefusedError`."""
         await self._bus.open()
-        running = asyncio.current_task()
+        self._running = running = asyncio.current_task()
         assert running is not None
 
         def watch(state: str) -> None:
@@ -300,18 +316,30 @@ class _SocketConversation:
         except WebSocketDisconnect:
             return
         except asyncio.CancelledError:
-            if self._bus.state != "refused":
+            if self._bus.state != "refused" and not self._taken:
                 raise
             running.uncancel()
+            if self._taken:
+                taken = RefusedError(f"another connection has the subscription {self._taken!r} now")
+                await self._send({"op": "error", **problem_document(taken)})
+                raise taken from None
             raise RefusedError("the session of this principal has ended", hint="connect again") from None
         finally:
+            self._running = None
             await self._endings.run(self._close())
+
+    def taken_over(self, name: str) -> None:
+        """Another connection has one of our subscriptions: this one would wait for its events for ever."""
+        self._taken = name
+        if self._running is not None:
+            self._running.cancel()
 
     async def _close(self) -> None:
         async with AsyncExitStack() as opened:  # one that cannot be closed keeps no other one open
             opened.push_async_callback(self._bus.close, commit=False)
             for subscription in self._subscriptions.values():
                 if subscription.bus is not None:
+                    self._let_go(subscription.bus)
                     opened.push_async_callback(subscription.bus.close, commit=False)
                 opened.push_async_callback(self._stop, subscription)
 
@@ -362,13 +390,22 @@ class _SocketConversation:
                 f"`ref` is {ref!r}",
                 hint=f"a name that no open subscription has, {MOST_SUBSCRIPTIONS} at most",
             )
-        bus = await self._session.client(str(fields["name"])).open() if fields.get("name") else None
+        bus = self._session.client(str(fields["name"])) if fields.get("name") else None
+        if bus is not None:
+            if self._holders.get(_key(self._session, bus)) is self:
+                raise InputError(f"this socket has the subscription {fields['name']!r} under another `ref`")
+            await bus.open()
         try:
             listener = await _subscription(bus or self._bus, fields)
         except BaseException:
             if bus is not None:
                 await self._endings.run(bus.close())
             raise
+        if bus is not None:
+            key = _key(self._session, bus)
+            before, self._holders[key] = self._holders.get(key), self
+            if before is not None:
+                before.taken_over(str(fields["name"]))
         subscription = self._subscriptions[ref] = _SocketSubscription(bus, listener, is_manual, credit)
         await self._send({"op": "subscribed", "ref": ref, "resumed": listener.resumed})
         pump = self._pump_manual if is_manual else self._pump
@@ -402,6 +439,10 @@ class _SocketConversation:
             if len(body) >= self._large:
                 await asyncio.sleep(0)
 
+    def _let_go(self, bus: Bus) -> None:
+        if self._holders.get(key := _key(self._session, bus)) is self:
+            del self._holders[key]
+
     def _subscribed(self, fields: dict[str, Any]) -> _SocketSubscription:
         ref = str(fields.get("ref"))
         if ref not in self._subscriptions:
@@ -417,11 +458,15 @@ class _SocketConversation:
         finally:
             del self._subscriptions[ref]
             if subscription.bus is not None:
+                self._let_go(subscription.bus)
                 await self._endings.run(subscription.bus.close())
         await self._send({"op": "unsubscribed", "ref": ref})
 
     async def _publish(self, fields: dict[str, Any]) -> None:
-        receipt = await self._bus.publish(from_mapping(fields["event"]))
+        event = fields.get("event")
+        if not isinstance(event, dict):
+            raise InputError("a publish has an `event`", hint="an object: a CloudEvent in structured mode")
+        receipt = await self._bus.publish(from_mapping(event))
         await self._send(
             {
                 "op": "published",

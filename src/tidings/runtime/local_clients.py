@@ -159,7 +159,7 @@ class LocalClient:
             return
         allowed = self._ingress.inward(messages)
         turn = self._turn
-        if allowed and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
+        if 0 < len(allowed) <= FEW and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
             if turn.is_added(self, allowed):
                 return
         elif turn.waiting:

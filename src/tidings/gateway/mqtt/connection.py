@@ -4,8 +4,8 @@ Rules
 - The first packet is CONNECT, within ten seconds.
 - The packets of one read are decoded together; publishes that follow one another are published together.
   Publishes, acknowledgements and pings are handled in the call that brings their bytes, and what that
-  writes leaves in one write. Other packets, and more packets than a slice, are handled by the connection's
-  task.
+  writes leaves in one write. Other packets, and more packets than a slice or than this turn of the loop has
+  time for (`turns.py`), are handled by the connection's task.
 - PUBACK, PUBREC and PUBCOMP leave in the order of the packets that they answer (MQTT-4.6.0). A bounded
   number of publishes is unanswered: in version 5 the receive maximum, and more end the connection with 0x93;
   in version 3.1.1 no more are read until some are answered.
@@ -16,9 +16,8 @@ Rules
 from __future__ import annotations
 
 import asyncio
-import ipaddress
 import logging
-from collections.abc import Awaitable, Sequence
+from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from time import perf_counter
@@ -27,7 +26,6 @@ from typing import TYPE_CHECKING, Any
 import msgspec
 
 from tidings.errors import RefusedError, StoreFullError
-from tidings.gateway.authentication import ConnectionOrigin
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.answers import PLAIN_PUBACK, AnswerLine, PendingAnswers, ack
 from tidings.gateway.mqtt.events import FILTER
@@ -35,15 +33,17 @@ from tidings.gateway.mqtt.handshake import (
     ALIASES,
     OLD_CODES,
     check_connect,
+    origin_of,
     reason_of,
     stated,
 )
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Packet, PacketKind, Reason
 from tidings.gateway.mqtt.pushes import PushChannel
 from tidings.gateway.mqtt.reading import ANY, PacketReader, UnhandledPackets
-from tidings.gateway.mqtt.session import MOST_AHEAD, NEVER, MqttSession
+from tidings.gateway.mqtt.session import MOST_AHEAD, MqttSession
 from tidings.gateway.mqtt.sessions_file import SessionKey, key_of
 from tidings.gateway.mqtt.stream import ByteStream
+from tidings.gateway.mqtt.turns import SHORT_READ, BatchSize
 from tidings.gateway.mqtt.wills import delay_of
 from tidings.gateway.mqtt.writing import write
 from tidings.runtime.admission import AdmittedConnection
@@ -78,7 +78,10 @@ class MqttConnection:
     ) -> None:
         self._listener, self._visit = listener, visit
         self._stream, self._wire = stream, stream.wire
-        self._read = PacketReader(LARGEST, topic_filters=listener.topic_filters, user=USER_PROPERTIES)
+        self._turns, self._together = listener.turns, BatchSize(SLICE)
+        self._read = PacketReader(
+            LARGEST, topic_filters=listener.topic_filters, first=listener.first_bytes, user=USER_PROPERTIES
+        )
         self._version = 4
         self._session: MqttSession | None = None
         self._answers = AnswerLine(AHEAD, self._send_answers)
@@ -159,7 +162,11 @@ class MqttConnection:
 
     async def _drained(self) -> None:
         """Wait until few bytes wait for the client; many may be woken at once, and the first may fill it
-        again."""
+        again. One turn of the loop sends a bounded number of messages."""
+        if self._turns.is_over():
+            await self._turns.time()
+        if self._line_bytes + self._wire.get_write_buffer_size() <= BUFFER:
+            return
         self._flush()
         while not self._is_over and self._wire.get_write_buffer_size() > BUFFER:
             try:
@@ -178,6 +185,7 @@ class MqttConnection:
             self._lines = []
             self._line_bytes = 0
             if not self._is_over and not self._wire.is_closing():  # a write to a closed one raises
+                self._listener.write_ahead()
                 self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
 
     def end(self, reason: Reason) -> None:
@@ -198,16 +206,10 @@ class MqttConnection:
 
     # -- beginning and end -------------------------------------------------------------------------
 
-    def expiry(self, connect: mq.ConnectPacket) -> int:
-        """Seconds for which the session outlives the connection."""
-        if connect.version == V5:
-            return int(connect.properties.get("session_expiry", 0))
-        return 0 if connect.clean else NEVER
-
     async def run(self) -> None:
         connect, rest = await self._first()
         try:
-            principal = await self._listener.proved(connect, self._where())
+            principal = await self._listener.proved(connect, origin_of(self._wire))
             session, present = await self._listener.session(principal, connect, self)
         except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
@@ -254,26 +256,28 @@ class MqttConnection:
         await self._listener.left(key, session, self)
         self.over.set()
 
-    async def _first(self) -> tuple[mq.ConnectPacket, list[Packet]]:
-        """CONNECT, and what came behind it."""
-        found: list[Packet] = []
+    async def _first(self) -> tuple[mq.ConnectPacket, Iterator[Packet]]:
+        """CONNECT, and the packets behind it, which nothing has read so far."""
+        connect: Packet | None = None
+        rest: Iterator[Packet] = iter(())
         try:
             async with asyncio.timeout(HANDSHAKE_SECONDS):
-                while not found:
+                while connect is None:
                     data = await self._stream.read()
                     if not data:
                         raise ConnectionResetError("gone before CONNECT")
-                    found = list(self._read.feed(data))
-            connect = found[0]
+                    await self._turns.time()
+                    rest = self._read.feed(data)
+                    connect = next(rest, None)
             assert isinstance(connect, mq.ConnectPacket)
             self._version = connect.version
             check_connect(connect)
         except Malformed as error:
             # what is no CONNECT at all gets no answer, as 3.1.1 demands and 5 allows
-            if found or error.reason not in (Reason.MALFORMED, Reason.PROTOCOL):
+            if connect or error.reason not in (Reason.MALFORMED, Reason.PROTOCOL):
                 self._refuse(error.reason)
             raise ConnectionResetError(str(error)) from None
-        return connect, found[1:]
+        return connect, rest
 
     def _refuse(self, reason: Reason) -> None:
         self._version = self._read.version or 4
@@ -281,19 +285,9 @@ class MqttConnection:
         if code is not None:
             self._wire.write(write(mq.ConnackPacket(code), self._version))
 
-    def _where(self) -> ConnectionOrigin:
-        peer = self._wire.get_extra_info("peername") or ("",)
-        try:
-            is_loopback = ipaddress.ip_address(peer[0]).is_loopback
-        except ValueError:
-            is_loopback = False
-        return ConnectionOrigin(
-            str(peer[0]), is_loopback, self._wire.get_extra_info("ssl_object") is not None
-        )
-
     # -- from the client ---------------------------------------------------------------------------
 
-    async def _receive_all(self, rest: list[Packet], silence: float | None) -> None:
+    async def _receive_all(self, rest: Iterator[Packet], silence: float | None) -> None:
         session = self._session
         assert session is not None
         timer: asyncio.TimerHandle | None = None
@@ -314,7 +308,7 @@ class MqttConnection:
         if silence is not None:
             timer = self._loop.call_later(silence, look)
         try:
-            await self._handle_all(session, rest)
+            await self._handle_work(session, UnhandledPackets(rest, SLICE, self._turns.is_over))
             while not self._is_over:
                 work = await self._next_work()
                 if work is None:
@@ -348,12 +342,11 @@ class MqttConnection:
             self._work.set_result(work)
 
     def _read_packets(self, data: bytes) -> UnhandledPackets:
-        """The first slice of the packets that these bytes complete."""
+        """The packets that these bytes complete; no slice of them is read yet."""
         assert self._session is not None
         self._read_at = self._loop.time()
-        work = UnhandledPackets(self._read.feed(data), SLICE, charge(self._session.bus, len(data)))
-        work.read_slice()
-        return work
+        pause = charge(self._session.bus, len(data))
+        return UnhandledPackets(self._read.feed(data), SLICE, self._turns.is_over, pause)
 
     def _take(self, data: bytes) -> None:
         """Handle the packets that came, as far as they need no waiting; the task handles the rest."""
@@ -362,8 +355,9 @@ class MqttConnection:
             self._hand_work(None)
             return
         work = self._read_packets(data)
-        if not work.pause:
+        if not work.pause and (len(data) <= SHORT_READ or not self._turns.is_over()):
             self._is_taking = True
+            work.read_slice()
             try:
                 self._handle_at_once(session, work)
             except Malformed as error:
@@ -378,14 +372,15 @@ class MqttConnection:
         """Handle the first packets of a slice, up to one that may have to wait. Raises `Malformed`."""
         packets = work.packets
         position, count = 0, len(packets)
-        while position < count and not self._is_over:
+        while position < count and not self._is_over and not (position and self._turns.is_over()):
             packet, begin = packets[position], position
             kind = type(packet)
             if kind is mq.PublishPacket:
                 qos = packet.qos  # type: ignore[attr-defined]
                 if qos > 1:
                     break
-                while position < count and type(packets[position]) is mq.PublishPacket:
+                end = min(count, begin + self._together.count)
+                while position < end and type(packets[position]) is mq.PublishPacket:
                     if packets[position].qos != qos:  # type: ignore[attr-defined]
                         break
                     position += 1
@@ -410,14 +405,17 @@ class MqttConnection:
         if work.pause:  # by the quota of the principal
             await asyncio.sleep(work.pause)
         while True:
+            await self._turns.time()
+            if not work.packets:
+                work.read_slice()
             began = perf_counter()
             await self._handle_all(session, work.packets)
             if work.violation is not None:
                 raise work.violation
             if work.is_done or self._is_over:
                 return
+            work.packets = []
             await asyncio.sleep(charge(session.bus, 0, min(perf_counter() - began, SLICE * DEAREST)))
-            work.read_slice()
 
     async def _handle_all(self, session: MqttSession, packets: Sequence[Packet]) -> None:
         for is_publish, batch in groupby(packets, lambda packet: type(packet) is mq.PublishPacket):
@@ -427,6 +425,7 @@ class MqttConnection:
                 await self._publish_all(session, list(batch))  # type: ignore[arg-type]
             else:
                 for packet in batch:
+                    await self._turns.time()
                     await self._handle(session, packet)
 
     async def _handle(self, session: MqttSession, packet: Packet) -> None:
@@ -476,18 +475,18 @@ class MqttConnection:
         """Publish packets that came one after the other: those of QoS 0 and of QoS 1 in batches."""
         for qos, run in groupby(packets, lambda packet: packet.qos):
             batch = list(run)
-            if qos == 0:
-                self._publish_now(session, batch)
-                continue
-            for packet in batch if qos == 2 else ():
-                self._check_publishes(session, [packet])
-                await self._publish_once(session, packet)
-            while qos == 1 and batch and not self._is_over:
-                if self._version != V5:
+            while batch and not self._is_over:
+                await self._turns.time()
+                room = self._together.count if qos < 2 else 1
+                if qos == 1 and self._version != V5:
                     await self._answers.room()
-                room = AHEAD if self._version == V5 else AHEAD - self._answers.count
+                    room = min(room, AHEAD - self._answers.count)
                 part, batch = batch[:room], batch[room:]
-                self._publish_now(session, part)
+                if qos < 2:
+                    self._publish_now(session, part)
+                else:
+                    self._check_publishes(session, part)
+                    await self._publish_once(session, part[0])
 
     def _publish_now(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
         """Publish packets of QoS 0, or of QoS 1 that have room among the answers, as one batch. Those before
@@ -498,13 +497,14 @@ class MqttConnection:
         except Malformed as error:
             violation = error
         if packets:
-            if packets[0].qos == 0:
-                session.publisher.publish_soon(packets)
-            else:
-                answers = self._answers.reserve(len(packets), is_puback=True)
-                self._unanswered += 1
-                acknowledge = partial(self._acknowledge_all, session, packets, answers)
-                session.publisher.publish_all(packets, acknowledge)
+            with self._together:
+                if packets[0].qos == 0:
+                    session.publisher.publish_soon(packets)
+                else:
+                    answers = self._answers.reserve(len(packets), is_puback=True)
+                    self._unanswered += 1
+                    acknowledge = partial(self._acknowledge_all, session, packets, answers)
+                    session.publisher.publish_all(packets, acknowledge)
         if violation is not None:
             raise violation
 

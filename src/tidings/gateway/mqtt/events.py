@@ -26,9 +26,11 @@ Rules
 from __future__ import annotations
 
 import math
+import re
 from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from functools import lru_cache
+from itertools import islice
 from sys import modules
 from typing import Any
 
@@ -66,6 +68,7 @@ FILTER = "filter"  # the user property of a subscription
 QOS = "mqtt_qos"
 USER = "mqtt_user"
 LEGACY = frozenset({QOS, USER, "response_topic", "correlation", "payload_format"})
+_STRING = re.compile(rb'"[^"\\]*+(?:\\.[^"\\]*+)*+"[ \t\r\n]*+(:)?', re.DOTALL)
 PROTOCOL = "mqtt"  # the name of our header in `Event.headers`
 JSON_TYPE = "application/json"
 
@@ -293,17 +296,21 @@ _OPENING = frozenset({b"{", b" ", b"\t", b"\r", b"\n"})
 
 def members_of(payload: bytes, content_type: str | None = None) -> dict[str, Any]:
     """The members of a JSON object that can be attributes."""
-    if (
-        not payload.lstrip(_BLANKS).startswith(b"{")
-        or content_type not in (None, JSON_TYPE)
-        or is_crowded(payload)
-    ):
+    if not payload.lstrip(_BLANKS).startswith(b"{") or content_type not in (None, JSON_TYPE):
+        return {}
+    if (payload.count(b":") > MAX_ATTRIBUTES and _has_many_members(payload)) or is_crowded(payload):
         return {}
     try:
         read = msgspec.json.decode(payload)
     except UNREADABLE:
         return {}
     return _plain(read, "", 1, set())
+
+
+def _has_many_members(payload: bytes) -> bool:
+    """Has this JSON more members, at all depths, than an event has attributes? Found without decoding it."""
+    names = (found for found in _STRING.finditer(payload) if found[1])
+    return next(islice(names, MAX_ATTRIBUTES, None), None) is not None
 
 
 def _plain(members: Mapping[str, Any], prefix: str, depth: int, seen: set[str]) -> dict[str, Any]:
@@ -382,7 +389,7 @@ def _properties(event: Event, payload: bytes, header: MessageHeader | None) -> P
     if header is None:
         user = _user(event.shared_attributes, members_of(payload, event.content_type))
     else:
-        user = header.user
+        user = header.user[:MAX_ATTRIBUTES]  # some other client may have written more
         if header.content_type is not None and _fits(header.content_type):
             properties["content_type"] = header.content_type
         if header.payload_format in (0, 1):

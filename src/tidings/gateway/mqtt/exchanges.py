@@ -4,8 +4,9 @@ Rules
 - From the client: before a message is published, its packet id and the id of its event are on the disk. A
   message that comes again under that packet id is published under the same identity, which the broker knows.
   PUBCOMP leaves when it is on the disk that the packet id is free: from then on it means another message.
-- QoS 1 to a kept session: the packet id is written, without a sync, when the message is sent, so that a
+- QoS 1 to a kept session: the packet id is written, without a sync, before the packet leaves, so that a
   resend after a crash of the process has the same packet id and DUP.
+- A message has the QoS of its first sending until it is acknowledged, whatever the client subscribes to.
 - To the client: before a message is sent, its packet id and its position are on the disk; after a restart
   the same event has the same packet id. PUBREL leaves when it is on the disk that the client has the
   message: from then on that event is not sent again, though the broker may not know that it was acknowledged.
@@ -48,11 +49,15 @@ IN, KEPT, RELEASED, OUT, RECEIVED, DONE, LEFT, END = (
 )
 
 
+_Line = tuple[bytes, asyncio.Future[None] | None]  # a line of the file, and who waits for its sync
+
+
 class OutgoingExchange(msgspec.Struct):
     """A message on its way to the client, or one that it has and PUBCOMP has not come for."""
 
     name: str  # of the subscription
     position: Position
+    qos: int | None  # of its first sending; None: an earlier version wrote it
     is_received: bool = False
 
 
@@ -66,7 +71,7 @@ class Exchanges:
         self._kept: set[int] = set()  # of those: published
         self.outgoing: dict[int, OutgoingExchange] = {}  # by our packet id
         self._handled: dict[tuple[str, Position], None] = {}  # the client has them
-        self._earlier: dict[tuple[str, Position], int] = {}  # sent before, by packet id, and to come again
+        self._earlier: dict[tuple[str, Position], int] = {}  # packet ids of those that come again
 
     # -- from the client ---------------------------------------------------------------------------
 
@@ -120,6 +125,11 @@ class Exchanges:
         """Under which it was sent before, by an earlier life of the session."""
         return self._earlier.pop((name, position), None) if self._earlier else None
 
+    def qos(self, name: str, position: Position | None) -> int | None:
+        """With which it was sent before, by an earlier life: a SUBSCRIBE changes no message that was sent."""
+        packet_id = self._earlier.get((name, position)) if self._earlier and position is not None else None
+        return None if packet_id is None else self.outgoing[packet_id].qos
+
     def sent(self, name: str) -> list[tuple[int, Position]]:
         """Packet ids and positions of this subscription that the client has not confirmed."""
         return [
@@ -133,14 +143,14 @@ class Exchanges:
 
     def send(self, packet_id: int, name: str, position: Position) -> asyncio.Future[None] | None:
         """Record the packet id of an outgoing message; returns when to send it (None: at once)."""
-        self.outgoing[packet_id] = OutgoingExchange(name, position)
-        return self._append(OUT, packet_id, name, position.log, position.offset)
+        self.outgoing[packet_id] = OutgoingExchange(name, position, 2)
+        return self._append(OUT, packet_id, name, position.log, position.offset, 2)
 
     def note_sent(self, packet_id: int, name: str, position: Position) -> None:
         """Record the packet id of a message of QoS 1, which is sent at once: a resend after a crash has it
         too."""
-        self.outgoing[packet_id] = OutgoingExchange(name, position)
-        self._note(OUT, packet_id, name, position.log, position.offset)
+        self.outgoing[packet_id] = OutgoingExchange(name, position, 1)
+        self._note(OUT, packet_id, name, position.log, position.offset, 1)
 
     def received(self, packet_id: int) -> asyncio.Future[None] | None:
         """PUBREC came; when PUBREL may leave (None: at once)."""
@@ -201,7 +211,7 @@ class Exchanges:
         for name, position in self._handled:
             lines += [(OUT, 0, name, position.log, position.offset), (RECEIVED, 0), (DONE, 0)]
         for id, out in self.outgoing.items():
-            lines.append((OUT, id, out.name, out.position.log, out.position.offset))
+            lines.append((OUT, id, out.name, out.position.log, out.position.offset, out.qos))
             if out.is_received:
                 lines.append((RECEIVED, id))
         return lines
@@ -216,8 +226,8 @@ class Exchanges:
             case "released", (int(id),):
                 self._events.pop(id, None)
                 self._kept.discard(id)
-            case "out", (int(id), str(name), str(log), int(offset)):
-                self.outgoing[id] = OutgoingExchange(name, Position(log, offset))
+            case "out", (int(id), str(name), str(log), int(offset), *qos):
+                self.outgoing[id] = OutgoingExchange(name, Position(log, offset), qos[0] if qos else None)
             case "received", (int(id),) if id in self.outgoing:
                 self._handle(self.outgoing[id])
             case "done", (int(id),):
@@ -227,15 +237,17 @@ class Exchanges:
 
 
 class ExchangeJournal:
-    """The file. `append` and `note` are called on the event loop; a thread writes."""
+    """The file. Lines are written on the event loop, and synced in a thread."""
 
     def __init__(self, folder: Path) -> None:
         self._path = folder / FILE
         self._sessions: dict[str, Exchanges] = {}
-        self._waiting: list[tuple[bytes, asyncio.Future[None] | None]] = []
-        self._writing: asyncio.Task[None] | None = None
+        self._waiting: list[_Line] = []
+        self._unsynced: list[_Line] = []  # written: those that wait for a sync, and all while `_is_renewing`
+        self._is_renewing = False
+        self._syncing: asyncio.Task[None] | None = None
         self._file: int | None = None
-        self._size = 0
+        self._size = self._most = 0  # bytes; of more, the file is written anew
         self._is_flushing = False
 
     def load(self, sessions: set[str]) -> None:
@@ -252,7 +264,9 @@ class ExchangeJournal:
                     self._sessions.pop(session, None)
                 else:
                     self.of(session).replay(*stated)
-        self._write_anew(self._lines())
+        data = self._all()
+        replace_file(self._path, data)
+        self._open(len(data))
 
     def of(self, session: str) -> Exchanges:
         found = self._sessions.get(session)
@@ -268,90 +282,101 @@ class ExchangeJournal:
         """Write a line; the future is done when it is on the disk."""
         future: asyncio.Future[None] = asyncio.get_running_loop().create_future()
         self._waiting.append((_line(session, stated), future))
-        if self._writing is None:
-            self._writing = asyncio.create_task(self._write(), name="mqtt exchanges")
+        if self._syncing is None:
+            self._syncing = asyncio.create_task(self._sync(), name="mqtt exchanges")
         return future
 
     def note(self, session: str, stated: tuple[Any, ...]) -> None:
-        """Write a line soon, without a sync; a crash of the machine may lose it."""
+        """Write a line without a sync, before the next packet leaves; a crash of the machine may lose it."""
         self._waiting.append((_line(session, stated), None))
         if not self._is_flushing:
             self._is_flushing = True
-            asyncio.get_running_loop().call_soon(self._flush)
+            asyncio.get_running_loop().call_soon(self.flush)
 
-    def _flush(self) -> None:
-        """Write the notes of a turn of the loop, unless a sync is under way or due: that one writes them
-        too."""
+    def flush(self) -> None:
+        """Write the lines that wait."""
         self._is_flushing = False
-        if self._writing is not None or self._file is None or not self._waiting:
+        if self._file is None or not self._waiting:
             return
         batch, self._waiting = self._waiting, []
+        data = b"".join(line for line, _ in batch)
         try:
-            self._write_on(b"".join(line for line, _ in batch), sync=False)
-            if self._size > LARGEST:
-                self._write_anew(self._lines())
+            if os.write(self._file, data) != len(data):
+                raise OSError(28, "No space left on device")
         except OSError as error:
-            log.error("mqtt: %s cannot be written: %s", self._path, error.strerror)
+            os.ftruncate(self._file, self._size)  # half a line would spoil the next one
+            self._failed(batch, error)
+            return
+        self._size += len(data)
+        self._unsynced += batch if self._is_renewing else [line for line in batch if line[1] is not None]
+        if self._size > self._most and self._syncing is None:
+            self._syncing = asyncio.create_task(self._sync(), name="mqtt exchanges")
 
     async def close(self) -> None:
-        if self._writing is not None:
-            await self._writing
-        self._flush()
+        if self._syncing is not None:
+            await self._syncing
+        self.flush()
         if self._file is not None:
             os.close(self._file)
             self._file = None
 
-    async def _write(self) -> None:
+    async def _sync(self) -> None:
         """One sync for all that came while the one before it was under way."""
         try:
-            while any(future is not None for _, future in self._waiting):
-                batch, self._waiting = self._waiting, []
-                data = b"".join(line for line, _ in batch)
+            while True:
+                self.flush()
+                if self._size <= self._most and not self._unsynced:
+                    return
+                batch, self._unsynced = self._unsynced, []
                 try:
-                    if self._size + len(data) > LARGEST:
-                        await asyncio.to_thread(self._write_anew, self._lines())
+                    assert self._file is not None
+                    if self._size > self._most:
+                        await self._write_anew(batch)
                     else:
-                        await asyncio.to_thread(self._write_on, data)
+                        await asyncio.to_thread(os.fdatasync, self._file)
                 except OSError as error:
-                    log.error("mqtt: %s cannot be written: %s", self._path, error.strerror)
-                    problem = StoreFullError(f"the exchange cannot be kept: {error.strerror}")
-                    _finish(batch, problem)
+                    self._failed(batch, error)
                 else:
                     _finish(batch, None)
         finally:
-            self._writing = None
-            self._flush()
+            self._syncing = None
 
-    def _write_on(self, data: bytes, *, sync: bool = True) -> None:
-        assert self._file is not None
-        at = os.lseek(self._file, 0, os.SEEK_END)
+    async def _write_anew(self, batch: list[_Line]) -> None:
+        """Replace the file by what is under way, and by lines that the exchanges may not have followed yet.
+        Lines that are written meanwhile are in both files."""
+        data = self._all() + b"".join(line for line, _ in batch)
+        self._most = self._size + LARGEST  # when it is tried again, if it fails
+        self._is_renewing = True
         try:
-            if os.write(self._file, data) != len(data):
-                raise OSError(28, "No space left on device")
-            if sync:
-                os.fdatasync(self._file)
-        except OSError:
-            os.ftruncate(self._file, at)  # half a line would spoil the next one
-            raise
-        self._size = at + len(data)
+            await asyncio.to_thread(replace_file, self._path, data)
+            self._open(len(data))
+            waiting, self._unsynced = self._unsynced, []
+            self._waiting = waiting + self._waiting
+        finally:
+            self._is_renewing = False
+            self._unsynced = [line for line in self._unsynced if line[1] is not None]
+        self.flush()
 
-    def _lines(self) -> bytes:
-        lines = [_line(name, stated) for name, each in self._sessions.items() for stated in each.lines()]
-        return b"".join(lines)
-
-    def _write_anew(self, lines: bytes) -> None:
-        replace_file(self._path, lines)
+    def _open(self, size: int) -> None:
         if self._file is not None:
             os.close(self._file)
         self._file = os.open(self._path, os.O_WRONLY | os.O_APPEND)
-        self._size = len(lines)
+        self._size, self._most = size, max(LARGEST, 2 * size)
+
+    def _all(self) -> bytes:
+        lines = [_line(name, stated) for name, each in self._sessions.items() for stated in each.lines()]
+        return b"".join(lines)
+
+    def _failed(self, batch: list[_Line], error: OSError) -> None:
+        log.error("mqtt: %s cannot be written: %s", self._path, error.strerror)
+        _finish(batch, StoreFullError(f"the exchange cannot be kept: {error.strerror}"))
 
 
 def _line(session: str, stated: tuple[Any, ...]) -> bytes:
     return msgspec.json.encode((session, *stated)) + b"\n"
 
 
-def _finish(batch: list[tuple[bytes, asyncio.Future[None] | None]], problem: StoreFullError | None) -> None:
+def _finish(batch: list[_Line], problem: StoreFullError | None) -> None:
     for _, future in batch:
         if future is None or future.done():
             continue

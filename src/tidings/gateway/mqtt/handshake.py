@@ -2,14 +2,21 @@
 
 from __future__ import annotations
 
+import ipaddress
 import secrets
+from datetime import UTC, datetime
 
-from tidings.errors import RefusedError, StoreFullError, TidingsError
+from tidings.errors import EventError, RefusedError, StoreFullError, TidingsError
+from tidings.gateway.authentication import ConnectionOrigin
 from tidings.gateway.mqtt import packets as mq
+from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Reason
+from tidings.gateway.mqtt.publishing import message_of
+from tidings.gateway.mqtt.stream import Wire
 from tidings.security.attempts import TooManyAttempts
 
 ALIASES = 32
+NEVER = 0xFFFFFFFF  # an expiry
 OLD_CODES = {
     Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4,
     Reason.NOT_AUTHORISED: 5,
@@ -30,8 +37,8 @@ def reason_of(error: TidingsError, connect: mq.ConnectPacket) -> Reason:
 
 
 def check_connect(connect: mq.ConnectPacket) -> None:
-    """Refuse a CONNECT that can be read and breaks a rule, and name a client without an id. Raises
-    `Malformed`."""
+    """Refuse a CONNECT that can be read and breaks a rule, or whose will could not be published, and name a
+    client without an id. Raises `Malformed`."""
     properties = connect.properties
     for name in ("receive_maximum", "maximum_packet"):
         if properties.get(name) == 0:
@@ -40,6 +47,11 @@ def check_connect(connect: mq.ConnectPacket) -> None:
         raise Malformed("no such method", Reason.AUTHENTICATION)
     if "authentication_data" in properties:
         raise Malformed("authentication data without a method", Reason.PROTOCOL)
+    if connect.will is not None:
+        try:
+            event_of_packet(message_of(connect.will), "", "", datetime.now(UTC))
+        except EventError as error:
+            raise Malformed(f"the will: {error.message}", Reason.IMPLEMENTATION) from None
     if not connect.client_id:
         if connect.version == V31 or (connect.version != V5 and not connect.clean):
             raise Malformed("a session without a client id", Reason.CLIENT_ID)
@@ -63,3 +75,19 @@ def stated(connect: mq.ConnectPacket, receive_maximum: int, maximum_packet: int,
     if "assigned" in connect.properties:
         properties["assigned_client_id"] = connect.properties["assigned"]
     return properties
+
+
+def expiry_of(connect: mq.ConnectPacket) -> int:
+    """Seconds for which the session outlives the connection."""
+    if connect.version == V5:
+        return int(connect.properties.get("session_expiry", 0))
+    return 0 if connect.clean else NEVER
+
+
+def origin_of(wire: Wire) -> ConnectionOrigin:
+    peer = wire.get_extra_info("peername") or ("",)
+    try:
+        is_loopback = ipaddress.ip_address(peer[0]).is_loopback
+    except ValueError:
+        is_loopback = False
+    return ConnectionOrigin(str(peer[0]), is_loopback, wire.get_extra_info("ssl_object") is not None)

@@ -6,6 +6,8 @@ Rules
 - A resend has DUP and its earlier packet id, also after a restart of the broker (`exchanges.py`).
 - UNSUBSCRIBE ends no exchange: a message that was sent is sent again until it is acknowledged
   (MQTT-3.10.4-3).
+- A message of QoS 2 leaves when the journal holds it, and messages of a lower QoS wait for those before them.
+- A resend carries the expiry interval that is left.
 - PUBREL leaves when the journal holds that the client has the message.
 """
 
@@ -40,6 +42,7 @@ class InFlightMessages:
         self._unsent: deque[int] = deque()  # to be sent again when there is room
         self._room = asyncio.Semaphore(0)
         self._last_id = 0
+        self._unjournalled: asyncio.Future[None] | None = None  # the last one
         self.send: Callable[[Packet], None] = lambda packet: None
         for packet_id in exchanges.resume():
             received = InFlightMessage(PublishPacket("", b"", 2, False), None, -1, is_received=True)
@@ -63,21 +66,22 @@ class InFlightMessages:
             elif not message.has_room:
                 self._unsent.append(packet_id)
             elif message.is_sent:
-                self._send_again(message)
+                self.send(message.to_send_again())
         self._room = asyncio.Semaphore(left)
 
     def detach(self) -> None:
         self.send = lambda packet: None
-
-    def _send_again(self, message: InFlightMessage) -> None:
-        message.publish.dup = True
-        self.send(message.publish)
 
     # -- sending -----------------------------------------------------------------------------------
 
     async def room(self) -> None:
         """Wait until another message may be sent."""
         await self._room.acquire()
+
+    async def journalled(self) -> None:
+        """Wait until the messages of QoS 2 have left that were added: those behind them stay behind them."""
+        if self._unjournalled is not None and not self._unjournalled.done():
+            await asyncio.wait([self._unjournalled])
 
     def release(self) -> None:
         """A message needs its room no longer."""
@@ -86,7 +90,7 @@ class InFlightMessages:
             if message is not None and not message.is_received:
                 message.has_room = True
                 if message.is_sent:
-                    self._send_again(message)
+                    self.send(message.to_send_again())
                 return
         self._room.release()
 
@@ -116,15 +120,16 @@ class InFlightMessages:
         if subscription.share is not None and publish.qos == 2:
             subscription.share.sent(self._key, packet_id, position)
         if earlier is not None:
-            self._send_again(message)
+            self.send(message.to_send_again())
         elif publish.qos == 1:
             self._exchanges.note_sent(packet_id, name, position)
             self.send(publish)
         else:
             message.is_sent = False
-            then(self._exchanges.send(packet_id, name, position), lambda: self._journalled(message))
+            self._unjournalled = self._exchanges.send(packet_id, name, position)
+            then(self._unjournalled, lambda: self._is_journalled(message))
 
-    def _journalled(self, message: InFlightMessage) -> None:
+    def _is_journalled(self, message: InFlightMessage) -> None:
         """The journal holds it: it may leave."""
         if self._messages.get(message.publish.packet_id) is message:
             message.is_sent = True

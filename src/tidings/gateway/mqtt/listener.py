@@ -25,11 +25,11 @@ from tidings.gateway.http_sessions import client_name
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.connection import BUFFER, MqttConnection
 from tidings.gateway.mqtt.exchanges import ExchangeJournal, Exchanges
-from tidings.gateway.mqtt.handshake import ClientIdTooLong
+from tidings.gateway.mqtt.handshake import NEVER, ClientIdTooLong, expiry_of
 from tidings.gateway.mqtt.packets import Reason
 from tidings.gateway.mqtt.publishing import SessionPublisher, message_of
 from tidings.gateway.mqtt.pushes import PacketCache
-from tidings.gateway.mqtt.session import NEVER, MqttSession
+from tidings.gateway.mqtt.session import MqttSession
 from tidings.gateway.mqtt.sessions_file import (
     FILE,
     SessionKey,
@@ -40,6 +40,7 @@ from tidings.gateway.mqtt.sessions_file import (
 )
 from tidings.gateway.mqtt.shares import SharedSubscriptions, is_shared
 from tidings.gateway.mqtt.stream import ByteStream, TurnWrites, streams
+from tidings.gateway.mqtt.turns import LoopTurns
 from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.wills import PendingWills, StoredWill, delay_of
 from tidings.gateway.serving import bind
@@ -67,6 +68,7 @@ class MqttListener:
         self._folder, self._legacy_before = folder, 0.0
         self._file = SessionsFile(None if folder is None else folder / FILE)
         self._journal = None if folder is None else ExchangeJournal(folder)
+        self.write_ahead = self._journal.flush if self._journal is not None else lambda: None
         self._server: SocketListener | None = None
         self._sessions: dict[SessionKey, MqttSession] = {}
         self._known = self._file.known
@@ -76,6 +78,8 @@ class MqttListener:
         self._shares = SharedSubscriptions(scope)
         self._packets = PacketCache()
         self.writes = TurnWrites()
+        self.turns = LoopTurns()
+        self.first_bytes = host.network.handshake_frame_bytes  # of a CONNECT
         self._undecided = UnconfirmedPublishes(host.resources.remembered_events)
         self.wills = PendingWills(self.now, self._publish_will)
         self._expiring: dict[SessionKey, asyncio.Event] = {}  # sessions that are being ended
@@ -184,7 +188,7 @@ class MqttListener:
                 self._end_shares_later(before)
             self._known.pop(key, None)
             before = known = None
-        expiry = link.expiry(connect)
+        expiry = expiry_of(connect)
         if before is not None and before.durable:
             session = before
         else:

@@ -11,6 +11,7 @@ from typing import Any
 import msgspec
 
 V31, V311, V5 = 3, 4, 5
+MOST_SUBSCRIPTIONS = 10_000  # of one session, and topic filters of one packet
 LONGEST_TEXT = 0xFFFF  # bytes of a text or of binary data: two bytes say how many
 NAMES = {V31: b"MQIsdp", V311: b"MQTT", V5: b"MQTT"}
 

@@ -2,18 +2,20 @@
 
 Rules (OASIS MQTT 3.1.1 and 5.0; 3.1 differs in its name and in a flag)
 - A malformed packet raises `Malformed` with the reason code of version 5; the reader never guesses.
-- Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound.
+- Text is UTF-8 without NUL and without surrogates. A packet is no longer than the reader's bound, and CONNECT
+  no longer than `first`: its sender is not authenticated. The fixed header says how long a packet is.
+- The number of user properties and of topic filters of a packet is bounded while they are read (0x97).
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
-from itertools import islice
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
 from tidings.gateway.mqtt.packets import (
     ALLOWED,
     MANY,
+    MOST_SUBSCRIPTIONS,
     NAMES,
     PROPERTIES,
     REASON_PROPERTIES,
@@ -39,11 +41,13 @@ from tidings.gateway.mqtt.packets import (
     UnsubscribePacket,
     Will,
 )
+from tidings.model.event import MAX_ATTRIBUTES
 from tidings.protocol.limits import DEFAULT_LIMITS
 
 MOST_TOPICS = 1024  # of one reader that are remembered as checked ...
 SHORT = 256  # ... when they have no more characters
 ANY = "*"  # stands for every name of a user property
+MOST_USER_PROPERTIES = MAX_ATTRIBUTES  # of one packet
 
 
 class _PacketBytes:
@@ -100,6 +104,7 @@ class _PacketBytes:
         inner = _PacketBytes(self.data, self.at, self.at + size)
         self.at += size
         found: Properties = {}
+        repeated = 0
         while inner.left:
             identifier = inner.variable()
             if identifier not in PROPERTIES:
@@ -107,6 +112,9 @@ class _PacketBytes:
             name, kind = PROPERTIES[identifier]
             if name not in allowed:
                 raise Malformed(f"{name} has no place here")
+            repeated += name in MANY
+            if repeated > MOST_USER_PROPERTIES:
+                raise Malformed(f"more than {MOST_USER_PROPERTIES} user properties", Reason.QUOTA)
             inner.property(name, kind, found, user)
         return found
 
@@ -152,9 +160,13 @@ class PacketReader:
         version: int = 0,
         topic_filters: int = DEFAULT_LIMITS.client.topic_filters,
         *,
+        first: int | None = None,
         user: Mapping[PacketKind, str] | None = None,
     ) -> None:
         self.version = version
+        self._first = (
+            largest if first is None else first
+        )  # bytes of the first packet, while no version is known
         self._topic_filters = topic_filters  # of one SUBSCRIBE
         self._largest = largest
         self._user = user  # by kind of packet: the user properties that are kept; None: all of all packets
@@ -176,7 +188,7 @@ class PacketReader:
             if size >= 0x80:
                 size, start = self._length(data, at + 1)
             end = start + size
-            if end - at > self._largest and start <= length:
+            if end - at > (self._largest if self.version else self._first) and start <= length:
                 raise Malformed(f"a packet of {end - at} bytes", Reason.TOO_LARGE)
             if end > length:
                 break
@@ -331,8 +343,10 @@ class PacketReader:
         properties = _answerable(self._properties(PacketKind.PUBLISH, body))
         if properties.get("topic_alias") == 0:
             raise Malformed("topic alias 0", Reason.TOPIC_ALIAS)
-        if topic or "topic_alias" not in properties:
+        if topic or self.version != V5:
             check_name(topic)
+        elif "topic_alias" not in properties:  # 3.3.2.3.4
+            raise Malformed("neither a topic nor an alias", Reason.PROTOCOL)
         return PublishPacket(
             topic, body.take(body.left), qos, bool(flags & 1), bool(flags & 8), packet_id, properties
         )
@@ -344,6 +358,7 @@ class PacketReader:
         wishes: list[SubscriptionRequest] = []
         beyond = 0
         while body.left:
+            _check_entries(len(wishes) + beyond)
             if len(wishes) == self._topic_filters:  # counted for the answer, and not read
                 body.take(body.number(2) + 1)
                 beyond += 1
@@ -362,8 +377,9 @@ class PacketReader:
 
     def _unsubscribe(self, body: _PacketBytes) -> UnsubscribePacket:
         packet_id, properties = _packet_id(body), self._properties(PacketKind.UNSUBSCRIBE, body)
-        filters = []
+        filters: list[str] = []
         while body.left:
+            _check_entries(len(filters))
             filters.append(_filter(body))
         if not filters:
             raise Malformed("UNSUBSCRIBE from nothing", Reason.PROTOCOL)
@@ -371,27 +387,33 @@ class PacketReader:
 
 
 class UnhandledPackets:
-    """Packets of one read that wait to be handled, a slice of them at a time."""
+    """Packets of one read that wait to be handled, a slice of them at a time. `is_late` says when a slice
+    ends early."""
 
-    __slots__ = ("_most", "_source", "is_done", "packets", "pause", "violation")
+    __slots__ = ("_is_late", "_most", "_source", "is_done", "packets", "pause", "violation")
 
-    def __init__(self, source: Iterator[Packet], most: int, pause: float) -> None:
+    def __init__(
+        self, source: Iterator[Packet], most: int, is_late: Callable[[], bool], pause: float = 0.0
+    ) -> None:
         self._source = source
         self._most = most
+        self._is_late = is_late
         self.pause = pause  # seconds before they are handled
         self.packets: list[Packet] = []
         self.is_done = False  # are there no more than these?
         self.violation: Malformed | None = None  # behind them
 
     def read_slice(self) -> None:
-        """Read the next packets."""
-        packets: list[Packet] = []
+        """Read the next packets, one at least."""
+        packets = self.packets = []
         try:
-            packets.extend(islice(self._source, self._most))  # those before a malformed one stay
-        except Malformed as error:
-            self.violation, self.is_done = error, True
-        self.packets = packets
-        self.is_done = self.is_done or len(packets) < self._most
+            for packet in self._source:
+                packets.append(packet)
+                if len(packets) == self._most or self._is_late():
+                    return
+        except Malformed as error:  # those before it stay
+            self.violation = error
+        self.is_done = True
 
 
 _ACKS = {
@@ -412,6 +434,11 @@ def _filter(body: _PacketBytes) -> str:
     if not text:
         raise Malformed("an empty topic filter")
     return text
+
+
+def _check_entries(count: int) -> None:
+    if count >= MOST_SUBSCRIPTIONS:
+        raise Malformed(f"more than {MOST_SUBSCRIPTIONS} topic filters", Reason.QUOTA)
 
 
 def _answerable(properties: Properties) -> Properties:

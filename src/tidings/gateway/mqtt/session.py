@@ -30,6 +30,7 @@ from typing import Any, NamedTuple
 
 from tidings.errors import FilterError, RefusedError, TidingsError
 from tidings.gateway.mqtt.events import (
+    MessageHeader,
     UnsendableEvent,
     filters_of,
     has_expired,
@@ -42,6 +43,7 @@ from tidings.gateway.mqtt.exchanges import Exchanges
 from tidings.gateway.mqtt.in_flight import MOST_AHEAD as MOST_AHEAD
 from tidings.gateway.mqtt.in_flight import InFlightMessages
 from tidings.gateway.mqtt.packets import (
+    MOST_SUBSCRIPTIONS,
     AckPacket,
     Malformed,
     Packet,
@@ -59,16 +61,13 @@ from tidings.gateway.mqtt.unconfirmed import UnconfirmedPublishes
 from tidings.gateway.mqtt.writing import write
 from tidings.model.event import Event
 from tidings.model.filter import Filter
-from tidings.model.subscription import Notification
+from tidings.model.subscription import Notification, Position
 from tidings.protocol.limits import DEFAULT_LIMITS
 from tidings.runtime.bus import Bus
 from tidings.runtime.listener import Listener
 from tidings.runtime.local_clients import SLICE
 
 log = logging.getLogger("tidings.gateway")
-
-MOST_SUBSCRIPTIONS = 10_000
-NEVER = 0xFFFFFFFF  # an expiry
 
 
 class PlannedSubscription(NamedTuple):
@@ -397,14 +396,14 @@ class MqttSession:
         try:
             while True:
                 notification, tag = await reader.take()
-                publish = self._publish_of(subscription, notification.event, is_retained=True)
-                if publish is not None and not self._is_too_large(publish):
-                    await self._wait_for_room(publish.qos)
-                    if publish.qos:
-                        self._in_flight.add(publish, subscription, tag, None, lender=reader)
-                        continue
+                publish = await self._ready(subscription, notification.event, is_retained=True)
+                if publish is None:
+                    reader.settle(tag)
+                elif publish.qos:
+                    self._in_flight.add(publish, subscription, tag, None, lender=reader)
+                else:
                     self._send(publish)
-                reader.settle(tag)
+                    reader.settle(tag)
         except UnsendableEvent as error:
             log.warning("mqtt %s: a retained event cannot be sent: %s", self.client_id, error)
         except TidingsError as error:
@@ -420,7 +419,7 @@ class MqttSession:
                 except TidingsError:
                     return  # the subscription is over, or the session of its principal
             else:
-                _, tag, notification = subscription.parked
+                notification, tag = subscription.parked
             try:
                 if subscription.parked is None:
                     await self._deliver(subscription, notification, tag)
@@ -432,40 +431,59 @@ class MqttSession:
     async def _deliver(self, subscription: MqttSubscription, notification: Notification, tag: int) -> None:
         """Send one event, or commit it when this client is not to have it."""
         listener, wish = subscription.listener, subscription.wish
-        event, position = notification.event, notification.position
+        position = notification.position
         if position is not None and self.exchanges.is_handled(wish.filter, position):
             listener.settle(tag)
             return
-        if wish.no_local and event.source == self.bus.name:
+        if wish.no_local and notification.event.source == self.bus.name:
             listener.settle(tag)
             return
         share = subscription.share
         if share is not None and share.is_elsewhere(self, subscription, notification, tag):
             return
-        publish = self._publish_of(subscription, event)
-        if publish is None or self._is_too_large(publish):
-            listener.settle(tag)
-        else:
-            subscription.parked = (publish, tag, notification)
-            await self._send_parked(subscription)
+        subscription.parked = (notification, tag)
+        await self._send_parked(subscription)
 
-    def _is_too_large(self, publish: PublishPacket) -> bool:
-        """Does the client say that it cannot take a packet of this size?"""
-        return bool(self._largest) and len(write(publish, self._version)) > self._largest
+    async def _ready(
+        self,
+        subscription: MqttSubscription,
+        event: Event,
+        position: Position | None = None,
+        *,
+        is_retained: bool = False,
+    ) -> PublishPacket | None:
+        """The packet for this subscription, as soon as the client has room for it. None: it has expired
+        meanwhile, or is too large; it took no room then. Raises `UnsendableEvent`."""
+        header, name = header_of(event, self._legacy_before), subscription.wish.filter
+        sent = self.exchanges.qos(name, position)
+        qos = qos_of(header, subscription.wish.qos) if sent is None else sent
+        await self._wait_for_room(qos)
+        publish = None
+        try:
+            if sent is not None or not has_expired(event, header):
+                publish = self._publish_of(subscription, event, header, qos, is_retained=is_retained)
+                if self._largest and len(write(publish, self._version)) > self._largest:
+                    publish = None
+        finally:
+            if publish is None and qos:
+                self._in_flight.release()
+        return publish
 
     def _publish_of(
-        self, subscription: MqttSubscription, event: Event, *, is_retained: bool = False
-    ) -> PublishPacket | None:
-        """The packet for this subscription; None: it has expired. Raises `UnsendableEvent`."""
-        header = header_of(event, self._legacy_before)
-        if has_expired(event, header):
-            return None
+        self,
+        subscription: MqttSubscription,
+        event: Event,
+        header: MessageHeader | None,
+        qos: int,
+        *,
+        is_retained: bool = False,
+    ) -> PublishPacket:
+        """The packet for this subscription. Raises `UnsendableEvent`."""
         is_retained = is_retained or (
             event.time is not None and event.time < subscription.began and event.lifetime > 0
         )
         was_retained = event.key is not None if header is None else header.retain
         retain = is_retained or (was_retained and subscription.wish.as_published)
-        qos = qos_of(header, subscription.wish.qos)
         publish = publish_of(event, qos, retain=retain, with_properties=self._version == 5, header=header)
         if subscription.ids:
             publish.properties["subscription_id"] = subscription.ids
@@ -495,12 +513,9 @@ class MqttSession:
                 if message.is_received:
                     message.settle()
             else:
-                publish = self._publish_of(subscription, lent.notification.event)
-                if publish is None:  # it has expired
-                    self._in_flight.release()
-                    lent.listener.settle(lent.tag)
-                    continue
-                publish.qos, publish.packet_id, publish.dup = 2, packet_id, True
+                event = lent.notification.event
+                publish = self._publish_of(subscription, event, header_of(event, self._legacy_before), 2)
+                publish.packet_id, publish.dup = packet_id, True
                 self._in_flight.add_lent(publish, subscription, lent.tag, position, lent.listener)
 
     def _give_back(
@@ -521,19 +536,23 @@ class MqttSession:
     async def _wait_for_room(self, qos: int) -> None:
         if self._outlet is not None:
             await self._outlet.drained()
+        if qos < 2:
+            await self._in_flight.journalled()
         if qos:
             await self._in_flight.room()
 
     async def _send_parked(self, subscription: MqttSubscription) -> None:
         """Send what is parked as soon as there is room."""
         assert subscription.parked is not None
-        await self._wait_for_room(subscription.parked[0].qos)
-        (publish, tag, notification), subscription.parked = subscription.parked, None
-        if publish.qos:
+        notification, tag = subscription.parked
+        publish = await self._ready(subscription, notification.event, notification.position)
+        subscription.parked = None
+        if publish is not None and publish.qos:
             self._in_flight.add(publish, subscription, tag, notification.position)
-        else:
+            return
+        if publish is not None:
             self._send(publish)
-            subscription.listener.settle(tag)
+        subscription.listener.settle(tag)
 
     def _send(self, packet: Packet) -> None:
         if self._outlet is not None:

@@ -5,6 +5,8 @@ from __future__ import annotations
 import asyncio
 import contextlib
 from datetime import UTC, datetime
+from math import ceil
+from time import monotonic
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -30,6 +32,18 @@ class InFlightMessage(msgspec.Struct):
     is_sent: bool = True  # False: the journal does not hold it yet
     lender: Listener[Event] | None = None  # to which the broker delivered it, when not to `subscription`
     has_room: bool = True  # does it count in the client's receive maximum?
+    expires: float = 0.0  # of the process's clock; 0: never
+
+    def __post_init__(self) -> None:
+        if (left := self.publish.properties.get("message_expiry")) is not None:
+            self.expires = monotonic() + left
+
+    def to_send_again(self) -> PublishPacket:
+        """With DUP, and the expiry that is left: its delivery has begun, so it is sent though none is."""
+        self.publish.dup = True
+        if self.expires:
+            self.publish.properties["message_expiry"] = max(ceil(self.expires - monotonic()), 0)
+        return self.publish
 
     def settle(self) -> None:
         """Acknowledge the event to the broker.
@@ -63,7 +77,7 @@ class MqttSubscription:
         self.task: asyncio.Task[None] | None = None
         self.is_new = False  # a SUBSCRIBE was sent again: what is retained is due
         self.is_pushed = False  # what comes is written without being taken
-        self.parked: tuple[PublishPacket, int, Notification] | None = None  # taken, and waits for room
+        self.parked: tuple[Notification, int] | None = None  # taken, and waits for room
         self.retained: asyncio.Task[None] | None = None  # sends what is retained, after a SUBSCRIBE again
 
 
