@@ -27,6 +27,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings_lab.studies._claims import (
+    BELOW_ZERO,
     ClaimKind,
     PaperClaim,
     estimate,
@@ -243,7 +244,7 @@ def _alpha(runs: ProximityRuns) -> list[PaperClaim]:
     return [
         measured("VIR4-11", "swaps that keep alpha: hops against CBR", where="our system", paper=None,
                  reference="fewer",
-                 values=runs.against_plain(case, "hops"), within=(-1.0, 0.0), scale=100, form="+.0f",
+                 values=runs.against_plain(case, "hops"), within=(-1.0, BELOW_ZERO), scale=100, form="+.0f",
                  unit="%",
                  fitted="the rule for the link that goes, with results in view", why="It is to save hops."),
         measured("VIR4-11", "swaps that keep alpha: latency against CBR", where="our system", paper=None,

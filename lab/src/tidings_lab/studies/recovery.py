@@ -170,7 +170,7 @@ def _delivery_claims(table: dict[str, Seeds], shipped: dict[str, Seeds]) -> list
               seeds=count),
         exact("GRYPHON", "acknowledged recovery: least delivery of a seed", where="our system", paper=None,
               reference=1.0,
-              ours=min(delivery[ACKNOWLEDGED]), rule="exactly 1", why="It promises everything.",
+              ours=min(delivery[ACKNOWLEDGED]), rule="exactly 1", why="It promises every delivery.",
               held=min(delivery[ACKNOWLEDGED]) == 1.0, seeds=count),
     ]  # fmt: skip
     for id, style in (("COS-3", "push"), ("COS-7", "combined pull")):
@@ -323,7 +323,7 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
                  paper="a proactive push approach is likely to result in wasted bandwidth when the system is "
                  "stable", why="Wasted: there are some.", built="push begins a round at every interval"),
         everywhere("COS-11.4", "losses in the first third, then none: gossip of combined pull over push's",
-                   where=where, within=(0.0, 1.0), form=".3f",
+                   where=where, within=(0.0, BELOW_ONE), form=".3f",
                    levels={"push of the study": over(pulled, pushed, "gossip messages"),
                            "push as shipped": over(pulled, few_pushed, "gossip messages")},
                    paper="Reactive approaches perform better, in terms of generated traffic overhead, when "
@@ -479,7 +479,7 @@ def _beyond(bench: RecoveryBench, table: dict[str, Seeds]) -> list[PaperClaim]:
     return [
         measured("BEYOND", "latency of recovery: a round at once over the timer", reference="below 1",
                  form=".2f",
-                 values=over(at_once, base, "recovery latency"), within=(0.0, 1.0),
+                 values=over(at_once, base, "recovery latency"), within=(0.0, BELOW_ONE),
                  why="Footnote 6 suggests it, to be sooner.", **own),
         measured("BEYOND", "delivery with heartbeats less without", values=less(values(beats, "delivery"),
                  plain),

@@ -292,8 +292,8 @@ def _triggers(runs: OrganisationRuns) -> list[PaperClaim]:
     claims.append(
         measured("VIR4-11", "what the trigger alone changes: pure forwarders, overlap less printed",
                  where="beside 4.3.2",
-                 paper=None, reference="fewer", values=gains, within=(-1.0, 0.0), scale=100, form="+.0f",
-                 unit=" points", erratum="E-V9e",
+                 paper=None, reference="fewer", values=gains, within=(-1.0, BELOW_ZERO), scale=100,
+                 form="+.0f", unit=" points", erratum="E-V9e",
                  why="The erratum is refuted if the trigger changes nothing.")
     )  # fmt: skip
     return claims
@@ -323,8 +323,8 @@ def _workloads(runs: OrganisationRuns) -> list[PaperClaim]:
               held=all(wide.mean <= each.mean <= least.mean for each in others)),
         measured("VIR4-11", "narrow rectangles and F = 4: pure forwarders", where="beside Figure 4.12",
                  paper=None,
-                 reference="more", values=narrow, within=(0.0, ANY_MORE), scale=100, form="+.0f", unit="%",
-                 why="More associativity is not always fewer hops.", erratum="E-V9c"),
+                 reference="more", values=narrow, within=(ABOVE_ZERO, ANY_MORE), scale=100, form="+.0f",
+                 unit="%", why="More associativity is not always fewer hops.", erratum="E-V9c"),
     ]  # fmt: skip
 
 
@@ -367,7 +367,8 @@ def _fewer(runs: OrganisationRuns) -> list[PaperClaim]:
                          "(catalogue, 10.5)."),
                 measured("VIR4-11", f"fewer hops against SOCBR under the same trigger: rectangles to "
                          f"{width:g}, F = {fan}",
-                         where="our system", paper=None, reference="fewer", within=(-1.0, 0.0), scale=100,
+                         where="our system", paper=None, reference="fewer", within=(-1.0, BELOW_ZERO),
+                         scale=100,
                          form="+.0f",
                          values=[a - b for a, b in zip(own, other, strict=True)],
                          unit=" points of CBR's hops",
