@@ -21,7 +21,8 @@ DEVIATIONS: tuple[tuple[str, str, str, str], ...] = (
         "E-C2"),
     ("Costa 6 and Baehni 6.2, hpcast and PMcast", "neither the tree nor its fan-out is in the documents",
      "branches of 10, the first 3 processes of a subtree stand for it, fan-outs floor(ln S + c)",
-     "chosen before their rows were looked at; one tree serves both, hpcast with interests and without"),
+     "chosen before their rows were looked at. The system `hpcast` gossips to all; COS-11 is judged with "
+     "interests, as section 6 describes it"),
     ("Virgillito Figures 4.4 to 4.11", "pseudo-code", "corrected in eleven places",
         "E-V9: as printed it does not end"),
     ("Virgillito 4.3.2, trigger", "share of the zone", "as printed by default; `trigger=\"overlap\"` and "
