@@ -229,8 +229,8 @@ ERRATA = {
     "forwarding and counting, six have the break-even of 12, the share of discovery of 90% and the "
     "break-even of 30 together, each within a quarter: all six with one of the other triggers and with "
     "requests passed on wherever some of the zone is wanted. The best has 12.3, 0.90 and 32.3. No setting "
-    "with the printed trigger, and none with the printed forwarding predicate, is nearer than 45%. Both "
-    "predicates of the simulated prototype were therefore probably not those that are printed. Against "
+    "with the printed trigger, and none with the printed forwarding predicate, is nearer than 45%. It "
+    "would be explained by a prototype whose two predicates were not those that are printed. Against "
     "this: three numbers were fitted by 48 settings, the fewer messages at R = 100 leave their band in the "
     "last window (-22%; printed about -30%), the size of the rectangles is a guess, and the running "
     "example, in which B4 is not asked, has the printed forwarding.",
