@@ -152,7 +152,7 @@ def _claims(found: list[Costs], seeds: int) -> list[PaperClaim]:
                     paper=word,
                     ours=f"{last.measured()[position]:g} messages with N={last.brokers}, {last.takers} "
                     f"subscribers",
-                    rule=f"exactly {_rule(word, phase)} in all {len(ours)} cases, on {seeds} trees",
+                    rule=f"exactly {_rule(word, phase)} in all {len(ours)} cases of {seeds} seeds",
                     held=not wrong,
                     seeds=seeds,
                     why="The word as a number of messages on a tree of N brokers.", built=BUILT,

@@ -216,6 +216,7 @@ def _ttl(runs: OrganisationRuns, case: Case, counting: str, *, printed: bool) ->
     words = "" if printed else f" ({case.trigger}, {case.forwarding})"
     where = f"{PLACE}, Figure 4.16" if printed else "beside Figure 4.16"
     erratum = None if printed else "E-V9e"
+    fitted = "" if case.forwarding == PRINTED else "the cost of discovery, by both break-evens and its share"
     common: dict[str, Any] = {
         "where": where, "form": "+.1f", "unit": "%", "scale": 100.0, "erratum": erratum,
     }  # fmt: skip
@@ -226,11 +227,13 @@ def _ttl(runs: OrganisationRuns, case: Case, counting: str, *, printed: bool) ->
                    paper="the subsequent reduction of discovery messages allows to achieve an overall "
                    "improvement for low values of R" if printed else None,
                    reference=None if printed else "an improvement",
+                   fitted=fitted,
                    why="An improvement: fewer messages than without a bound; 4.5.2 has R > 1.", **common),
         everywhere("VIR4-11", f"cost of TTL {SHORT_TTL} against no bound at R = 100, by window{words}",
                    levels=runs.in_windows(lambda end: runs.short_ttl(case, end, 100, counting)),
                    within=(0.0, ANY_MORE),
                    paper=DEGRADES if printed else None,
+                   fitted=fitted,
                    reference=None if printed else "dearer", why="No longer true: not fewer messages.",
                    **common),
         everywhere("VIR4-11", f"TTL {SHORT_TTL} at R = 100: way from no bound (0) to CBR (1), by "
