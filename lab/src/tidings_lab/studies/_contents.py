@@ -235,8 +235,9 @@ ERRATA = {
     "last window (-22%; printed about -30%), the size of the rectangles is a guess, and the running "
     "example, in which B4 is not asked, has the printed forwarding. With either trigger alone the "
     "break-evens of Figures 4.14 and 4.19 stay far too low (2.8 and 8), and a TTL of 2 (Figure 4.16) saves "
-    "messages at R = 2 in the first window only; under the fitted setting it does in all three, but at R = 100 it goes "
-    "half of the way to plain routing in the last window, where the print has it tend to the whole.",
+    "messages at R = 2 in the first window only; under the fitted setting it does in all three, "
+    "but at R = 100 it goes half of the way to plain routing in the last window, where the print has it "
+    "tend to the whole.",
     "E-V9f": "Virgillito Figures 4.14, 4.18 and 4.19 (proposed, by one of two readings): they contradict "
     "one another if 'for R=100 the gain over CBR is still a 30% less' means 30% fewer messages than CBR, as "
     "for SOCBR. The reduction at R is saved hops times (R - R0) / (R h + t), where R0 is the break-even. "
