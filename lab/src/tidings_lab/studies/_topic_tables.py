@@ -54,7 +54,7 @@ def claims_of_table_1(rounds: dict[str, list[list[float]]]) -> list[PaperClaim]:
         claims.append(
             incomparable("DAM-10", f"Table 1, PMcast, {NAMES[position]}: rounds",
                 where=f"{PAPER_NAME}, 6.2, Table 1",
-                         paper=printed, ours=ours.text(".2f"), seeds=ours.seeds,
+                         paper=printed, ours=ours.text(".2f"), found=ours,
                          why="The tree of PMcast is not described, and its depth decides the rounds.")
         )  # fmt: skip
     claims.append(_confirms_claim(rounds["daMulticast"]))
@@ -104,7 +104,7 @@ def claims_of_table_2(parasites: dict[str, list[list[float]]]) -> list[PaperClai
                   why="The paper claims none ever.", built=NO_PARASITES,
                   held=not any(parasites["daMulticast"][position])),
             incomparable("DAM-11", f"Table 2, PMcast, {NAMES[position]}: parasites", where=where, paper=row,
-                         ours=estimate(mine).text(".0f"), seeds=len(mine),
+                         ours=estimate(mine).text(".0f"), found=estimate(mine),
                          why="The tree of PMcast is not described, and its depth and delegates decide who "
                          "receives what it does not want. The printed row was computed, not simulated."),
         ]  # fmt: skip
