@@ -12,8 +12,16 @@ import pytest
 
 from tidings.errors import MissingDependencyError
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ
+from tidings_lab.studies._deviations import DEVIATIONS
 from tidings_lab.studies._printing import BROWSERS, print_to_pdf
-from tidings_lab.studies._report import StudyRecord, claims_page, read_records, write
+from tidings_lab.studies._report import (
+    StudyRecord,
+    claims_page,
+    deviations_page,
+    read_records,
+    write,
+    wrong_page,
+)
 from tidings_lab.studies.study import ClaimKind, ClaimVerdict, PaperClaim, StudyTable, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -144,6 +152,20 @@ def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path:
     wrong = (tmp_path / "wrong.md").read_text()
     assert "| VIR3-8 | t | Table 3.1 | printed number | 1 | 2 | 1.01 | 0.1. so | **refuted** |" in wrong
     assert wrong.count("| VIR3-8") == 1
+
+
+def test_an_erratum_shows_what_speaks_against_it() -> None:
+    theirs = claim("VIR3-8", held=False, erratum="E-V5", claim="printed")
+    ours = claim("VIR3-8", held=False, erratum="E-V5", claim="fails", paper=None)
+    page = wrong_page([kept("diffusion", theirs, ours)])
+    evidence, _, counter = page.partition("## E-V5\n")[2].partition("## E-V6")[0].partition("Against it")
+    assert ("| printed |" in evidence, "| fails |" in evidence) == (True, False)
+    assert ("| printed |" in counter, "| fails |" in counter) == (False, True)
+
+
+def test_every_deviation_is_on_its_page() -> None:
+    lines = deviations_page().splitlines()
+    assert sum(line.startswith("| ") for line in lines) == 2 + len(DEVIATIONS)
 
 
 @pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no Chromium is installed")
