@@ -377,6 +377,12 @@ def wrong() -> str:
     return wrong_page(read_records(RESULTS))
 
 
+def deviations() -> str:
+    from tidings_lab.studies._report import deviations_page
+
+    return deviations_page()
+
+
 def take_over(folder: Path, to: Path = RESULTS) -> None:
     """Copy the studies that were run in full, with the commit that is checked out."""
     import msgspec
@@ -406,6 +412,7 @@ GENERATED: dict[str, Callable[[], str]] = {
     "docs/decisions/index.md": decisions,
     "lab/docs/claims.md": claims,
     "lab/docs/wrong.md": wrong,
+    "lab/docs/deviations.md": deviations,
 }
 
 

@@ -12,8 +12,16 @@ import pytest
 
 from tidings.errors import MissingDependencyError
 from tidings_lab.studies._contents import DOCUMENTS, ERRATA, EVIDENCE, READ
+from tidings_lab.studies._deviations import DEVIATIONS
 from tidings_lab.studies._printing import BROWSERS, print_to_pdf
-from tidings_lab.studies._report import StudyRecord, claims_page, read_records, write
+from tidings_lab.studies._report import (
+    StudyRecord,
+    claims_page,
+    deviations_page,
+    read_records,
+    write,
+    wrong_page,
+)
 from tidings_lab.studies.study import ClaimKind, ClaimVerdict, PaperClaim, StudyTable, study_names
 
 ROOT = Path(__file__).parents[2]
@@ -41,7 +49,10 @@ def kept(name: str, *claims: PaperClaim, **more: Any) -> StudyRecord:
 def test_what_answers_a_table_or_figure_exists(shown: Any) -> None:
     assert bool(shown.studies or shown.tests) is not bool(shown.reason)
     assert set(shown.studies) <= set(study_names())
-    assert [test for test in shown.tests if not any((position / test).exists() for position in TESTS)] == []
+    for test in shown.tests:
+        file, _, name = test.partition("::")
+        [found] = [position / file for position in TESTS if (position / file).exists()]
+        assert not name or f"def {name}(" in found.read_text()
 
 
 def test_every_study_answers_something() -> None:
@@ -119,6 +130,14 @@ def test_what_holds_by_construction_is_counted_apart_too(tmp_path: Path) -> None
     assert "| of them by construction: the system was built by the words | 1 | 1 | 0 | 0 | 0 | 0 |" in text
 
 
+def test_arithmetic_is_counted_apart_too(tmp_path: Path) -> None:
+    write(tmp_path, [kept("policies", claim(), claim(arithmetic=True), claim(paper=None, arithmetic=True))])
+    text = (tmp_path / "claims.md").read_text()
+    assert "2 held (1 of them arithmetic on a paper's own formulas), 0 refuted" in text
+    assert "formulas: nothing was measured | 1 | 1 | 0 | 0 | 0 | 0 |" in text
+    assert "| of them neither: measured, and it could have come out otherwise | 1 | 1 |" in text
+
+
 def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path: Path) -> None:
     ours = claim("VIR5-10", claim="more | than the paper", paper=None)
     bad = claim("VIR3-8", held=False, erratum="E-V5", expected=2.0)
@@ -133,6 +152,20 @@ def test_our_own_claims_are_counted_apart_and_the_claims_are_also_text(tmp_path:
     wrong = (tmp_path / "wrong.md").read_text()
     assert "| VIR3-8 | t | Table 3.1 | printed number | 1 | 2 | 1.01 | 0.1. so | **refuted** |" in wrong
     assert wrong.count("| VIR3-8") == 1
+
+
+def test_an_erratum_shows_what_speaks_against_it() -> None:
+    theirs = claim("VIR3-8", held=False, erratum="E-V5", claim="printed")
+    ours = claim("VIR3-8", held=False, erratum="E-V5", claim="fails", paper=None)
+    page = wrong_page([kept("diffusion", theirs, ours)])
+    evidence, _, counter = page.partition("## E-V5\n")[2].partition("## E-V6")[0].partition("Against it")
+    assert ("| printed |" in evidence, "| fails |" in evidence) == (True, False)
+    assert ("| printed |" in counter, "| fails |" in counter) == (False, True)
+
+
+def test_every_deviation_is_on_its_page() -> None:
+    lines = deviations_page().splitlines()
+    assert sum(line.startswith("| ") for line in lines) == 2 + len(DEVIATIONS)
 
 
 @pytest.mark.skipif(not any(map(shutil.which, BROWSERS)), reason="no Chromium is installed")

@@ -189,7 +189,10 @@ def test_verdicts_of_held_back_seeds_stand_beside_those_in_view() -> None:
     own = judged("Y", "c", paper=None, ours=1, rule="r", held=True)
     here, there = record(1, inside, own), record(1001, outside, own)
     summary, changes = confirming_tables([here], [there])
-    assert summary.rows == [("locality", "1001", "abc", 0, 1, 1, 0), ("all of these", "", "", 0, 1, 1, 0)]
+    assert summary.rows == [
+        ("locality", "1001", "abc", 0, 1, 1, 0),
+        ("sum of these studies", "", "", 0, 1, 1, 0),
+    ]
     [row] = changes.rows
     assert (row[4], row[6], row[7]) == ("held", "refuted", "apart")
     assert [verdict_there(here, each, [there]) for each in here.claims] == ["refuted", "held"]

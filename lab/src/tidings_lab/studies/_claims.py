@@ -15,6 +15,8 @@ Rules
   which.
 - A claim on a system that was built by the words it is judged by (`built`) shows that it was built so and no
   more. It is counted apart as well.
+- A claim that is `arithmetic` compares a paper's words with the paper's own formulas: nothing was measured,
+  and *held* says that text and formula agree. It is counted apart as well.
 - A correction of ours is a claim of its own, of the kind *our own*, beside the printed claim that it refutes.
 """
 
@@ -162,6 +164,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     verdict: ClaimVerdict
     reproduced: bool
     built: bool = False  # the system was built by the words that it is judged by
+    arithmetic: bool = False  # on the paper's own formulas: nothing was measured
     source: str = ""  # file and line that states the claim
 
     def __post_init__(self) -> None:
@@ -271,7 +274,7 @@ def exact(
     id: str, claim: str, *, where: str, paper: float | str | None, ours: float | str, rule: str, why: str,
     held: bool,
     kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", built: str = "",
+    fitted: str = "", built: str = "", arithmetic: bool = False,
     seeds: int = 1,
 ) -> PaperClaim:  # fmt: skip
     """A claim on counts or orders that have no spread, or that must hold in every run."""
@@ -279,7 +282,7 @@ def exact(
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, seeds=seeds, tolerance=rule,
-        reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
+        reason=_reason(why, fitted, built), verdict=verdict, built=bool(built), arithmetic=arithmetic,
         reproduced=verdict is ClaimVerdict.HELD,
         source=_stated(),
     )  # fmt: skip
@@ -289,11 +292,14 @@ def incomparable(
     id: str, claim: str, *, where: str, paper: float | str, ours: float | str, why: str,
     kind: ClaimKind | None = None,
     reference: float | str | None = None, erratum: str | None = None, seeds: int = 1,
+    found: SeedEstimate | None = None, scale: float = 1.0, arithmetic: bool = False,
 ) -> PaperClaim:  # fmt: skip
-    """A printed value beside one of ours that does not measure the same."""
+    """A printed value beside one of ours that does not measure the same; `found` gives it an interval."""
+    interval = None if found is None else (found.low * scale, found.high * scale)
     return PaperClaim(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
-        erratum=erratum, ours=ours, seeds=seeds, tolerance="none: shown side by side", reason=why,
+        erratum=erratum, ours=ours, interval=interval, seeds=seeds if found is None else found.seeds,
+        tolerance="none: shown side by side", reason=why, arithmetic=arithmetic,
         verdict=ClaimVerdict.NOT_COMPARABLE, reproduced=False, source=_stated(),
     )  # fmt: skip
 

@@ -1,7 +1,8 @@
 """Verdicts on seeds that were not in view while studies and rules were written, beside those that were.
 
 A claim of the one run is found in the other by its id, its words and its place. Nothing is judged anew: both
-verdicts come from the same rule.
+verdicts come from the same rule. A claim whose rule was set after held-back seeds were looked at is not in
+their record.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from tidings_lab.studies.study import StudyTable
 if TYPE_CHECKING:
     from tidings_lab.studies._report import StudyRecord
 
-HEADING = "Confirmed on seeds that were not in view"
+HEADING = "On seeds that were not in view"
 SUMMARY = ("study", "seeds from", "measured at", "claims of the papers: same verdict", "another",
            "our own: same verdict", "another")  # fmt: skip
 CHANGES = ("id", "claim", "kind", "ours", "verdict", "ours, held-back seeds", "verdict there", "intervals")
@@ -82,7 +83,7 @@ def confirming_tables(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord]
     if not rows:
         return []
     sums = [sum(row[column] for row in rows) for column in range(3, 7)]
-    rows.append(("all of these", "", "", *sums))
+    rows.append(("sum of these studies", "", "", *sums))
     changes = [
         (pair.claim.id, pair.claim.claim, str(pair.claim.kind), pair.claim.ours, str(pair.claim.verdict),
          pair.there.ours, str(pair.there.verdict), pair.intervals)

@@ -106,6 +106,7 @@ def write(
         body += [f"<h2 id={name}>{title}</h2>", *bodies[name]]
     (folder / "claims.md").write_text(claims_page(found, fresh), encoding="utf-8")
     (folder / "wrong.md").write_text(wrong_page(found), encoding="utf-8")
+    (folder / "deviations.md").write_text(deviations_page(), encoding="utf-8")
     page = folder / "index.html"
     page.write_text(_PAGE.replace("{body}", "\n".join(body)), encoding="utf-8")
     return page
@@ -117,10 +118,15 @@ def headline(claims: Sequence[PaperClaim]) -> list[tuple[str, ...]]:
     papers = [kind for kind in ClaimKind if kind is not ClaimKind.OWN]
     rows = [(str(kind), *_counts([table[kind]])) for kind in papers]
     rows.append(("all claims of the papers", *_counts([table[kind] for kind in papers])))
-    built = by_kind([claim for claim in claims if claim.built and claim.kind is not ClaimKind.OWN])
-    rows.append(
-        ("of them by construction: the system was built by the words", *_counts(list(built.values())))
-    )
+    theirs = [claim for claim in claims if claim.kind is not ClaimKind.OWN]
+    for words, chosen in (
+        ("of them by construction: the system was built by the words", [c for c in theirs if c.built]),
+        ("of them arithmetic on the paper's own formulas: nothing was measured",
+         [c for c in theirs if c.arithmetic]),
+        ("of them neither: measured, and it could have come out otherwise",
+         [c for c in theirs if not c.built and not c.arithmetic]),
+    ):  # fmt: skip
+        rows.append((words, *_counts(list(by_kind(chosen).values()))))
     rows.append(("the same by printed statement, each by its weakest claim", *_counts([_statements(claims)])))
     rows.append((str(ClaimKind.OWN), *_counts([table[ClaimKind.OWN]])))
     return rows
@@ -153,8 +159,15 @@ def sentence(claims: Sequence[PaperClaim]) -> str:
     """The headline in one sentence: of the papers' claims alone."""
     theirs = [claim for claim in claims if claim.kind is not ClaimKind.OWN]
     parts = [f"{sum(claim.verdict is verdict for claim in theirs)} {verdict}" for verdict in ClaimVerdict]
-    if built := sum(claim.built and claim.reproduced for claim in theirs):
-        parts[0] += f" ({built} of them by construction)"
+    built = sum(claim.built and claim.reproduced for claim in theirs)
+    computed = sum(claim.arithmetic and claim.reproduced for claim in theirs)
+    apart = [
+        f"{count} of them {words}"
+        for count, words in ((built, "by construction"), (computed, "arithmetic on a paper's own formulas"))
+        if count
+    ]
+    if apart:
+        parts[0] += f" ({', '.join(apart)})"
     return (
         f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {len(claims) - len(theirs)} are our own."
     )
@@ -215,14 +228,16 @@ def _shown(shown: Shown, found: Sequence[StudyRecord]) -> str:
 def _errata(found: Sequence[StudyRecord]) -> str:
     parts = []
     for code, words in ERRATA.items():
-        rows = [_claim(each, claim, at) for each, at, claim in _evidence(code, found)]
-        table = (
-            f"<div class=wide><table><tr>{''.join(f'<th>{h}' for h in HEADS)}{''.join(rows)}</table></div>"
+        by_side = _sides(_evidence(code, found))
+        table = "".join(
+            f"<p>{words}</p><div class=wide><table><tr>{''.join(f'<th>{h}' for h in HEADS)}"
+            f"{''.join(_claim(each, claim, at) for each, at, claim in rows)}</table></div>"
+            for words, rows in by_side.items()
         )
         shown = "".join(f" <code>{escape(each)}</code>" for each in _tests(code)) or f" {READ}"
         parts.append(
             f"<h3 id={code}>{code}</h3><p>{escape(words)}</p>"
-            f"<p class=note>Evidence:{' the claims below;' if rows else ''}{shown}</p>{table if rows else ''}"
+            f"<p class=note>Evidence:{' the claims below;' if by_side else ''}{shown}</p>{table}"
         )
     return "".join(parts)
 
@@ -240,6 +255,21 @@ def _evidence(code: str, found: Sequence[StudyRecord]) -> list[tuple[StudyRecord
         for at, claim in enumerate(each.claims)
         if claim.erratum is not None and named.match(claim.erratum)
     ]
+
+
+FOR, AGAINST = "For it, or compatible with it:", "Against it, or open: our own claims that did not hold."
+
+
+def _sides(
+    evidence: Sequence[tuple[StudyRecord, int, PaperClaim]],
+) -> dict[str, list[tuple[StudyRecord, int, PaperClaim]]]:
+    """Claims of ours on an erratum that are refuted or undecided stand apart, as evidence against it."""
+    open_ = (ClaimVerdict.REFUTED, ClaimVerdict.UNDECIDED)
+    sides: dict[str, list[tuple[StudyRecord, int, PaperClaim]]] = {FOR: [], AGAINST: []}
+    for each in evidence:
+        is_against = each[2].kind is ClaimKind.OWN and each[2].verdict in open_
+        sides[AGAINST if is_against else FOR].append(each)
+    return {words: rows for words, rows in sides.items() if rows}
 
 
 def _deviations() -> str:
@@ -324,12 +354,26 @@ def wrong_page(found: Sequence[StudyRecord]) -> str:
     ]
     for code, words in ERRATA.items():
         parts += [f"## {code}\n", f"{words}\n"]
-        rows = [_line(*_cells(claim)) for _, _, claim in _evidence(code, found)]
+        by_side = _sides(_evidence(code, found))
         shown = ", ".join(f"`{each}`" for each in _tests(code))
-        measured = "the claims below" if rows else ""
+        measured = "the claims below" if by_side else ""
         parts.append(f"Evidence: {'; '.join(filter(None, (measured, shown))) or READ}.\n")
-        if rows:
-            parts += [_line(*HEADS), _line(*["---"] * len(HEADS)), *rows, ""]
+        for side, rows in by_side.items():
+            parts += [f"{side}\n", _line(*HEADS), _line(*["---"] * len(HEADS))]
+            parts += [*(_line(*_cells(claim)) for _, _, claim in rows), ""]
+    return "\n".join(parts)
+
+
+def deviations_page() -> str:
+    """Where we deviate from the papers, as Markdown."""
+    heads = ("place", "printed", "here", "reason")
+    parts = [
+        "# Where we deviate from the papers\n",
+        "Algorithms that differ from the print, and settings of studies that differ from the paper's or from "
+        "shipped defaults, each with its reason. Codes such as E-C3 are of "
+        "[what we believe is wrong in the papers](wrong.md); verdicts are in [the claims](claims.md).\n",
+        _line(*heads), _line(*["---"] * len(heads)), *(_line(*row) for row in DEVIATIONS), "",
+    ]  # fmt: skip
     return "\n".join(parts)
 
 

@@ -138,10 +138,13 @@ def cost(processes: int, seed: int) -> dict[str, float]:
     }  # fmt: skip
 
 
-def hpcast(processes: int, interested: int, c: float, runs: int, seed: int) -> dict[str, float]:
-    """Gossip as the only routing, with no fault: whole events, to all peers alike."""
+def hpcast(
+    processes: int, interested: int, c: float, by_interest: bool, runs: int, seed: int
+) -> dict[str, float]:
+    """Gossip as the only routing, with no fault: whole events, down where delegates stand for an interest, or
+    to all peers alike."""
     groups = (TopicGroup(interested), TopicGroup(processes - interested, (0,)))
-    plan = delegate_tree(groups, interest=False, c=c, published=0)
+    plan = delegate_tree(groups, interest=by_interest, c=c, published=0)
     seeds = range(seed * 1_000_003, seed * 1_000_003 + runs)
     found = [disseminate(plan, seed=number, views=number, count=True) for number in seeds]
     return {

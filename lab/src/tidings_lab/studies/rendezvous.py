@@ -5,18 +5,21 @@ Nodes join one after the other by messages, as many clients as nodes subscribe t
 group is a topic, a type and a value at once, so that each system routes by what it can), and events of groups
 drawn evenly are published. The oracle knows only who subscribed to what. A fifth of the nodes vanishes at
 once, without a word; the routes are looked at again after `HEALED` seconds. Sizes are ours; the thesis gives
-none. Time and memory grow with size: the largest size takes about a minute of one core for each system.
+none. Time and memory grow with size: the largest size takes about a minute of one core for each system. Up to
+`SMALL` nodes, and for the nodes that vanish, there are several seeds; the larger rings are of the first seed
+alone, and a claim that goes up to them says so.
 """
 
 from __future__ import annotations
 
 import resource
 import time
+from math import nextafter
 from typing import Any
 
 from tidings.algebra.cells import HashCells
 from tidings_lab.simulation.rendezvous import RendezvousNetwork
-from tidings_lab.studies._claims import PaperClaim, exact
+from tidings_lab.studies._claims import PaperClaim, everywhere, exact
 from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable
 
 SYSTEMS = ("scribe", "hermes", "hermes-path", "partitioned-elastic")
@@ -69,11 +72,23 @@ def healing_of(system: str, count: int, seed: int) -> dict[str, Any]:
 class RendezvousRuns:
     def __init__(self, setting: StudySetting) -> None:
         self.sizes = QUICK if setting.quick else FULL
-        points = [(s, n, setting.seed) for n in self.sizes for s in SYSTEMS if n <= SMALL or s in LARGE]
+        self.seeds = setting.seed_range(1, 10)
+        points = [
+            (s, n, seed)
+            for seed in self.seeds
+            for n in self.sizes
+            for s in SYSTEMS
+            if n <= SMALL or (s in LARGE and seed == self.seeds[0])
+        ]
         found = setting.measure(size_of, points)
-        self.by = {(system, count): each for (system, count, _), each in zip(points, found, strict=True)}
-        healing = [(system, 60 if setting.quick else 300, setting.seed) for system in SYSTEMS]
-        self.healing = dict(zip(SYSTEMS, setting.measure(healing_of, healing), strict=True))
+        self.every = dict(zip(points, found, strict=True))
+        first = self.seeds[0]
+        self.by = {(system, count): self.every[system, count, seed] for system, count, seed in points
+                   if seed == first}  # fmt: skip
+        cases = [(system, 60 if setting.quick else 300) for system in SYSTEMS]
+        healed = setting.over_seeds(healing_of, cases, self.seeds)
+        self.healings = dict(zip(SYSTEMS, healed, strict=True))
+        self.healing = {system: runs[0] for system, runs in self.healings.items()}
         self.common = [count for count in self.sizes if count <= SMALL]
 
 
@@ -83,36 +98,45 @@ def run(setting: StudySetting) -> StudyOutcome:
 
 
 def _claims(runs: RendezvousRuns) -> list[PaperClaim]:
-    within = min(each["within"] for each in runs.by.values())
-    wrong = sum(each["missing"] + each["extra"] for each in runs.by.values())
-    due = sum(each["due"] for each in runs.by.values())
-    largest = runs.sizes[-1]
-    healed = max(each["wrong after"] for each in runs.healing.values())
-    path = [runs.by["hermes-path", n]["messages"] / runs.by["hermes", n]["messages"] for n in runs.common]
+    within = min(each["within"] for each in runs.every.values())
+    wrong = sum(each["missing"] + each["extra"] for each in runs.every.values())
+    due = sum(each["due"] for each in runs.every.values())
+    largest, seeds = runs.sizes[-1], len(runs.seeds)
+    healings = [each for found in runs.healings.values() for each in found]
+    healed = max(each["wrong after"] for each in healings)
+    path = {
+        f"{n:,} nodes": [
+            runs.every["hermes-path", n, seed]["messages"] / runs.every["hermes", n, seed]["messages"]
+            for seed in runs.seeds
+        ]
+        for n in runs.common
+    }
+    rings = f"{len(runs.every)} rings; above {SMALL:,} nodes of the first seed alone"
     own: dict[str, Any] = {"where": "beside 2.5.2 and 2.5.5", "paper": None}
     return [
         exact("VIR2-7", f"routes within their bound of hops, up to {largest} nodes", reference="95% or more",
-              ours=f"{within:.1%} at the least", rule="95% or more in every ring", held=within >= 0.95,
-              seeds=len(runs.by),
+              ours=f"{within:.1%} at the least", rule=f"95% or more in each of {rings}", held=within >= 0.95,
+              seeds=seeds,
               why="Of the overlay that Scribe builds on; the thesis prints no share.", **own),
         exact("VIR2-7", f"deliveries against the oracle, up to {largest} nodes", reference=0,
-              ours=f"{wrong} wrong of {due}", rule="none missing, none too many", held=wrong == 0 and due > 0,
-              why="Nothing fails here.", seeds=len(runs.by), **own),
+              ours=f"{wrong} wrong of {due}", rule=f"none missing, none too many, in {rings}",
+              held=wrong == 0 and due > 0, why="Nothing fails here.", seeds=seeds, **own),
         exact("VIR2-7", f"routes after {VANISHING:.0%} of the nodes vanished", reference="none wrong",
-              ours=f"{healed:.1%} wrong after {HEALED:.0f} s", rule="none wrong; some were at first",
-              seeds=len(runs.healing),
-              held=healed == 0.0 and all(each["wrong"] > 0 for each in runs.healing.values()),
+              ours=f"{healed:.1%} wrong at most after {HEALED:.0f} s", rule="none wrong in any run; some "
+              "were at first",
+              seeds=seeds, held=healed == 0.0 and all(each["wrong"] > 0 for each in healings),
               why="The overlay is to heal.", **own),
-        exact("VIR2-7", "deliveries after that", reference="exact in every system", rule="every system",
-              ours=", ".join(s for s, each in runs.healing.items() if each["exact after"] and each["due"]),
-              held=all(each["exact after"] and each["due"] for each in runs.healing.values()),
-              why="Trees are to heal with the overlay.", seeds=len(runs.healing), **own),
-        exact("VIR2-7", "messages with filters on the path against filters at recipients", reference="fewer",
-              ours=", ".join(f"{share - 1:+.0%}" for share in path), rule="fewer at each size",
-              seeds=len(path),
-              held=all(share < 1 for share in path), why="Hermes filters at recipients; its later version "
-              "on the path.",
-              **own),
+        exact("VIR2-7", "deliveries after that", reference="exact in every system",
+              rule="in every run of every system",
+              ours=", ".join(
+                  f"{s}: {sum(bool(each['exact after'] and each['due']) for each in found)} of {seeds}"
+                  for s, found in runs.healings.items()),
+              held=all(each["exact after"] and each["due"] for each in healings),
+              why="Trees are to heal with the overlay.", seeds=seeds, **own),
+        everywhere("VIR2-7", "messages with filters on the path over those with filters at recipients",
+                   reference="fewer", levels=path, within=(0.0, nextafter(1.0, 0.0)), form=".3f",
+                   why="Fewer, at each size: Hermes filters at recipients; its later version on the path.",
+                   **own),
     ]  # fmt: skip
 
 
@@ -141,8 +165,8 @@ def _tables(runs: RendezvousRuns) -> list[StudyTable]:
     healing = [[system, *each.values()] for system, each in runs.healing.items()]
     names = list(next(iter(runs.healing.values())))
     return [
-        StudyTable("by size", ["system", "nodes", *columns], rows),
-        StudyTable(f"{VANISHING:.0%} of the nodes vanish", ["system", *names], healing),
+        StudyTable("by size, first seed", ["system", "nodes", *columns], rows),
+        StudyTable(f"{VANISHING:.0%} of the nodes vanish, first seed", ["system", *names], healing),
     ]
 
 

@@ -17,8 +17,9 @@ others. So the same is measured with "not constrained" ranked at random among th
 rank`), with other exponents, and with intervals in the place of one-sided bounds, where unions have more to
 find. The table has all of them; the claims of the thesis are judged by the usual subscriptions alone.
 
-The thesis prints no numbers of subscriptions under its curves, but for the hundred of Figure 5.10, so the
-reduction is judged there, where its text is ("reaches the 75%"), and the curve goes on to two hundred. Of
+The thesis prints no numbers of subscriptions under the curves of Figure 5.8. The reduction rises with that
+number all the way, so that the most that a plot "reaches" depends on where it ends: our course up to two
+hundred stands beside the 75%, and is not comparable. Of
 Figure 5.9 the text says what it shows, and nothing that could be judged; the picture is lost.
 """
 
@@ -34,6 +35,7 @@ from typing import Any
 from tidings.simulation.topology import OverlayGraph
 from tidings.simulation.world import World
 from tidings_lab.studies.study import (
+    ABOVE_ZERO,
     ClaimKind,
     Curve,
     PaperClaim,
@@ -241,13 +243,15 @@ def _reductions(runs: Runs, sizes: Sequence[int]) -> list[PaperClaim]:
                 for size in sizes
             )
             claims.append(
-                measured("VIR5-10", f"reduction of the {named}, {mapping}, {AT} subscriptions each",
-                         where=f"{WHERE}, Figure 5.8", paper="showing in both cases a reduction that reaches "
-                         "the 75% of the values obtained in the basic case", kind=ClaimKind.NUMBER,
-                         values=values,
-                         within=(0.65, 0.85), scale=100, form=".0f", unit="%", note=course,
-                         why="Ten points to either side of a share; the text names a hundred subscriptions "
-                         "in 5.10.")
+                incomparable("VIR5-10", f"reduction of the {named}, {mapping}, by subscriptions of each",
+                             where=f"{WHERE}, Figure 5.8", paper="showing in both cases a reduction that "
+                             "reaches the 75% of the values obtained in the basic case",
+                             kind=ClaimKind.NUMBER, found=estimate(values), scale=100.0,
+                             ours=f"{estimate(values).text('.0f', 100.0, '%')} with {AT}; {course}",
+                             why="The reduction rises with the number of subscriptions, at every number that "
+                             "we tried. Reaches says that 75% is the most on the plot, whose numbers are "
+                             "lost and not in the text: a plot that ends sooner or later reaches another "
+                             "value.")
             )  # fmt: skip
     last = _rows(runs, WITH, "covering", sizes, sizes[-1])
     spreads = [max(row["tables"]) / max(1, min(row["tables"])) for row in last]
@@ -264,7 +268,7 @@ def _reductions(runs: Runs, sizes: Sequence[int]) -> list[PaperClaim]:
                      ours=f"{estimate(spreads).text('.2f')}; without mapping {estimate(plain).text('.2f')}",
                      why="The picture is lost, and the text gives neither a size nor a spread."),
         measured("VIR5-10", "the same: with mapping less without", where="beside Figure 5.9", paper=None,
-                 reference="wider", values=more, within=(0.0, float("inf")), form="+.2f",
+                 reference="wider", values=more, within=(ABOVE_ZERO, float("inf")), form="+.2f",
                  why="The figure is there to show an effect of the mapping: a wider spread."),
         measured("VIR5-10", "the same: by our rule from before the first run", where="beside Figure 5.9",
                  paper=None, reference="2 or more", values=spreads, within=(2.0, float("inf")), form=".2f",
@@ -286,7 +290,7 @@ def _notifications(delivered: dict[int, list[dict[str, Any]]]) -> list[PaperClai
               "for all the subscribers served by it",
               built="an organisation has one merge subscription at another",
               ours="once" if once else "not always", rule="equal for all events of all runs", held=once,
-              seeds=len(every),
+              seeds=min(len(rows) for rows in delivered.values()),
               why="Only once: a count."),
         measured("VIR5-10", f"messages between organisations per delivered notification, {AT} subscriptions "
                  f"each",

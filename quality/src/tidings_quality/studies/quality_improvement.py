@@ -193,7 +193,7 @@ def _claims(honest: list[RoundRows], rated: list[RoundRows], unrated: list[Round
     return [
         measured("VIR5-4", "mean quality over organisations: after the feedback less before", form="+.4f",
                  where="Virgillito 2003, 5.2.2", paper="this process leads to an overall quality improvement "
-                 "inside the cooperative system", within=(ABOVE_ZERO, float("inf")),
+                 "inside the cooperative system", within=(ABOVE_ZERO, 1.0),
                  built="a better value is adopted and a worse one is not",
                  values=[delivered[-1] - delivered[0] for delivered in means], why="Improvement: above 0."),
         exact("VIR5-4", "the mean quality from round to round", where="our system", paper=None,
@@ -214,7 +214,7 @@ def _claims(honest: list[RoundRows], rated: list[RoundRows], unrated: list[Round
         measured("VIR5-5", "quality of the others at the end: with ratings less without", where="our system",
                  paper=None,
                  reference="better", values=[a - b for a, b in zip(ours, without, strict=True)],
-                 within=(0.0, float("inf")),
+                 within=(ABOVE_ZERO, 1.0),
                  form="+.4f", why="Ratings are to keep one source from spoiling the others."),
     ]  # fmt: skip
 
