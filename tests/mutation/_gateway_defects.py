@@ -60,7 +60,7 @@ GATEWAYS = (
         "            pass\n", by=EXCHANGES),
     # QoS 2 out: sent, and not in the journal
     Defect("gateway/mqtt/exchanges.py",
-        "        return self._append(OUT, packet_id, name, position.log, position.offset)\n",
+        "        return self._append(OUT, packet_id, name, position.log, position.offset, 2)\n",
         "        return None\n", by=EXCHANGES),
     # QoS 2 out: PUBREL leaves before PUBREC is on the disk
     Defect("gateway/mqtt/exchanges.py",
@@ -460,7 +460,7 @@ GATEWAYS = (
         "        if offset not in self._unsuperseded and not self.keeps_superseded(offset):\n",
         "        if True:\n", by=STANDARD),
     # a message that waits is sent though it has expired
-    Defect("gateway/mqtt/session.py", "        if has_expired(event, header):\n            return None\n", "",
+    Defect("gateway/mqtt/session.py", "if sent is not None or not has_expired(event, header):", "if True:",
         by=STANDARD),
     # a reconnect leaves a will that waits
     Defect("gateway/mqtt/listener.py", "            self.wills.cancel(key)\n", "            pass\n",
