@@ -7,7 +7,8 @@ Rules
 - A broker hands a request on only when the far end of its upstream link knows all that is wanted
   here, the filter of the request among it. Else it drops the request: the next try may pass.
 - Requests for the logs behind one link that come soon after one another share a message, and so do their
-  answers: the first request of a link goes at once, and the next ones at most `ask_seconds` later. An answer
+  answers: the first request of a link goes at once, and so does the one for the page after an answer with
+  events; the others wait at most `ask_seconds`. An answer
   with events takes those along that wait; answers without events wait for the others that their link asked
   for, `gather_seconds` at most.
 - A neighbour's own request for what it was sent is answered from what was sent last, where that is held.
@@ -331,6 +332,8 @@ class Relay:
         if reading is None or reading.log != part.log:
             return  # it was answered before
         self.give_up(part.number)
+        if part.envelopes:  # the request for the next page has nothing to wait for
+            self._asked_at.pop(str(self._recovery.upstream(part.log)), None)
         if part.is_gone:
             self._recovery.gone(part.log, now)
         reading.then(ReadResult(part.envelopes, part.upto, part.is_last, part.is_gone), now)
