@@ -8,18 +8,18 @@ RETURNED = ("tests/unit/protocol/test_committing.py",)
 
 DELIVERY_DEFECTS = (
     # what was given back twice is put before what was sent earlier
-    Defect("protocol/delivery/dispatcher.py", "        while line and 0 < line[0].first_tag < last:\n",
-        "        while False:\n", by=RETURNED),
+    Defect("protocol/delivery/subscription_state.py", "while line and 0 < line[0].first_tag < last:\n",
+        "while False:\n", by=RETURNED),
     # the order of the first sending is forgotten when an event is given back again
     Defect("protocol/delivery/item.py", "self.first_tag or tag", "tag", by=RETURNED),
     # a queue that is longer than was asked for
     Defect("protocol/delivery/dispatcher.py", "if room <= 0:  # below 0", "if False:  # below 0",
         by=RETURNED),
     # what is on its way when nothing is sent ahead comes first
-    Defect("protocol/client.py", "        elif not (reason or subscription.is_fenced or "
-        "subscription.options.group):\n", "        elif False:\n", by=RETURNED),
+    Defect("protocol/client_returns.py", "    elif not (reason or subscription.is_fenced or "
+        "subscription.options.group):\n", "    elif False:\n", by=RETURNED),
     # the client does not look whether all of it is there
-    Defect("protocol/client.py", "            if subscription.awaited:\n", "            if False:\n",
+    Defect("protocol/client_returns.py", "    if subscription.awaited:\n", "    if False:\n",
         by=RETURNED),
     # credit is granted while what was sent ahead is returned
     Defect("protocol/client.py", " or subscription.gives_way:\n", ":\n", by=RETURNED),

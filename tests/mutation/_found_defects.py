@@ -35,7 +35,7 @@ FOUND = (
     Defect("protocol/client_subscription.py", "            self.given_back |= {each.deliver.position for",
         "            self.given_back |= set() and {each.deliver.position for", by=COMMITTING),
     # a dead letter holds the token for ever
-    Defect("protocol/client.py", "            subscription.bury()\n", "", by=COMMITTING),
+    Defect("protocol/client_returns.py", "    subscription.bury()\n", "", by=COMMITTING),
     # the broker says that it has a letter which its disk does not have
     Defect("protocol/delivery/dispatcher.py", "            state.stored.has_new_letter = True\n",
         "            pass\n", by=COMMITTING),

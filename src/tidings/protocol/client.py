@@ -29,12 +29,12 @@ from tidings.protocol import inputs as ins
 from tidings.protocol import messages as msg
 from tidings.protocol.client_dedup import ClientDedupWindow
 from tidings.protocol.client_publishing import PublishingClient
+from tidings.protocol.client_returns import fence_reached, give_back
 from tidings.protocol.client_subscription import (
     DOWN,
     ENDED,
     GREETING,
     LEAVING,
-    NONE_AWAITED,
     OPEN,
     OPENING,
     UP,
@@ -484,43 +484,14 @@ class Client(PublishingClient):
         tags = () if subscription is None else subscription.give_back(input.numbers, rejects=bool(reason))
         if subscription is None or not tags:
             return
-        self._send(msg.Nack(input.ref, tags, reason=reason))
-        if not reason and (subscription.window or subscription.buffer or subscription.granted > 0):
-            # Events sent ahead follow the returned ones in order, so they wait until those are redelivered.
-            subscription.granted, subscription.is_fenced = subscription.granted + len(tags), True
-            self._send(msg.Credit(input.ref, len(tags)))
-        elif not (reason or subscription.is_fenced or subscription.options.group):
-            subscription.is_fenced = subscription.gives_way = True  # what is on its way is returned
-            subscription.awaited = NONE_AWAITED
-        if subscription.is_fenced or subscription.buried:
-            subscription.fence += 1
-            self._send(msg.Fence(input.ref, subscription.fence))
+        for message in give_back(subscription, tags, reason):
+            self._send(message)
 
     def _fenced(self, message: msg.Fenced, now: float) -> None:
         if (subscription := self._listenings.get(message.ref)) and subscription.fence == message.number:
-            subscription.bury()
-            if subscription.awaited:
-                self._return_ahead(subscription)
-                return
-            if subscription.gives_way:
-                self._give_way(subscription)
-            subscription.is_fenced, subscription.gives_way, subscription.returned = False, False, 0
+            for back in fence_reached(subscription):
+                self._send(back)
             self._hand_over(subscription, now)
-
-    def _return_ahead(self, subscription: ClientSubscription) -> None:
-        """The broker could not send all that was returned at once: it takes back what it sent ahead too, and
-        sends all of it again in order when nothing else is on its way."""
-        subscription.awaited, subscription.gives_way = NONE_AWAITED, True
-        if subscription.granted > 0:
-            self._send(msg.Credit(subscription.ref, -subscription.granted))
-            subscription.granted = 0
-        self._give_way(subscription)
-        subscription.fence += 1
-        self._send(msg.Fence(subscription.ref, subscription.fence))
-
-    def _give_way(self, subscription: ClientSubscription) -> None:
-        if tags := subscription.give_way():
-            self._send(msg.Nack(subscription.ref, tags, counted=False))
 
     def _leave(self, input: ins.ClientLeave, now: float) -> None:
         subscription = self._listenings.get(input.ref)

@@ -10,9 +10,6 @@ Rules
 - After a broken link the broker sends again what was taken, and what was committed too late for it to know;
   both are recognised by their position and not handed over twice. An event that is committed before it is
   sent again is acknowledged then; one that is returned before that is handed over then.
-- Events that are given back come before those that the broker sent ahead: nothing is handed over until the
-  broker has answered a fence. If they are not all here by then (its bounds on bytes), what was sent ahead is
-  returned too, without credit for more, behind a second fence: the broker then sends all of it in order.
 - An event that is rejected, or returned by its last attempt, becomes a dead letter. It holds the token until
   the broker has the letter (`Fenced`): a link that breaks before loses neither.
 """

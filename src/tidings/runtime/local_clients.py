@@ -159,7 +159,8 @@ class LocalClient:
             return
         allowed = self._ingress.inward(messages)
         turn = self._turn
-        if 0 < len(allowed) <= FEW and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
+        few = allowed and not allowed[FEW:]
+        if few and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
             if turn.is_added(self, allowed):
                 return
         elif turn.waiting:

@@ -185,7 +185,8 @@ class MqttConnection:
             self._lines = []
             self._line_bytes = 0
             if not self._is_over and not self._wire.is_closing():  # a write to a closed one raises
-                self._listener.write_ahead()
+                if self._listener.write_ahead is not None:
+                    self._listener.write_ahead()
                 self._wire.write(lines[0] if len(lines) == 1 else b"".join(lines))
 
     def end(self, reason: Reason) -> None:
@@ -379,7 +380,9 @@ class MqttConnection:
                 qos = packet.qos  # type: ignore[attr-defined]
                 if qos > 1:
                     break
-                end = min(count, begin + self._together.count)
+                end = begin + self._together.count
+                if end > count:
+                    end = count
                 while position < end and type(packets[position]) is mq.PublishPacket:
                     if packets[position].qos != qos:  # type: ignore[attr-defined]
                         break
@@ -497,16 +500,22 @@ class MqttConnection:
         except Malformed as error:
             violation = error
         if packets:
-            with self._together:
-                if packets[0].qos == 0:
-                    session.publisher.publish_soon(packets)
-                else:
-                    answers = self._answers.reserve(len(packets), is_puback=True)
-                    self._unanswered += 1
-                    acknowledge = partial(self._acknowledge_all, session, packets, answers)
-                    session.publisher.publish_all(packets, acknowledge)
+            if packets[1:]:
+                with self._together:
+                    self._hand_in(session, packets)
+            else:
+                self._hand_in(session, packets)
         if violation is not None:
             raise violation
+
+    def _hand_in(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
+        if packets[0].qos == 0:
+            session.publisher.publish_soon(packets)
+        else:
+            answers = self._answers.reserve(len(packets), is_puback=True)
+            self._unanswered += 1
+            acknowledge = partial(self._acknowledge_all, session, packets, answers)
+            session.publisher.publish_all(packets, acknowledge)
 
     def _check_publishes(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
         """Name the topics of packets, and count those that wait for an answer. Raises `Malformed` after

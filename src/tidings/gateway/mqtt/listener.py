@@ -68,7 +68,7 @@ class MqttListener:
         self._folder, self._legacy_before = folder, 0.0
         self._file = SessionsFile(None if folder is None else folder / FILE)
         self._journal = None if folder is None else ExchangeJournal(folder)
-        self.write_ahead = self._journal.flush if self._journal is not None else lambda: None
+        self.write_ahead = None if self._journal is None else self._journal.flush
         self._server: SocketListener | None = None
         self._sessions: dict[SessionKey, MqttSession] = {}
         self._known = self._file.known

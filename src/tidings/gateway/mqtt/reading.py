@@ -48,6 +48,7 @@ MOST_TOPICS = 1024  # of one reader that are remembered as checked ...
 SHORT = 256  # ... when they have no more characters
 ANY = "*"  # stands for every name of a user property
 MOST_USER_PROPERTIES = MAX_ATTRIBUTES  # of one packet
+FEW = 4  # packets that are read without a look at the clock
 
 
 class _PacketBytes:
@@ -409,7 +410,8 @@ class UnhandledPackets:
         try:
             for packet in self._source:
                 packets.append(packet)
-                if len(packets) == self._most or self._is_late():
+                count = len(packets)
+                if count == self._most or (not count % FEW and self._is_late()):
                     return
         except Malformed as error:  # those before it stay
             self.violation = error

@@ -12,7 +12,6 @@ Rules
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from operator import attrgetter
 from typing import TYPE_CHECKING
 
 from tidings.errors import TidingsError
@@ -44,7 +43,6 @@ if TYPE_CHECKING:
 OVERTAKEN = "overtaken by a move"  # a later stay of its publisher was told
 FAILED = "the broker failed to deliver an event to it"
 SLOW = "its queue was full and its policy is `disconnect`"
-_first_tag = attrgetter("first_tag")
 Ticket = PendingPublish | None  # publish that waits for room; None: it waits for no answer
 
 
@@ -316,7 +314,7 @@ class Dispatcher:
             cursor = state.cursor_in(item.position.log)
             is_new = cursor is None or cursor.progress.hand_out(item.position.offset)
             assert is_new, f"{state.id}: {item.position} was settled before"
-            if item.position.log == self._index.log:
+            if state.stored.owner and not state.stored.is_ranked and item.position.log == self._index.log:
                 self.bounds.rank(state, item.accepted)
         if item.event.key is not None and state.options.superseding:
             self._keyed.setdefault(item.event.key, {})[state] = item
@@ -468,7 +466,7 @@ class Dispatcher:
             item.attempt += counted
             if self._may_return(state, item, now):
                 returned += (item,)
-        self._put_back(state, returned)
+        state.put_back(returned)
         self.pump(state, now)
 
     def take_back(self, member: Member, now: float) -> None:
@@ -483,22 +481,9 @@ class Dispatcher:
                 self.lose(state, item, "superseded", now)
                 return False
             self._keyed.setdefault(key, {})[state] = item
+        if item.log == self._index.log:
+            self.bounds.rank(state, item.accepted)
         return True
-
-    def _put_back(self, state: SubscriptionState, returned: list[Item]) -> None:
-        """Put events at the front of the queue, among those that were given back before, in the order in
-        which all of them were sent first."""
-        if not returned:
-            return
-        line = own(state, "queue")
-        for item in returned:
-            state.count_queued(item.size)
-            if item.log == self._index.log:
-                self.bounds.rank(state, item.accepted)
-        last = max(map(_first_tag, returned))
-        while line and 0 < line[0].first_tag < last:
-            returned += (line.popleft(),)
-        line.extendleft(sorted(returned, key=_first_tag, reverse=True))
 
     def take_off(self, member: Member, tag: int) -> Item | None:
         """The item that a member was sent under this tag; it has it no longer."""

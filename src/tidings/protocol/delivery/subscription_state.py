@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from operator import attrgetter
 
 import msgspec
 
@@ -29,7 +30,10 @@ from tidings.protocol.delivery.migration_header import MigrationHeader
 from tidings.protocol.delivery.owner import UNCOUNTED, OwnerMemory
 from tidings.protocol.delivery.unacked import NONE_UNACKED
 from tidings.protocol.lazy_queues import EMPTY, NOTHING
+from tidings.protocol.lazy_queues import own as own_queue
 from tidings.protocol.messages import Unsubscribe
+
+_first_tag = attrgetter("first_tag")
 
 
 class Member:
@@ -267,6 +271,18 @@ class SubscriptionState:
             size = -self.queued_bytes
         self.queued_bytes += size
         self.memory.used += size
+
+    def put_back(self, returned: list[Item]) -> None:
+        """Put events at the front of the queue, among those that were given back before, in the order in
+        which all of them were sent first."""
+        if not returned:
+            return
+        line, last = own_queue(self, "queue"), max(map(_first_tag, returned))
+        for item in returned:
+            self.count_queued(item.size)
+        while line and 0 < line[0].first_tag < last:
+            returned += (line.popleft(),)
+        line.extendleft(sorted(returned, key=_first_tag, reverse=True))
 
     @property
     def has_bounds(self) -> bool:
