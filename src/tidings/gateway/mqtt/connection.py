@@ -21,16 +21,13 @@ from collections.abc import Awaitable, Iterator, Sequence
 from functools import partial
 from itertools import groupby
 from time import perf_counter
-from typing import TYPE_CHECKING, Any
-
-import msgspec
+from typing import TYPE_CHECKING
 
 from tidings.errors import RefusedError, StoreFullError
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.answers import PLAIN_PUBACK, AnswerLine, PendingAnswers, ack
 from tidings.gateway.mqtt.events import FILTER
 from tidings.gateway.mqtt.handshake import (
-    ALIASES,
     OLD_CODES,
     check_connect,
     origin_of,
@@ -43,6 +40,7 @@ from tidings.gateway.mqtt.reading import ANY, PacketReader, UnhandledPackets
 from tidings.gateway.mqtt.session import MOST_AHEAD, MqttSession
 from tidings.gateway.mqtt.sessions_file import SessionKey, key_of
 from tidings.gateway.mqtt.stream import ByteStream
+from tidings.gateway.mqtt.topic_aliases import ALIASES, TopicAliases
 from tidings.gateway.mqtt.turns import SHORT_READ, BatchSize
 from tidings.gateway.mqtt.wills import delay_of
 from tidings.gateway.mqtt.writing import write
@@ -86,9 +84,7 @@ class MqttConnection:
         self._session: MqttSession | None = None
         self._answers = AnswerLine(AHEAD, self._send_answers)
         self._tasks: set[asyncio.Task[None]] = set()
-        self._aliases: dict[int, str] = {}  # the client's
-        self._own_aliases: dict[str, int] = {}  # ours, as many as the client allows
-        self._most_aliases = 0
+        self._aliases = TopicAliases()
         self._largest = 0  # bytes of a packet that the client takes; 0: any
         self._will: mq.Will | None = None
         self._is_over = False
@@ -109,8 +105,8 @@ class MqttConnection:
     def send(self, packet: Packet) -> None:
         if self._is_over:
             return
-        if self._most_aliases and isinstance(packet, mq.PublishPacket):
-            packet = self._aliased(packet)
+        if self._aliases.most and isinstance(packet, mq.PublishPacket):
+            packet = self._aliases.shorten(packet)
         data = write(packet, self._version)
         if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
             self._is_over = True
@@ -136,19 +132,6 @@ class MqttConnection:
                 waiting += (self._flush,)
         self._lines.append(data)
         self._line_bytes += len(data)
-
-    def _aliased(self, packet: mq.PublishPacket) -> mq.PublishPacket:
-        """With a number for its topic, of the first topics that there are numbers for; known ones by that
-        alone."""
-        alias = self._own_aliases.get(packet.topic)
-        if alias is not None:
-            return msgspec.structs.replace(
-                packet, topic="", properties=packet.properties | {"topic_alias": alias}
-            )
-        if len(self._own_aliases) >= self._most_aliases:
-            return packet
-        alias = self._own_aliases[packet.topic] = len(self._own_aliases) + 1
-        return msgspec.structs.replace(packet, properties=packet.properties | {"topic_alias": alias})
 
     def send_bytes(self, data: bytes, count: int = 1) -> None:
         """Send packets of QoS 0: what a client that reads too slowly has no room for is lost to it, as the
@@ -222,7 +205,7 @@ class MqttConnection:
         self._session, self._will = session, connect.will
         session.on_refused = lambda: self.end(Reason.NOT_AUTHORISED)
         self._largest = connect.properties.get("maximum_packet", 0)
-        self._most_aliases = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
+        self._aliases.most = min(connect.properties.get("topic_alias_maximum", 0), ALIASES)
         try:
             self.send(
                 mq.ConnackPacket(
@@ -233,7 +216,7 @@ class MqttConnection:
             )
             outlet = PushChannel(
                 self.send, self.send_bytes, self._drained, self._is_full, version=self._version,
-                largest=self._largest, aliases=self._most_aliases,
+                largest=self._largest, aliases=self._aliases.most,
             )  # fmt: skip
             await session.attach(outlet, ahead=connect.properties.get("receive_maximum", 0xFFFF))
             await self._receive_all(rest, connect.keep_alive * 1.5 or None)
@@ -518,13 +501,15 @@ class MqttConnection:
             session.publisher.publish_all(packets, acknowledge)
 
     def _check_publishes(self, session: MqttSession, packets: list[mq.PublishPacket]) -> None:
-        """Name the topics of packets, and count those that wait for an answer. Raises `Malformed` after
+        """Set the topics of packets, and count those that wait for an answer. Raises `Malformed` after
         those from the violation on were removed."""
         unanswered = self._answers.pubacks + session.publisher.open_exchanges if self._version == V5 else 0
         for position, packet in enumerate(packets):
             try:
                 if packet.properties or not packet.topic:
-                    packet.topic = self._named(packet)
+                    if "subscription_id" in packet.properties:
+                        raise Malformed("a subscription id from a client", Reason.PROTOCOL)
+                    packet.topic = self._aliases.topic_of(packet)
                 unanswered += self._version == V5 and packet.qos > 0 and not packet.dup
                 if unanswered > AHEAD:  # MQTT-3.3.4-9
                     raise Malformed(f"more than {AHEAD} unanswered publishes", Reason.RECEIVE_MAXIMUM)
@@ -592,18 +577,3 @@ class MqttConnection:
             self.end(Reason.QUOTA)
             return
         self._answers.answer(answer, ack(PacketKind.PUBCOMP, packet_id, reason, self._version))
-
-    def _named(self, packet: mq.PublishPacket) -> str:
-        """The topic, by its alias if it has one."""
-        alias: Any = packet.properties.pop("topic_alias", None)
-        if "subscription_id" in packet.properties:
-            raise Malformed("a subscription id from a client", Reason.PROTOCOL)
-        if alias is None:
-            return packet.topic
-        if alias > ALIASES:
-            raise Malformed(f"topic alias {alias}", Reason.TOPIC_ALIAS)
-        if packet.topic:
-            self._aliases[alias] = packet.topic
-        elif alias not in self._aliases:
-            raise Malformed(f"topic alias {alias} stands for nothing", Reason.PROTOCOL)
-        return self._aliases[alias]

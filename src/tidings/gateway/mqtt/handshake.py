@@ -13,9 +13,9 @@ from tidings.gateway.mqtt.events import event_of_packet
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Reason
 from tidings.gateway.mqtt.publishing import message_of
 from tidings.gateway.mqtt.stream import Wire
+from tidings.gateway.mqtt.topic_aliases import ALIASES
 from tidings.security.attempts import TooManyAttempts
 
-ALIASES = 32
 NEVER = 0xFFFFFFFF  # an expiry
 OLD_CODES = {
     Reason.VERSION: 1, Reason.CLIENT_ID: 2, Reason.UNAVAILABLE: 3, Reason.PASSWORD: 4,
