@@ -17,6 +17,7 @@ from tidings_lab.studies._claims import (
     ClaimKind,
     ClaimVerdict,
     PaperClaim,
+    SeedEstimate,
     by_kind,
     estimate,
     everywhere,
@@ -27,6 +28,8 @@ from tidings_lab.studies._claims import (
     measured,
     never,
     pseudo_values,
+    side_by_side,
+    stated,
     t_quantile,
     verdict_of,
 )
@@ -131,12 +134,49 @@ def _line() -> int:
     return 1 + next(n for n, line in enumerate(text) if line.startswith("    shown = incomparable("))
 
 
+def helper_of_claims() -> str:
+    return stated(helpers=1)
+
+
+def test_a_claim_links_to_the_line_that_states_it_and_not_to_a_helper() -> None:
+    line = helper_of_claims()
+    text = Path(__file__).read_text(encoding="utf-8").splitlines()
+    number = int(line.rpartition(":")[2])
+    assert text[number - 1].strip() == "line = helper_of_claims()"
+
+
+def test_a_verdict_names_the_value_of_a_parameter_that_is_not_printed() -> None:
+    there = measured(
+        "X-1", "c", where="T", paper=5.0, values=[7.9, 8.0], within=(4.0, 6.0), why="w", at="sides to 1"
+    )
+    assert "| **refuted** at sides to 1 |" in claims_page([record(1, there)])
+
+
+def test_figures_side_by_side_have_no_verdict() -> None:
+    levels: dict[str, list[float]] = {"a": [7.9, 8.0], "b": [5.0, 5.1]}
+    judged_claim = everywhere("X", "c", where="-", paper=5, levels=levels, within=(4.0, 6.0), why="-")
+    shown = side_by_side(judged_claim, "its tree is not printed")
+    assert "(refuted)" in str(judged_claim.ours)
+    assert "(refuted)" not in str(shown.ours)
+    assert (shown.verdict, shown.reproduced) == (ClaimVerdict.NOT_COMPARABLE, False)
+    assert (shown.reason, shown.interval) == ("its tree is not printed", judged_claim.interval)
+
+
+def test_a_rule_that_was_worded_otherwise_is_listed() -> None:
+    values = [4.9, 5.0, 5.1]
+    here, there = record(1, claim(values, (4.0, 6.0))), record(1001, claim(values, (4.0, math.inf)))
+    *_, rules = confirming_tables([here], [there])
+    assert rules.rows == [("locality", "X-1", "c", "4 to 6", "at least 4")]
+    assert "at least 4" in claims_page([here], [there])
+    assert len(confirming_tables([here], [msgspec.structs.replace(here, seed=1001)])) == 2
+
+
 def test_a_value_that_is_no_number_decides_nothing() -> None:
     assert verdict_of(estimate([math.nan, 1.0]), (0.0, 2.0)) is ClaimVerdict.UNDECIDED
 
 
 def test_what_was_never_seen_is_bounded_and_not_refuted() -> None:
-    levels = {"seen": [0.1, 0.2, 0.15], "never": never(300, 3)}
+    levels: dict[str, list[float] | SeedEstimate] = {"seen": [0.1, 0.2, 0.15], "never": never(300, 3)}
     found = everywhere("X-1", "c", where="6", paper="w", levels=levels, within=(1e-9, 1.0), why="w")
     assert found.verdict is ClaimVerdict.UNDECIDED
     assert never(300, 3).high == pytest.approx(0.01)

@@ -14,7 +14,7 @@ from tidings_lab.studies.study import PaperClaim, StudySetting, find_study, stud
 FIELDS = {
     "id", "claim", "paper", "expected", "erratum", "ours", "tolerance", "reproduced", "verdict", "kind",
     "where",
-    "interval", "seeds", "reason", "source", "built", "arithmetic",
+    "interval", "seeds", "reason", "source", "built", "arithmetic", "at",
 }  # fmt: skip
 KNOWN = {"locality", "notification-loss", "policies", "rendezvous"}
 

@@ -13,6 +13,10 @@ Rules
   measure are not the same quantity, or a parameter that decides the figure is not printed and was not fitted,
   or no measurement of ours could break it (a bound that sends cannot exceed, an identity); the reason says
   which.
+- One rule for all parameters that are not printed. Where nothing but a choice of ours stands for one (a tree
+  that no text describes), what depends on it is not comparable. Where a text bounds one and several values
+  were tried, the claim is judged at one value, which stands beside its verdict (`at`): *refuted* is a
+  refutation there. It would be not comparable if another value that was tried were held.
 - A claim on a system that was built by the words it is judged by (`built`) shows that it was built so and no
   more. It is counted apart as well.
 - A claim that is `arithmetic` compares a paper's words with the paper's own formulas: nothing was measured,
@@ -23,6 +27,7 @@ Rules
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from enum import StrEnum
@@ -165,6 +170,7 @@ class PaperClaim(msgspec.Struct, frozen=True, kw_only=True):
     reproduced: bool
     built: bool = False  # the system was built by the words that it is judged by
     arithmetic: bool = False  # on the paper's own formulas: nothing was measured
+    at: str = ""  # value of a parameter that is not printed, for which the verdict is
     source: str = ""  # file and line that states the claim
 
     def __post_init__(self) -> None:
@@ -213,7 +219,7 @@ def measured(
     id: str, claim: str, *, where: str, paper: float | str | None, values: Sequence[float], within: Band,
     why: str,
     kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", built: str = "",
+    fitted: str = "", built: str = "", at: str = "",
     note: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on a mean over seeds, judged by interval and band.
@@ -229,7 +235,7 @@ def measured(
         erratum=erratum, ours=found.text(form, scale, unit) + (f"; {note}" if note else ""),
         interval=(found.low * scale, found.high * scale) if found.seeds > 1 else None, seeds=found.seeds,
         tolerance=rule, reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
-        reproduced=verdict is ClaimVerdict.HELD, source=_stated(),
+        reproduced=verdict is ClaimVerdict.HELD, at=at, source=stated(),
     )  # fmt: skip
 
 
@@ -237,7 +243,7 @@ def everywhere(
     id: str, claim: str, *, where: str, paper: float | str | None,
     levels: Mapping[str, Sequence[float] | SeedEstimate], within: Band,
     why: str, kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", built: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
+    fitted: str = "", built: str = "", at: str = "", form: str = ".4g", scale: float = 1.0, unit: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on every level of something: held when every level holds, refuted when one is refuted."""
     found = {
@@ -265,8 +271,8 @@ def everywhere(
                   scale * max(each.high for each in found.values())),
         tolerance=f"{band_text((within[0] * scale, within[1] * scale), form_with_unit)}, at every level",
         reason=_reason(why, fitted, built), verdict=verdict, built=bool(built),
-        reproduced=verdict is ClaimVerdict.HELD,
-        source=_stated(),
+        reproduced=verdict is ClaimVerdict.HELD, at=at,
+        source=stated(),
     )  # fmt: skip
 
 
@@ -274,8 +280,8 @@ def exact(
     id: str, claim: str, *, where: str, paper: float | str | None, ours: float | str, rule: str, why: str,
     held: bool,
     kind: ClaimKind | None = None, reference: float | str | None = None, erratum: str | None = None,
-    fitted: str = "", built: str = "", arithmetic: bool = False,
-    seeds: int = 1,
+    fitted: str = "", built: str = "", arithmetic: bool = False, at: str = "",
+    seeds: int = 1, source: str = "",
 ) -> PaperClaim:  # fmt: skip
     """A claim on counts or orders that have no spread, or that must hold in every run."""
     verdict = (ClaimVerdict.FITTED if fitted else ClaimVerdict.HELD) if held else ClaimVerdict.REFUTED
@@ -283,8 +289,8 @@ def exact(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, seeds=seeds, tolerance=rule,
         reason=_reason(why, fitted, built), verdict=verdict, built=bool(built), arithmetic=arithmetic,
-        reproduced=verdict is ClaimVerdict.HELD,
-        source=_stated(),
+        reproduced=verdict is ClaimVerdict.HELD, at=at,
+        source=source or stated(),
     )  # fmt: skip
 
 
@@ -300,7 +306,17 @@ def incomparable(
         id=id, claim=claim, where=where, kind=kind or kind_of(paper), paper=paper, expected=reference,
         erratum=erratum, ours=ours, interval=interval, seeds=seeds if found is None else found.seeds,
         tolerance="none: shown side by side", reason=why, arithmetic=arithmetic,
-        verdict=ClaimVerdict.NOT_COMPARABLE, reproduced=False, source=_stated(),
+        verdict=ClaimVerdict.NOT_COMPARABLE, reproduced=False, source=stated(),
+    )  # fmt: skip
+
+
+def side_by_side(claim: PaperClaim, why: str) -> PaperClaim:
+    """The same figures without a verdict: a parameter that decides them is not printed, and one value of
+    ours stands for it."""
+    marks = "|".join(str(verdict) for verdict in ClaimVerdict)
+    return msgspec.structs.replace(
+        claim, ours=re.sub(rf" \(({marks})\)", "", str(claim.ours)), tolerance="none: shown side by side",
+        reason=why, verdict=ClaimVerdict.NOT_COMPARABLE, reproduced=False,
     )  # fmt: skip
 
 
@@ -329,12 +345,14 @@ def kind_of(paper: Any) -> ClaimKind:
 _OWN_FILE = Path(__file__).name
 
 
-def _stated() -> str:
-    """File and line of the study that states the claim."""
+def stated(helpers: int = 0) -> str:
+    """File and line of the study that states the claim, so many of the study's own helpers further up."""
     depth = 1
     frame = sys._getframe(depth)
     while Path(frame.f_code.co_filename).name == _OWN_FILE and frame.f_back is not None:
         frame = frame.f_back
+    for _ in range(helpers):
+        frame = frame.f_back or frame
     path = Path(frame.f_code.co_filename)
     package = path.parent.parent.name
     return f"{package}/studies/{path.name}:{frame.f_lineno}"

@@ -25,7 +25,7 @@ from tidings_lab.studies._architectures import (
     subject_trees,
     traffic,
 )
-from tidings_lab.studies._claims import ABOVE_ZERO, ANY_MORE, estimate, everywhere, exact, measured
+from tidings_lab.studies._claims import ABOVE_ZERO, ANY_MORE, estimate, everywhere, exact, measured, stated
 from tidings_lab.studies._trees import MATCHERS, TREES, link_matching_cost, matching_cost
 from tidings_lab.studies.study import Curve, Picture, Study, StudyOutcome, StudySetting, StudyTable, curve_of
 
@@ -62,7 +62,7 @@ class _Answers:
         position = f"{THESIS}, {where}" if paper is not None else f"beside {where}"
         self.outcome.claims.append(
             exact(id, words, where=position, paper=paper, ours=ours, rule=rule, why=why, held=held,
-                seeds=seeds, reference=reference, built=built)
+                seeds=seeds, reference=reference, built=built, source=stated(helpers=1))
         )  # fmt: skip
 
     def table(self, title: str, columns: Sequence[str], rows: Sequence[Sequence[Any]]) -> None:
