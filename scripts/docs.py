@@ -16,6 +16,7 @@ from __future__ import annotations
 import inspect
 import json
 import re
+import shutil
 import subprocess
 import sys
 from collections.abc import Callable, Iterable, Iterator
@@ -384,7 +385,7 @@ def deviations() -> str:
 
 
 def take_over(folder: Path, to: Path = RESULTS) -> None:
-    """Copy the studies that were run in full, with the commit that is checked out."""
+    """Copy the studies that were run in full and their plots, with the commit that is checked out."""
     import msgspec
 
     from tidings_lab.studies._report import read_records
@@ -394,7 +395,11 @@ def take_over(folder: Path, to: Path = RESULTS) -> None:
     head = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     for record in read_records(folder / "studies"):
         if not record.quick:
-            kept = msgspec.structs.replace(record, commit=record.commit or head, plots=[])
+            drawn = [name for name in record.plots if name.endswith(".svg")]
+            for name in drawn:
+                (to / "plots").mkdir(exist_ok=True)
+                shutil.copyfile(folder / "plots" / name, to / "plots" / name)
+            kept = msgspec.structs.replace(record, commit=record.commit or head, plots=drawn)
             text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
             (to / f"{record.study}.json").write_bytes(text + b"\n")
 

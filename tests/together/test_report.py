@@ -208,6 +208,20 @@ def test_no_kept_verdict_is_better_than_its_interval(record: StudyRecord) -> Non
             assert "(refuted)" not in each.ours
 
 
+def test_plots_of_records_are_vector_graphics_that_are_kept_with_them() -> None:
+    folder = ROOT / "lab/docs/results/plots"
+    named = {name for each in RECORDS for name in each.plots}
+    assert {path.name for path in folder.glob("*")} == named
+    assert all(name.endswith(".svg") for name in named)
+
+
+def test_the_lead_says_how_many_printed_numbers_that_were_measured_are_held() -> None:
+    built, wordy = claim(built=True), claim(paper="some words", kind=ClaimKind.WORDS)
+    page = claims_page([kept("policies", built, claim(held=False), wordy)])
+    assert "Of 2 printed numbers none that was measured is held (1 by construction)." in page
+    assert "Of 1 printed numbers 1 that were measured are held." in claims_page([kept("policies", claim())])
+
+
 def numbered(shown: Any) -> set[str]:
     """Numbers of claims that a row answers: its own, and those that its subject names (`VIR4-5 to 4-8`)."""
     found = {*shown.ids, *re.findall(r"[A-Z]+\d?-\d+", shown.what)}

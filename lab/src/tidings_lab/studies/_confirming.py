@@ -19,6 +19,7 @@ if TYPE_CHECKING:
 HEADING = "On seeds that were not in view"
 SUMMARY = ("study", "seeds from", "measured at", "claims of the papers: same verdict", "another",
            "our own: same verdict", "another")  # fmt: skip
+REWORDED = ("study", "id", "claim", "rule", "rule that the held-back seeds were judged by")
 CHANGES = ("id", "claim", "kind", "ours", "verdict", "ours, held-back seeds", "verdict there", "intervals")
 
 Key = tuple[str, str, str]
@@ -89,4 +90,13 @@ def confirming_tables(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord]
          pair.there.ours, str(pair.there.verdict), pair.intervals)
         for pair in changed
     ]  # fmt: skip
-    return [StudyTable(HEADING, SUMMARY, rows), StudyTable("Verdicts that change", CHANGES, changes)]
+    tables = [StudyTable(HEADING, SUMMARY, rows), StudyTable("Verdicts that change", CHANGES, changes)]
+    rules = [
+        (kept.study, pair.claim.id, pair.claim.claim, pair.claim.tolerance, pair.there.tolerance)
+        for kept in found
+        for pair in confirmations(kept, fresh)
+        if str(pair.claim.tolerance) != str(pair.there.tolerance)
+    ]
+    if rules:
+        tables.append(StudyTable("Rules that differ from those of the held-back record", REWORDED, rules))
+    return tables

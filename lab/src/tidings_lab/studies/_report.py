@@ -70,6 +70,7 @@ CONTENTS = (
 
 
 CHAPTER_4 = ("self-organisation", "proximity")
+PLOTS = "results/plots"  # of records, below the docs of this package
 SEEDS = re.compile(r" \(\d+ seeds?\)")
 
 
@@ -169,7 +170,20 @@ def sentence(claims: Sequence[PaperClaim]) -> str:
     if apart:
         parts[0] += f" ({', '.join(apart)})"
     return (
-        f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {len(claims) - len(theirs)} are our own."
+        f"Of {len(theirs)} claims of the papers: {', '.join(parts)}. {_numbers(theirs)} "
+        f"{len(claims) - len(theirs)} are our own."
+    )
+
+
+def _numbers(theirs: Sequence[PaperClaim]) -> str:
+    """Printed numbers apart: how many are held that were measured and could have come out otherwise."""
+    numbers = [claim for claim in theirs if claim.kind is ClaimKind.NUMBER]
+    held = [claim for claim in numbers if claim.reproduced]
+    measured = sum(not claim.built and not claim.arithmetic for claim in held)
+    shown = "none that was measured is" if not measured else f"{measured} that were measured are"
+    rest = len(held) - measured
+    return f"Of {len(numbers)} printed numbers {shown} held" + (
+        f" ({rest} by construction)." if rest else "."
     )
 
 
@@ -301,6 +315,10 @@ def claims_page(found: Sequence[StudyRecord], fresh: Sequence[StudyRecord] = ())
         for claim in each.claims:
             there = (verdict_there(each, claim, fresh),) if fresh else ()
             parts.append(_line(*_cells(claim), *there))
+        plots = [name for name in each.plots if name.endswith(".svg")]
+        parts += ["", "Plots: " + ", ".join(f"[{Path(n).stem}]({PLOTS}/{n})" for n in plots) + "."] * bool(
+            plots
+        )
         parts.append("")
     return "\n".join([*parts, *_chapter_4(found)])
 
@@ -380,6 +398,7 @@ def deviations_page() -> str:
 def _cells(claim: PaperClaim) -> tuple[str, ...]:
     rule = f"{cell(claim.tolerance)}. {claim.reason}"
     verdict = str(claim.verdict) if claim.verdict is ClaimVerdict.HELD else f"**{claim.verdict}**"
+    verdict += f" at {claim.at}" if claim.at else ""
     return (claim.id, claim.claim, claim.where, str(claim.kind), cell(claim.paper), cell(claim.expected),
             cell(claim.ours), rule, verdict)  # fmt: skip
 
@@ -432,7 +451,8 @@ def _claim(kept: StudyRecord, claim: PaperClaim, at: int, *, anchor: bool = Fals
         how += f", <a href=#{_anchor(claim.source)}>{escape(claim.source.rpartition('/')[2])}</a>"
     if there != "-":
         how += f"<br>held-back seeds: {there}"
-    cells[8] = f"<b class={_CLASSES[claim.verdict]}>{claim.verdict}</b><br><small>{how}</small>"
+    there_alone = f" at {escape(claim.at)}" if claim.at else ""
+    cells[8] = f"<b class={_CLASSES[claim.verdict]}>{claim.verdict}</b>{there_alone}<br><small>{how}</small>"
     return "<tr>" + "".join(f"<td>{each}" for each in cells)
 
 
