@@ -112,49 +112,61 @@ def _prices(runs: OrganisationRuns, named: list[tuple[str, Case]], fit: Fit) -> 
     )  # fmt: skip
 
 
-def tables(runs: OrganisationRuns) -> list[StudyTable]:
-    return [_chapter(runs), _hops_table(runs)]
+def tables(runs: OrganisationRuns, fit: Fit) -> list[StudyTable]:
+    return [_chapter(runs, fit), _hops_table(runs)]
 
 
-def _chapter(runs: OrganisationRuns) -> StudyTable:
-    """Figures 4.12 to 4.16 under each trigger."""
-    rows: list[tuple[str, ...]] = []
-    at, counting = runs.middle, ALL
-    shares: tuple[tuple[str, str, Callable[[Case], list[float]]], ...] = (
-        ("4.12, pure forwarders, window to 100", "-70%", lambda case: runs.fewer_forwarders(case, 100)),
-        ("4.12, window to 200", "-70%", lambda case: runs.fewer_forwarders(case, 200)),
-        (f"4.12, window to {runs.subscriptions}", "-70%", lambda case: runs.fewer_forwarders(case,
-            runs.subscriptions)),
-        ("4.14, messages at R = 100, window to 100", "-30%", lambda case: runs.fewer_messages(case, 100, 100,
-            counting)),
-        (f"4.14, window to {at}", "-30%", lambda case: runs.fewer_messages(case, at, 100, counting)),
-        (f"4.14, window to {runs.subscriptions}", "-30%",
-         lambda case: runs.fewer_messages(case, runs.subscriptions, 100, counting)),
-        ("4.14, messages at R = 10", "more", lambda case: runs.fewer_messages(case, at, 10, counting)),
-        ("hops against CBR", "-", lambda case: runs.fewer_hops(case, runs.subscriptions)),
-        (f"4.16, TTL {SHORT_TTL} against no bound at R = 2", "fewer", lambda case: runs.short_ttl(case, at, 2,
-            counting)),
+Figure = Callable[[Case, int, str], list[float]]  # of a setting, at the end of a window, by a counting
+
+
+def _chapter(runs: OrganisationRuns, fit: Fit) -> StudyTable:
+    """Figures 4.12 to 4.16 under each trigger and under the fitted setting, window by window."""
+    end = runs.subscriptions
+    settings = [*((Case(SOCBR, trigger), ALL) for trigger in TRIGGERS), (fit.case, fit.counting)]
+
+    def row(words: str, printed: str, figure: Figure, at: int, percent: bool) -> tuple[str, ...]:
+        found = [estimate(figure(case, at, counting)) for case, counting in settings]
+        return words, printed, *(each.percent if percent else each.text(".2f") for each in found)
+
+    in_windows: tuple[tuple[str, str, Figure, bool], ...] = (
+        ("4.12, pure forwarders", "-70%", lambda case, at, _: runs.fewer_forwarders(case, at), True),
+        ("4.12, hops over the ideal", "very close", lambda case, at, _: runs.over_ideal(case, at), False),
+        ("4.12, hops against CBR", "-", lambda case, at, _: runs.fewer_hops(case, at), True),
+        ("4.14, messages at R = 100", "-30%",
+         lambda case, at, counting: runs.fewer_messages(case, at, 100, counting), True),
+        ("4.14, messages at R = 10", "not fewer",
+         lambda case, at, counting: runs.fewer_messages(case, at, 10, counting), True),
+        ("4.14, break-even", "12", runs.break_even, False),
+        (f"4.16, TTL {SHORT_TTL} against no bound at R = 2", "fewer",
+         lambda case, at, counting: runs.short_ttl(case, at, 2, counting), True),
         (f"4.16, TTL {SHORT_TTL} against no bound at R = 100", "more",
-         lambda case: runs.short_ttl(case, at, 100, counting)),
+         lambda case, at, counting: runs.short_ttl(case, at, 100, counting), True),
     )  # fmt: skip
-    rows += [
-        (words, printed, *(estimate(values(Case(SOCBR, trigger))).percent for trigger in TRIGGERS))
-        for words, printed, values in shares
+    rows = [
+        row(f"{words}, window to {at}", printed, figure, at, percent)
+        for words, printed, figure, percent in in_windows
+        for at in runs.windows
     ]
-    numbers: tuple[tuple[str, str, Callable[[Case], list[float]]], ...] = (
-        ("4.12, hops over the ideal", "very close", lambda case: runs.over_ideal(case, runs.subscriptions)),
-        ("4.13, associativity after 100 over the most of any tree", "high", runs.associativity_share),
-        ("4.14, break-even", "12", lambda case: runs.break_even(case, at, counting)),
-        ("4.15, price at the end", "-", lambda case: runs.price(case, runs.subscriptions, counting)),
-        ("share of discovery", "0.9", lambda case: runs.discovery_share(case, counting)),
-    )
-    rows += [
-        (words, printed, *(estimate(values(Case(SOCBR, trigger))).text(".2f") for trigger in TRIGGERS))
-        for words, printed, values in numbers
-    ]
+
+    def trend(case: Case, _: int, counting: str) -> list[float]:
+        early, late = runs.price(case, end // 2, counting), runs.price(case, end, counting)
+        return [b / a for a, b in zip(early, late, strict=True)]
+
+    once: tuple[tuple[str, str, Figure], ...] = (
+        ("4.13, associativity after 100 over the most of any tree", "high",
+         lambda case, *_: runs.associativity_share(case)),
+        (f"4.15, price of a subscription, window to {end}", "-", runs.price),
+        (f"4.15, price in the window to {end} over that in the window to {end // 2}", "slightly descending",
+         trend),
+        (f"share of discovery, over all {end} subscriptions", "0.9",
+         lambda case, _, counting: runs.discovery_share(case, counting)),
+    )  # fmt: skip
+    rows += [row(words, printed, figure, end, False) for words, printed, figure in once]
+    fitted = f"fitted: {fit.case.trigger} trigger, {fit.case.forwarding} forwarding, {fit.counting}"
     return StudyTable(
-        "Figures 4.12 to 4.16 under each trigger (forwarding as printed, all messages counted)",
-        ("figure", "the thesis", *(f"trigger {trigger}" for trigger in TRIGGERS)), rows,
+        "Figures 4.12 to 4.16 under each trigger (forwarding as printed, all messages counted), and under "
+        "the fitted setting",
+        ("figure", "the thesis", *(f"trigger {trigger}" for trigger in TRIGGERS), fitted), rows,
     )  # fmt: skip
 
 

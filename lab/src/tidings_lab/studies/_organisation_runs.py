@@ -16,6 +16,7 @@ from tidings_lab.studies.study import StudySetting
 STEP = 10  # subscriptions between two looks
 BOUND_STEP = 50  # and between two looks at the best tree, which takes longer to find; STEP divides it
 SHORT_TTL = 2  # the least that can change a link: one hop reaches neighbours alone
+SIDES = "sides to 1"  # of rectangles, which are not printed: what verdicts as printed are for
 WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
 PRINTED, OVERLAP, GROWTH = choosing.TRIGGERS
@@ -133,20 +134,23 @@ class SeedRun:
 class OrganisationRuns:
     """All runs, and figures of them as one value for each seed."""
 
-    def __init__(self, setting: StudySetting) -> None:
+    def __init__(self, setting: StudySetting, seeds: range | None = None) -> None:
         self.setting = setting
         self.subscriptions = 200 if setting.quick else 400
-        self.seeds = setting.seed_range(3, 20)
+        self.seeds = setting.seed_range(3, 20) if seeds is None else seeds
         self.middle = 100 if setting.quick else 200  # one window for the fit and for what is our own
         self.windows = (100, 200) if setting.quick else (100, 200, 400)  # the text: sliding changes nothing
         self._runs: dict[Case, list[SeedRun]] = {}
 
-    def load(self, cases: Sequence[Case]) -> None:
+    def load(self, cases: Sequence[Case], known: OrganisationRuns | None = None) -> None:
+        """Run these; `known` has the first seeds of each already."""
         new = [case for case in dict.fromkeys(cases) if case not in self._runs]
         points = [(*case, self.subscriptions) for case in new]
-        found = self.setting.over_seeds(run_of, points, self.seeds)
+        seeds = self.seeds[len(known.seeds) :] if known is not None else self.seeds
+        found = self.setting.over_seeds(run_of, points, seeds) if seeds else [[] for _ in new]
         for case, runs in zip(new, found, strict=True):
-            self._runs[case] = [SeedRun(run) for run in runs]
+            before = known[case] if known is not None else []
+            self._runs[case] = [*before, *(SeedRun(run) for run in runs)]
 
     def __getitem__(self, case: Case) -> list[SeedRun]:
         return self._runs[case]
@@ -184,6 +188,12 @@ class OrganisationRuns:
         weights = COUNTINGS[counting]
         found = {name: weight for name, weight in weights.items() if name in DISCOVERY}
         return [run.total(end, found) / run.total(end, weights) for run in self[case]]
+
+    def five_run_halves(self, case: Case, end: int) -> list[float]:
+        """Half of the 95% interval of five runs over their mean, for each five seeds: hops."""
+        hops = [run.at(end, "hops") for run in self[case]]
+        fives = [estimate(hops[at : at + 5]) for at in range(0, len(hops) - 4, 5)] or [estimate(hops)]
+        return [each.half / each.mean for each in fives]
 
     def over_ideal(self, case: Case, end: int) -> list[float]:
         """Hops over those without any pure forwarder."""

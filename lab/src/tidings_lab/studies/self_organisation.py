@@ -8,7 +8,8 @@ that update routing tables.
 Three things are not printed, and each is a knob here.
 - The size of the rectangles (E-V9c). Sides up to the whole range (1) are the largest that the text allows;
   0.5 and 0.2 show what narrower ones do. Sides to 1.5 and 2 were tried with the result in view: what they
-  bring is *fitted*.
+  bring is *fitted*. No size that was tried has Figure 4.12 as printed held, so that a refutation stands, and
+  says that it is one at sides to 1.
 - Which change begins a discovery. The activation predicate as printed divides the overlap by the zone. Once a
   link covers the zone the share is 1 and stays 1, so that growth never triggers again: the overlay stops
   improving while zones still grow, and Figure 4.12 drifts as its window slides, which the text denies.
@@ -22,6 +23,7 @@ Claims of the thesis are judged with its algorithm as printed. The same under an
 ours. Rules: a number printed with "about" has a quarter to either side, a share ten points, unless the
 catalogue had a band before the first run (Figures 4.12 and 4.14). The text has one window of 50 subscriptions
 and says that sliding it changes nothing, so every figure on hops and messages has to hold in three windows.
+What the window and a bounded TTL change is a difference of two noisy means: it has 100 seeds instead of 20.
 """
 
 from __future__ import annotations
@@ -39,10 +41,11 @@ from tidings_lab.studies._claims import (
     estimate,
     everywhere,
     exact,
+    incomparable,
     measured,
 )
 from tidings_lab.studies._organisation_figures import pictures, tables
-from tidings_lab.studies._organisation_fit import ALL, fit_of
+from tidings_lab.studies._organisation_fit import ALL, fit_of, over_ideal_claim
 from tidings_lab.studies._organisation_runs import (
     CBR,
     COUNTINGS,
@@ -52,6 +55,7 @@ from tidings_lab.studies._organisation_runs import (
     OVERLAP,
     PRINTED,
     SHORT_TTL,
+    SIDES,
     SOCBR,
     TRIGGERS,
     Case,
@@ -84,44 +88,70 @@ def run(setting: StudySetting) -> StudyOutcome:
     runs.load([Case(f"adaptive {ratio}") for ratio in RATIOS])
     fit = fit_of(runs, setting)
     runs.load([Case(f"TTL {ttl}", fit.case.trigger, fit.case.forwarding) for ttl in TTLS])
+    many = OrganisationRuns(setting, setting.seed_range(3, 100))
+    many.load([Case(CBR), *(Case(SOCBR, trigger) for trigger in TRIGGERS)], known=runs)
+    many.load([Case(f"TTL {ttl}") for ttl in TTLS[1:]], known=runs)
     claims = [
-        *_hops(runs), *_associativity(runs), *_messages(runs), *_ttl(runs, AS_PRINTED, ALL, printed=True),
-        *_triggers(runs),
+        *_hops(runs, many), _spread(runs), *_associativity(runs), *_messages(runs),
+        *_ttl(runs, AS_PRINTED, ALL, printed=True, many=many), *_triggers(runs, many),
         *(claim for trigger in (OVERLAP, GROWTH)
           for claim in _ttl(runs, Case(SOCBR, trigger), ALL, printed=False)),
         *fit.claims(runs), *_ttl(runs, fit.case, fit.counting, printed=False),
         *_workloads(runs), *_wider(runs), *_fewer(runs), _adaptive(runs),
     ]  # fmt: skip
-    return StudyOutcome(claims=claims, pictures=pictures(runs, fit), tables=[*tables(runs), *fit.tables()])
+    return StudyOutcome(
+        claims=claims, pictures=pictures(runs, fit), tables=[*tables(runs, fit), *fit.tables()]
+    )
 
 
 # -- as printed ------------------------------------------------------------------------------------
 
 
-def _hops(runs: OrganisationRuns) -> list[PaperClaim]:
+def _hops(runs: OrganisationRuns, many: OrganisationRuns) -> list[PaperClaim]:
     end = runs.subscriptions
-    first = runs.fewer_forwarders(AS_PRINTED, 100)
-    last = runs.fewer_forwarders(AS_PRINTED, end)
+    first = many.fewer_forwarders(AS_PRINTED, 100)
+    last = many.fewer_forwarders(AS_PRINTED, end)
     plain = AS_PRINTED.plain()
     return [
         everywhere("VIR4-11", "pure forwarders against CBR, by window", where=f"{PLACE}, Figure 4.12",
                    paper="due to the self-organization the number of pure forwarders is reduced by a 70%",
-                   kind=ClaimKind.NUMBER, within=(-0.80, -0.55), **PERCENT,
+                   kind=ClaimKind.NUMBER, within=(-0.80, -0.55), **PERCENT, at=SIDES,
                    levels=runs.in_windows(lambda end: runs.fewer_forwarders(AS_PRINTED, end)),
                    why="The catalogue's band, from before the first run.", erratum="E-V9e"),
         measured("VIR4-11", f"the reduction in the window that ends at {end} less that at 100",
                  where=f"{PLACE}, Figure 4.12",
                  paper="Sliding this window does not lead to different results",
                  values=[b - a for a, b in zip(first, last, strict=True)], within=(-0.05, 0.05), scale=100,
-                 form="+.1f",
+                 form="+.1f", at=SIDES,
                  unit=" points", why="Five points are a fourteenth of the 70%.", erratum="E-V9e"),
         everywhere("VIR4-11", "hops over the ideal, by window", where=f"{PLACE}, Figure 4.12",
-                   paper="obtaining an average value that is very close to the minimum", form=".2f",
-                   erratum="E-V9e",
+                   paper="obtaining an average value that is very close to the minimum", form=".2f", at=SIDES,
                    levels=runs.in_windows(lambda end: runs.over_ideal(AS_PRINTED, end)), within=(1.0, 1.25),
                    why="Very close: within a quarter, as for 4.18. Set beforehand. Plain routing has "
-                   f"{estimate(runs.over_ideal(plain, end)).text('.2f')} in the last."),
+                   f"{estimate(runs.over_ideal(plain, end)).text('.2f')} in the last. That the other "
+                   "triggers leave the band too stands below: it is no evidence for E-V9e."),
     ]  # fmt: skip
+
+
+def _spread(runs: OrganisationRuns) -> PaperClaim:
+    """The printed bound on intervals of the plots, by our own spread."""
+    halves = {
+        f"{name}, to {end}": runs.five_run_halves(case, end)
+        for name, case in ((CBR, AS_PRINTED.plain()), (SOCBR, AS_PRINTED))
+        for end in runs.windows
+    }
+    return exact(
+        "VIR4-10", "half of the 95% interval of five runs over their mean: hops per event",
+        where="Virgillito 2003, 4.5, its plots", kind=ClaimKind.NUMBER, at=SIDES,
+        paper="The values reported in the plots are the mean of 5 independent runs; the confidence interval "
+        "is not shown as its value is always lower than 2% of the mean",
+        ours=", ".join(f"{name}: {min(v):.1%} to {max(v):.1%}" for name, v in halves.items()),
+        rule="below 2% for each five seeds, in each window", seeds=len(runs.seeds),
+        held=all(half < 0.02 for each in halves.values() for half in each),
+        why="Always: in each five runs. Half of it, which is kinder than the whole; 95% is the usual level, "
+        "none is printed. Our hops are exact for a tree and its zones, so that all of this spread comes from "
+        "trees and subscriptions that differ from run to run. The thesis does not say what differed there.",
+    )  # fmt: skip
 
 
 DEGRADES = (
@@ -133,26 +163,29 @@ DEGRADES = (
 def _associativity(runs: OrganisationRuns) -> list[PaperClaim]:
     plain = runs[AS_PRINTED.plain()]
     shares = runs.associativity_share(AS_PRINTED)
+    diameter = estimate([run.diameter for run in plain])
     without = estimate([run.just(100, "as") / run.just(100, "most") for run in plain])
     return [
         measured("VIR4-11", "associativity after 100 subscriptions, as a share of the most that any tree has",
                  where=f"{PLACE}, Figure 4.13", paper="if self-organization is allowed, a high "
                  "associativity value is achieved very quickly",
-                 values=shares, within=(0.7, 1.0), form=".2f",
+                 values=shares, within=(0.7, 1.0), form=".2f", at=SIDES,
                  note=f"plain routing {without.text('.2f')}",
                  why="No number is printed: 0.7 of the bound is the catalogue's reading of high."),
         everywhere("VIR4-11", "associativity without self-organisation: growth from one window to the next",
-                   where=f"{PLACE}, Figure 4.13", within=(ABOVE_ZERO, ANY_MORE), form="+.2f",
+                   where=f"{PLACE}, Figure 4.13", within=(ABOVE_ZERO, ANY_MORE), form="+.2f", at=SIDES,
                    paper="When self-organization is not used, the associativity at a broker B obviously "
                    "increases while increasing the overall number of subscriptions",
                    levels={f"{a} to {b}": [run.just(b, "as") - run.just(a, "as") for run in plain]
                            for a, b in pairwise(runs.windows)},
                    why="Increases: above 0. It is the mean over brokers."),
-        measured("VIR4-10", "mean diameter of the first trees", where=f"{PLACE}, note 7",
-                 paper="The average diameter of the network topologies used in the simulations with 100 "
-                 "nodes was about 16", kind=ClaimKind.NUMBER, values=[run.diameter for run in plain],
-                 within=(12.0, 20.0), erratum="E-V9d",
-                 reference="14.5 over 300 trees", form=".1f", why="About: a quarter to either side."),
+        incomparable("VIR4-10", "mean diameter of the first trees", where=f"{PLACE}, note 7",
+                     paper="The average diameter of the network topologies used in the simulations with 100 "
+                     "nodes was about 16", kind=ClaimKind.NUMBER, ours=diameter.text(".1f"), found=diameter,
+                     erratum="E-V9d", reference="14.5 over 300 trees",
+                     why="A setting, not a result: a newcomer joins \"one of the brokers inside the "
+                     "network\", drawn at random with at most ten links here. How full brokers and redrawn "
+                     "trees were handled is not printed, and decides it."),
     ]  # fmt: skip
 
 
@@ -163,13 +196,12 @@ def _messages(runs: OrganisationRuns) -> list[PaperClaim]:
         everywhere("VIR4-11", "messages of all kinds at R = 100 against CBR, by window", where=where,
                    paper="quickly reaching a reduction in the overall number of messages of about 30% with "
                    "respect to the case when no self-organization is performed",
-                   kind=ClaimKind.NUMBER, within=(-0.40,
-                   -0.25), **PERCENT,
+                   kind=ClaimKind.NUMBER, within=(-0.40, -0.25), **PERCENT, at=SIDES,
                    levels=runs.in_windows(lambda end: runs.fewer_messages(case, end, 100, ALL)),
                    why="The catalogue's band, from before the first run.", erratum="E-V9e"),
         everywhere("VIR4-11", "break-even: events for each subscription, by window", where=where,
                    paper="The break-even point lays at about R = 12 : 1", kind=ClaimKind.NUMBER, within=(9.0,
-                   15.0), form=".1f",
+                   15.0), form=".1f", at=SIDES,
                    levels=runs.in_windows(lambda end: runs.break_even(case, end, ALL)),
                    why="About: a quarter to either side. A lower value is as far from the print as a higher "
                    "one."),
@@ -177,7 +209,8 @@ def _messages(runs: OrganisationRuns) -> list[PaperClaim]:
                    paper="For a ratio as low as R = 10 : 1 the self-organization cost is not outweighed by "
                    "its benefits",
                    levels=runs.in_windows(lambda end: runs.fewer_messages(case, end, 10, ALL)),
-                   within=(0.0, ANY_MORE), why="Not outweighed: not fewer messages than without.", **PERCENT),
+                   within=(0.0, ANY_MORE), why="Not outweighed: not fewer messages than without.", at=SIDES,
+                   **PERCENT),
         _price(runs, case, ALL, where=f"{PLACE}, Figure 4.15",
                paper="the impact of self-organization over a subscription change follows a sub-linear trend, "
                "stabilizing (and slightly descending) when only a low number of subscriptions is present in "
@@ -185,7 +218,7 @@ def _messages(runs: OrganisationRuns) -> list[PaperClaim]:
         measured("VIR4-11", "discovery as a share of the messages of a self-organisation", where=PLACE,
                  paper="about 90% of messages of a self-organization are due to the discovery phase "
                  "(DREQ/DREP messages)", kind=ClaimKind.NUMBER, values=runs.discovery_share(case, ALL),
-                 within=(0.8, 1.0), scale=100,
+                 within=(0.8, 1.0), scale=100, at=SIDES,
                  form=".0f", unit="%", why="About: ten points to either side of a share.",
                  note=f"without messages for tables "
                  f"{estimate(runs.discovery_share(case, 'without tables')).text('.2f')}"),
@@ -206,19 +239,23 @@ def _price(runs: OrganisationRuns, case: Case, counting: str, *, where: str, pap
         "VIR4-11", "messages of self-organisation for each subscription: at the end over in the middle"
         + ("" if paper else f" ({case.trigger}, {case.forwarding})"), where=where, paper=paper,
         reference=None if paper else "slightly descending", values=ratios, within=(0.75, 1.05), form=".2f",
-        note=course,
+        note=course, at=SIDES if paper else "", erratum=None if paper else "E-V9e",
         why="From a low number on it is stable: later it falls by a quarter at most, slightly, and does not "
         "rise by more than a twentieth, for noise.",
     )  # fmt: skip
 
 
-def _ttl(runs: OrganisationRuns, case: Case, counting: str, *, printed: bool) -> list[PaperClaim]:
+def _ttl(
+    runs: OrganisationRuns, case: Case, counting: str, *, printed: bool, many: OrganisationRuns | None = None
+) -> list[PaperClaim]:
+    of_hops = runs if many is None else many
     words = "" if printed else f" ({case.trigger}, {case.forwarding})"
     where = f"{PLACE}, Figure 4.16" if printed else "beside Figure 4.16"
     erratum = None if printed else "E-V9e"
     fitted = "" if case.forwarding == PRINTED else "the cost of discovery, by both break-evens and its share"
     common: dict[str, Any] = {
         "where": where, "form": "+.1f", "unit": "%", "scale": 100.0, "erratum": erratum,
+        "at": SIDES if printed else "",
     }  # fmt: skip
     return [
         everywhere("VIR4-11", f"cost of TTL {SHORT_TTL} against no bound at R = 2, by window{words}",
@@ -239,12 +276,13 @@ def _ttl(runs: OrganisationRuns, case: Case, counting: str, *, printed: bool) ->
         everywhere("VIR4-11", f"TTL {SHORT_TTL} at R = 100: way from no bound (0) to CBR (1), by "
                    f"window{words}",
                    levels=runs.in_windows(lambda end: runs.way_to_plain(case, end, 100, counting)),
-                   within=(0.5, 1.25), where=where, form=".2f", erratum=erratum,
+                   within=(0.5, 1.25), where=where, form=".2f", erratum=erratum, at=common["at"],
                    paper=DEGRADES if printed else None, reference=None if printed else "near 1",
                    why="Tending to that without self-organisation: at least half of the way, and a quarter "
                    "beyond it at most. A TTL of 1 reaches neighbours alone and changes no link."),
         everywhere("VIR4-11", f"hops with a TTL against no bound{words}", within=(0.0, ANY_MORE),
-                   levels={f"TTL {ttl}": runs.dearer_hops(case, ttl, runs.subscriptions) for ttl in TTLS[1:]},
+                   levels={f"TTL {ttl}": of_hops.dearer_hops(case, ttl, runs.subscriptions)
+                           for ttl in TTLS[1:]},
                    paper="the limited scope of the discovery phase brings to suboptimal configurations"
                    if printed else None,
                    reference=None if printed else "not fewer",
@@ -259,12 +297,12 @@ def _at_hundred(runs: OrganisationRuns, case: Case, end: int) -> list[float]:
     return runs.fewer_messages(case, end, 100, ALL)
 
 
-def _triggers(runs: OrganisationRuns) -> list[PaperClaim]:
+def _triggers(runs: OrganisationRuns, many: OrganisationRuns) -> list[PaperClaim]:
     """E-V9e: the other triggers, nothing else changed."""
     end, claims = runs.subscriptions, []
     for trigger in (OVERLAP, GROWTH):
         case = Case(SOCBR, trigger)
-        first, last = runs.fewer_forwarders(case, 100), runs.fewer_forwarders(case, end)
+        first, last = many.fewer_forwarders(case, 100), many.fewer_forwarders(case, end)
         forwarders = runs.in_windows(partial(runs.fewer_forwarders, case))
         messages = runs.in_windows(partial(_at_hundred, runs, case))
         fitted = "the trigger, among three, with Figure 4.12 in view"
@@ -283,6 +321,8 @@ def _triggers(runs: OrganisationRuns) -> list[PaperClaim]:
                        where="beside Figure 4.14", paper=None, reference="-30%", levels=messages,
                        within=(-0.40, -0.25), erratum="E-V9e", fitted=fitted,
                        why="The band of Figure 4.14; what is saved there follows from the hops.", **PERCENT),
+            over_ideal_claim(runs, case, f"trigger {trigger}"),
+            _price(runs, case, ALL, where="beside Figure 4.15", paper=None),
         ]  # fmt: skip
     gains = [
         b - a
