@@ -8,14 +8,15 @@ since Table 1 comes out so: rows that follow from these are *fitted*.
 
 The curves of Figures 4 and 5 are lost: only their text binds. It defines reliability as the probability that
 *all* processes of a group receive an event, and says that T0 is lowest. By that metric T0, with ten
-processes, is not lowest while few crash: losing one of ten is rarer than losing one of a thousand. By the
-mean share of processes it is. Both metrics are judged. The tree of PMcast is not described; ours (branches of
-10, 3 delegates) was chosen before its row was looked at, so neither its rounds nor its parasites are
-comparable. CPU seconds are this machine's. A formula of the paper is judged by
-measurement; its value is computed by us and is a reference. Bands of our own claims that were set when first
-results were known: a factor of 2.5 for a flat cost, 2% above 2 g a for named links, 15% for the messages of
-hierarchical broadcast; four turns of which the naming process takes three itself were chosen with the result
-in view, among counts of 4 and 5 with 1 to 3 own turns.
+processes, is not lowest while many crash, from a fifth to two thirds: losing one of ten is rarer than losing
+one of a thousand. While few crash the groups cannot be told apart. By the mean share of processes T0 is
+lowest. Both metrics are judged, and Figure 4 with fan-outs rounded up too. The tree of PMcast is not
+described; ours (branches of 10, 3 delegates) was chosen before its row was looked at, so neither its rounds
+nor its parasites nor its place in the order of Table 1 are comparable. CPU seconds are this machine's. A
+formula of the paper is judged by measurement; its value is computed by us and is a reference. Bands of our
+own claims that were set when first results were known: a factor of 2.5 for a flat cost, 2% above 2 g a for
+named links, 15% for the messages of hierarchical broadcast; four turns of which the naming process takes
+three itself were chosen with the result in view, among counts of 4 and 5 with 1 to 3 own turns.
 """
 
 from __future__ import annotations
@@ -47,7 +48,7 @@ from tidings_lab.studies._topic_formulas import (
     memory_claim,
 )
 from tidings_lab.studies._topic_gossip import LOSS, SETTINGS, by_seed, cost, lazy
-from tidings_lab.studies._topic_properties import property_claims, smaller_claim
+from tidings_lab.studies._topic_properties import COMPARED, property_claims, smaller_claim
 from tidings_lab.studies._topic_tables import (
     NAMES,
     TABLE_1,
@@ -73,7 +74,9 @@ DEPENDS = (
     "by "
     "the group T_0, depends on the success of the dissemination of this event in the group T_2 and T_1"
 )
+ELECTION = "a process elects itself with g / S and sends to each entry with a / z"
 PRODUCT = "reliability = Π_{i=t-1}^{j} (e^{-e^{-c_{T_i}}} · pit_{T_i})"
+ROUNDED_UP = {"c": 5.7}  # whole fan-outs of 12, 10 and 8: ln S + 5, rounded up
 OWN_TURNS = {"named": True, "g": 4, "own": 3}
 
 Seeds = list[dict[str, Any]]  # the figures of each seed
@@ -143,9 +146,12 @@ def _figures(setting: StudySetting) -> StudyOutcome:
     points: list[Point] = [
         ("daMulticast", PAPER, {kind: q}, {}, -1) for kind in ("crashed", "apparent") for q in levels
     ]
+    points += [("daMulticast", PAPER, {"crashed": q}, ROUNDED_UP, -1) for q in levels]
     found = _ask(setting, points, runs)
-    stillborn = dict(zip(levels, found[: len(levels)], strict=True))
-    dynamic = dict(zip(levels, found[len(levels) :], strict=True))
+    count = len(levels)
+    stillborn, dynamic, rounded_up = (
+        dict(zip(levels, found[at : at + count], strict=True)) for at in (0, count, 2 * count)
+    )
     pictures = [
         _figure(f"topic-gossip-{name}-{metric}", f"Figure {number}: {words}", curve, kind, metric)
         for number, name, kind, curve in ((4, "stillborn", "crashed", stillborn), (5, "dynamic", "apparent",
@@ -159,26 +165,30 @@ def _figures(setting: StudySetting) -> StudyOutcome:
         for n, curve in ((4, stillborn), (5, dynamic))
         for metric, words in METRICS.items()
     ]  # fmt: skip
-    claims = [*_claims_of_figures(stillborn, dynamic), *property_claims(stillborn, runs)]
+    claims = [*_claims_of_figures(stillborn, dynamic, rounded_up), *property_claims(stillborn, runs)]
     return StudyOutcome(claims=claims, pictures=pictures, tables=tables)
 
 
-def _claims_of_figures(stillborn: dict[float, Seeds], dynamic: dict[float, Seeds]) -> list[PaperClaim]:
+def _claims_of_figures(
+    stillborn: dict[float, Seeds], dynamic: dict[float, Seeds], rounded_up: dict[float, Seeds]
+) -> list[PaperClaim]:
     claims = []
     for metric, words in METRICS.items():
         as_printed = metric == "whole"
         for number, curve in ((4, stillborn), (5, dynamic)):
             printed = as_printed and number == 4  # the sentence is on Figure 4
+            also = {f"{q:.0%} rounded up": _below(found, metric) for q, found in rounded_up.items()}
             claims.append(
                 everywhere("DAM-12", f"Figure {number}, {words}: the lower of T1 and T2 less T0, by share "
                            f"of crashes",
                            where=f"{PAPER_NAME}, 6.2, Figure 4" if printed else f"beside Figure {number}",
-                           levels={f"{q:.0%}": _below(found, metric) for q, found in curve.items()},
+                           levels={f"{q:.0%}": _below(found, metric) for q, found in curve.items()}
+                           | (also if printed else {}),
                            within=(-0.02, 1.0), paper=DEPENDS if printed else None,
                            reference=None if printed else "T0 lowest", form="+.3f",
-                           erratum="E-D13" if as_printed else None,
+                           erratum="E-D13" if printed else None,
                            why="Smaller at every share of crashes; two points for noise where curves meet. "
-                           f"{ROUNDED}")
+                           f"{ROUNDED}{' Judged rounded up as well: 12, 10 and 8.' if printed else ''}")
             )  # fmt: skip
         gains = {
             f"{q:.0%}": less(_of(dynamic[q], metric, 0), _of(stillborn[q], metric, 0)) for q in (0.4, 0.6)
@@ -287,7 +297,7 @@ def _claims_of_passing(paper: Seeds, forced: Seeds, one_link: Seeds) -> list[Pap
                  where=f"{PAPER_NAME}, 5.1", kind=ClaimKind.FORMULA,
                  paper="Σ_{i=t-2}^{0} (S_{T_i} · p_{T_i}^{sel} · p_{T_i}^a · p_{T_i}^{succ} · z_{T_i})",
                  reference=across, values=_of(paper, "entering"), form=".2f", erratum="E-D4",
-                 within=(0.95 * across, 1.05 * across),
+                 within=(0.95 * across, 1.05 * across), built=ELECTION,
                  why="The factor p_succ leaves those that are effectively received. A mean: a twentieth to "
                  "either side. All groups have the same g, a and z, so that the wrong levels of the sum do "
                  "not show."),
@@ -334,6 +344,8 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
     across = printed_gossip.printed_messages_across(3, success=SUCCESS)
     inside = printed_gossip.printed_messages(PAPER, 5, success=SUCCESS) - across
     most, cost = gossip.most_messages(3, 1000, 5, 3), gossip.messages_hierarchical(1110, 3)
+    compared = ("daMulticast", *COMPARED)
+    often = _ask(setting, [(name, PAPER, {}, {}, -1) for name in compared], _runs(setting, 40, 100))
     claims = [
         incomparable("DAM-7", "messages of one event inside its groups: the first sum as printed",
                      where=f"{PAPER_NAME}, 5.1", kind=ClaimKind.FORMULA, reference=round(inside),
@@ -344,22 +356,22 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
                      why="Each process sends once, to floor(ln S + c) at most: no run could exceed it."),
         measured("DAM-7", "messages between groups for each group that an event is in, but for the root's",
                  where="beside 5.1", paper=None, reference=5, values=_steps(found["daMulticast"]), form=".2f",
-                 within=(4.75, 5.25), erratum="E-D4", built="a process elects itself with g / S and sends to "
-                 "each entry with a / z", why="g a: the same band."),
+                 within=(4.75, 5.25), erratum="E-D4", built=ELECTION, why="g a: the same band."),
         measured("DAM-7", "messages of one event: the sum with whole fan-outs", where="beside 5.1",
                  paper=None,
                  reference=round(right), values=sent, within=(0.98 * right, 1.02 * right), form=".0f",
                  erratum="E-D4",
                  why="2% for the missed processes."),
         incomparable("DAM-7", "messages of one event, and the bound on them", where=f"{PAPER_NAME}, 5.1",
-                     kind=ClaimKind.FORMULA, reference=round(most), erratum="E-D5", found=estimate(sent),
-                     paper="t · S_{T_max} · ln(S_{T_max}) · (1 + c_max + z_max)",
+                     kind=ClaimKind.FORMULA, reference=round(3 * most), erratum="E-D5", found=estimate(sent),
+                     paper="maxNbMsgSent ≤ … ≤ t · S_{T_max} · ln(S_{T_max}) · z_max (1 + c_max + z_max)",
                      ours=estimate(sent).text(".0f"),
-                     why="It follows from the rule to send once: no run could exceed it. Loose by a factor "
-                     "of 15."),
+                     why="It follows from the rule to send once: no run could exceed it. The step before "
+                     f"does not need the factor z_max; without it the bound is {most:,.0f}."),
         incomparable("DAM-8", "messages of hierarchical broadcast", where=f"{PAPER_NAME}, 5.5.1",
                      paper="The message complexity is O(S_{T_max} · ln(S_{T_max})) for all algorithms except "
-                     "for the gossip-based broadcast", kind=ClaimKind.FORMULA, erratum="E-D9",
+                     "for the gossip-based broadcast which has a message complexity of O(n · ln(n))",
+                     kind=ClaimKind.FORMULA, erratum="E-D9",
                      ours=estimate(_sent(found["hierarchical"])).text(".0f"),
                      found=estimate(_sent(found["hierarchical"])),
                      why="An order without its constant forbids no single value."),
@@ -368,7 +380,7 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
                  paper=None, reference=round(cost), values=_sent(found["hierarchical"]), form=".0f",
                  erratum="E-D9",
                  within=(0.85 * cost, 1.15 * cost), why="15% for whole fan-outs and missed processes."),
-        memory_claim(), smaller_claim(found),
+        _latency_claim(found), memory_claim(), smaller_claim(dict(zip(compared, often, strict=True))),
     ]  # fmt: skip
     rows = [
         (name, estimate(_sent(f)).text(".0f"), *f[0]["entries"][::-1], estimate(_of(f, "all")).text(".3f"),
@@ -379,6 +391,20 @@ def _complexity(setting: StudySetting) -> StudyOutcome:
     return StudyOutcome(
         claims=claims, tables=[StudyTable("One event of T2: messages and memory", columns, rows)]
     )
+
+
+def _latency_claim(found: dict[str, Seeds]) -> PaperClaim:
+    """5.5.4, the rounds of all four approaches side by side."""
+    rounds = {name: estimate(_rounds(name, found[name])) for name in ("daMulticast", *COMPARED)}
+    return incomparable(
+        "DAM-8", "rounds of an event of T2, by algorithm", where=f"{PAPER_NAME}, 5.5.4",
+        kind=ClaimKind.FORMULA, seeds=min(each.seeds for each in rounds.values()),
+        paper="The latency complexity is O(R_{S_{T_max}}) for all algorithms except for the gossip-based "
+        "broadcast which has a latency complexity of O(R_n). This means that daMulticast is equivalent, in "
+        "terms of latency complexity, to all the other algorithms",
+        ours=", ".join(f"{name} {each.text('.2f')}" for name, each in rounds.items()),
+        why="An order without its constant forbids no single value.",
+    )  # fmt: skip
 
 
 # -- beyond the paper ---------------------------------------------------------------------------------------
