@@ -9,6 +9,7 @@ from pathlib import Path
 from tidings.errors import MissingDependencyError
 from tidings_lab.simulation.comparing import Measures
 from tidings_lab.simulation.significance import SystemOverSeeds
+from tidings_lab.studies.draw import COLOURS, STYLE
 
 PANELS: tuple[tuple[str, str, float], ...] = (  # a measure, its title, and what to multiply it by
     ("event_messages", "messages with an event, per event", 1.0),
@@ -56,11 +57,14 @@ def _draw(systems: dict[str, Bars], folder: Path, title: str) -> list[Path]:
             hint="pip install 'tidings[studies]', or leave --plot out",
         ) from None
     matplotlib.use("Agg")
-    matplotlib.rcParams["svg.hashsalt"] = "tidings"  # the same drawing from the same figures
-    matplotlib.rcParams["svg.fonttype"] = "none"  # texts stay texts
+    folder.mkdir(parents=True, exist_ok=True)
+    with matplotlib.rc_context(STYLE):
+        return _panels(list(systems.items())[::-1], folder, title)  # the first on top
+
+
+def _panels(shown: list[tuple[str, Bars]], folder: Path, title: str) -> list[Path]:
     from matplotlib import pyplot
 
-    shown = list(systems.items())[::-1]  # the first on top
     lines = -(-len(PANELS) // COLUMNS)
     figure, grid = pyplot.subplots(
         lines,
@@ -75,17 +79,16 @@ def _draw(systems: dict[str, Bars], folder: Path, title: str) -> list[Path]:
         spread = [(each or NO_VALUE)[1] * factor for each in found]
         bars = axes.barh(
             [name for name, _ in shown], values, xerr=spread if any(spread) else None, capsize=2,
-            color="#31688e",
+            color=COLOURS[0],
         )  # fmt: skip
         words_of = ["?" if each is None else _figure(each[0] * factor) for each in found]
         axes.bar_label(bars, words_of, padding=2, fontsize="x-small")
         axes.margins(x=0.18)
-        axes.set_title(words, fontsize="medium")
-        axes.grid(axis="x", alpha=0.3)
+        axes.set_title(words)
+        axes.grid(visible=False, axis="y")
         if measure in LOGARITHMIC and max(values, default=0.0) > 0.0:
             axes.set_xscale("symlog")
     figure.suptitle(title)
-    folder.mkdir(parents=True, exist_ok=True)
     paths = [folder / f"comparison.{ending}" for ending in ("png", "svg")]
     for path in paths:
         figure.savefig(path, dpi=90, metadata={"Date": None} if path.suffix == ".svg" else None)

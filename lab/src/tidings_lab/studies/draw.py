@@ -39,6 +39,7 @@ STYLE: dict[str, Any] = {
     "legend.fontsize": 8,
     "legend.frameon": False,
     "svg.hashsalt": "tidings",  # the same picture is the same file
+    "svg.fonttype": "none",  # texts stay texts
 }
 SIZE = (6.3, 4.2)  # inches: the width of a printed page's text
 
