@@ -214,7 +214,7 @@ ERRATA = {
     "60, T_x = 20); the second integral has to end earlier, and its ramp is 1 by the thesis' own P3a.",
     "E-V5": "Virgillito 3.3.2: that losses do not tend to 0 contradicts the model, in which they fall as "
     "1/T_ON; measured, they do. Words that mean no more than that losses are not yet 0 at 600 s, the longest "
-    "interval, are compatible with the model and with our runs (1.4% and 2.0% there).",
+    "interval, are compatible with the model and with our runs (0.0145 and 0.0205 there).",
     "E-V6": "Virgillito 3.2.2: the printed solution is a fraction, not a number, and a bound is the wrong "
     "way round.",
     "E-V7": "Virgillito 3.1 to 3.3, slips: assumption 3 is cited as (iv), equation 3.2.1 means 3.1 or 3.6, "
