@@ -295,7 +295,7 @@ ERRATA = {
     "an event, and that to be smallest for T0. In our runs both cannot be: by that probability T0, with ten "
     "processes, is above T2, with a thousand, where many crash, and beside it where few do; by the mean "
     "share of processes it is the lowest. No text says how fan-outs are rounded. Rounded down (11, 9 and "
-    "7) T0 is above at 20% to 70%, rounded up (12, 10 and 8) at 40% to 60%, and up to 10% the sentence "
+    "7) T0 is above at 20% to 70%, rounded up (12, 10 and 8) at 40% to 70%, and up to 20% the sentence "
     "holds; with either rounding it fails at some shares. The curves are lost, so that it stays open "
     "which of the two sentences the figures bear out. Note 13, on 5.5.3, names the average as something "
     "that is not considered.",

@@ -8,7 +8,7 @@ since Table 1 comes out so: rows that follow from these are *fitted*.
 
 The curves of Figures 4 and 5 are lost: only their text binds. It defines reliability as the probability that
 *all* processes of a group receive an event, and says that T0 is lowest. By that metric T0, with ten
-processes, is not lowest while many crash, from a fifth to two thirds: losing one of ten is rarer than losing
+processes, is not lowest while many crash, two fifths to seven tenths: losing one of ten is rarer than losing
 one of a thousand. While few crash the groups cannot be told apart. By the mean share of processes T0 is
 lowest. Both metrics are judged, and Figure 4 with fan-outs rounded up too. The tree of PMcast is not
 described; ours (branches of 10, 3 delegates) was chosen before its row was looked at, so neither its rounds
