@@ -13,13 +13,11 @@ from collections.abc import Sequence
 from typing import NamedTuple
 
 from tidings_lab.studies._claims import (
-    ClaimVerdict,
     PaperClaim,
     estimate,
     everywhere,
     exact,
     measured,
-    verdict_of,
 )
 from tidings_lab.studies._organisation_runs import ALL as ALL
 from tidings_lab.studies._organisation_runs import (
@@ -61,9 +59,10 @@ class FitPoint(NamedTuple):
     @property
     def is_inside(self) -> bool:
         """Whether all three intervals lie within a quarter of the print, and not the means alone."""
+        found = [estimate(values) for values in (self.even, self.share, self.near_even)]
         return all(
-            verdict_of(estimate(values), (wanted * (1 - ENOUGH), wanted * (1 + ENOUGH))) is ClaimVerdict.HELD
-            for values, wanted in zip((self.even, self.share, self.near_even), WANTED, strict=True)
+            wanted * (1 - ENOUGH) <= each.low and each.high <= wanted * (1 + ENOUGH)
+            for each, wanted in zip(found, WANTED, strict=True)
         )
 
     @property

@@ -21,6 +21,7 @@ WINDOW = 50  # subscriptions that a figure is the mean of
 CBR, SOCBR, FEWER = "CBR", "SOCBR", "by hops"
 PRINTED, OVERLAP, GROWTH = choosing.TRIGGERS
 TRIGGERS, FORWARDINGS = choosing.TRIGGERS, choosing.FORWARDINGS
+_, _, ANY, _ = FORWARDINGS  # passed on wherever some of the zone is wanted
 COLUMNS = (
     "number", "hops", "ideal", "as", "most", "best", "told", "requests", "replies", "probes", "swapping",
     "tables",

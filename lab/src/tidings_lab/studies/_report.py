@@ -178,10 +178,10 @@ def sentence(claims: Sequence[PaperClaim]) -> str:
 def _numbers(theirs: Sequence[PaperClaim]) -> str:
     """Printed numbers apart: how many are held that were measured and could have come out otherwise."""
     numbers = [claim for claim in theirs if claim.kind is ClaimKind.NUMBER]
-    held = [claim for claim in numbers if claim.reproduced]
-    measured = sum(not claim.built and not claim.arithmetic for claim in held)
+    reproduced = [claim for claim in numbers if claim.reproduced]
+    measured = sum(not claim.built and not claim.arithmetic for claim in reproduced)
     shown = "none that was measured is" if not measured else f"{measured} that were measured are"
-    rest = len(held) - measured
+    rest = len(reproduced) - measured
     return f"Of {len(numbers)} printed numbers {shown} held" + (
         f" ({rest} by construction)." if rest else "."
     )

@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from typing import Any
 
-from tidings.protocol.overlay.choosing import ANY
 from tidings_lab.studies._claims import (
     BELOW_ZERO,
     ClaimKind,
@@ -40,6 +39,7 @@ from tidings_lab.studies._claims import (
 )
 from tidings_lab.studies._organisation_runs import (
     ALL,
+    ANY,
     GROWTH,
     NO_TABLES,
     OVERLAP,
