@@ -85,17 +85,22 @@ class Fit(NamedTuple):
     def counting(self) -> str:
         return self.best.counting
 
+    @property
+    def inside(self) -> list[str]:
+        """Settings that fit by their intervals, the nearest first."""
+        return [
+            f"{point.case.trigger}/{point.case.forwarding}, {point.counting}"
+            for point in sorted(self.points, key=lambda point: point.distance)
+            if point.is_inside
+        ]
+
     def claims(self, runs: OrganisationRuns) -> list[PaperClaim]:
         """The fit, and what follows from it for the figures that it was not made with."""
         best, end = self.best, runs.subscriptions
         case, counting = best.case, best.counting
         stated = f"{case.trigger} trigger, {case.forwarding} forwarding"
         fits = [point for point in self.points if point.distance <= ENOUGH]
-        inside = [
-            f"{point.case.trigger}/{point.case.forwarding}, {point.counting}"
-            for point in sorted(fits, key=lambda point: point.distance)
-            if point.is_inside
-        ]
+        inside = self.inside
         chosen = "trigger, forwarding and counting, by these three figures"
         first, last = runs.fewer_forwarders(case, 100), runs.fewer_forwarders(case, end)
         return [
