@@ -352,7 +352,8 @@ def _traffic(bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seed
 def _implosions(
     bench: RecoveryBench, table: dict[str, Seeds], half: dict[str, Seeds], shipped: dict[str, Seeds]
 ) -> dict[str, dict[str, Seeds]]:
-    """Runs that COS-11.5 is judged by: each algorithm at each loss, and as shipped at the largest."""
+    """Runs that COS-11.5 is judged by: each algorithm at each loss, and as shipped at the largest (publisher
+    pull follows one route and has no chance to pass on: as shipped it is the same)."""
     rare, *pulls = bench.by_seed(
         [("push", {"loss": 0.02}),
          *((style, {"loss": loss}) for style in ALGORITHMS[1:] for loss in (0.02, 0.05)),
