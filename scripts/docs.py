@@ -363,6 +363,7 @@ def decisions() -> str:
 
 
 RESULTS = ROOT / "lab" / "docs" / "results"  # a record of each study; claims and errata are written from them
+PLOTS = ROOT / "lab" / "docs" / "images" / "studies"  # of the records
 HELD_BACK = "held-back"  # of the same studies on seeds that were not in view
 
 
@@ -395,10 +396,10 @@ def take_over(folder: Path, to: Path = RESULTS) -> None:
     head = subprocess.run(command, cwd=ROOT, capture_output=True, text=True, check=True).stdout.strip()
     for record in read_records(folder / "studies"):
         if not record.quick:
-            drawn = [name for name in record.plots if name.endswith(".svg")]
+            drawn = [name for name in record.plots if name.endswith(".svg") and to == RESULTS]
             for name in drawn:
-                (to / "plots").mkdir(exist_ok=True)
-                shutil.copyfile(folder / "plots" / name, to / "plots" / name)
+                PLOTS.mkdir(exist_ok=True)
+                shutil.copyfile(folder / "plots" / name, PLOTS / name)
             kept = msgspec.structs.replace(record, commit=record.commit or head, plots=drawn)
             text = msgspec.json.format(msgspec.json.encode(kept), indent=1)
             (to / f"{record.study}.json").write_bytes(text + b"\n")

@@ -209,7 +209,7 @@ def test_no_kept_verdict_is_better_than_its_interval(record: StudyRecord) -> Non
 
 
 def test_plots_of_records_are_vector_graphics_that_are_kept_with_them() -> None:
-    folder = ROOT / "lab/docs/results/plots"
+    folder = ROOT / "lab/docs/images/studies"
     named = {name for each in RECORDS for name in each.plots}
     assert {path.name for path in folder.glob("*")} == named
     assert all(name.endswith(".svg") for name in named)

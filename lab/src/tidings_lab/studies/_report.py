@@ -70,7 +70,7 @@ CONTENTS = (
 
 
 CHAPTER_4 = ("self-organisation", "proximity")
-PLOTS = "results/plots"  # of records, below the docs of this package
+PLOTS = "images/studies"  # of records, below the docs of this package
 SEEDS = re.compile(r" \(\d+ seeds?\)")
 
 
