@@ -219,7 +219,7 @@ def test_the_lead_says_how_many_printed_numbers_that_were_measured_are_held() ->
     built, wordy = claim(built=True), claim(paper="some words", kind=ClaimKind.WORDS)
     page = claims_page([kept("policies", built, claim(held=False), wordy)])
     assert "Of 2 printed numbers none that was measured is held (1 by construction)." in page
-    assert "Of 1 printed numbers 1 that were measured are held." in claims_page([kept("policies", claim())])
+    assert "Of 1 printed numbers 1 that was measured is held." in claims_page([kept("policies", claim())])
 
 
 def numbered(shown: Any) -> set[str]:

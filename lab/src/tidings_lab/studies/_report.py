@@ -180,7 +180,8 @@ def _numbers(theirs: Sequence[PaperClaim]) -> str:
     numbers = [claim for claim in theirs if claim.kind is ClaimKind.NUMBER]
     reproduced = [claim for claim in numbers if claim.reproduced]
     measured = sum(not claim.built and not claim.arithmetic for claim in reproduced)
-    shown = "none that was measured is" if not measured else f"{measured} that were measured are"
+    was, verb = ("were", "are") if measured > 1 else ("was", "is")
+    shown = f"{measured or 'none'} that {was} measured {verb}"
     rest = len(reproduced) - measured
     return f"Of {len(numbers)} printed numbers {shown} held" + (
         f" ({rest} by construction)." if rest else "."
