@@ -144,10 +144,10 @@ def _pictures(runs: RendezvousRuns) -> list[Picture]:
     hops = [runs.by["scribe", n]["hops"] for n in runs.sizes]
     bounds = [runs.by["scribe", n]["bound"] for n in runs.sizes]
     return [
-        Picture(name="hops", title="Hops to a key", x_label="nodes", y_label="hops", x_log=True,
+        Picture(name="rendezvous-hops", title="Hops to a key", x_label="nodes", y_label="hops", x_log=True,
                 curves=[Curve("mean", runs.sizes, hops), Curve("bound", runs.sizes, bounds, dashed=True)]),
-        Picture(name="messages", title="Messages with an event", x_label="nodes", y_label="per event",
-            x_log=True,
+        Picture(name="rendezvous-messages", title="Messages with an event", x_label="nodes",
+                y_label="per event", x_log=True,
                 y_log=True,
                 curves=[Curve(s, runs.common,
                     [runs.by[s, n]["messages"] for n in runs.common]) for s in SYSTEMS]),
