@@ -19,7 +19,8 @@ Rules
   the broker would withhold more. An EventSource returns by itself, with `Last-Event-ID`.
 - A connection that asks for a named subscription takes it over; the socket that had it is told, and closed.
 - A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
-- `ack=auto` commits each event when the next one is sent: faster for clients that may lose some.
+- `ack=auto` commits events when they were written, up to 64 together: faster for clients that may lose some,
+  or receive some again.
 - A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus
   that stays open counts against the connections of its principal for ever.
 """
@@ -42,8 +43,9 @@ from starlette.websockets import WebSocket, WebSocketDisconnect
 from tidings.errors import InputError, RefusedError, TidingsError
 from tidings.gateway.http_sessions import HttpSession
 from tidings.gateway.problems import Problem, problem_document
+from tidings.gateway.structured import StructuredEvents
 from tidings.gateway.tokens import StreamToken, position_text, read_token
-from tidings.model.cloudevents import from_mapping, to_structured
+from tidings.model.cloudevents import from_mapping
 from tidings.model.decoding import MOST_JSON_TOKENS, UNREADABLE, is_crowded
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Position
@@ -60,6 +62,8 @@ FULL_SHARE = (
     4  # a durable stream ends at this part of the bytes that a broker sends ahead of acknowledgements
 )
 QUIET_SHARE = 64  # a silent one at this part: to a principal short of memory a broker sends no more ahead
+MOST_TOGETHER = 64  # events that a stream takes at once, and commits when it takes the next ones
+BYTES_TOGETHER = 2**16  # after so many bytes of events a stream waits for its client
 CREDIT = 64  # unacknowledged events of one subscription of a socket
 
 OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[HttpSession]]
@@ -96,6 +100,7 @@ class Streams:
         self._session = session
         self._endings = StreamEndings()
         self._holders: Holders = {}
+        self._structured = StructuredEvents()
 
     async def close(self) -> None:
         await self._endings.close()
@@ -123,7 +128,10 @@ class Streams:
             raise
         limits = session.local_clients.limits
         token = StreamToken(since, limits.token_logs)
-        events = _unconfirmed(listener, token, limits) if is_manual else _committed(listener, token)
+        if is_manual:
+            events = _unconfirmed(listener, token, limits, self._structured)
+        else:
+            events = _committed(listener, token, self._structured)
         opened.push_async_callback(events.aclose)
         return _EventStreamResponse(events, lambda: self._endings.run(opened.aclose()))
 
@@ -131,7 +139,9 @@ class Streams:
         try:
             async with self._session(socket) as session:
                 await socket.accept()
-                await _SocketConversation(socket, session, self._endings, self._holders).run()
+                await _SocketConversation(
+                    socket, session, self._endings, self._holders, self._structured
+                ).run()
         except (Problem, TidingsError) as error:
             await socket.close(code=1008, reason=str(error)[:120])
 
@@ -152,22 +162,32 @@ class _EventStreamResponse(StreamingResponse):
             await self._end()
 
 
-async def _committed(listener: Listener[Any], token: StreamToken) -> AsyncGenerator[bytes, None]:
-    """A stream that commits each event when it takes the next one."""
+async def _committed(
+    listener: Listener[Any], token: StreamToken, structured: StructuredEvents
+) -> AsyncGenerator[bytes, None]:
+    """A stream that commits events when it takes the next ones: those that wait go out together."""
     yield b": listening\n\n"
     while True:
         try:
-            event = await listener.get(HEARTBEAT_SECONDS)
+            events = await listener.get_many(MOST_TOGETHER, HEARTBEAT_SECONDS)
         except TimeoutError:
             yield b": nothing new\n\n"
             continue
         except TidingsError:
             return  # the subscription is over, or the session of its principal
-        yield _written(event, event.position, token)
+        lines, size = [], 0
+        for event in events:
+            lines.append(_written(event, event.position, token, structured))
+            size += len(lines[-1])
+            if size >= BYTES_TOGETHER:
+                yield b"".join(lines)
+                lines, size = [], 0
+        if lines:
+            yield b"".join(lines)
 
 
 async def _unconfirmed(
-    listener: Listener[Any], token: StreamToken, limits: ResourceLimits
+    listener: Listener[Any], token: StreamToken, limits: ResourceLimits, structured: StructuredEvents
 ) -> AsyncGenerator[bytes, None]:
     """A durable stream: it commits only events that no log holds, because no client can confirm those."""
     yield RETRY + b": listening\n\n"
@@ -184,7 +204,7 @@ async def _unconfirmed(
         except TidingsError:
             return
         event, position = notification.event, notification.position
-        yield _written(event.placed_at(position), position, token)
+        yield _written(event.placed_at(position), position, token, structured)
         if position is None:
             listener.settle(tag)
         else:
@@ -192,9 +212,11 @@ async def _unconfirmed(
     yield b": as much as may be unconfirmed was sent; return with Last-Event-ID\n\n"
 
 
-def _written(event: Event, position: Position | None, token: StreamToken) -> bytes:
-    lines = [] if position is None else [f"id: {token.after(position)}\n".encode()]
-    return b"".join([*lines, b"data: ", to_structured(event), b"\n\n"])
+def _written(
+    event: Event, position: Position | None, token: StreamToken, structured: StructuredEvents
+) -> bytes:
+    id_line = b"" if position is None else f"id: {token.after(position)}\n".encode()
+    return b"%sdata: %s\n\n" % (id_line, structured.write(event))
 
 
 def _is_manual(wanted: dict[str, Any]) -> bool:
@@ -274,13 +296,19 @@ class _SocketConversation:
     """One socket's conversation."""
 
     def __init__(
-        self, socket: WebSocket, session: HttpSession, endings: StreamEndings, holders: Holders
+        self,
+        socket: WebSocket,
+        session: HttpSession,
+        endings: StreamEndings,
+        holders: Holders,
+        structured: StructuredEvents,
     ) -> None:
         self._longest = session.local_clients.limits.client.name  # characters of a `ref`
         self._socket = socket
         self._session = session
         self._endings = endings
         self._holders = holders
+        self._structured = structured
         self._running: asyncio.Task[Any] | None = None
         self._taken = ""  # the name of a subscription that another connection has now
         self._bus = session.client(f"socket-{secrets.token_hex(6)}")
@@ -413,8 +441,9 @@ class _SocketConversation:
 
     async def _pump(self, ref: str, subscription: _SocketSubscription) -> None:
         try:
-            async for event in subscription.listener:
-                await self._say_event(ref, event, event.position)
+            async for events in subscription.listener.batches(MOST_TOGETHER):
+                for event in events:
+                    await self._say_event(ref, event, event.position)
         except (WebSocketDisconnect, RuntimeError, TidingsError) as error:
             del error  # the connection or the subscription is over
 
@@ -433,7 +462,7 @@ class _SocketConversation:
         """One event at a time is encoded and sent: an event that many subscriptions of this client accept is
         not copied for each while it does not read, and a large one lets others in before the next."""
         async with self._sending:
-            body = to_structured(event)
+            body = self._structured.write(event)
             where = position_text(position) or None
             await self._send({"op": "event", "ref": ref, "event": msgspec.Raw(body), "position": where})
             if len(body) >= self._large:
