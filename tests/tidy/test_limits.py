@@ -36,6 +36,10 @@ EXCEPTIONS = {
     "gateway/mqtt/stream.py:MOST_UNREAD": "of a paused socket; nothing is refused at it",
     "runtime/local_clients.py:FEW_BYTES": "of a charge that waits; nothing is refused at it",
     "gateway/mqtt/listener.py:MOST_RETRY_SECONDS": "a pause; it bounds no resource",
+    "gateway/streams.py:BYTES_TOGETHER": "of a piece that is written; larger ones go out alone",
+    "gateway/streams.py:MOST_TOGETHER": "of a batch; what waits beyond it goes out in the next one",
+    "gateway/structured.py:MOST_BYTES": "of a cache; beyond it events are encoded again",
+    "gateway/structured.py:MOST_EVENTS": "of a cache; beyond it events are encoded again",
     "gateway/mqtt/reading.py:MOST_TOPICS": "of a cache; beyond it names are checked again",
 }
 
