@@ -22,6 +22,11 @@ RUNS = ("tests/unit/protocol/recovery/test_runs.py",)
 WIDE = ("tests/simulation/test_wide_findings.py", "tests/simulation/test_wide_seeds.py")
 
 # Named tests of what processes, disks and gateways promise.
+SCHEMAS = (
+    "tests/unit/model/test_schemas.py",
+    "tests/unit/model/test_schema_changes.py",
+    "tests/properties/test_json_schemas.py",
+)
 COMMITTING = ("tests/unit/protocol/test_committing.py",)
 ORIGINS = ("tests/gateway/test_origins.py",)
 EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")

@@ -1,4 +1,4 @@
-"""Parts of JSON Schemas: references, alternatives, formats; and formats that msgspec leaves out."""
+"""Parts of JSON Schemas: references, formats; and formats that msgspec leaves out."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from ipaddress import (
 )
 from operator import or_
 from typing import Any
-from urllib.parse import urlsplit
+from urllib.parse import unquote, urlsplit
 from uuid import UUID
 
 import msgspec
@@ -111,17 +111,33 @@ def resolved(schema: Schema, root: Schema) -> Schema:
     return schema if isinstance(schema, Mapping) else {}
 
 
-def alternatives(schema: Schema, root: Schema, depth: int = 0) -> list[Schema]:
-    """The schemas of which a value fits one, each without alternatives of its own."""
-    for word in ("anyOf", "oneOf"):
-        if word in schema and depth < 8:
-            rest = {name: stored for name, stored in schema.items() if name not in (word, "title", "default")}
-            parts = [{**rest, **resolved(part, root)} for part in schema[word]]
-            return [each for part in parts for each in alternatives(part, root, depth + 1)]
-    types = schema.get("type")
-    if isinstance(types, list) and len(types) > 1:
-        return [{**schema, "type": kind} for kind in types]
-    return [schema]
+def target_of(reference: str, root: Any) -> Any:
+    """The schema that a reference inside a schema leads to; None when it leads to none."""
+    if reference == "#":
+        return root
+    if not reference.startswith("#/"):
+        return None
+    found = root
+    for part in unquote(reference[2:]).split("/"):
+        name = part.replace("~1", "/").replace("~0", "~")
+        if isinstance(found, Mapping):
+            found = found.get(name)
+        elif isinstance(found, list) and name.isdecimal() and int(name) < len(found):
+            found = found[int(name)]
+        else:
+            return None
+    return found if isinstance(found, Mapping | bool) else None
+
+
+def is_same(value: Any, other: Any) -> bool:
+    """Equal as JSON has it: TRUE is no 1, also inside lists and objects."""
+    if isinstance(value, bool) or isinstance(other, bool):
+        return value is other
+    if isinstance(value, list) and isinstance(other, list):
+        return len(value) == len(other) and all(map(is_same, value, other))
+    if isinstance(value, dict) and isinstance(other, dict):
+        return value.keys() == other.keys() and all(is_same(each, other[key]) for key, each in value.items())
+    return bool(value == other)
 
 
 def is_multiple(value: Any, of: Any) -> bool:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from dataclasses import make_dataclass
 from datetime import date, datetime
+from decimal import Decimal
 from enum import Flag
 from typing import Annotated, Any, Literal, TypedDict
 from uuid import UUID
@@ -15,6 +16,7 @@ import pytest
 from tests.unit.model.test_schemas import FIVES, Letter, Level, Rights, Texts, TextsModel, version
 
 from tidings.errors import SchemaError
+from tidings.model import schema_changes
 from tidings.model.schema_changes import breaking_changes
 from tidings.model.schemas import SchemaRegistry, schema_of
 
@@ -47,6 +49,82 @@ from tidings.model.schemas import SchemaRegistry, schema_of
 )  # fmt: skip
 def test_changes_that_break(old: dict[str, Any], new: dict[str, Any], broken: list[str]) -> None:
     assert breaking_changes(old, new) == broken
+
+
+INTEGER: dict[str, Any] = {"type": "integer"}
+FROM_TWO = {"type": "integer", "minimum": 2}
+EITHER = {"anyOf": [INTEGER, {"type": "string"}]}
+
+
+@pytest.mark.parametrize(
+    ("old", "new", "broken"),
+    [
+        ({"allOf": [INTEGER]}, {"allOf": [FROM_TWO]}, "f has minimum 2, and had none"),
+        (INTEGER, {"allOf": [INTEGER, {"minimum": 2}]}, "f has minimum 2, and had none"),
+        ({}, {"allOf": [INTEGER]}, "f was anything and is integer"),
+        ({"type": "object"}, {"type": "object", "allOf": [{"required": ["a"]}]}, "f.a is required"),
+        (EITHER, {**EITHER, "type": "string"}, "f was integer or string and is string"),
+        (EITHER, {**EITHER, "allOf": [{"type": "string"}]}, "f was integer or string and is string"),
+        ({"oneOf": [INTEGER]}, {"oneOf": [INTEGER, {"type": "number"}]}, "f may fit more than one"),
+        ({}, False, "f accepts nothing any more"),
+        ({}, {"not": {"type": "string"}}, "f may fit the schema of"),
+        ({}, {"if": INTEGER, "then": FROM_TWO}, "f may not fit `then` or `else`"),
+        ({"type": "array"}, {"type": "array", "uniqueItems": True}, "f may have an element twice"),
+        ({"type": "array"}, {"type": "array", "contains": INTEGER}, "f may have too few"),
+        ({"prefixItems": [{}]}, {"prefixItems": [{}], "items": False}, "f[] accepts nothing"),
+        ({"type": "object"}, {"patternProperties": {"^a": INTEGER}}, "f.(^a) was anything and is integer"),
+        ({"type": "object"}, {"dependentRequired": {"a": ["b"]}}, "f.b is required beside a"),
+        ({"type": "object"}, {"dependentSchemas": {"a": False}},
+         "f may not fit the schema for events with a"),
+        ({"type": "object"}, {"minProperties": 1}, "f has minProperties 1"),
+        ({"properties": {"a": {}}}, {"properties": {"a": {}}, "propertyNames": {"maxLength": 1}},
+         "f.(keys) has maxLength 1"),
+        ({"not": {"const": 1}}, {"not": {"enum": [1, 2]}}, "f may fit the schema of `not`"),
+        ({"type": "number"}, {"type": "number", "format": "decimal"}, "f was any number, infinite ones"),
+        ({"required": ["a"], "properties": {}}, {"required": ["a"], "properties": {"a": INTEGER}},
+         "f.a was anything and is integer"),
+        (INTEGER, {"allOf": [{"type": "number"}], "minLength": 5}, None),
+        (FROM_TWO, {"allOf": [INTEGER, {"minimum": 1}], "exclusiveMinimum": 1}, None),
+        ({"enum": [1, 2, None]}, {"anyOf": [INTEGER, {"type": "null"}], "not": {"const": 3}}, None),
+        ({"allOf": [{"minimum": 1}, INTEGER]}, {"type": "integer", "minimum": 0}, None),
+        (INTEGER, {"not": {"type": "string"}}, None), ({"not": FROM_TWO}, {"not": FROM_TWO}, None),
+        ({"oneOf": [INTEGER, {"const": 5}]}, {"oneOf": [INTEGER, {"const": 5}]}, None),
+        (INTEGER, {"oneOf": [INTEGER, {"type": "string"}]}, None), (False, INTEGER, None),
+        ({"allOf": [version(a={}), version(b={})]}, {"allOf": [version(a={}), version(b={})]}, None),
+        ({"type": "boolean"}, {"enum": [False, True, 1]}, None),
+    ],
+)  # fmt: skip
+def test_every_keyword_that_is_checked_is_compared(old: Any, new: Any, broken: str | None) -> None:
+    versions = ({"type": "object", "properties": {"f": part}} for part in (old, new))
+    found = breaking_changes(*versions)
+    assert found == [] if broken is None else any(broken in each for each in found), found
+
+
+def test_parts_beside_the_fields_are_compared() -> None:
+    old = version(f=dict(INTEGER))
+    assert breaking_changes(old, {**old, "allOf": [{"required": ["g"]}]}) == ["g is required, and was not"]
+    narrow = {**old, "allOf": [{"properties": {"f": {"minimum": 5}}}]}
+    assert breaking_changes(old, narrow) == ["f has minimum 5, and had none"]
+
+
+def test_a_comparison_has_a_budget_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(schema_changes, "MOST_PAIRS", 10)
+    wide = version(**{f"f{number}": dict(INTEGER) for number in range(20)})
+    assert "f19 is too large to be compared" in breaking_changes(wide, wide)
+
+
+def test_a_class_in_place_of_a_schema_takes_values_that_json_lacks_by_their_kind() -> None:
+    registry = SchemaRegistry()
+    registry.attach(version(x={"type": "string"}), type="Made")
+    with pytest.raises(SchemaError, match="x took the text of any value that JSON lacks"):
+        registry.attach(_class(str))
+
+
+def test_a_decimal_takes_fewer_numbers_than_a_float() -> None:
+    registry = SchemaRegistry()
+    registry.attach(_model(float))
+    with pytest.raises(SchemaError, match="x was any number, infinite ones and NaN too, and is decimal"):
+        registry.attach(_model(Decimal))
 
 
 def _class(hint: Any) -> Any:
@@ -127,7 +205,7 @@ def _model(hint: Any) -> Any:
         (_model, dict[str, Any], TextsModel, "x.took was anything and is string"),
         (_model, dict[int, int], dict[UUID, int], "x.(keys) was integer and is uuid"),
         (_model, dict[int, int], dict[date, int], "x.(keys) was integer and is date"),
-        (_model, dict[Level, int], dict[UUID, int], "x.(keys) was any text and is uuid"),
+        (_model, dict[Level, int], dict[UUID, int], "x.(keys) no longer accepts ['1', '3']"),
         (_model, dict[int, int], dict[str, int], ""),
         (_class, UUID, str, "x was uuid and is any text"),
         (_model, bytes, str, "x was binary and is any text"),
