@@ -128,6 +128,9 @@ FOUND = (
         by=SCHEMAS),
     Defect("model/schema_keywords.py", "        if len(schema) > 1 and not CHECKED.isdisjoint(",
         "        if False and not CHECKED.isdisjoint(", by=SCHEMAS),
+    # a witness is not tried: another filter accepts it
+    Defect("algebra/gaps.py", "        if holding is None:\n", "        if True:\n",
+        by=("tests/properties/test_algebra_subsumption.py",)),
     # infinity is a decimal
     Defect("model/schema_bounds.py", "    if form == \"decimal\" and view", "    if False and view",
         by=SCHEMAS),

@@ -3,13 +3,18 @@
 from __future__ import annotations
 
 import random
+from typing import Any
 
+import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from tests.properties._algebra_oracle import accepts, choices, filters, simple_constraints
 
+from tidings import language
 from tidings.algebra import covered_by_union, decide_covers
+from tidings.language import parse_filter
 from tidings.model.constraint import Range
+from tidings.model.event import make_event
 from tidings.model.filter import Conjunction, Filter
 
 ANY = st.one_of(simple_constraints("a"), simple_constraints("b"), simple_constraints("c"))
@@ -81,3 +86,58 @@ def test_wrong_yeses_are_no_more_frequent_than_stated() -> None:
 @given(filters(ANY), filters(ANY, conjunctions=4, size=2))
 def test_it_agrees_with_covers(narrow: Filter, wide: Filter) -> None:
     assert covered_by_union(narrow, [wide]).covered is decide_covers(wide, narrow)
+
+
+TEXTS = ("", "a", "b", "ab", "ba", "aab", "q", "m", "x", "08:30:00", "bb", "é")
+CONDITIONS = (
+    "x NOT LIKE '%a%'", "x LIKE '%a%'", "x NOT LIKE '_'", "x LIKE '_'", "x NOT LIKE 'a%b'", "x LIKE 'a%b'",
+    "x != 'q'", "x = 'q'", "x >= 'b'", "x >= '08:30:00'", "x BETWEEN 'a' AND 'b'", "x NOT LIKE 'a%'",
+    "x REGEXP '[a-c]'", "x NOT LIKE '__'", "s > 5", "s <= 5", "EXISTS x", "x IS NULL", "y = 1",
+    "NOT EXISTS y",
+    "x LIKE '%b'", "x NOT LIKE '%b'",
+)  # fmt: skip
+PARTS = st.lists(st.sampled_from(CONDITIONS), min_size=1, max_size=2)
+TEXT_FILTERS = st.builds(
+    lambda parts, joint: parse_filter(joint.join(parts)), PARTS, st.sampled_from((" AND ", " OR "))
+)
+VALUES = [
+    {name: value for name, value in (("x", x), ("s", s), ("y", y)) if value is not None}
+    for x in (*TEXTS, None, 1) for s in (None, 5, 6) for y in (None, 1)
+]  # fmt: skip
+
+
+def _is_accepted(filter: Filter, body: dict[str, Any]) -> bool:
+    return language.accepts(filter, make_event(body, source="s", id="1"))
+
+
+@settings(max_examples=300)
+@given(TEXT_FILTERS, st.lists(TEXT_FILTERS, min_size=1, max_size=3))
+def test_a_witness_of_texts_is_accepted_by_the_filter_alone(narrow: Filter, others: list[Filter]) -> None:
+    """Patterns hold a part of a cell, so that its plainest text may be one that another filter accepts."""
+    verdict = covered_by_union(narrow, others)
+    if verdict.witness is not None:
+        witness = {name: value for name, value in verdict.witness.items() if value is not None}
+        assert verdict.exact
+        assert _is_accepted(narrow, witness)
+        assert not any(_is_accepted(other, witness) for other in others)
+    if verdict.covered:
+        for body in VALUES:
+            assert not _is_accepted(narrow, body) or any(_is_accepted(other, body) for other in others)
+
+
+@pytest.mark.parametrize(
+    ("narrow", "others"),
+    [
+        ("x != 'q'", ["x NOT LIKE '%a%'"]), ("s > 5 OR x != 'q'", ["x NOT LIKE '%a%'", "y IS NOT NULL"]),
+        ("x >= '08:30:00'", ["x NOT LIKE '_'"]), ("EXISTS x AND x >= '0'", ["x NOT LIKE '_' OR EXISTS y"]),
+        ("x LIKE '%a%'", ["x = 'a'"]),
+    ],
+)  # fmt: skip
+def test_an_exact_no_beside_a_pattern_has_a_witness(narrow: str, others: list[str]) -> None:
+    parts = [parse_filter(other) for other in others]
+    verdict = covered_by_union(parse_filter(narrow), parts)
+    assert (verdict.covered, verdict.exact) == (False, True)
+    assert verdict.witness is not None
+    witness = {name: value for name, value in verdict.witness.items() if value is not None}
+    assert _is_accepted(parse_filter(narrow), witness)
+    assert not any(_is_accepted(part, witness) for part in parts)

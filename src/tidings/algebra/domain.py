@@ -228,7 +228,9 @@ def values_of(domain: Domain) -> list[Value] | None:
 
 
 def some_value(domain: Domain) -> Any:
-    """A value of a domain without patterns that is not empty; None when only absent is in it."""
+    """A value of a domain that is not empty; None when only absent is in it, or no text was found."""
+    if domain.patterns:
+        return strings.some_string(domain.strings, domain.patterns)
     for kind in (Kind.NUMBER, Kind.STRING, Kind.BOOL, Kind.TIME):
         if domain.kinds[kind]:
             return iv.some_value(kind, domain.kinds[kind][0])

@@ -14,14 +14,14 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from random import Random
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from tidings.algebra import domain as dm
 from tidings.algebra import intervals as iv
-from tidings.algebra.domain import ABSENT, Domain
+from tidings.algebra.domain import ABSENT, ANYTHING, Domain
 from tidings.algebra.intervals import Cut, Interval
 from tidings.algebra.lineage import ANY_LINEAGE
 from tidings.algebra.region import TYPE, Region
@@ -61,7 +61,7 @@ class GapGrid:
     small: Region
     names: tuple[str, ...]
     levels: tuple[tuple[GapCell, ...], ...]
-    regions: int
+    near: tuple[Region, ...]  # large regions that touch it
 
     @property
     def blocks(self) -> int:
@@ -71,18 +71,35 @@ class GapGrid:
             product *= len(level)
         return product
 
-    def witness(self, gap: Gap) -> dict[str, Value | None] | None:
-        """Values that lie in the gap, when plain values can say it; None is absent."""
+    def domains_of(self, gap: Gap) -> dict[str, Domain] | None:
+        """The domain of each attribute in the gap; None when plain values cannot say where it lies."""
         domains = dict(self.small.domains)
         for name, cell in zip(self.names, gap.cells, strict=True):
             if cell.domain is None:
                 return None
             domains[name] = cell.domain
-        if not gap.certain or self.small.residuals or self.small.lineage != ANY_LINEAGE:
+        return None if self.small.residuals or self.small.lineage != ANY_LINEAGE else domains
+
+    def witness(self, domains: Mapping[str, Domain]) -> dict[str, Value | None] | None:
+        """Values in these domains that no large region holds, tried before they are given (None is absent);
+        None: none was found."""
+        values = {name: dm.some_value(domain) for name, domain in domains.items()}
+        if not _holds(self.small, values):
             return None
-        if any(domain.patterns for domain in domains.values()):
-            return None
-        return {name: dm.some_value(domain) for name, domain in domains.items()}
+        holding = next((large for large in self.near if _holds(large, values)), None)
+        if holding is None:
+            return values
+        for name, domain in holding.domains.items():  # one attribute is outside, by a pattern
+            for piece in dm.difference(domains.get(name, ANYTHING), domain):
+                changed = {**values, name: dm.some_value(piece)} if not dm.decide_empty(piece) else values
+                if _holds(self.small, changed) and not any(_holds(large, changed) for large in self.near):
+                    return changed
+        return None
+
+
+def _holds(region: Region, values: Mapping[str, Any]) -> bool:
+    """May the region hold an event with these values? Residuals and lineages are taken to be met."""
+    return all(domain.accepts(values.get(name)) for name, domain in region.domains.items())
 
 
 def grid_of(small: Region, larges: Sequence[Region]) -> GapGrid:
@@ -98,7 +115,7 @@ def grid_of(small: Region, larges: Sequence[Region]) -> GapGrid:
     if met != everyone:
         levels.append(("", (GapCell(met, everyone, None, certain=False),)))
     levels.sort(key=lambda level: len(level[1]))  # the longest is scanned last
-    return GapGrid(inner, tuple(name for name, _ in levels), tuple(cells for _, cells in levels), len(near))
+    return GapGrid(inner, tuple(name for name, _ in levels), tuple(cells for _, cells in levels), tuple(near))
 
 
 def _touches(inner: Region, large: Region) -> bool:
@@ -202,7 +219,7 @@ class GapSearch:
 
     def __init__(self, grid: GapGrid, budget: int) -> None:
         self._levels = grid.levels
-        self._everyone = (1 << grid.regions) - 1
+        self._everyone = (1 << len(grid.near)) - 1
         self._done: set[tuple[int, int, int]] = set()
         self._doubtful: Gap | None = None
         self.steps_left = budget
@@ -244,7 +261,7 @@ class GapSearch:
 
 def random_gap(grid: GapGrid, trials: int, rng: Random) -> Gap | None:
     """Draw blocks at random until one is a gap, at most `trials` times."""
-    everyone = (1 << grid.regions) - 1
+    everyone = (1 << len(grid.near)) - 1
     for _ in range(trials):
         full = touch = everyone
         chosen = []

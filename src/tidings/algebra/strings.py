@@ -49,19 +49,29 @@ class Pattern(NamedTuple):
 @lru_cache(maxsize=16384)
 def decide_empty(intervals: Intervals, patterns: tuple[Pattern, ...]) -> bool | None:
     """True: no such string. False: there is one. None: not known."""
+    found, complete = _search(intervals, patterns)
+    return False if found is not None else True if complete else None
+
+
+def some_string(intervals: Intervals, patterns: tuple[Pattern, ...]) -> str | None:
+    """A string inside the intervals that fits the patterns; None when none was found."""
+    return _search(intervals, patterns)[0]
+
+
+def _search(intervals: Intervals, patterns: tuple[Pattern, ...]) -> tuple[str | None, bool]:
+    """Such a string, and whether there is none when none was found."""
     if any(pattern.negation() in patterns for pattern in patterns):
-        return True
+        return None, True
     finite = values_of(Kind.STRING, intervals)
     if finite is not None:
-        return not any(_fits(str(text), patterns) for text in finite)
-    if any(_inside(text, intervals) and _fits(text, patterns) for text in _guesses(intervals, patterns)):
-        return False
+        return next((str(text) for text in finite if _fits(str(text), patterns)), None), True
+    for text in _guesses(intervals, patterns):
+        if _inside(text, intervals) and _fits(text, patterns):
+            return text, False
     readable = tuple(pattern for pattern in patterns if pattern.kind != REGEXP)
     wanted = 1 if len(readable) == len(patterns) else WITNESSES
     found, complete = _walk(intervals, readable, wanted)
-    if any(_fits(text, patterns) for text in found):
-        return False
-    return True if complete and not found else None
+    return next((text for text in found if _fits(text, patterns)), None), complete and not found
 
 
 def literal_regexp(pattern: str) -> str | None:

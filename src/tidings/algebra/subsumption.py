@@ -82,7 +82,15 @@ def _region_covered(
 
 
 def _not_covered(small: Region, grid: GapGrid, gap: Gap) -> Verdict:
-    return Verdict(False, gap.certain and small.is_empty is False, witness=grid.witness(gap))
+    """A certain gap is an exact no. Where plain values can say it, they are tried first: without values that
+    no other filter accepts, the no is not exact."""
+    if not gap.certain or small.is_empty is not False:
+        return Verdict(False, exact=False)
+    domains = grid.domains_of(gap)
+    if domains is None:
+        return Verdict(False, exact=True)
+    witness = grid.witness(domains)
+    return Verdict(False, exact=witness is not None, witness=witness)
 
 
 def _sampled(small: Region, grid: GapGrid, rng: Random, error: float, max_trials: int) -> Verdict:
