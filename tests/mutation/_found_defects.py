@@ -131,6 +131,12 @@ FOUND = (
     # a witness is not tried: another filter accepts it
     Defect("algebra/gaps.py", "        if holding is None:\n", "        if True:\n",
         by=("tests/properties/test_algebra_subsumption.py",)),
+    # a text is read as another kind, a field by another name
+    Defect("model/serialisers.py", "    return type(given) is type(found) and bool(given == found)\n",
+        "    return type(given) is str or bool(given == found)\n",
+        by=("tests/unit/model/test_serialisers.py",)),
+    Defect("model/serialisers.py", "            elif lacks and item is not None:", "            elif False:",
+        by=("tests/unit/model/test_serialisers.py",)),
     # infinity is a decimal
     Defect("model/schema_bounds.py", "    if form == \"decimal\" and view", "    if False and view",
         by=SCHEMAS),

@@ -10,19 +10,20 @@ Rules
   type is registered and the payload holds an object. A payload of a registered schema that cannot be read
   is refused.
 - Avro and Protobuf hold what their schema says: a value that would be read as another one (a number that is
-  rounded, a moment without its microseconds) is refused at publish.
+  rounded, a moment without its microseconds, a text that is read as a number or a date) is refused at
+  publish, and so is a field that would be read by another name.
 - A content type is compared without regard to case, spaces and its `charset`.
 """
 
 from __future__ import annotations
 
 import base64
-import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timedelta
+from datetime import date, datetime, time, timedelta
 from decimal import Decimal
 from io import BytesIO
 from typing import Any, NamedTuple
+from uuid import UUID
 
 import msgspec
 
@@ -155,7 +156,7 @@ def avro(schema: Mapping[str, Any], content_type: str | None = None) -> Serialis
         file = BytesIO()
         fastavro.schemaless_writer(file, parsed, dict(body), strict_allow_default=True)
         found = read(file.getvalue())
-        _check_same("", body, found)
+        _check_same("", body, found, lacks=False)
         try:
             validate(found, parsed)  # an integer of 64 bits where other readers take 32
         except ValidationError as error:
@@ -187,7 +188,7 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
             made: bytes = ParseDict(ready, message()).SerializeToString(deterministic=True)
         except ParseError as error:
             raise ValueError(str(error)) from error
-        _check_same("", body, read(made))
+        _check_same("", body, read(made), lacks=True)
         return made
 
     def read(data: bytes) -> Any:
@@ -203,34 +204,41 @@ def protobuf(message: type[Any], content_type: str | None = None) -> Serialiser:
     return Serialiser(content_type or f"{PROTOBUF}; message={message.DESCRIPTOR.full_name}", write, read)
 
 
-def _check_same(path: str, given: Any, found: Any) -> None:
-    """Refuse a value that is read as another one than was written. A format may have more fields, or fewer,
-    and text for a value that it lacks; text stands for itself. Raises ValueError."""
-    if isinstance(given, Mapping):
-        for name, item in given.items() if type(found) is dict else ():
-            kept = found.get(
-                name, found.get(_CAPITAL.sub(_folded_capital, name))
-            )  # Protobuf takes both names
-            if kept is not None:
-                _check_same(f"{path}.{name}" if path else name, item, kept)
+def _check_same(path: str, given: Any, found: Any, *, lacks: bool) -> None:
+    """Refuse a value that is read as another one than was written. Numbers are the same when they are equal,
+    and text is read for a value that the format lacks (`lacks`: of Protobuf, where None is a field that is
+    not set). A format may have more fields, and Avro fewer. Raises ValueError."""
+    if given is None and lacks:
         return
-    if type(given) is list and type(found) is list and len(given) == len(found):
+    if isinstance(given, Mapping) and type(found) is dict:
+        for name, item in given.items():
+            inside = f"{path}.{name}" if path else name
+            if name in found:
+                _check_same(inside, item, found[name], lacks=lacks)
+            elif lacks and item is not None:  # another name of a field that is set
+                other = next((each for each in found if _plain(each) == _plain(name)), "another field")
+                raise ValueError(f"{inside} would be read as {other}: publish it by that name")
+    elif type(given) is list and type(found) is list and len(given) == len(found):
         for item, kept in zip(given, found, strict=True):
-            _check_same(path, item, kept)
-        return
-    if given is None or type(given) is str or type(found) is str:  # None is a field that is not set
-        return
-    is_nan = given != given and found != found
-    is_same = given is found if bool in (type(given), type(found)) else given == found or is_nan
-    if not is_same:
+            _check_same(path, item, kept, lacks=lacks)
+    elif not _is_read_as(given, found, lacks):
         raise ValueError(f"{path} is {given!r}, and would be read as {found!r}")
 
 
-_CAPITAL = re.compile("[A-Z]")
+def _plain(name: str) -> str:
+    return name.replace("_", "").lower()
 
 
-def _folded_capital(found: re.Match[str]) -> str:
-    return f"_{found[0].lower()}"
+def _is_read_as(given: Any, found: Any, lacks: bool) -> bool:
+    if type(given) in _NUMBERS and type(found) in _NUMBERS:
+        return bool(given == found or (given != given and found != found))
+    if lacks and type(found) is str and type(given) in _WITHOUT_JSON:
+        return bool(found == (given.isoformat() if type(given) is datetime else json_ready(given)))
+    return type(given) is type(found) and bool(given == found)
+
+
+_NUMBERS = frozenset({int, float, Decimal})
+_WITHOUT_JSON = frozenset({bytes, date, datetime, time, timedelta, Decimal, UUID})
 
 
 def _json_form(value: Any, descriptor: Any) -> Any:

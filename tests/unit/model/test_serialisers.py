@@ -6,9 +6,10 @@ import asyncio
 import json
 import math
 from collections.abc import Iterator
-from datetime import UTC, date, datetime, time, timedelta
+from datetime import UTC, date, datetime, time, timedelta, timezone
 from decimal import Decimal
 from typing import Any
+from uuid import UUID
 
 import pytest
 from google.protobuf import duration_pb2, timestamp_pb2, wrappers_pb2
@@ -157,7 +158,8 @@ NOON = datetime(2026, 1, 1, 12, microsecond=5, tzinfo=UTC)
     [
         {"at": NOON, "took": [timedelta(days=-1, microseconds=5), timedelta(0)]}, {"at": datetime.min.replace(
         tzinfo=UTC)}, {"one_d": Decimal("1.5")}, {"one_d": 2**60}, {"i": Decimal(5)}, {"inner": {"n": 5.0}},
-        {"f": math.inf}, {"one_d": math.inf}, {"i": None}, {"map": {"a": 5}},
+        {"f": math.inf}, {"one_d": math.inf}, {"i": None}, {"map": {"a": 5}}, {"b": b""},
+        {"at": NOON.astimezone(timezone(timedelta(hours=2)))},
     ],
 )  # fmt: skip
 def test_a_body_in_protobuf_is_read_as_it_was_written(body: dict[str, Any]) -> None:
@@ -178,10 +180,16 @@ def test_moments_and_durations_of_protobuf_have_microseconds() -> None:
     ("body", "problem"),
     [
         ({"one_d": 2**53 + 1}, "one_d is 9007199254740993, and would be read as 9007199254740992.0"),
-        ({"one_d": Decimal("1.1")}, "one_d is Decimal"), ({"oneD": Decimal("1.1")}, "oneD is Decimal"),
+        ({"one_d": Decimal("1.1")}, "one_d is Decimal"), ({"oneD": 1.5}, "oneD would be read as one_d"),
         ({"d": [1.5, Decimal("0.1")]}, "d is Decimal"), ({"f": 0.123456789}, "f is 0.123456789"),
         ({"one_d": True}, "one_d is True"), ({"at": datetime(2026, 1, 1)}, "at M.at"),
         ({"took": [timedelta(4_000_000)]}, "Duration is not valid"), ({"f": 1e300}, "too large"),
+        ({"i": "5"}, "i is '5', and would be read as 5"), ({"one_d": "1.5"}, "one_d is '1.5'"),
+        ({"b": "AA=="}, "b is 'AA=='"), ({"r": [b"a", "AA=="]}, "r is 'AA=='"), ({"l": ["1", 2]}, "l is '1'"),
+        ({"w": "5"}, "w is '5'"), ({"inner": {"n": "5"}}, "inner.n is '5'"),
+        ({"map": {"k": "5"}}, "map.k is"),
+        ({"at": "2026-01-01T00:00:00.123456789Z"}, "at is '2026"), ({"took": ["1.5s"]}, "took is '1.5s'"),
+        ({"f": "NaN"}, "f is 'NaN'"),
     ],
 )  # fmt: skip
 def test_a_value_that_protobuf_changes_is_refused(body: dict[str, Any], problem: str) -> None:
@@ -189,6 +197,14 @@ def test_a_value_that_protobuf_changes_is_refused(body: dict[str, Any], problem:
     with pytest.raises(EventError, match=f"cannot be written as {kind}: .*{problem}"):
         encode(body, kind)
     SERIALISERS.unregister(kind)
+
+
+def test_a_text_field_of_protobuf_takes_a_value_that_json_lacks_as_its_text() -> None:
+    kind = protobuf(_message())
+    for value in (UUID(int=7), Decimal("1.10"), date(2026, 1, 1), NOON, b"a", time(8, 30), timedelta(1)):
+        assert isinstance(kind.decode(kind.encode({"s": value}))["s"], str)
+    with pytest.raises(ValueError, match="s"):
+        kind.encode({"s": 5})
 
 
 def _logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
@@ -210,6 +226,9 @@ def _logical(kind: str, name: str, **more: Any) -> dict[str, Any]:
         (_logical("long", "time-micros"), [time(8, 30, 0, 5)], [time(8, 30, tzinfo=UTC)]),
         (_logical("bytes", "decimal", precision=4, scale=2), [Decimal("1.1")], [Decimal("1.234"), 1.5]),
         ({"type": "array", "items": "float"}, [[0.5]], [[0.1]]),
+        ([_logical("int", "date"), "string"], [date(2026, 1, 1)], ["2026-01-01"]),
+        (["null", _logical("string", "uuid")], [UUID(int=7), None], [str(UUID(int=7))]),
+        ("null", [None], [0, False, ""]), (["null", "string"], [None, "a"], [0]),
         ({"type": "map", "values": "double"}, [{"a": 1.5}], [{"a": 2**53 + 1}]),
     ],
 )  # fmt: skip
