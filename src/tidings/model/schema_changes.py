@@ -28,7 +28,8 @@ MOST_PAIRS = 10_000
 _DEEPEST = 100  # pairs inside pairs; a body has 64 levels
 
 Break = tuple[str, str]  # the path below the compared parts, and what changed there
-Names = frozenset[str] | None  # of fields that a place of the new version has; None: they are reported above
+Names = frozenset[str] | None  # of fields that the new version has at this place; None: those that are gone
+# are reported above
 
 
 def breaking_changes(
@@ -51,6 +52,8 @@ class _SchemaComparison:
         self._by_kind = (was_by_kind, by_kind)
         self._left = MOST_PAIRS
         self._known: dict[tuple[Any, ...], list[Break]] = {}  # by identities: the parts outlive this
+        self._known_gone: dict[tuple[Any, ...], list[Break]] = {}
+        self._named: Names = frozenset()  # of the place that is compared
 
     def breaks(self, olds: Conjunction, new: Any, named: Names, depth: int) -> list[Break]:
         key = (tuple(map(id, olds)), id(new), named)
@@ -59,9 +62,11 @@ class _SchemaComparison:
         self._left -= 1
         if self._left < 0 or depth > _DEEPEST:
             return [("", "is too large to be compared")]
-        before = len(self._known)
+        before, above = len(self._known), self._named
         self._known[key] = []  # while it is compared: what leads back here breaks nothing more
+        self._named = named
         found = list(dict.fromkeys(self._compared(olds, new, named, depth)))
+        self._named = above
         if found:  # what was found to break nothing may have been so because of this pair
             for other in list(self._known)[before:]:
                 if not self._known[other]:
@@ -80,25 +85,54 @@ class _SchemaComparison:
             return
         groups = [word for word in ("anyOf", "oneOf") if word in new]
         parts = [*new.get("allOf", ()), *([self._after.target(new)] if "$ref" in new else ())]
-        if named is not None:
-            named = named.union(new.get("properties", ()), *map(self._after.names, parts))
-        if not groups:
-            yield from self._gone(views, named)
+        if named is not None and len(parts) + len(groups) + (not _OWN.isdisjoint(new)) > 1:
+            yield from self._gone_within(olds, (new,), depth)  # one part may lack what another one has
+            named = self._named = None
+        if named is not None and not groups:
+            yield from self._gone(views, named.union(new.get("properties", ())))
         yield from self._own(views, new, depth)
         for part in parts:
-            yield from self.breaks(olds, part, None, depth + 1)
+            yield from self.breaks(olds, part, named, depth + 1)
         for word in groups:
-            others = named
-            if named is not None and len(groups) == 2:
-                other = new[groups[word == groups[0]]]
-                others = named.union(*map(self._after.names, other))
-            yield from self._alternatives(views, new, word, others, depth)
+            yield from self._alternatives(views, new, word, named, depth)
 
     def _gone(self, views: list[SchemaView], named: Names) -> Iterator[Break]:
         for view in views if named is not None else ():
             for name in view.names:
                 if name not in named and self._before.alternatives(view.member(name)):  # type: ignore[operator]
                     yield name, "is gone"
+
+    def _gone_within(self, olds: Conjunction, news: Conjunction, depth: int) -> list[Break]:
+        """Fields that the old version has at a place or below it, and no part of the new one."""
+        key = (tuple(map(id, olds)), tuple(map(id, news)))
+        if key not in self._known_gone and depth < _DEEPEST:
+            self._known_gone[key] = []
+            self._left -= 1
+            others = self._after.alternatives(news)
+            for view in self._before.alternatives(olds) if self._left >= 0 else ():
+                found = [
+                    list(self._gone_between(view, other, depth))
+                    for other in others
+                    if _overlap(view.kinds, other.kinds)
+                ]
+                if found and all(found):
+                    least = min(found, key=len)
+                    self._known_gone[key] += least
+        return self._known_gone.get(key, [])
+
+    def _gone_between(self, view: SchemaView, other: SchemaView, depth: int) -> Iterator[Break]:
+        for name in view.names:
+            if name in other.names:
+                pair = view.member(name), other.member(name)
+                yield from _under(name, self._gone_within(*pair, depth + 1))
+            elif self._before.alternatives(view.member(name)):
+                yield name, "is gone"
+        for number in range(max(view.prefix, other.prefix)):
+            yield from _under(
+                f"[{number}]", self._gone_within(view.item(number), other.item(number), depth + 1)
+            )
+        yield from _under("[]", self._gone_within(view.other_items, other.other_items, depth + 1))
+        yield from _under("*", self._gone_within(view.other_members, other.other_members, depth + 1))
 
     # Alternatives
 
@@ -310,12 +344,17 @@ class _SchemaComparison:
     def _below(self, name: str, olds: Conjunction, new: Any, depth: int) -> Iterator[Break]:
         if new is True and not olds:
             return
-        for path, text in self.breaks(olds, new, frozenset(), depth + 1):
-            yield (f"{name}.{path}" if path and not path.startswith("[") else f"{name}{path}"), text
+        below: Names = None if self._named is None else frozenset()
+        yield from _under(name, self.breaks(olds, new, below, depth + 1))
 
 
 _ABSENT = object()
 _OWN = CHECKED - {"$ref", "allOf", "anyOf", "oneOf"}
+
+
+def _under(name: str, found: list[Break]) -> Iterator[Break]:
+    for path, text in found:
+        yield (f"{name}.{path}" if path and not path.startswith("[") else f"{name}{path}"), text
 
 
 def _is_named(name: str, schema: Schema) -> bool:

@@ -35,7 +35,6 @@ class SchemaReader:
         self._is_plain: set[int] = set()
         self._made: dict[int, Any] = {}
         self._known: dict[tuple[int, ...], list[SchemaView]] = {}
-        self._names: dict[int, frozenset[str]] = {}
 
     def followed(self, schema: Any) -> Any:
         return followed(schema, self.root)
@@ -104,21 +103,6 @@ class SchemaReader:
                 made = False
             self._made[id(names)] = (names, made)
         return self._made[id(names)][1]
-
-    def names(self, schema: Any) -> frozenset[str]:
-        """The names of the fields that a schema has, in its alternatives too."""
-        return self._names_of(schema, set())
-
-    def _names_of(self, schema: Any, seen: set[int]) -> frozenset[str]:
-        schema = self.followed(schema)
-        if not isinstance(schema, Mapping) or id(schema) in seen:
-            return frozenset()
-        seen.add(id(schema))
-        found = set(schema.get("properties", ()))
-        parts = [*schema.get("allOf", ()), *schema.get("anyOf", ()), *schema.get("oneOf", ())]
-        for part in (*parts, self.target(schema)) if "$ref" in schema else parts:
-            found |= self._names_of(part, seen)
-        return frozenset(found)
 
 
 def _product(ones: list[Conjunction], others: list[Conjunction]) -> list[Conjunction]:

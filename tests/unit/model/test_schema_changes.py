@@ -92,6 +92,13 @@ EITHER = {"anyOf": [INTEGER, {"type": "string"}]}
         (INTEGER, {"oneOf": [INTEGER, {"type": "string"}]}, None), (False, INTEGER, None),
         ({"allOf": [version(a={}), version(b={})]}, {"allOf": [version(a={}), version(b={})]}, None),
         ({"type": "boolean"}, {"enum": [False, True, 1]}, None),
+        ({"allOf": [version(a=version(b={})), {"prefixItems": [version(c={})]}]},
+         {"properties": {"a": True}, "allOf": [version(a=version(b={})), {"prefixItems": [version(c={})]}]},
+         None),
+        ({"allOf": [version(a=version(b={}))]}, {"allOf": [version(a=version())]}, "f.a.b is gone"),
+        ({"allOf": [{"items": version(c={})}]}, {"minItems": 0, "allOf": [{"items": {}}]}, "f[].c is gone"),
+        (version(a=version(b={})), {**version(a=version()), "anyOf": [version(a={}), {"minimum": 1}]},
+         "f.a.b is gone"),
     ],
 )  # fmt: skip
 def test_every_keyword_that_is_checked_is_compared(old: Any, new: Any, broken: str | None) -> None:
