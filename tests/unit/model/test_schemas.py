@@ -249,7 +249,10 @@ def test_a_schema_with_what_is_not_checked_is_refused_by_name(
 
 
 def test_notes_of_a_schema_are_taken() -> None:
-    notes = {"$schema": "https://json-schema.org/draft/2020-12/schema", "$id": "https://example.com/order"}
+    notes: dict[str, Any] = {
+        "$schema": "https://json-schema.org/draft/2020-12/schema",
+        "$id": "https://example.com/order",
+    }
     notes |= {"title": "t", "x-owner": "shop", "examples": [{"unevaluatedItems": 1}], "format": "email"}
     SchemaRegistry().attach(notes, type="Order")
 
