@@ -10,6 +10,7 @@ import asyncio
 import json
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import aiomqtt
@@ -280,3 +281,17 @@ def test_payloads_by_content_type() -> None:
         run(test)
     finally:
         SERIALISERS.unregister(avro_type)
+
+
+def test_the_page_of_events_has_a_row_for_every_kind_and_class() -> None:
+    """The table of `docs/events.md` names them, with the text that stands for a value which JSON lacks."""
+    page = (Path(__file__).parents[2] / "docs" / "events.md").read_text()
+    table = page.partition("### Kinds and paths")[2].partition("## What comes out")[0]
+    rows = [line.split(" | ") for line in table.splitlines() if line.startswith("| ")][1:]
+    in_json = {row[0].removeprefix("| "): row[3] for row in rows}
+    several = {name for row in in_json if row not in KINDS for name in row.split(", ")}
+    assert {*KINDS, *CLASSES} == {*(row for row in in_json if row in KINDS), *several}
+    for kind, case in KINDS.items():
+        text = case.as_json.get("x")
+        if isinstance(text, str) and repr(case.arrives) != repr(case.as_json):
+            assert f"`{text}`" in in_json[kind], kind
