@@ -56,6 +56,7 @@ class _SchemaComparison:
         self._named: Names = frozenset()  # of the place that is compared
 
     def breaks(self, olds: Conjunction, new: Any, named: Names, depth: int) -> list[Break]:
+        olds, new = tuple(map(self._before.followed, olds)), self._after.followed(new)
         key = (tuple(map(id, olds)), id(new), named)
         if key in self._known:
             return self._known[key]
@@ -76,7 +77,6 @@ class _SchemaComparison:
 
     def _compared(self, olds: Conjunction, new: Any, named: Names, depth: int) -> Iterator[Break]:
         views = self._before.alternatives(olds)
-        new = self._after.followed(new)
         if not views or new is True:
             yield from self._gone(views, named)
             return

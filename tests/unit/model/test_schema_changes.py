@@ -114,6 +114,19 @@ def test_parts_beside_the_fields_are_compared() -> None:
     assert breaking_changes(old, narrow) == ["f has minimum 5, and had none"]
 
 
+def test_a_pair_that_holds_by_another_one_breaks_with_it() -> None:
+    """While A is compared, B inside it seems to break nothing, since it leads back to A."""
+
+    def schema(bad: dict[str, Any]) -> dict[str, Any]:
+        first = {"properties": {"next": {"$ref": "#/$defs/B"}, "bad": bad}}
+        second = {"properties": {"back": {"$ref": "#/$defs/A"}}}
+        fields = {"f": {"$ref": "#/$defs/A"}, "g": {"$ref": "#/$defs/B"}}
+        return {"properties": fields, "$defs": {"A": first, "B": second}}
+
+    found = breaking_changes(schema(dict(INTEGER)), schema(dict(FROM_TWO)))
+    assert found == ["f.bad has minimum 2, and had none", "g.back.bad has minimum 2, and had none"]
+
+
 def test_a_comparison_has_a_budget_of_pairs(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(schema_changes, "MOST_PAIRS", 10)
     wide = version(**{f"f{number}": dict(INTEGER) for number in range(20)})
