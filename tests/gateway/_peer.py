@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import asyncio
+import socket
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -41,10 +42,16 @@ class Peer:
         assert isinstance(connack, mq.ConnackPacket)
         return connack
 
-    async def open(self) -> None:
+    async def open(self, *, receive_buffer: int = 0) -> None:
+        """Connect; `receive_buffer` is the number of bytes that the system takes for it."""
         self._read = PacketReader(1 << 21, self.version)
         self._found.clear()
-        self._reader, self._writer = await asyncio.open_connection("127.0.0.1", self.port)
+        bound = socket.socket()
+        bound.setblocking(False)
+        if receive_buffer:
+            bound.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_buffer)
+        await asyncio.get_running_loop().sock_connect(bound, ("127.0.0.1", self.port))
+        self._reader, self._writer = await asyncio.open_connection(sock=bound)
         self.writers.append(self._writer)
 
     async def kept(self, name: str, **properties: Any) -> bool:

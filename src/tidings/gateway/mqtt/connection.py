@@ -18,6 +18,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections.abc import Awaitable, Iterator, Sequence
+from contextlib import suppress
 from functools import partial
 from itertools import groupby
 from time import perf_counter
@@ -34,6 +35,7 @@ from tidings.gateway.mqtt.handshake import (
     reason_of,
     stated,
 )
+from tidings.gateway.mqtt.keep_alive import KeepAlive
 from tidings.gateway.mqtt.packets import V5, V31, Malformed, Packet, PacketKind, Reason
 from tidings.gateway.mqtt.pushes import PushChannel
 from tidings.gateway.mqtt.reading import ANY, PacketReader, UnhandledPackets
@@ -90,6 +92,7 @@ class MqttConnection:
         self._is_over = False
         self._lines: list[bytes] = []  # to be written in this turn of the loop
         self._line_bytes = 0
+        self._written = 0  # bytes
         self._waiting = 0  # bytes that the transport had not sent when this turn of the loop began to write
         self._loop = asyncio.get_running_loop()
         self._is_taking = False  # are packets handled in the call that brought them?
@@ -109,8 +112,7 @@ class MqttConnection:
             packet = self._aliases.shorten(packet)
         data = write(packet, self._version)
         if self._largest and len(data) > self._largest:  # a client that cannot even take an answer
-            self._is_over = True
-            self._wire.close()
+            self._close()
             return
         self._put(data)
 
@@ -118,8 +120,7 @@ class MqttConnection:
         if self._is_over:
             return
         if 0 < self._largest < ACK_SIZE:  # a client that cannot even take an answer
-            self._is_over = True
-            self._wire.close()
+            self._close()
             return
         self._put(data)
 
@@ -151,10 +152,10 @@ class MqttConnection:
         if self._line_bytes + self._wire.get_write_buffer_size() <= BUFFER:
             return
         self._flush()
-        while not self._is_over and self._wire.get_write_buffer_size() > BUFFER:
-            try:
+        while self._wire.get_write_buffer_size() > BUFFER:
+            with suppress(ConnectionError):
                 await self._stream.drained()
-            except ConnectionError:  # no event is to blame: it stays as it is until the session is detached
+            if self._is_over:  # no event is to blame: it stays as it is until the session is detached
                 await self._loop.create_future()
             await asyncio.sleep(0)
 
@@ -166,6 +167,7 @@ class MqttConnection:
         lines = self._lines
         if lines:
             self._lines = []
+            self._written += self._line_bytes
             self._line_bytes = 0
             if not self._is_over and not self._wire.is_closing():  # a write to a closed one raises
                 if self._listener.write_ahead is not None:
@@ -177,8 +179,11 @@ class MqttConnection:
         if self._version == V5 and self._session is not None:
             self.send(mq.DisconnectPacket(reason))
         self._flush()
+        self._close()
+
+    def _close(self) -> None:
         self._is_over = True
-        self._wire.close()
+        self._stream.end()
 
     # -- answers -----------------------------------------------------------------------------------
 
@@ -219,7 +224,7 @@ class MqttConnection:
                 largest=self._largest, aliases=self._aliases.most,
             )  # fmt: skip
             await session.attach(outlet, ahead=connect.properties.get("receive_maximum", 0xFFFF))
-            await self._receive_all(rest, connect.keep_alive * 1.5 or None)
+            await self._receive_all(rest, connect.keep_alive * 1.5)
         finally:
             await self._over(key, session)
 
@@ -271,26 +276,11 @@ class MqttConnection:
 
     # -- from the client ---------------------------------------------------------------------------
 
-    async def _receive_all(self, rest: Iterator[Packet], silence: float | None) -> None:
+    async def _receive_all(self, rest: Iterator[Packet], silence: float) -> None:
         session = self._session
         assert session is not None
-        timer: asyncio.TimerHandle | None = None
-
-        def look() -> None:
-            """End the connection when nothing came for too long; a client that is not read from is spared."""
-            nonlocal timer
-            assert silence is not None
-            is_spared = self._stream.sink is None or self._stream.is_paused
-            left = silence if is_spared else self._read_at + silence - self._loop.time()
-            if left <= 0:
-                self.end(Reason.KEEP_ALIVE)
-                self._stream.feed_eof()
-                return
-            timer = self._loop.call_later(left, look)
-
         self._read_at = self._loop.time()
-        if silence is not None:
-            timer = self._loop.call_later(silence, look)
+        alive = KeepAlive(self._stream, silence, lambda: self._read_at, lambda: self._written, self.end)
         try:
             await self._handle_work(session, UnhandledPackets(rest, SLICE, self._turns.is_over))
             while not self._is_over:
@@ -304,8 +294,7 @@ class MqttConnection:
             self.end(error.reason)
         finally:
             self._stream.sink = None
-            if timer is not None:
-                timer.cancel()
+            alive.stop()
 
     async def _next_work(self) -> UnhandledPackets | None:
         """Let bytes be handled as they come, until some packets need this task. None: no more bytes come."""
@@ -452,8 +441,7 @@ class MqttConnection:
         if packet.reason == Reason.SUCCESS:  # every other reason has the will published (MQTT-3.14.4-3)
             self._will = None
         self._flush()
-        self._is_over = True
-        self._wire.close()
+        self._close()
 
     # -- publishes ---------------------------------------------------------------------------------
 

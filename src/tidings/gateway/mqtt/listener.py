@@ -73,7 +73,7 @@ class MqttListener:
         self._sessions: dict[SessionKey, MqttSession] = {}
         self._known = self._file.known
         self._links: dict[SessionKey, MqttConnection] = {}
-        self._tasks: set[asyncio.Task[Any]] = set()
+        self._served: dict[asyncio.Task[Any], ByteStream] = {}
         self._sweeping: asyncio.Task[None] | None = None
         self._shares = SharedSubscriptions(scope)
         self._packets = PacketCache()
@@ -118,7 +118,9 @@ class MqttListener:
             self._sweeping.cancel()
         for link in list(self._links.values()):
             link.end(Reason.SHUTTING_DOWN)
-        await asyncio.gather(*self._tasks, return_exceptions=True)
+        for stream in self._served.values():  # one that has no session yet
+            stream.end()
+        await asyncio.gather(*self._served, return_exceptions=True)
         await self.is_written()
         await self.wills.close()
         for session in list(self._sessions.values()):
@@ -135,14 +137,14 @@ class MqttListener:
         """One connection, from beginning to end."""
         task = asyncio.current_task()
         assert task is not None
-        self._tasks.add(task)
+        self._served[task] = stream
         try:
             await MqttConnection(self, stream, visit).run()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             log.debug("mqtt: a connection ended: %s", error)
         finally:
-            self._tasks.discard(task)
-            stream.wire.close()
+            self._served.pop(task)
+            stream.end()
 
     async def proved(self, connect: mq.ConnectPacket, where: ConnectionOrigin) -> Any:
         if connect.password is None:

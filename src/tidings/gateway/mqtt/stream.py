@@ -5,6 +5,9 @@ Rules
   at all are the end. Without one
   they wait for `read`, and the peer is not read from when many wait.
 - A peer that does not read what is written to it is not read from either.
+- A connection that the broker ends brings no more bytes, at once: its session does not wait for the peer.
+  Written bytes have `LINGER_SECONDS` to leave; then the connection is aborted, since a peer that does not
+  read would keep it open.
 """
 
 from __future__ import annotations
@@ -16,6 +19,7 @@ from typing import Any, Protocol, cast
 from tidings.runtime.admission import AdmittedConnection, Factory
 
 MOST_UNREAD = 2**16  # bytes that wait for `read`; more pause the peer
+LINGER_SECONDS = 1.0  # for the last bytes; more keeps unread sockets, less loses the reason of an end
 
 Sink = Callable[[bytes], None]
 
@@ -26,6 +30,8 @@ class Wire(Protocol):
     def write(self, data: bytes) -> None: ...
 
     def close(self) -> None: ...
+
+    def abort(self) -> None: ...
 
     def is_closing(self) -> bool: ...
 
@@ -48,7 +54,11 @@ class ByteStream:
         self._unread: list[bytes] = []
         self._unread_bytes = 0
         self.is_paused = False  # is the peer not read from?
-        self._is_full = False  # does the peer not read?
+        self.pauses = 0  # so far
+        self.is_full = False  # does the peer not read?
+        self._lingering: asyncio.TimerHandle | None = None  # aborts the connection
+        self._is_lost = False  # is the connection below gone?
+        self._lost: asyncio.Future[None] | None = None
         self._reading: asyncio.Future[None] | None = None
         self._draining: list[asyncio.Future[None]] = []
 
@@ -58,6 +68,8 @@ class ByteStream:
         """Bytes came."""
         if self.sink is not None and not self._unread:
             self.sink(data)
+            return
+        if self.is_over:
             return
         self._unread.append(data)
         self._unread_bytes += len(data)
@@ -84,7 +96,7 @@ class ByteStream:
         """The bytes that came and were not read, without waiting."""
         data = self._unread[0] if len(self._unread) == 1 else b"".join(self._unread)
         self._unread, self._unread_bytes = [], 0
-        if self.is_paused and not self._is_full:
+        if self.is_paused and not self.is_full:
             self.is_paused = False
             self.wire.resume_reading()
         return data
@@ -96,16 +108,17 @@ class ByteStream:
     def _pause(self) -> None:
         if not self.is_paused and not self.is_over:
             self.is_paused = True
+            self.pauses += 1
             self.wire.pause_reading()
 
     # -- to the peer -------------------------------------------------------------------------------
 
     def pause_writing(self) -> None:
-        self._is_full = True
+        self.is_full = True
         self._pause()
 
     def resume_writing(self) -> None:
-        self._is_full = False
+        self.is_full = False
         if self.is_paused and self._unread_bytes <= MOST_UNREAD:
             self.is_paused = False
             if not self.is_over:
@@ -119,10 +132,39 @@ class ByteStream:
         """Wait until few bytes wait for the peer. Raises `ConnectionResetError` when it is gone."""
         if self.is_over:
             raise ConnectionResetError("the peer is gone")
-        if self._is_full:
+        if self.is_full:
             future = asyncio.get_running_loop().create_future()
             self._draining.append(future)
             await future
+
+    def unsent(self) -> int:
+        """Bytes that the system has not taken."""
+        return self.wire.get_write_buffer_size()
+
+    # -- the end -----------------------------------------------------------------------------------
+
+    def end(self) -> None:
+        """Close the connection after what was written, and abort it when that does not leave. No more bytes
+        come."""
+        if self._lingering is None and not self._is_lost:
+            self._lingering = asyncio.get_running_loop().call_later(LINGER_SECONDS, self.wire.abort)
+            self.wire.close()
+        self.feed_eof()
+
+    def lost(self) -> None:
+        """The connection below is gone."""
+        self._is_lost = True
+        if self._lingering is not None:
+            self._lingering.cancel()
+        if self._lost is not None and not self._lost.done():
+            self._lost.set_result(None)
+        self.feed_eof()
+
+    async def ended(self) -> None:
+        """Wait until the connection below is gone."""
+        if not self._is_lost:
+            self._lost = asyncio.get_running_loop().create_future()
+            await self._lost
 
 
 class TurnWrites:
@@ -167,6 +209,8 @@ class TcpStream(ByteStream, asyncio.Protocol):
             if not self._visit.is_over:  # else it had to go before it began
                 await self._serve(self, self._visit)
         finally:
+            self.end()
+            await self.ended()
             self._visit.leave()
 
     def eof_received(self) -> bool:
@@ -175,7 +219,7 @@ class TcpStream(ByteStream, asyncio.Protocol):
 
     def connection_lost(self, exc: Exception | None) -> None:
         del exc  # why it ended: the other side is gone in any case
-        self.feed_eof()
+        self.lost()
 
 
 def streams(serve: Callable[[ByteStream, AdmittedConnection], Awaitable[None]], most_unsent: int) -> Factory:

@@ -75,12 +75,17 @@ class _SocketStream(ByteStream):
         self.wire = self
         self._socket = socket
         self._waiting: asyncio.Queue[bytes | None] = asyncio.Queue()
-        self._bytes = 0
+        self._bytes = 0  # written and not yet sent ...
+        self._present = 0  # ... of the message that the socket has
         self._may_read = asyncio.Event()
         self._may_read.set()
 
     def get_write_buffer_size(self) -> int:
         return self._bytes
+
+    def unsent(self) -> int:
+        """Bytes that the system has not taken: those of the present message leave one by one."""
+        return self._bytes - self._present + self._socket.transport.get_write_buffer_size()
 
     def write(self, data: bytes) -> None:
         self._bytes += len(data)
@@ -90,6 +95,9 @@ class _SocketStream(ByteStream):
 
     def close(self) -> None:
         self._waiting.put_nowait(None)
+
+    def abort(self) -> None:
+        self._socket.transport.abort()
 
     def is_closing(self) -> bool:
         return self._socket.transport.is_closing()
@@ -125,8 +133,10 @@ class _SocketStream(ByteStream):
         """Send what was written, until it is closed."""
         with contextlib.suppress(ConnectionClosed):
             while (data := await self._waiting.get()) is not None:
+                self._present = len(data)
                 await self._socket.send(data)
                 self._bytes -= len(data)
+                self._present = 0
                 if self._bytes <= BUFFER // 4 and self._waiting.qsize() < 500:
                     self.resume_writing()
             await self._socket.close()
@@ -188,3 +198,4 @@ class MqttWebSocketListener:
         finally:
             await serving
             await sending
+            stream.lost()
