@@ -317,6 +317,10 @@ GATEWAYS = (
         by=ROLLBACK),
     # clients pass over what a restored disk acknowledges
     Defect("protocol/delivery/tokens_ahead.py", "            self._skip_to(upto)\n", "", by=ROLLBACK),
+    # a transient subscription is deaf up to its token
+    Defect("protocol/delivery/tokens_ahead.py",
+        "        if message.options.group is not None and not message.options.durable:\n",
+        "        if not message.options.durable:\n", by=("tests/unit/runtime/test_hostile_tokens.py",)),
     # a token moves the log though no disk was put back
     Defect("protocol/delivery/tokens_ahead.py", "state.stored.is_from_disk and upto <= self._most",
         "upto <= self._most", by=ROLLBACK),

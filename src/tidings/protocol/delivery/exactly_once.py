@@ -303,11 +303,12 @@ class ExactlyOnce(Delivery):
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
         refused = refusal(session, message, self._settings)
+        state = None
         if refused is None and message.options.durable:
             state = self._registry.states.get(identity(session, message))
             refused = disk_refusal(self.ports.disk, state)
-            if refused is None and self._settings.names_log:
-                refused = self._ahead.heed(session, message, state)
+        if refused is None and message.after and self._settings.names_log:
+            refused = self._ahead.heed(session, message, state)
         if refused is not None:
             self.ports.send(session.address, Refused(message.call, *refused))
             return

@@ -1,13 +1,14 @@
 """Resume tokens that are ahead of this broker's log.
 
-Such a token is genuine when the disk was put back to an older copy of itself: the client of a durable
-subscription knows entries that the disk lacks, and would pass over the events that get their offsets. Rules
+Such a token is genuine when the disk was put back to an older copy of itself: the client knows entries that
+the disk lacks, and would pass over the events that get their offsets. Rules
 - A token is believed only for a subscription that the disk held when the broker started: the offsets of a
   later subscription are all from this life. The log then gives no offset up to the token (`skip_to`).
 - All tokens of one life together move the log by `client.ahead` offsets at most, counted from its end at the
   start. The bound is absolute, so a forged token uses up no room of a genuine one.
-- Every other token ahead of the log is refused, since its client would pass over events. A guest's token is
-  not judged: its home knows the subscription.
+- Every other token ahead of the log is refused, that of a transient subscription too, since its client would
+  pass over events. A guest's token is not judged: its home knows the subscription. Nor is that of a member of
+  a transient group: it passes over none.
 """
 
 from __future__ import annotations
@@ -38,7 +39,9 @@ class TokensAhead:
         subscription that goes on, if there is one."""
         log, delivered_upto = self._index.log, self._index.end - 1
         upto = message.after.get(log, 0)
-        if upto <= delivered_upto or not message.options.durable or message.ref in session.homes:
+        if upto <= delivered_upto or message.ref in session.homes:
+            return None
+        if message.options.group is not None and not message.options.durable:
             return None
         if state is not None and state.stored.is_remote:
             return None
