@@ -5,6 +5,8 @@ Rules
 - Another 4xx (but 408, 425 and 429) gives the event back: after `max_deliveries` it is a dead letter.
 - Anything else, no answer too, is tried again for ever, with pauses that double up to five minutes
   (or as long as `Retry-After` says). Later events wait behind it, so the order stays.
+- In binary mode an event whose attributes do not fit `MOST_HEADERS` goes in structured mode: the content type
+  says which mode a request has.
 - A request that no sink can ever receive (a header that HTTP cannot carry) nacks the event at
   once, until it is a dead letter.
 - Of an answer only the head counts. Its body is read up to `answer_bytes`, as it came; beyond that, or when
@@ -45,6 +47,7 @@ AGAIN_SECONDS = 1.0  # between two tries to open a session for a principal that 
 PATIENT = frozenset({408, 425, 429})  # 4xx that mean: later
 UNSENDABLE = -1  # in place of a status
 USER_AGENT = "tidings-webhook/1"
+MOST_HEADERS = 4096  # bytes of an event in headers; many servers take 8 KiB of headers in all
 
 
 class Credential(msgspec.Struct, frozen=True):
@@ -82,10 +85,9 @@ class Sink(msgspec.Struct, frozen=True, kw_only=True):
 
     def request(self, event: Event, now: int) -> tuple[dict[str, str], bytes]:
         """The headers and the body that carry an event."""
-        if self.mode == "structured":
+        headers, body = ({}, b"") if self.mode == "structured" else to_binary(event)
+        if not headers or sum(map(len, headers.values())) > MOST_HEADERS:
             headers, body = {"content-type": STRUCTURED_TYPE}, to_structured(event)
-        else:
-            headers, body = to_binary(event)
         headers = {**self.headers, "user-agent": USER_AGENT, "accept-encoding": "identity", **headers}
         if self.credential.header:
             headers["authorization"] = self.credential.header

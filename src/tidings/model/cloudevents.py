@@ -8,7 +8,8 @@ Rules
 - An event of ours without a payload carries its attributes in `data`. Beside an opaque payload they
   travel in the one JSON extension `tidings`, together with what CloudEvents has no place for:
   lineage, lifetime, key, end, and the kinds that JSON or a header cannot tell (times, infinity, NaN).
-- The conversion is lossless: an event is written the foreign way only if reading that gives it back.
+- The conversion is lossless: an event is written the foreign way only if reading that gives it back. Headers
+  of the event, the data of other protocols, are not written.
 - A subject that is no valid topic stays an attribute `subject`; the extension `topic`, a name that
   belongs to our events, becomes `extension.topic`. Times are kept to the microsecond, in UTC.
 """
@@ -195,7 +196,12 @@ def _reads_back(event: Event, parts: _CloudEventParts) -> bool:
         read = _event(parts)
     except EventError:  # its data has more members than attributes may be, say
         return False
-    return read == event and _same(read.shared_attributes, event.shared_attributes)
+    return read == _without_headers(event) and _same(read.shared_attributes, event.shared_attributes)
+
+
+def _without_headers(event: Event) -> Event:
+    """The event as any CloudEvent shows it: data of other protocols stay in the broker."""
+    return msgspec.structs.replace(event, headers={}) if event.headers else event
 
 
 def _same(one: Any, other: Any) -> bool:
