@@ -22,6 +22,7 @@ from tests.mutation._suites import (
     POISON,
     RECALL,
     RESTARTS,
+    RETURNING,
     ROLLBACK,
     SHARED,
     SLOW,
@@ -547,6 +548,13 @@ GATEWAYS = (
         "        if self.sink is not None:\n", by=STREAMS),
     Defect("gateway/mqtt/stream.py", "        if self.is_paused and not self.is_full:\n",
         "        if self.is_paused:\n", by=STREAMS),
+    # a client that returns at once overtakes its own DISCONNECT
+    Defect("gateway/mqtt/listener.py", "            await other.caught_up()\n", "", by=RETURNING),
+    Defect("gateway/mqtt/listener.py", "        while (other := self._links.get(key)) is not None:\n",
+        "        if (other := self._links.get(key)) is not None:\n", by=RETURNING),
+    Defect("gateway/mqtt/listener.py", "        try:\n            await self._left(key, session)\n",
+        "        self._links.pop(key, None)\n        try:\n            await self._left(key, session)\n",
+        by=RETURNING),
     # a client that hangs keeps its connection, or is spared by keep-alive
     Defect("gateway/mqtt/stream.py", ".call_later(LINGER_SECONDS, self.wire.abort)",
         ".call_later(LINGER_SECONDS, self.wire.is_closing)", by=HANGING),

@@ -43,6 +43,7 @@ SLOW = ("tests/unit/runtime/test_admission.py", "tests/gateway/test_slow.py")
 POISON = ("tests/gateway/test_poison.py",)
 CHANNEL = ("tests/unit/runtime/test_local_channel.py",)
 STREAMS = ("tests/gateway/test_mqtt_streams.py",)
+RETURNING = ("tests/gateway/test_mqtt_returning.py",)
 HANGING = ("tests/gateway/test_mqtt_hanging.py",)
 STANDARD = (
     "tests/gateway/test_mqtt_standard.py",

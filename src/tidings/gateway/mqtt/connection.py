@@ -55,6 +55,7 @@ if TYPE_CHECKING:
 log = logging.getLogger("tidings.gateway")
 
 HANDSHAKE_SECONDS = 10.0
+CAUGHT_UP_SECONDS = 1.0  # for packets that came before a takeover; less passes over more of them
 LARGEST = 2**20  # bytes of a packet
 ACK_SIZE = 5  # bytes
 AHEAD = 100  # publishes of QoS 1 and 2 that are accepted before they are answered: our receive maximum
@@ -100,8 +101,9 @@ class MqttConnection:
         self._read_at = 0.0  # when bytes came last
         self._unanswered = 0  # batches of publishes that the broker has not answered
         self._all_answered = asyncio.Event()
+        self._is_idle = asyncio.Event()  # set when the packets that came are handled
         self.lost = 0
-        self.over = asyncio.Event()
+        self.over = asyncio.Event()  # set when all is done that the end of this connection brings
 
     # -- to the client -----------------------------------------------------------------------------
 
@@ -203,7 +205,6 @@ class MqttConnection:
         except (RefusedError, StoreFullError) as error:
             log.info("mqtt %s: %s", connect.client_id, error)
             self._refuse(reason_of(error, connect))
-            self.over.set()
             return
         self._visit.serve()
         key = key_of(principal, connect.client_id)
@@ -230,6 +231,7 @@ class MqttConnection:
 
     async def _over(self, key: SessionKey, session: MqttSession) -> None:
         self._is_over = True
+        self._is_idle.set()
         self._answers.end()
         await asyncio.gather(*self._tasks, return_exceptions=True)
         while self._unanswered:
@@ -243,7 +245,15 @@ class MqttConnection:
             else:
                 await session.will(will)
         await self._listener.left(key, session, self)
-        self.over.set()
+
+    async def caught_up(self) -> None:
+        """Wait until the packets that came are handled, for a short time: a DISCONNECT may be among them. A
+        client that does not read is not waited for."""
+        with suppress(TimeoutError):
+            async with asyncio.timeout(CAUGHT_UP_SECONDS):
+                while not (self._is_over or self._stream.is_full or self._stream.sink is not None):
+                    self._is_idle.clear()
+                    await self._is_idle.wait()
 
     async def _first(self) -> tuple[mq.ConnectPacket, Iterator[Packet]]:
         """CONNECT, and the packets behind it, which nothing has read so far."""
@@ -304,6 +314,7 @@ class MqttConnection:
             return None
         self._work = self._loop.create_future()
         self._stream.sink = self._take
+        self._is_idle.set()
         try:
             return await self._work
         finally:

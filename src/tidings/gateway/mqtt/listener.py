@@ -138,12 +138,14 @@ class MqttListener:
         task = asyncio.current_task()
         assert task is not None
         self._served[task] = stream
+        link = MqttConnection(self, stream, visit)
         try:
-            await MqttConnection(self, stream, visit).run()
+            await link.run()
         except (ConnectionError, TimeoutError, asyncio.IncompleteReadError, ssl.SSLError) as error:
             log.debug("mqtt: a connection ended: %s", error)
         finally:
             self._served.pop(task)
+            link.over.set()
             stream.end()
 
     async def proved(self, connect: mq.ConnectPacket, where: ConnectionOrigin) -> Any:
@@ -166,11 +168,21 @@ class MqttListener:
         key = key_of(principal, connect.client_id)
         if key in self._expiring:
             await self._expiring[key].wait()
-        other = self._links.get(key)
-        if other is not None:
+        while (other := self._links.get(key)) is not None:
+            await other.caught_up()
             other.end(Reason.TAKEN_OVER)
             await other.over.wait()
         self._links[key] = link
+        try:
+            return await self._carried_on(principal, connect, key)
+        except BaseException:
+            del self._links[key]
+            raise
+
+    async def _carried_on(
+        self, principal: Any, connect: mq.ConnectPacket, key: SessionKey
+    ) -> tuple[MqttSession, bool]:
+        """The session of this key, which no other connection carries."""
         ended = self._known.get(key)
         if ended is not None and not ended.expiry:  # it ended with its connection, when the broker was killed
             await self._expire(key, ended)
@@ -205,7 +217,7 @@ class MqttListener:
             self._known[key] = StoredSession(principal, connect.client_id, expiry, None, kept, name, will)
             is_written = await self.is_written()
             if session.durable and not is_written and known is None:  # one of the file can go on as it is
-                del self._known[key], self._sessions[key], self._links[key]
+                del self._known[key], self._sessions[key]
                 await session.end()
                 raise StoreFullError("this session cannot be kept at the moment")
         return session, known is not None
@@ -226,9 +238,15 @@ class MqttListener:
         )  # fmt: skip
 
     async def left(self, key: SessionKey, session: MqttSession, link: MqttConnection) -> None:
-        """The connection of a session is gone."""
-        if self._links.get(key) is link:
-            del self._links[key]
+        """The connection of a session is gone. Until all is done that its end brings, a connection that
+        returns waits: it would go on with a session that is being ended."""
+        try:
+            await self._left(key, session)
+        finally:
+            if self._links.get(key) is link:
+                del self._links[key]
+
+    async def _left(self, key: SessionKey, session: MqttSession) -> None:
         await session.detach()
         if self._sessions.get(key) is not session:
             return
