@@ -555,6 +555,9 @@ GATEWAYS = (
     Defect("gateway/mqtt/listener.py", "        try:\n            await self._left(key, session)\n",
         "        self._links.pop(key, None)\n        try:\n            await self._left(key, session)\n",
         by=RETURNING),
+    # a native client that hangs keeps its connection after its session was ended
+    Defect("runtime/connection.py", "        if (unsent := self.unsent) < before:\n",
+        "        if (unsent := self.unsent) <= before:\n", by=("tests/unit/runtime/test_write_buffer.py",)),
     # a client that hangs keeps its connection, or is spared by keep-alive
     Defect("gateway/mqtt/stream.py", ".call_later(LINGER_SECONDS, self.wire.abort)",
         ".call_later(LINGER_SECONDS, self.wire.is_closing)", by=HANGING),

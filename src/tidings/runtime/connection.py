@@ -42,6 +42,7 @@ from tidings.wire.codec import Codec, FrameReader
 SLICE = 2048  # messages of a client that are handled in one turn of the loop at most ...
 FIRST_SLICE = 32  # ... and at first: one message may be a delivery to each of thousands of subscriptions
 TURN_SECONDS = 0.05  # that a turn may take; after a longer one the next slice is smaller
+FINISH_SECONDS = 2.0  # in which a far end takes some of the last messages; less cuts off a slow one
 DELIVERY_OVERHEAD = 128  # bytes of memory that a delivery costs beside its event
 BACKLOG = "backlog"  # the reason to read no more while some wait
 
@@ -192,6 +193,7 @@ class Connection(asyncio.Protocol):
         "_encode",
         "_encoded",
         "_ending",
+        "_finishing",
         "_frames",
         "_holds",
         "_is_gathered",
@@ -259,6 +261,7 @@ class Connection(asyncio.Protocol):
         self._is_paused = False  # the far end does not read
         self._holds: set[str] = set()  # reasons not to read from it
         self._ending = ""
+        self._finishing: asyncio.TimerHandle | None = None  # leaves a far end that does not read
         self._is_over = False
         self._frames: PrincipalFrames | None = None  # counts what is pending here ...
         self._counted = 0  # ... which is this much so far
@@ -543,7 +546,7 @@ class Connection(asyncio.Protocol):
         self._over(self._ending)
 
     def finish(self, reason: str) -> None:
-        """Send what waits, then close."""
+        """Send what waits, then close. A far end that takes none of it for `FINISH_SECONDS` is left."""
         self._ending = self._ending or reason
         self._is_paused = False
         if self.transport is not None and not self._is_over:
@@ -553,10 +556,20 @@ class Connection(asyncio.Protocol):
                 self._is_paused = False
                 self._write(self.transport, 1 << 62)
             self.transport.close()
+            if self._finishing is None and not self._is_over:
+                self._finish_taken(1 << 62)
+
+    def _finish_taken(self, before: int) -> None:
+        if (unsent := self.unsent) < before:
+            self._finishing = self.loop.call_later(FINISH_SECONDS, self._finish_taken, unsent)
+        else:
+            self.end(self._ending)
 
     def _over(self, reason: str) -> None:
         if not self._is_over:
             self._is_over = True
+            if self._finishing is not None:
+                self._finishing.cancel()
             self._clear()
             self._reader.clear()
             if self._frames is not None:

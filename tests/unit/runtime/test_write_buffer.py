@@ -9,8 +9,11 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+import pytest
+
 from tidings.model.event import make_event
 from tidings.protocol.messages import Deliver, DeliverAll, Message
+from tidings.runtime import connection as connections
 from tidings.runtime.admission import Admission, AdmissionSettings
 from tidings.runtime.connection import Connection, WriteCoalescer
 from tidings.runtime.messages import BESIDE, HANDSHAKE, Keepalive
@@ -59,6 +62,9 @@ class SlowReader(asyncio.Transport):
 
     def abort(self) -> None:
         pass
+
+    def close(self) -> None:
+        """It waits for a flush, as that of the event loop does."""
 
 
 def play(story: Callable[[Connection, SlowReader, list[str]], Any], max_frame_bytes: int = 16 << 20) -> None:
@@ -190,3 +196,30 @@ def test_two_ends_that_both_have_much_to_send_do_not_wait_for_each_other() -> No
             connection.end("the test is over")
 
     asyncio.run(run())
+
+
+def test_a_far_end_that_does_not_read_the_last_messages_is_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """A revoked client that hangs has no connection for ever; one that reads slowly gets all."""
+    monkeypatch.setattr(connections, "FINISH_SECONDS", 0.01)
+
+    async def story(connection: Connection, transport: SlowReader, lost: list[str]) -> None:
+        looks, taken = 0, bytearray()
+
+        def size() -> int:  # asked for at each look
+            nonlocal looks
+            looks += 1
+            if looks < 6:
+                taken.extend(transport.waiting[:1000])
+                del transport.waiting[:1000]
+            return len(transport.waiting)
+
+        connection.send(Deliver(1, 1, LARGE))
+        connection.flush()
+        monkeypatch.setattr(transport, "get_write_buffer_size", size)
+        connection.finish("it has to go")
+        while not lost:
+            await asyncio.sleep(0)
+        assert lost == ["it has to go"]
+        assert len(taken) == 5000
+
+    play(story)
