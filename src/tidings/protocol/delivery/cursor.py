@@ -212,6 +212,10 @@ class Cursor:
             self.silence(self.end)
         return self.low_water
 
+    def least_end(self) -> int:
+        """The log's end as far as it is known, also while a restarted broker has not found the log again."""
+        return max(self.end, self.progress.received, self.start or 0)
+
     def needs_from(self) -> int:
         """The first offset that a durable subscription still needs."""
         return self.keep_from if self.start is None else max(self.keep_from, self.floor())

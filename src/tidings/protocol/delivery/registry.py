@@ -310,7 +310,7 @@ class Registry:
         self._count_unwanted(state, message.filter, now)
         self._unwant(state, now)
         state.subscription = subscription = self._subscription(state.id, message)
-        state.since = now if message.options.replay else NEVER
+        state.since = now
         self._replay.restart(state, rights, now)
         self._want(state, subscription, now)
         self._replay.reopen(state, rights)
@@ -484,6 +484,8 @@ class Registry:
             cursor.rights = [
                 EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in cursor_row.rights
             ]
+            if cursor.rights and cursor.start is None:  # a row of an earlier version
+                cursor.start = max(right.stop for right in cursor.rights)
 
     def _owe_again(self, state: SubscriptionState) -> None:
         """Apply the bounds also to unsettled deliveries from before a restart."""

@@ -137,7 +137,11 @@ class LogReplay:
         filter, owed = state.filter, {}
         for cursor in state.cursors if state.durable else ():
             kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
-            owed[cursor.log] = [*kept, EarlierRange((filter,), state.since, cursor.needs_from(), cursor.end)]
+            stop = cursor.least_end()
+            owed[cursor.log] = [
+                *kept,
+                EarlierRange((filter,), state.since_available, cursor.needs_from(), stop),
+            ]
         return owed
 
     def restart(self, state: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:
@@ -153,15 +157,17 @@ class LogReplay:
         cursor.progress = LogProgress(received=cursor.first)
 
     def reopen(self, state: SubscriptionState, rights: Mapping[str, Sequence[EarlierRange]]) -> None:
-        """`restart` in the logs of other brokers."""
+        """`restart` in the logs of other brokers. The present filter begins where the range of the one before
+        it ends, so that no offset is in neither; also in a log that was not found again after a restart."""
         for cursor in state.others.values():
             cursor.source.stop(state, cursor)
         state.others = NOTHING
-        self._open_others(state)
-        for log, owed in rights.items():  # also of logs that were not found again after a restart
-            cursor = state.others.get(log) or self.other_cursor(state, log, 1, start=None)
+        for log, owed in rights.items():
+            first = min(right.start for right in owed)
+            begin = 1 if state.options.replay else min(first, owed[-1].stop)
+            cursor = self.other_cursor(state, log, begin, start=owed[-1].stop, keep_from=first)
             cursor.rights = owed
-            cursor.keep_from = min(right.start for right in owed)
+        self._open_others(state)
 
     def stop(self, state: SubscriptionState) -> None:
         """The subscription has ended."""

@@ -218,7 +218,7 @@ class OwnLog:
         if accepts(state.filter, event):
             if self._index.is_superseded(offset):  # a subscription that wants such events was owed it before
                 return not state.options.superseding and cursor.start is not None and offset >= cursor.start
-            return record.ends_at > state.since or cursor.has_right(event, offset, record.ends_at)
+            return record.ends_at > state.since_available or cursor.has_right(event, offset, record.ends_at)
         unknown = counts and is_unknown(state.filter, event)
         if (unknown or (counts and cursor.rights)) and not state.was_delivered(cursor, event, offset):
             if unknown:
@@ -258,21 +258,25 @@ class OtherLogs:
     def read(self, state: SubscriptionState, cursor: Cursor, limit: int, then: Then, now: float) -> int:
         start = min(right.start for right in cursor.rights) if cursor.rights else cursor.start
         superseding = state.options.superseding or not state.durable
-        wanted = ReadRequest(state.filter, cursor.next - 1, start, state.since, limit, superseding)
-        reading = self._ports.logs.read(cursor.log, wanted, partial(self._on_page, cursor, then), now)
+        since = state.since if start is None else state.since_available
+        wanted = ReadRequest(state.filter, cursor.next - 1, start, since, limit, superseding)
+        then = partial(self._on_page, cursor, state.options.replay, then)
+        reading = self._ports.logs.read(cursor.log, wanted, then, now)
         if reading and state.durable and (cursor.pending or cursor.missed):
             cursor.pending, cursor.missed = EMPTY, 0  # the log keeps them: they are read now
         return reading
 
-    def _on_page(self, cursor: Cursor, then: Then, page: ReadResult, now: float) -> None:
+    def _on_page(self, cursor: Cursor, replays: bool, then: Then, page: ReadResult, now: float) -> None:
         if page.is_gone:
             cursor.reading = 0
             return
-        items = [item_of(envelope, now) for envelope in page.envelopes if self._is_for(cursor, envelope)]
+        wanted = [envelope for envelope in page.envelopes if self._is_for(cursor, envelope, replays)]
+        items = [item_of(envelope, now) for envelope in wanted]
         then(ReadPage(items, page.upto + 1, page.is_last), now)
 
-    def _is_for(self, cursor: Cursor, envelope: Envelope) -> bool:
-        if not cursor.rights or (envelope.remaining > 0 and SUPERSEDED not in envelope.headers):
+    def _is_for(self, cursor: Cursor, envelope: Envelope, replays: bool) -> bool:
+        is_available = replays and envelope.remaining > 0 and SUPERSEDED not in envelope.headers
+        if is_available or not cursor.rights:
             return envelope.offset is not None
         return cursor.has_right(envelope.event, envelope.offset or 0, -inf)
 

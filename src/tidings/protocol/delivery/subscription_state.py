@@ -14,6 +14,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
+from math import inf
 from operator import attrgetter
 
 import msgspec
@@ -256,6 +257,11 @@ class SubscriptionState:
             self.losses = LossCounts()
         self.losses.by_reason[reason] = self.losses.by_reason.get(reason, 0) + 1
         return self.losses
+
+    @property
+    def since_available(self) -> float:
+        """It has a right to older events that ended later than that; infinite: to none."""
+        return self.since if self.options.replay else inf
 
     def belongs_to(self, memory: OwnerMemory) -> None:
         """Count the subscription's bytes for this principal from now on."""

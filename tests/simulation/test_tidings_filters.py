@@ -1,0 +1,110 @@
+"""A durable subscription takes another filter while a part of another broker's log is left to read."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+
+from tidings.protocol import inputs as ins
+from tidings.simulation.simulator import SimulationSettings
+from tidings.simulation.topology import line
+from tidings.simulation.world import World
+
+BEFORE, AFTER = 12, 24  # events with x up to here are published under the first filter, and the second one
+NARROWER, WIDER = "x >= 0 AND x % 2 = 0", "x >= -5"
+
+
+def left_behind() -> World:
+    """b0 - b1. A durable subscription at b1 was left with events of b0's log that it did not take."""
+    world = World("tidings", line(2), settings=SimulationSettings(check=True))
+    world.add_client("d", "b1")
+    world.add_client("p", "b0")
+    world.run(1.0)
+    world.subscribe("d", "n", "x >= 0", durable=True)
+    world.run(2.0)
+    leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
+    world.simulation.input("d", leave)
+    world.run(3.0)
+    publish(world, range(1, BEFORE + 1))
+    world.run(4.0)
+    return world
+
+
+def publish(world: World, values: range) -> None:
+    for x in values:
+        world.publish("p", {"x": x})
+
+
+def received(world: World) -> list[int]:
+    return [int(id.rpartition("-")[2]) for _, id in world.received("d")]
+
+
+def wanted(filter: str) -> list[int]:
+    return [x for x in range(1, AFTER + 1) if filter == WIDER or x % 2 == 0]
+
+
+@pytest.mark.parametrize("replay", [True, False])
+@pytest.mark.parametrize("filter", [NARROWER, WIDER])
+@pytest.mark.parametrize("pause", [None, 0.0, 6.0])  # seconds from the restart of b1 to the return
+def test_events_before_and_after_another_filter_are_delivered(
+    pause: float | None, filter: str, replay: bool
+) -> None:
+    """After a restart of its broker the subscription had no right to events that were published while it
+    read what was owed under the filter before; and when the other log was not found again yet, none to what
+    was owed."""
+    world = left_behind()
+    if pause is not None:
+        world.simulation.crash("b1")
+        world.run(5.0)
+        world.simulation.restart("b1")
+        world.run(5.0 + pause)
+    world.subscribe("d", "n", filter, durable=True, queue=1, window=1, replay=replay)
+    world.run(world.simulation.now + 0.02)
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(60.0)
+    assert received(world) == wanted(filter)
+
+
+@pytest.mark.parametrize("replay", [True, False])
+def test_a_log_that_is_found_after_another_filter_keeps_what_came_since(replay: bool) -> None:
+    """A subscription without replay was taken for one that began never: it had no right to such events."""
+    world = World("tidings", line(2), settings=SimulationSettings(check=True))
+    world.add_client("d", "b1")
+    world.add_client("p", "b0")
+    world.simulation.crash("b0")
+    world.run(1.0)
+    for filter in ("x >= 0", WIDER):
+        world.subscribe("d", "n", filter, durable=True, replay=replay)
+        world.run(world.simulation.now + 1.0)
+        leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
+        world.simulation.input("d", leave)
+        world.run(world.simulation.now + 1.0)
+    world.simulation.restart("b0", keep_disk=False)
+    publish(world, range(1, 4))
+    world.run(20.0)
+    world.subscribe("d", "n", WIDER, durable=True, replay=replay)
+    world.run(40.0)
+    assert received(world) == [1, 2, 3]
+
+
+def test_a_cursor_that_an_earlier_version_left_without_a_beginning_has_one_again() -> None:
+    """Rows on disk from before say of a changed filter only what was owed under the one before."""
+    world = left_behind()
+    world.subscribe("d", "n", NARROWER, durable=True, queue=1, window=1, auto=False)
+    world.run(5.0)
+    delivery: Any = world.simulation.hosts["b1"].machine.slots["delivery"]  # type: ignore[attr-defined]
+    (state,) = delivery._registry.durables.values()
+    (cursor,) = state.others.values()
+    assert cursor.rights
+    cursor.start = None
+    world.simulation.input("d", ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n")))
+    world.run(6.0)
+    world.simulation.crash("b1")
+    publish(world, range(BEFORE + 1, AFTER + 1))
+    world.run(7.0)
+    world.simulation.restart("b1")
+    world.run(20.0)
+    world.subscribe("d", "n", NARROWER, durable=True)
+    world.run(60.0)
+    assert received(world) == wanted(NARROWER)
