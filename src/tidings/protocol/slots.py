@@ -136,13 +136,15 @@ class Sender(Protocol):
 
 
 class Backlog:
-    """Count of the deliveries so far that had to wait for a member: the driver reads publishers less as it
-    grows."""
+    """Counts of the deliveries so far that had to wait for a member, and of what replays of the own log read:
+    the driver reads publishers less as deliveries wait, and while pages are on their way."""
 
-    __slots__ = ("waited",)
+    __slots__ = ("read", "reading", "waited")
 
     def __init__(self) -> None:
         self.waited = 0
+        self.read = 0  # entries that came for replays
+        self.reading = 0  # pages that are on their way
 
 
 class Ports:

@@ -45,6 +45,7 @@ TURN_SECONDS = 0.05  # that a turn may take; after a longer one the next slice i
 FINISH_SECONDS = 2.0  # in which a far end takes some of the last messages; less cuts off a slow one
 DELIVERY_OVERHEAD = 128  # bytes of memory that a delivery costs beside its event
 BACKLOG = "backlog"  # the reason to read no more while some wait
+OVERLOAD = "overload"  # the reason to read no more while deliveries go first (see `intake.py`)
 
 Receive = Callable[["Connection", list[Message]], None]
 Unsent = Callable[[Message, str], None]
@@ -318,7 +319,7 @@ class Connection(asyncio.Protocol):
         if took > TURN_SECONDS:
             self._slice = max(1, int(self._slice * TURN_SECONDS / took))
         if self._reader.has_more:
-            if took < TURN_SECONDS / 2:
+            if took < TURN_SECONDS / 2 and OVERLOAD not in self._holds:
                 self._slice = min(SLICE, 2 * self._slice)
             self.hold(BACKLOG)
             self.loop.call_soon(self._go_on)
@@ -494,6 +495,10 @@ class Connection(asyncio.Protocol):
         self._holds.add(reason)
         if len(self._holds) == 1 and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
+
+    def handle_fewer(self, messages: int) -> None:
+        """Handle at most so many messages in the next turn."""
+        self._slice = min(self._slice, messages)
 
     @property
     def is_reading_paused(self) -> bool:

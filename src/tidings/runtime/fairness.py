@@ -16,6 +16,7 @@ import asyncio
 import time
 from collections import deque
 from collections.abc import Callable, Hashable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 import msgspec
@@ -184,6 +185,8 @@ class ReadingShares:
         self._shares: dict[str, TimeShare] = {}  # by the client's address at the broker
         self._reads: dict[int, TimeShare] = {}  # by request: reads that are not answered
         self._waiting: dict[TimeShare, deque[Callable[[], None]]] = {}  # behind the one that is on its way
+        self._deferred: dict[TimeShare, None] = {}  # owners whose next read waits until they have time
+        self.on_fetched: Callable[[], None] | None = None  # what to call when a read has ended
 
     def add(self, address: str, share: TimeShare) -> None:
         self._shares[address] = share
@@ -206,21 +209,32 @@ class ReadingShares:
 
     def fetched(self, request: int, seconds: float) -> None:
         share = self._reads.pop(request, None)
-        if share is None:
-            return
-        self.fairness.charge(share, seconds)
-        waiting = self._waiting[share]
-        if waiting:
-            self._start(share, waiting.popleft())
-        else:
-            del self._waiting[share]
+        if share is not None:
+            self.fairness.charge(share, seconds)
+            waiting = self._waiting[share]
+            if waiting:
+                self._start(share, waiting.popleft())
+            else:
+                del self._waiting[share]
+        if self.on_fetched is not None:
+            self.on_fetched()
+
+    @property
+    def deferred(self) -> int:
+        """Number of reads that wait until their owner has time."""
+        return sum(1 + len(self._waiting[share]) for share in self._deferred)
 
     def _start(self, share: TimeShare, perform: Callable[[], None]) -> None:
         pause = self.fairness.wait(share)
         if pause:
-            self.fairness.call_later(pause, perform)
+            self._deferred[share] = None
+            self.fairness.call_later(pause, partial(self._perform, share, perform))
         else:
             perform()
+
+    def _perform(self, share: TimeShare, perform: Callable[[], None]) -> None:
+        del self._deferred[share]
+        perform()
 
 
 def _later(seconds: float, call: Callable[[], None]) -> Any:

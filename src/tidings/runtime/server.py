@@ -182,7 +182,8 @@ class Server:
         self._faults = MessageFaults()
         self.node = self._build()
         prepare_in_background(self.node)
-        self._intake = Intake(self.node.backlog, self._coalescer, self.resources)
+        parts = (self._coalescer, self.resources, self.network, self.reading)
+        self._intake = Intake(self.node.backlog, *parts)
         if self._guard is not None:
             self.node.count_kept(self._guard)
         record: Any = (lambda row: None) if self._recorder is None else self._recorder.record
@@ -328,14 +329,13 @@ class Server:
         return session
 
     def _outlet(self, client: ClientConnection) -> Callable[[Message], None]:
-        unanswered, connection = client.ingress.unanswered, client.connection
-        least = self.network.unanswered // 2
+        unanswered, connection, intake = client.ingress.unanswered, client.connection, self._intake
 
         def answered() -> None:
             if client.requested and client.requested not in unanswered:
                 self._answer_seconds.observe(self._loop.time() - client.asked_at)
                 client.requested = 0
-            if len(unanswered) <= least and connection.is_reading_paused:
+            if len(unanswered) <= intake.unanswered // 2 and connection.is_reading_paused:
                 connection.release("unanswered")
 
         return client.ingress.outlet(answered)
@@ -397,11 +397,11 @@ class Server:
             client.requested, client.asked_at = allowed[-1].call, self._loop.time()
         if self._guard is not None:
             self._charge(client, self._guard)
-        if len(client.ingress.unanswered) >= self.network.unanswered:
+        if len(client.ingress.unanswered) >= self._intake.unanswered:
             connection.hold("unanswered")
         self._turn.receive(client, allowed)
         if self._intake.backlog.waited > self._intake.most and allowed and type(allowed[-1]) is Publish:
-            self._intake.hold(connection)
+            self._intake.hold(connection, len(allowed))
 
     def _charge(self, client: ClientConnection, guard: Guard[Any]) -> None:
         connection = client.connection

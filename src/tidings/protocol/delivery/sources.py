@@ -136,6 +136,7 @@ class OwnLog:
         number = self._last_read
         read = partial(self._on_read, state, cursor, number, then)
         start, limit = self._next_part(cursor, limit)
+        self._ports.backlog.reading += 1
         self._ports.disk.fetch(start, limit, read, partial(self._on_failed, cursor, number, then))
         return number
 
@@ -182,6 +183,9 @@ class OwnLog:
         records: Sequence[Append],
         now: float,
     ) -> None:
+        backlog = self._ports.backlog
+        backlog.reading -= 1
+        backlog.read += len(records)
         if cursor.reading != number:
             return
         end = self._index.end
@@ -192,6 +196,7 @@ class OwnLog:
         then(ReadPage(items, end if is_last else read, is_last), now)
 
     def _on_failed(self, cursor: Cursor, number: int, then: Then, failure: FetchFailed, now: float) -> None:
+        self._ports.backlog.reading -= 1
         if cursor.reading == number:
             then(ReadPage((), cursor.next, False, (failure.code, failure.reason)), now)
 
