@@ -25,7 +25,7 @@ from statistics import median
 from tidings.errors import TidingsError
 from tidings_bench.broker import brokers
 from tidings_bench.broker.generators import Figures, load_ours, load_peer
-from tidings_bench.broker.plan import LoadPlan, topic_subscribers
+from tidings_bench.broker.plan import CREDIT, LoadPlan, topic_subscribers
 from tidings_bench.broker.rows import OURS, P50, Row, Unit, compared, left_out, row
 from tidings_bench.broker.works import ROUNDS, WINDOW, Scale, our_topic, trouble
 
@@ -36,6 +36,7 @@ RATES = (5_000, 10_000, 20_000, 30_000, 40_000, 50_000, 60_000, 80_000, 100_000,
 PEERS = ("nats-server", "redis-server")
 HIGHEST = Unit("events/s with p99 within 10 ms", True)
 OVERLOADS = (1.5, 3.0)
+DURABLE_CREDIT = 768  # of a durable subscriber: that of a client that takes 512 at a time
 
 
 def openloop(scale: Scale) -> Iterator[Row]:
@@ -92,13 +93,22 @@ def busy_cores() -> Iterator[None]:
 
 
 def overload(scale: Scale) -> Iterator[Row]:
-    """One broker through overload and back."""
-    work = "overload"
-    with tempfile.TemporaryDirectory(prefix="tidings-bench-") as name, brokers.ours(Path(name)) as broker:
+    """One broker through overload and back, with transient subscribers and with a durable one."""
+    yield from _overload("overload", FAN, scale, durable=False)
+    yield from _overload("overload, durable", 1, scale, durable=True)
+
+
+def _overload(work: str, fan: int, scale: Scale, *, durable: bool) -> Iterator[Row]:
+    with (
+        tempfile.TemporaryDirectory(prefix="tidings-bench-") as name,
+        brokers.ours(Path(name), store=durable) as broker,
+    ):
         runs = count(1)
+        credit = DURABLE_CREDIT if durable else CREDIT
 
         def load(**options: float) -> Figures:
-            plan = LoadPlan(broker.port, topic_subscribers(FAN), run=next(runs))
+            subscribers = topic_subscribers(fan)
+            plan = LoadPlan(broker.port, subscribers, run=next(runs), credit=credit, durable=durable)
             return load_ours(plan, Path(name), [broker.pid], secs=scale.seconds, drain=30, **options)
 
         best = load(window=WINDOW)
@@ -107,9 +117,9 @@ def overload(scale: Scale) -> Iterator[Row]:
         for times in OVERLOADS:
             found = load(rate=times * carried)
             share = found["recv_per_s"] / best["recv_per_s"]
-            yield row(work, FAN, OURS, 100 * share, f"% of the best delivered rate at {times:g} times")
+            yield row(work, fan, OURS, 100 * share, f"% of the best delivered rate at {times:g} times")
             if problem := trouble(found):
-                yield row(work, FAN, OURS, None, f"at {times:g} times: {problem}")
+                yield row(work, fan, OURS, None, f"at {times:g} times: {problem}")
         after = load(rate=carried / 2)
         for moment, figures in (("before", before), ("after", after)):
-            yield row(work, FAN, OURS, figures["lat_p99_us"], f"us p99 at half load {moment}")
+            yield row(work, fan, OURS, figures["lat_p99_us"], f"us p99 at half load {moment}")

@@ -35,6 +35,7 @@ _MARK_ID = "incarnation-sequence-and-so-on-to-32-and-more"
 
 _codec = Codec((*HANDSHAKE, *BESIDE))
 _OPTIONS = DeliveryOptions(queue=100_000, policy=Policy.DISCONNECT)  # a loss would be told, never silent
+_DURABLE = DeliveryOptions(durable=True)
 
 
 class Subscriber(NamedTuple):
@@ -57,6 +58,7 @@ class LoadPlan(NamedTuple):
     publisher_ports: Sequence[int] = ()
     credit: int = CREDIT
     run: int = 0  # of several at one broker: publishers of another run are others
+    durable: bool = False  # are subscriptions durable?
 
     def write(self, path: Path) -> None:
         """The binary file that the generator reads."""
@@ -71,9 +73,10 @@ class LoadPlan(NamedTuple):
     def _subscriber(self, number: int, subscriber: Subscriber) -> Iterable[bytes]:
         name = f"s{number}" if not self.run else f"s{number}.{self.run}"
         messages: list[Message] = [Hello(name, "1")]
+        options = _DURABLE if self.durable else _OPTIONS
         for ref, text in enumerate(subscriber.filters, 1):
             messages.append(
-                Subscribe(ref, ref, f"w{ref}", parse_filter(text), _OPTIONS, False, {}, self.credit)
+                Subscribe(ref, ref, f"w{ref}", parse_filter(text), options, self.durable, {}, self.credit)
             )
         yield from self._connection(subscriber.port or self.port, name, messages, subscriber.wants, ())
 
