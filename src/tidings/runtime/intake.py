@@ -32,7 +32,7 @@ FEW_UNANSWERED = 256  # publishes of a connection that wait for the disk meanwhi
 READ_FIRST = 4  # entries that replays read for each delivery that waits; fewer let replays fall behind
 ANSWER_SECONDS = 0.01  # that publishers wait for the acknowledgements of a page; less lets replays lag
 TRIAL = 1024  # publishes that are read in small parts when a replay read; more slows publishers for longer
-MOST_SMALL = 1 << 16  # publishes that are read so after the last page; fewer let deliveries lag again
+AFTER = 16  # times `waiting_deliveries`: publishes that are read so at most after the last page
 
 
 class Intake:
@@ -123,7 +123,8 @@ class Intake:
         read = backlog.read - self._read
         self._read, self._waited = backlog.read, backlog.waited
         if self._small:
-            self._small = min(max(self._small + 2 * read - published, 0), MOST_SMALL)
+            small = max(self._small + 2 * read - published, 0)
+            self._small = min(small, AFTER * self._limits.waiting_deliveries)
         elif read:
             self._small, self._answered = TRIAL, backlog.read
         if published < FEW:
