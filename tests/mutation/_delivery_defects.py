@@ -34,9 +34,6 @@ DELIVERY_DEFECTS = (
     # no right to events that come while what an earlier filter left is read
     Defect("protocol/delivery/replay.py", "start=owed[-1].stop, keep_from=first)",
         "start=None, keep_from=first)", by=FILTERS),
-    # a log that was not found again after a restart owes nothing when the filter changes
-    Defect("protocol/delivery/cursor.py", "return max(self.end, self.progress.received, self.start or 0)",
-        "return self.end", by=FILTERS),
     # a new filter without replay forgets what was owed under the one before
     Defect("protocol/delivery/replay.py", "min(first, owed[-1].stop)", "owed[-1].stop", by=FILTERS),
     # a subscription that took another filter without replay began never
