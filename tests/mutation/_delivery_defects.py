@@ -55,4 +55,12 @@ DELIVERY_DEFECTS = (
         "        if False:  #", by=COUNTS),
     # an event that was dropped unread is missing in the metric
     Defect("protocol/delivery/bounds.py", "        self._losses.lost += 1\n", "", by=COUNTS),
+    # publishers do not wait for the pages of a durable subscriber
+    Defect("runtime/intake.py", "            if backlog.reading > (", "            if False and (",
+        by=("tests/unit/runtime/test_intake.py::"
+            "test_publishers_wait_for_a_page_that_is_on_its_way_and_for_what_it_allows",)),
+    # publishers are read as much as before while a durable subscriber lags
+    Defect("runtime/intake.py", "            self._small, self._answered = TRIAL, backlog.read",
+        "            self._answered = backlog.read",
+        by=("tests/unit/runtime/test_intake.py",)),
 )  # fmt: skip

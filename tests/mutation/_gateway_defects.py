@@ -413,14 +413,6 @@ GATEWAYS = (
     Defect("runtime/server.py", "            self._intake.hold(connection, len(allowed))\n",
         "            pass\n",
         by=("tests/unit/runtime/test_intake.py",)),
-    # publishers do not wait for the pages of a durable subscriber
-    Defect("runtime/intake.py", "            if backlog.reading > (", "            if False and (",
-        by=("tests/unit/runtime/test_intake.py::"
-            "test_publishers_wait_for_a_page_that_is_on_its_way_and_for_what_it_allows",)),
-    # publishers are read as much as before while a durable subscriber lags
-    Defect("runtime/intake.py", "            self._small, self._answered = TRIAL, backlog.read",
-        "            self._answered = backlog.read",
-        by=("tests/unit/runtime/test_intake.py",)),
     # messages in a row are copied for each of them
     Defect("runtime/driver.py", "                                messages += (message,)\n",
         "                                last = (to, ReceivedAll(name, [*messages, message]))\n"
@@ -610,20 +602,4 @@ GATEWAYS = (
     Defect("runtime/local_clients.py", "        self._uncharged_bytes += received_bytes\n",
         "        self._uncharged_bytes = received_bytes\n",
         by=("tests/unit/runtime/test_local_clients.py",)),
-    # a subscription of a kept session is at the broker before the file of sessions has it
-    Defect("gateway/mqtt/session.py", "        if self.durable and not await write():\n",
-        "        if False:\n", by=("tests/gateway/test_mqtt_written_ahead.py",)),
-    # one that was to be replaced when the broker was killed stays
-    Defect("gateway/mqtt/session.py", "        if kept.replaces is not None:\n", "        if False:\n",
-        by=("tests/gateway/test_mqtt_written_ahead.py",)),
-    # the will of a connected client is lost with the broker
-    Defect("gateway/mqtt/listener.py",
-        "        will = None if connect.will is None else StoredWill.of(connect.will)\n",
-        "        will = None\n", by=("tests/chaos/test_mqtt_will_kill.py",)),
-    # each life of the broker publishes a will again
-    Defect("gateway/mqtt/listener.py", "            known.will = None\n            await self.is_written()\n",
-        "            pass\n", by=("tests/chaos/test_mqtt_will_kill.py",)),
-    # a SUBSCRIBE to many retained messages stops the others
-    Defect("gateway/mqtt/pushes.py", "            if not count % SLICE and listener in self._flowing:\n",
-        "            if False:\n", by=STREAMS),
 )  # fmt: skip

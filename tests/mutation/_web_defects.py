@@ -1,4 +1,4 @@
-"""Defects in the reading and answering of web connections, each with the tests that have to notice."""
+"""Defects in the reading and answering of web connections, and in sessions of MQTT, each with the tests that have to notice."""
 
 from __future__ import annotations
 
@@ -19,4 +19,20 @@ WEB = (
         "            return \"\"\n", by=ORIGINS),
     # a client that is gone stops the writes of others
     Defect("gateway/mqtt/connection.py", " and not self._wire.is_closing():", ":", by=STREAMS),
+    # a subscription of a kept session is at the broker before the file of sessions has it
+    Defect("gateway/mqtt/session.py", "        if self.durable and not await write():\n",
+        "        if False:\n", by=("tests/gateway/test_mqtt_written_ahead.py",)),
+    # one that was to be replaced when the broker was killed stays
+    Defect("gateway/mqtt/session.py", "        if kept.replaces is not None:\n", "        if False:\n",
+        by=("tests/gateway/test_mqtt_written_ahead.py",)),
+    # the will of a connected client is lost with the broker
+    Defect("gateway/mqtt/listener.py",
+        "        will = None if connect.will is None else StoredWill.of(connect.will)\n",
+        "        will = None\n", by=("tests/chaos/test_mqtt_will_kill.py",)),
+    # each life of the broker publishes a will again
+    Defect("gateway/mqtt/listener.py", "            known.will = None\n            await self.is_written()\n",
+        "            pass\n", by=("tests/chaos/test_mqtt_will_kill.py",)),
+    # a SUBSCRIBE to many retained messages stops the others
+    Defect("gateway/mqtt/pushes.py", "            if not count % SLICE and listener in self._flowing:\n",
+        "            if False:\n", by=STREAMS),
 )  # fmt: skip
