@@ -595,11 +595,4 @@ GATEWAYS = (
         by=("tests/properties/test_together.py",)),
     Defect("runtime/local_clients.py", "self._count + len(publishes) > self._most", "False",
         by=("tests/unit/runtime/test_local_clients.py",)),
-    # a client of many short connections pays for no byte
-    Defect("runtime/local_clients.py", "        self._charge_bytes()\n        ingress.close()\n",
-        "        ingress.close()\n", by=("tests/unit/runtime/test_local_clients.py",)),
-    # a small read clears what the ones before it are to pay
-    Defect("runtime/local_clients.py", "        self._uncharged_bytes += received_bytes\n",
-        "        self._uncharged_bytes = received_bytes\n",
-        by=("tests/unit/runtime/test_local_clients.py",)),
 )  # fmt: skip

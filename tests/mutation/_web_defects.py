@@ -1,4 +1,4 @@
-"""Defects in the reading and answering of web connections, and in sessions of MQTT, each with the tests that have to notice."""
+"""Defects in web connections and in sessions of MQTT, each with the tests that have to notice."""
 
 from __future__ import annotations
 
@@ -35,4 +35,11 @@ WEB = (
     # a SUBSCRIBE to many retained messages stops the others
     Defect("gateway/mqtt/pushes.py", "            if not count % SLICE and listener in self._flowing:\n",
         "            if False:\n", by=STREAMS),
+    # a client of many short connections pays for no byte
+    Defect("runtime/local_clients.py", "        self._charge_bytes()\n        ingress.close()\n",
+        "        ingress.close()\n", by=("tests/unit/runtime/test_local_clients.py",)),
+    # a small read clears what the ones before it are to pay
+    Defect("runtime/local_clients.py", "        self._uncharged_bytes += received_bytes\n",
+        "        self._uncharged_bytes = received_bytes\n",
+        by=("tests/unit/runtime/test_local_clients.py",)),
 )  # fmt: skip
