@@ -223,6 +223,43 @@ def test_a_principal_that_changes_loses_every_session_at_the_reload(tmp_path: Pa
     run(story)
 
 
+@pytest.mark.parametrize("kind", ["stream", "socket"])
+def test_a_client_that_does_not_read_loses_its_session_too(tmp_path: Path, kind: str) -> None:
+    """More waits for it than its socket and the broker's buffers hold."""
+
+    async def story() -> None:
+        async with running(tmp_path) as service, AsyncExitStack() as stack:
+            host, _, port = addresses(service)["http"].removeprefix("http://").partition(":")
+            reader, writer = await asyncio.open_connection(host, int(port), limit=2**12)
+            stack.callback(writer.close)
+            basic = b64encode(b"eve:p").decode()
+            upgrade = (
+                "Connection: Upgrade\r\nUpgrade: websocket\r\nSec-WebSocket-Version: 13\r\n"
+                "Sec-WebSocket-Key: dGhlIHNhbXBsZSBub25jZQ==\r\n"
+            )
+            path, more = ("/events", "") if kind == "stream" else ("/events/socket", upgrade)
+            head = f"GET {path} HTTP/1.1\r\nHost: {host}:{port}\r\nAuthorization: Basic {basic}\r\n{more}\r\n"
+            writer.write(head.encode())
+            answer = await reader.readuntil(b"\r\n\r\n")
+            assert answer.startswith(b"HTTP/1.1 200" if kind == "stream" else b"HTTP/1.1 101")
+            if kind == "socket":
+                text = json.dumps({"op": "subscribe", "ref": "a"}).encode()
+                writer.write(bytes([0x81, 0x80 | len(text), 0, 0, 0, 0]) + text)
+            assert await reader.read(200)
+            admission = service.server.admission
+            assert len(admission) == 1
+            shown = PasswordCredentials("good", "p")
+            async with tidings.connect(service.server.address, name="good", credentials=shown) as good:
+                for n in range(40):
+                    await good.publish({"n": n, "text": "x" * 500_000}, topic="t")
+            (tmp_path / "users.toml").write_text(USERS.replace(*CHANGES["disabled"]))
+            assert service.reload()
+            while len(admission):
+                await asyncio.sleep(0.01)
+
+    run(story)
+
+
 def test_a_token_s_end_is_the_end_of_its_sessions(tmp_path: Path) -> None:
     async def story() -> None:
         async with running(tmp_path) as service, AsyncExitStack() as stack:

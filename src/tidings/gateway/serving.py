@@ -5,6 +5,7 @@ Rules
   as waiting until the head of a request is complete, and again between two requests.
 - What comes is parsed in slices, in turns with all other work of the broker (`paced.py`).
 - If a client does not read its WebSocket, pongs included, the WebSocket is not read from.
+- The state of a request has `abort`, which ends its connection at once, also when its client does not read.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.
 """
@@ -208,7 +209,9 @@ class Serving:
         seconds = self._network.request_seconds
 
         def connection(visit: AdmittedConnection) -> asyncio.Protocol:
-            made = _BoundedHttp(config=config, server_state=server.server_state, app_state={})
+            state: dict[str, Any] = {}
+            made = _BoundedHttp(config=config, server_state=server.server_state, app_state=state)
+            state["abort"] = lambda: made.transport.abort()
             made.visit, made.seconds, made.fairness = visit, seconds, self._fairness
             return made
 

@@ -21,6 +21,7 @@ Rules
 - A socket has as many unacknowledged events as its `credit`, and then waits for an `ack`.
 - `ack=auto` commits events when they were written, up to 64 together: faster for clients that may lose some,
   or receive some again.
+- A stream or socket whose principal has no session any more is aborted when its client does not read.
 - A stream or socket that ends is closed to the end, however often its request is cancelled meanwhile: a bus
   that stays open counts against the connections of its principal for ever.
 """
@@ -64,6 +65,7 @@ FULL_SHARE = (
 QUIET_SHARE = 64  # a silent one at this part: to a principal short of memory a broker sends no more ahead
 MOST_TOGETHER = 64  # events that a stream takes at once, and commits when it takes the next ones
 BYTES_TOGETHER = 2**16  # after so many bytes of events a stream waits for its client
+ABORT_SECONDS = 0.5  # for the last message to a client whose session ended, or whose subscription was taken
 CREDIT = 64  # unacknowledged events of one subscription of a socket
 
 OpenDesk = Callable[[HTTPConnection], AbstractAsyncContextManager[HttpSession]]
@@ -74,6 +76,12 @@ Holders = dict[tuple[str, str], "_SocketConversation"]  # that have a named subs
 
 def _key(session: HttpSession, bus: Bus) -> tuple[str, str]:
     return getattr(session.principal, "tenant", ""), bus.name
+
+
+def _abort_later(connection: HTTPConnection) -> None:
+    """Abort a connection that was ended: its client may not read, and then no last message leaves."""
+    abort = connection.scope["state"]["abort"]
+    asyncio.get_running_loop().call_later(ABORT_SECONDS, abort)
 
 
 class StreamEndings:
@@ -120,6 +128,7 @@ class Streams:
             session = await opened.enter_async_context(self._session(request))
             bus = await session.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
             opened.push_async_callback(bus.close, commit=False)
+            bus.watch(lambda state: _abort_later(request) if state == "refused" else None)
             listener = await _subscription(bus, query)
             if query.get("name") and (holder := self._holders.pop(_key(session, bus), None)) is not None:
                 holder.taken_over(query["name"])
@@ -331,6 +340,7 @@ class _SocketConversation:
         def watch(state: str) -> None:
             if state == "refused":
                 running.cancel()
+                _abort_later(self._socket)
 
         self._bus.watch(watch)
         try:
@@ -361,6 +371,7 @@ class _SocketConversation:
         self._taken = name
         if self._running is not None:
             self._running.cancel()
+            _abort_later(self._socket)
 
     async def _close(self) -> None:
         async with AsyncExitStack() as opened:  # one that cannot be closed keeps no other one open
