@@ -199,6 +199,8 @@ class MqttConnection:
 
     async def run(self) -> None:
         connect, rest = await self._first()
+        if self._wire.is_closing():  # the peer is gone, and its address with it
+            return
         try:
             principal = await self._listener.proved(connect, origin_of(self._wire))
             session, present = await self._listener.session(principal, connect, self)
@@ -281,7 +283,7 @@ class MqttConnection:
     def _refuse(self, reason: Reason) -> None:
         self._version = self._read.version or 4
         code = int(reason) if self._version == V5 else OLD_CODES.get(reason)
-        if code is not None:
+        if code is not None and not self._wire.is_closing():
             self._wire.write(write(mq.ConnackPacket(code), self._version))
 
     # -- from the client ---------------------------------------------------------------------------
