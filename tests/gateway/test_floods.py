@@ -15,7 +15,7 @@ import websockets
 from tests.gateway.conftest import broker
 
 import tidings
-from tidings.gateway import streams
+from tidings.gateway import structured
 from tidings.gateway.mqtt import packets as mq
 from tidings.gateway.mqtt.connection import USER_PROPERTIES
 from tidings.gateway.mqtt.packets import V5, PacketKind, Reason
@@ -246,14 +246,14 @@ def test_a_large_event_is_not_copied_for_each_subscription_of_a_socket_that_is_n
     monkeypatch: pytest.MonkeyPatch,
 ) -> None:
     encoded: list[int] = []
-    encode = streams.to_structured
+    encode = structured.to_structured
 
     def counted(event: Event) -> bytes:
         body = encode(event)
         encoded.append(len(body))
         return body
 
-    monkeypatch.setattr(streams, "to_structured", counted)
+    monkeypatch.setattr(structured, "to_structured", counted)
 
     async def test() -> None:
         async with broker(http="127.0.0.1:0") as service:

@@ -532,7 +532,8 @@ class Connection(asyncio.Protocol):
             while self._out:
                 self._is_paused = False
                 self._write(self.transport, 1 << 62)
-            self.transport.close()
+            if not self.transport.is_closing():  # a second `close` leaves a TLS transport unusable
+                self.transport.close()
             if self._finishing is None and not self._is_over:
                 self._finish_taken(1 << 62)
 
