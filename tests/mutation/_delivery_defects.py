@@ -5,7 +5,6 @@ from __future__ import annotations
 from tests.mutation._suites import Defect
 
 FILTERS = ("tests/simulation/test_tidings_filters.py",)
-COUNTS = ("tests/simulation/test_tidings_counts.py",)
 RETURNED = ("tests/unit/protocol/test_committing.py",)
 
 DELIVERY_DEFECTS = (
@@ -42,19 +41,6 @@ DELIVERY_DEFECTS = (
     # rows of an earlier version leave a cursor without a beginning
     Defect("protocol/delivery/registry.py", "if cursor.rights and cursor.start is None:", "if False:",
         by=FILTERS),
-    # a restart forgets what was counted
-    Defect("protocol/delivery/registry.py", "            state.losses = LossCounts(dict(row.lost))\n",
-        "            pass\n", by=COUNTS),
-    # what is not read after a restart is given up without a count
-    Defect("protocol/delivery/recount.py", "if state.owner or state.has_bounds]", "if state.owner]",
-        by=COUNTS),
-    # the log forgets an entry before the disk has its loss
-    Defect("protocol/delivery/exactly_once.py", " or (forgotten and losses.unkept)):", "):", by=COUNTS),
-    # members know of losses that the disk does not know
-    Defect("protocol/delivery/loss_report.py", "        if state.durable and self._ports.disk.stable:  #",
-        "        if False:  #", by=COUNTS),
-    # an event that was dropped unread is missing in the metric
-    Defect("protocol/delivery/bounds.py", "        self._losses.lost += 1\n", "", by=COUNTS),
     # publishers do not wait for the pages of a durable subscriber
     Defect("runtime/intake.py", "            if backlog.reading > (", "            if False and (",
         by=("tests/unit/runtime/test_intake.py::"
