@@ -255,7 +255,7 @@ def test_a_client_that_does_not_read_loses_its_session_too(tmp_path: Path, kind:
             (tmp_path / "users.toml").write_text(USERS.replace(*CHANGES["disabled"]))
             assert service.reload()
             while len(admission):
-                await asyncio.sleep(0.01)
+                await asyncio.sleep(0)
 
     run(story)
 

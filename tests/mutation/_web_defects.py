@@ -18,7 +18,8 @@ WEB = (
     Defect("gateway/origins.py", "            return OTHER_SITE if self._is_foreign(headers) else \"\"\n",
         "            return \"\"\n", by=ORIGINS),
     # a client that is gone stops the writes of others
-    Defect("gateway/mqtt/connection.py", " and not self._wire.is_closing():", ":", by=STREAMS),
+    Defect("gateway/mqtt/connection.py", "not self._is_over and not self._wire.is_closing():",
+        "not self._is_over:", by=STREAMS),
     # a subscription of a kept session is at the broker before the file of sessions has it
     Defect("gateway/mqtt/session.py", "        if self.durable and not await write():\n",
         "        if False:\n", by=("tests/gateway/test_mqtt_written_ahead.py",)),

@@ -302,8 +302,7 @@ class ExactlyOnce(Delivery):
     # -- subscribing ---------------------------------------------------------------------------
 
     def _on_subscribe(self, session: Session, message: Subscribe, now: float) -> None:
-        refused = refusal(session, message, self._settings)
-        state = None
+        refused, state = refusal(session, message, self._settings), None
         if refused is None and message.options.durable:
             state = self._registry.states.get(identity(session, message))
             refused = disk_refusal(self.ports.disk, state)
