@@ -14,6 +14,7 @@ import aiomqtt
 import httpx
 import pytest
 import websockets
+from tests.gateway._sinks import listening
 
 import tidings
 from tidings.console.listeners import ConsoleGateways
@@ -68,7 +69,6 @@ class Sink:
                 line = await reader.readline()
             self.bodies.append(json.loads(await reader.readexactly(length)))
             writer.write(b"HTTP/1.1 200 OK\r\ncontent-length: 0\r\n\r\n")
-        writer.close()
 
 
 @asynccontextmanager
@@ -294,11 +294,9 @@ async def shown(service: Service, headers: dict[str, str], id: str) -> Any:
 def test_a_webhook_rests_while_its_user_is_disabled_and_goes_on_where_it_was(tmp_path: Path) -> None:
     async def story() -> None:
         sink = Sink()
-        subscription = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
-        port = subscription.sockets[0].getsockname()[1]
         headers = {"Authorization": "Basic " + b64encode(b"eve:p").decode()}
         disabled = USERS.replace(*CHANGES["disabled"])
-        async with subscription:
+        async with listening(sink.serve) as port:
             async with running(tmp_path) as service:
                 id = await webhook(service, port, headers)
                 await publish(service, 1)
@@ -325,9 +323,7 @@ def test_a_webhook_made_with_a_token_rests_after_its_end_until_another_token_ren
 ) -> None:
     async def story() -> None:
         sink = Sink()
-        subscription = await asyncio.start_server(sink.serve, "127.0.0.1", 0)
-        port = subscription.sockets[0].getsockname()[1]
-        async with subscription, running(tmp_path) as service:
+        async with listening(sink.serve) as port, running(tmp_path) as service:
             id = await webhook(service, port, {"Authorization": f"Bearer {token(1.0, service)}"})
             fresh = {"Authorization": f"Bearer {token(60, service)}"}
             while "problem" not in (await shown(service, fresh, id))["status"]:

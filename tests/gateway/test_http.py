@@ -15,6 +15,7 @@ from typing import Any
 import httpx
 import pytest
 import websockets
+from tests.gateway._sinks import listening
 from tests.gateway.conftest import broker
 
 import tidings
@@ -331,19 +332,16 @@ class Receiver:
         self.changed = asyncio.Event()
 
     async def serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        try:
-            while True:
-                head = (await reader.readuntil(b"\r\n\r\n")).decode()
-                headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
-                headers = {name.lower(): value for name, value in headers.items()}
-                body = await reader.readexactly(int(headers.get("content-length", "0")))
-                status = self.answers.pop(0) if self.answers else 204
-                self.received.append((headers, body))
-                self.changed.set()
-                writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
-                await writer.drain()
-        except (asyncio.IncompleteReadError, ConnectionError):
-            writer.close()
+        while True:
+            head = (await reader.readuntil(b"\r\n\r\n")).decode()
+            headers = dict(line.split(": ", 1) for line in head.split("\r\n")[1:] if ": " in line)
+            headers = {name.lower(): value for name, value in headers.items()}
+            body = await reader.readexactly(int(headers.get("content-length", "0")))
+            status = self.answers.pop(0) if self.answers else 204
+            self.received.append((headers, body))
+            self.changed.set()
+            writer.write(f"HTTP/1.1 {status} x\r\ncontent-length: 0\r\n\r\n".encode())
+            await writer.drain()
 
     async def until(self, count: int) -> None:
         while len(self.received) < count:
@@ -354,11 +352,8 @@ class Receiver:
 @asynccontextmanager
 async def sink() -> AsyncIterator[tuple[Receiver, str]]:
     receiver = Receiver()
-    server = await asyncio.start_server(receiver.serve, "127.0.0.1", 0)
-    try:
-        yield receiver, f"http://127.0.0.1:{server.sockets[0].getsockname()[1]}/hook"
-    finally:
-        server.close()
+    async with listening(receiver.serve) as port:
+        yield receiver, f"http://127.0.0.1:{port}/hook"
 
 
 def test_a_webhook_is_tried_until_it_is_taken_and_goes_on_after_a_restart(tmp_path: Path) -> None:

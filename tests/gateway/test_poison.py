@@ -18,6 +18,7 @@ import websockets
 from aiomqtt import ProtocolVersion
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
+from tests.gateway._sinks import listening
 from tests.gateway.conftest import broker
 
 import tidings
@@ -167,11 +168,11 @@ class Sink:
         self.is_left = asyncio.Event()
 
     async def __aenter__(self) -> str:
-        self._server = await asyncio.start_server(self._serve, "127.0.0.1", 0)
-        return f"http://localhost:{self._server.sockets[0].getsockname()[1]}/"
+        self._server = listening(self._serve)
+        return f"http://localhost:{await self._server.__aenter__()}/"
 
     async def __aexit__(self, *_: object) -> None:
-        self._server.close()
+        await self._server.__aexit__(None, None, None)
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         with contextlib.suppress(OSError, asyncio.IncompleteReadError):
@@ -188,7 +189,6 @@ class Sink:
                     self.sent += len(self.more)
                     await writer.drain()
         self.is_left.set()
-        writer.close()
 
 
 @contextlib.asynccontextmanager

@@ -57,12 +57,13 @@ def shake(certs: Path, client: ssl.SSLContext, host: str = "127.0.0.1") -> dict[
             reader, writer = await asyncio.open_connection(
                 "127.0.0.1", port, ssl=client, server_hostname=host
             )
-            await reader.read()  # in TLS 1.3 a client hears of a refusal when it first reads
+            try:
+                await reader.read()  # in TLS 1.3 a client hears of a refusal when it first reads
+            finally:
+                writer.close()
             if not seen.done():
                 raise ConnectionError("the broker refused")
-            found = seen.result()
-            writer.close()
-        return found
+        return seen.result()
 
     return asyncio.run(run())
 
