@@ -96,6 +96,9 @@ class HttpGateway:
             app = addressed(_for_pages(app, addresses.origins), addresses)
         self.app = app
 
+    async def end_streams(self) -> None:
+        await self._streams.end()
+
     async def close(self) -> None:
         await self._streams.close()
         await self.http_sessions.close()
@@ -247,6 +250,8 @@ class HttpListener:
         await self._serving.start()
 
     async def close(self) -> None:
+        self._serving.stop_listening()
+        await self._gateway.end_streams()
         await self._serving.close()
         await self._subscriptions.close()
         await self._gateway.close()

@@ -13,6 +13,7 @@ Rules
 from __future__ import annotations
 
 import asyncio
+import logging
 import socket
 import ssl
 from collections.abc import Iterator
@@ -29,8 +30,17 @@ from tidings.runtime.connection import NetworkSettings
 from tidings.runtime.dialling import port_of
 from tidings.runtime.fairness import Fairness
 
+PEER_FAULTS = ("Invalid UTF-8 sequence received from client.", "opening handshake failed")
 AMBIGUOUS = b"Content-Length and Transfer-Encoding in one request\n"
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def without_traceback(record: logging.LogRecord) -> bool:
+    """Filter of a server's log: faults of clients are a line each, at level INFO. They came with a
+    traceback, with which anyone could fill the log."""
+    if record.msg in PEER_FAULTS:
+        record.levelno, record.levelname, record.exc_info = logging.INFO, "INFO", None
+    return True
 
 
 class _QuietServer(uvicorn.Server):
@@ -200,6 +210,7 @@ class Serving:
             timeout_keep_alive=max(1, round(self._network.idle_seconds)),
         )
         config.load()
+        logging.getLogger("uvicorn.error").addFilter(without_traceback)  # the same filter is there once
         self._server = server = _QuietServer(config)
         self._task = asyncio.create_task(server.serve(sockets=[]), name="tidings http")
         while not self._server.started and not self._task.done():
@@ -225,9 +236,12 @@ class Serving:
         scheme = "http" if self._tls is None else "https"
         self.address = f"{scheme}://{f'[{host}]' if ':' in host else host}:{port}"
 
-    async def close(self) -> None:
+    def stop_listening(self) -> None:
         if self._listener is not None:
             self._listener.close()
+
+    async def close(self) -> None:
+        self.stop_listening()
         if self._server is not None and self._task is not None:
             self._server.should_exit = True
             await asyncio.gather(self._task, return_exceptions=True)

@@ -109,6 +109,11 @@ class Streams:
         self._endings = StreamEndings()
         self._holders: Holders = {}
         self._structured = StructuredEvents()
+        self._open: set[Bus] = set()  # of server-sent events
+
+    async def end(self) -> None:
+        """End the server-sent events, as if each client had left."""
+        await asyncio.gather(*(bus.close(commit=False) for bus in self._open))
 
     async def close(self) -> None:
         await self._endings.close()
@@ -128,6 +133,8 @@ class Streams:
             session = await opened.enter_async_context(self._session(request))
             bus = await session.client(query.get("name") or f"stream-{secrets.token_hex(6)}").open()
             opened.push_async_callback(bus.close, commit=False)
+            self._open.add(bus)
+            opened.callback(self._open.discard, bus)
             bus.watch(lambda state: _abort_later(request) if state == "refused" else None)
             listener = await _subscription(bus, query)
             if query.get("name") and (holder := self._holders.pop(_key(session, bus), None)) is not None:

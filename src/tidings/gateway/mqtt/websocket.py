@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import asyncio
 import contextlib
+import logging
 import ssl
 from functools import partial
 from http import HTTPStatus
@@ -15,10 +16,10 @@ from websockets.http11 import Request, Response
 
 from tidings.gateway.mqtt.connection import BUFFER, LARGEST
 from tidings.gateway.mqtt.listener import MqttListener
-from tidings.gateway.mqtt.stream import ByteStream
+from tidings.gateway.mqtt.stream import LINGER_SECONDS, ByteStream
 from tidings.gateway.origins import Addresses
 from tidings.gateway.paced import PacedReading
-from tidings.gateway.serving import bind
+from tidings.gateway.serving import bind, without_traceback
 from tidings.runtime.admission import Admission, AdmittedConnection
 from tidings.runtime.fairness import Fairness
 from tidings.runtime.local_clients import LocalClientHost
@@ -162,6 +163,7 @@ class MqttWebSocketListener:
         host, port = bound.getsockname()[:2]
         seconds = self._host.network.handshake_seconds
         options: dict[str, Any] = {} if self._tls is None else {"ssl_handshake_timeout": seconds}
+        logging.getLogger("websockets.server").addFilter(without_traceback)
         self._server = await serve(
             self._serve,
             sock=bound,
@@ -169,6 +171,7 @@ class MqttWebSocketListener:
             subprotocols=["mqtt"],  # type: ignore[list-item]
             max_size=LARGEST,
             compression=None,
+            close_timeout=LINGER_SECONDS,
             open_timeout=seconds,
             process_request=self._check,
             create_connection=partial(_Admitted, self._host.admission, self._host.reading.fairness),  # type: ignore[arg-type]
