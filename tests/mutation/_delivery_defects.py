@@ -5,6 +5,7 @@ from __future__ import annotations
 from tests.mutation._suites import Defect
 
 FILTERS = ("tests/simulation/test_tidings_filters.py",)
+COUNTS = ("tests/unit/protocol/test_lifetimes.py", "tests/properties/test_embedded_queues.py")
 RETURNED = ("tests/unit/protocol/test_committing.py",)
 
 DELIVERY_DEFECTS = (
@@ -49,4 +50,7 @@ DELIVERY_DEFECTS = (
     Defect("runtime/intake.py", "            self._small, self._answered = TRIAL, backlog.read",
         "            self._answered = backlog.read",
         by=("tests/unit/runtime/test_intake.py",)),
+    # an event that is superseded and not yet forgotten is passed over and counted nowhere
+    Defect("protocol/delivery/sources.py", "return has_ended or is_superseded", "return has_ended",
+        by=COUNTS),
 )  # fmt: skip

@@ -217,6 +217,25 @@ def test_a_right_to_an_event_that_was_superseded_on_its_way_to_the_disk_is_relea
     assert not ledger._owed
 
 
+def test_an_event_that_is_superseded_and_not_yet_forgotten_is_counted_when_it_is_passed_over() -> None:
+    """It was superseded on its way to the disk: its page is read before the timer takes it out of the log."""
+    stage = stage_with(stable=True)
+    ref = stage.subscribed("s", name="d", durable=True, queue=1)
+    for number in range(3):
+        stage.published("p", {"n": number})
+    for number in (3, 4):
+        stage.publish("p", {"n": number}, key="k")
+    received = list[int]()
+    for _ in range(5):
+        call = stage.take("s", ref)
+        while moves := [move for move in stage.movable() if move[0] != "timer"]:
+            stage.move(*moves[0])
+        received += [stage.answers[call].event["n"]] if call in stage.answers else []
+    assert received == [0, 1, 2, 4]
+    stage.wait(1)
+    assert stage.lost["s", ref] == {"superseded or expired": 1}
+
+
 def test_a_transient_subscription_that_ends_takes_no_right_of_a_durable_one() -> None:
     """Wide seed 634: the end of a transient subscription released entries that the log keeps for another."""
     stage = stage_with(stable=True)

@@ -166,8 +166,9 @@ class OwnLog:
 
     def release(self, state: SubscriptionState, offset: int, now: float) -> bool:
         has_ended = self._has_ended(offset, now)
+        is_superseded = state.options.superseding and self._index.is_superseded(offset)  # and not forgotten
         self._index.release(offset, state.owner)
-        return has_ended
+        return has_ended or is_superseded
 
     def entry(self, cursor: Cursor, offset: int) -> Entry | None:
         return self._index.entries.get(offset)
