@@ -23,12 +23,15 @@ def left_behind() -> World:
     world.run(1.0)
     world.subscribe("d", "n", "x >= 0", durable=True)
     world.run(2.0)
-    leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
-    world.simulation.input("d", leave)
+    leave(world)
     world.run(3.0)
     publish(world, range(1, BEFORE + 1))
     world.run(4.0)
     return world
+
+
+def leave(world: World) -> None:
+    world.simulation.input("d", ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n")))
 
 
 def publish(world: World, values: range) -> None:
@@ -77,8 +80,7 @@ def test_a_log_that_is_found_after_another_filter_keeps_what_came_since(replay: 
     for filter in ("x >= 0", WIDER):
         world.subscribe("d", "n", filter, durable=True, replay=replay)
         world.run(world.simulation.now + 1.0)
-        leave = ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n"))
-        world.simulation.input("d", leave)
+        leave(world)
         world.run(world.simulation.now + 1.0)
     world.simulation.restart("b0", keep_disk=False)
     publish(world, range(1, 4))
@@ -86,6 +88,50 @@ def test_a_log_that_is_found_after_another_filter_keeps_what_came_since(replay: 
     world.subscribe("d", "n", WIDER, durable=True, replay=replay)
     world.run(40.0)
     assert received(world) == [1, 2, 3]
+
+
+@pytest.mark.parametrize("restarts", [False, True])
+def test_a_range_that_was_narrowed_twice_keeps_its_filters_over_a_restart(restarts: bool) -> None:
+    """The row of a cursor had the first filter of a range alone: events that the second one had excluded were
+    delivered after a restart."""
+    world = left_behind()
+    world.subscribe("d", "n", NARROWER, durable=True, queue=1, window=1, auto=False)
+    world.run(4.5)
+    leave(world)
+    world.run(5.0)
+    publish(world, range(BEFORE + 1, BEFORE + 7))
+    world.run(6.0)
+    world.subscribe("d", "n", WIDER, durable=True, queue=1, window=1, auto=False)
+    world.run(6.5)
+    leave(world)
+    world.run(7.0)
+    if restarts:
+        world.simulation.crash("b1")
+        world.run(7.5)
+        world.simulation.restart("b1")
+    world.run(12.0)
+    publish(world, range(BEFORE + 7, AFTER + 1))
+    world.subscribe("d", "n", WIDER, durable=True)
+    world.run(60.0)
+    assert received(world) == [*range(2, BEFORE + 7, 2), *range(BEFORE + 7, AFTER + 1)]
+
+
+def test_a_third_filter_gives_nothing_of_what_came_under_the_first_and_only_the_second_accepts() -> None:
+    """The range of the second filter reached back to the first event that was not settled."""
+    world = left_behind()
+    world.add_client("other", "b1")  # the origin keeps the events for it
+    world.subscribe("other", "m", "x < 0", durable=True, auto=False)
+    world.run(5.0)
+    publish(world, range(-4, 0))
+    world.run(6.0)
+    for filter in (WIDER, "x >= -6"):
+        world.subscribe("d", "n", filter, durable=True, queue=1, window=1, auto=False)
+        world.run(world.simulation.now + 0.5)
+        leave(world)
+        world.run(world.simulation.now + 0.5)
+    world.subscribe("d", "n", "x >= -6", durable=True)
+    world.run(60.0)
+    assert received(world) == [*range(1, BEFORE + 1)]
 
 
 def test_a_cursor_that_an_earlier_version_left_without_a_beginning_has_one_again() -> None:
@@ -98,7 +144,7 @@ def test_a_cursor_that_an_earlier_version_left_without_a_beginning_has_one_again
     (cursor,) = state.others.values()
     assert cursor.rights
     cursor.start = None
-    world.simulation.input("d", ins.ClientLeave(world.next_call(), world.applications["d"].refs.pop("n")))
+    leave(world)
     world.run(6.0)
     world.simulation.crash("b1")
     publish(world, range(BEFORE + 1, AFTER + 1))

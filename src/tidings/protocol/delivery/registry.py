@@ -28,7 +28,7 @@ from tidings.model.event import Event
 from tidings.model.filter import Filter
 from tidings.model.subscription import GROUPS, DeliveryOptions, Subscription, SubscriptionId, unscoped
 from tidings.protocol.delivery import rows
-from tidings.protocol.delivery.cursor import ANY_OFFSET, EarlierRange
+from tidings.protocol.delivery.cursor import ANY_OFFSET
 from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
 from tidings.protocol.delivery.delivery_memory import DeliveryMemory
 from tidings.protocol.delivery.dispatcher import Dispatcher
@@ -44,7 +44,6 @@ from tidings.protocol.delivery.subscription_state import DurableState, Member, S
 from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
-NEVER = float("inf")
 NEWER_LINK = "a newer link took over"
 FEW_OWNERS = 64  # principals beyond those that are here whose memory is looked for, when they hold none
 MOST_OPTIONS = 1024  # different ones that are kept once
@@ -481,9 +480,7 @@ class Registry:
             cursor.keep_from = (
                 cursor.next if cursor_row.hold is None else min(cursor.next, cursor_row.hold + 1)
             )
-            cursor.rights = [
-                EarlierRange((span.filter,), NEVER, span.start, span.stop) for span in cursor_row.rights
-            ]
+            cursor.rights = cursor_row.ranges()
             if cursor.rights and cursor.start is None:  # a row of an earlier version
                 cursor.start = max(right.stop for right in cursor.rights)
 

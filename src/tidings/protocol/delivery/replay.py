@@ -137,11 +137,8 @@ class LogReplay:
         filter, owed = state.filter, {}
         for cursor in state.cursors if state.durable else ():
             kept = [right.narrowed(filter) for right in cursor.rights if right.stop > cursor.low_water]
-            stop = cursor.least_end()
-            owed[cursor.log] = [
-                *kept,
-                EarlierRange((filter,), state.since_available, cursor.needs_from(), stop),
-            ]
+            start, stop = max(cursor.needs_from(), cursor.start or 0), cursor.least_end()
+            owed[cursor.log] = [*kept, EarlierRange((filter,), state.since_available, start, stop)]
         return owed
 
     def restart(self, state: SubscriptionState, rights: dict[str, list[EarlierRange]], now: float) -> None:

@@ -6,6 +6,7 @@ Each value is one struct in MessagePack, as an array that begins with a version.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from math import inf
 from typing import TypeVar
 
 import msgspec
@@ -15,6 +16,7 @@ from tidings.availability.progress import LogProgress
 from tidings.availability.records import Delete, Put
 from tidings.language import parse_filter
 from tidings.model.event import Event
+from tidings.model.filter import Filter
 from tidings.model.subscription import Position, Subscription, SubscriptionId
 from tidings.protocol.delivery.cursor import Cursor, EarlierRange
 from tidings.protocol.delivery.migration_header import MigrationHeader
@@ -47,6 +49,15 @@ class CursorRow(msgspec.Struct, array_like=True, frozen=True):
     start: int | None
     hold: int | None = None
     rights: list[DeliveredRange] = []
+    narrowed: list[list[Filter]] = []  # for each of `rights`: the filters that were taken since then
+
+    def ranges(self) -> list[EarlierRange]:
+        """`rights` with all their filters; a row of an earlier version holds the first filter alone."""
+        later = self.narrowed or [[] for _ in self.rights]
+        return [
+            EarlierRange((span.filter, *filters), inf, span.start, span.stop)
+            for span, filters in zip(self.rights, later, strict=True)
+        ]
 
 
 class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
@@ -104,13 +115,11 @@ def delete_for(table: str, id: SubscriptionId) -> Delete:
 
 
 def cursor_row(cursor: Cursor) -> CursorRow:
-    """A cursor in the log of another broker.
-
-    Rows of lanes hold the last offset of a range, and one filter.
-    """
+    """A cursor in the log of another broker. An earlier version reads the first filter of each range."""
     rights = [right for right in cursor.rights if right.stop > cursor.low_water]
     spans = [DeliveredRange(right.filters[0], cursor.log, right.start, right.stop) for right in rights]
-    return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans)
+    narrowed = [list(right.filters[1:]) for right in rights]
+    return CursorRow(cursor.progress, cursor.first, cursor.start, cursor.keep_from - 1, spans, narrowed)
 
 
 def read_delivered(encoded: bytes) -> DeliveredRanges:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import msgspec
 import pytest
 
 from tidings.availability.progress import LogProgress
@@ -21,7 +22,7 @@ from tidings.protocol.delivery.cursor import (
 )
 from tidings.protocol.delivery.item import Item
 from tidings.protocol.delivery.replay import LogReplay
-from tidings.protocol.delivery.rows import cursor_row
+from tidings.protocol.delivery.rows import CursorRow, cursor_row
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.lazy_queues import own
@@ -139,6 +140,20 @@ def test_what_is_owed_under_an_earlier_filter_is_a_right_until_it_is_settled() -
     assert [span.start for span in cursor_row(cursor).rights] == [2]
     cursor.progress.settle(3)
     assert cursor_row(cursor).rights == []
+
+
+def test_a_row_holds_all_filters_of_a_range_and_one_of_an_earlier_version_is_read() -> None:
+    cursor = cursor_at(4, start=9)
+    first, second, third = (parse_filter(text) for text in ("x > 0", "x > 1", "x > 2"))
+    cursor.rights = [
+        EarlierRange((first, second), float("inf"), 4, 6),
+        EarlierRange((third,), float("inf"), 6, 9),
+    ]
+    encoded = msgspec.msgpack.encode(cursor_row(cursor))
+    assert msgspec.msgpack.decode(encoded, type=CursorRow).ranges() == cursor.rights
+    earlier = msgspec.msgpack.encode(msgspec.msgpack.decode(encoded)[:5])
+    ranges = msgspec.msgpack.decode(earlier, type=CursorRow).ranges()
+    assert [(each.filters, each.start, each.stop) for each in ranges] == [((first,), 4, 6), ((third,), 6, 9)]
 
 
 def test_a_live_event_from_before_a_durable_subscription_does_not_wait_behind_its_replay() -> None:
