@@ -203,8 +203,6 @@ class Client(PublishingClient):
             named=input.name is not None or input.options.group is not None, window=input.window,
             auto=input.auto, after=input.after,
         )  # fmt: skip
-        self._tokens.resume(subscription)
-        subscription.home = self._homes.get(name, "") if subscription.options.durable else ""
         self._listenings[subscription.ref] = subscription
         self._open(subscription, now)
 
@@ -218,6 +216,11 @@ class Client(PublishingClient):
             self._postponed[subscription.ref] = subscription
             return
         self._postponed.pop(subscription.ref, None)
+        if not subscription.is_resumed:  # not before: an earlier one of its name has left its token now
+            subscription.home = (
+                self._homes.get(subscription.id.name, "") if subscription.options.durable else ""
+            )
+            self._tokens.resume(subscription)
         call = -subscription.ref if subscription.call is None else subscription.call
         if not self._takes_rich and is_beyond_earlier(subscription.filter):
             self._refused(msg.Refused(call, RefusedError.code, ins.EARLIER_PEER.format("broker")), now)
@@ -239,7 +242,6 @@ class Client(PublishingClient):
         """The name is free: send the next subscribe that waits for it."""
         for subscription in list(self._postponed.values()):
             if subscription.waits and subscription.is_namesake(left):
-                self._tokens.resume(subscription)
                 self._open(subscription, now)
 
     def _subscribed(self, message: msg.Subscribed, now: float) -> None:
@@ -523,6 +525,7 @@ class Client(PublishingClient):
 
     def _unsubscribed(self, message: msg.Unsubscribed, now: float) -> None:
         if (subscription := self._listenings.get(message.ref)) and subscription.phase is LEAVING:
+            subscription.is_answered()  # a broker that has to leave at once says no more than this
             tells = subscription.has_untagged and subscription.must_return and not subscription.must_end
             (self._open if tells else self._over)(subscription, now)  # by the token of another request
 

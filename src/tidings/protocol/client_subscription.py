@@ -121,7 +121,8 @@ class ClientSubscription:
     __slots__ = (
         "_asked_after", "_packed", "after", "auto", "awaited", "buffer", "buried", "call", "committed",
         "delivered", "ending", "fence", "given_back", "gives_way", "granted", "has_untagged",
-        "has_untold", "home", "id", "is_fenced", "is_on", "leaving_calls", "must_end", "named", "number",
+        "has_untold", "home", "id", "is_fenced", "is_on", "is_resumed", "leaving_calls", "must_end", "named",
+        "number",
         "options", "phase", "policy",
         "ref", "returned", "skipped", "taken", "waiting", "waits", "wanted", "window",
     )  # fmt: skip
@@ -177,6 +178,7 @@ class ClientSubscription:
         self.waits = False  # an earlier one of its name is being left; the broker's answer to that ends it
         self.is_on = False  # the broker said so; a transient one ends with its link, and begins on the next
         self.ending: tuple[str, str] | None = None  # code and reason for later takes
+        self.is_resumed = False  # does it know the token that an earlier one of its name left?
         self.home = ""  # the log of the broker where it was opened first
         self.fence = 0  # the last one that was asked for
         self.is_fenced = False  # returned events come first: no event is handed over until they are here

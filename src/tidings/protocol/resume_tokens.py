@@ -28,6 +28,8 @@ class ResumeTokens:
     def leave(self, subscription: ClientSubscription) -> None:
         if not subscription.options.durable or subscription.options.group is not None:
             return
+        if not subscription.is_resumed:
+            return  # it was never asked for: the one before it says where the name stands
         name = subscription.id.name
         last = FilterProgress(subscription.filter, dict(subscription.after))
         if subscription.must_end:
@@ -39,6 +41,7 @@ class ResumeTokens:
 
     def resume(self, subscription: ClientSubscription) -> None:
         """Say where it goes on, unless the application has said so."""
+        subscription.is_resumed = True
         group = subscription.options.group
         if group is not None and subscription.options.durable:
             positions = CommittedPositions(self._most_positions)

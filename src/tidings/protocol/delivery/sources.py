@@ -223,7 +223,7 @@ class OwnLog:
             return False
         if accepts(state.filter, event):
             if self._index.is_superseded(offset):  # a subscription that wants such events was owed it before
-                return not state.options.superseding and cursor.start is not None and offset >= cursor.start
+                return not state.options.superseding and cursor.has_right(event, offset, -inf)
             is_available = record.ends_at > state.since and state.options.replay
             return is_available or cursor.has_right(event, offset, record.ends_at)
         unknown = counts and is_unknown(state.filter, event)
