@@ -31,10 +31,11 @@ from typing import Any
 
 import msgspec
 
-from tidings.errors import EventError, InputError
+from tidings.errors import EventError, InputError, SettingsError
 from tidings.model.event import FOREVER, Event, make_event
 from tidings.model.textual import json_ready
 from tidings.pipeline.broker.kinds import columns_of_kinds, fitted, is_plain, widened
+from tidings.pipeline.broker.options import COLUMNS, ROW
 from tidings.pipeline.broker.reading import Entries, LogSpan, decoded, raw_pages
 from tidings.runtime.pages import StoredEntry
 
@@ -313,8 +314,47 @@ def inferred(events: Iterable[Event]) -> str:
 _UNWRITTEN = ("_log", "_offset", "_accepted")  # position in the old log; the new log assigns another
 
 
-def event_of(row: Mapping[str, Any], *, source: str, id: str, topic: str | None, lifetime: float) -> Event:
+CARRIED = {"id": "event", "source": "event_source"}  # with `identity=row`: the attribute of each column
+IDENTITY_HINT = (
+    "the option identity says: `row` makes an identity for each row and keeps the id as the attribute "
+    "`event`; `columns` takes the column, and the client's name as source; or add the column `source`"
+)
+
+
+def check_identity(names: Sequence[str], identity: str) -> None:
+    """Refuse columns of which nothing says whose ids they are. An id is unique to its source: rows with
+    the ids of several sources under one source would be repetitions of each other."""
+    if identity == COLUMNS and "id" not in names:
+        raise SettingsError("identity is 'columns', and the rows have no column 'id'")
+    if identity == ROW:
+        for name, other in CARRIED.items():
+            if name in names and other in names:
+                raise InputError(
+                    f"the rows have a column {name!r}, which identity = 'row' would keep as {other!r}, "
+                    "and a column of that name too",
+                    hint="rename or drop one of them",
+                )
+    if not identity and "id" in names and "source" not in names:
+        raise InputError(
+            "the rows have a column 'id' and no column 'source', and an id is unique to its source only",
+            hint=IDENTITY_HINT,
+        )
+
+
+def event_of(
+    row: Mapping[str, Any],
+    *,
+    source: str,
+    id: str,
+    topic: str | None,
+    lifetime: float,
+    identity: str = COLUMNS,
+) -> Event:
     """The event that a row publishes; what it does not say comes from the sink. Raises `EventError`."""
+    if identity == ROW:
+        row = {CARRIED.get(name, name): value for name, value in row.items()}
+    elif not identity and row.get("id") and not row.get("source"):
+        raise EventError(f"it has the id {row['id']!r} and no source", hint=IDENTITY_HINT)
     attributes = {
         name: _value(value) for name, value in row.items() if name not in META and value is not None
     }

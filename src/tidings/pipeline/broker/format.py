@@ -14,7 +14,7 @@ from typing import Any
 from pyspark.sql.datasource import DataSource
 
 from tidings.pipeline.broker import options as given
-from tidings.pipeline.broker.columns import inferred
+from tidings.pipeline.broker.columns import check_identity, inferred
 from tidings.pipeline.broker.reading import LogSpan, pages, state_of
 
 
@@ -49,11 +49,16 @@ class TidingsDataSource(DataSource):  # type: ignore[misc]
     def writer(self, schema: Any, overwrite: bool) -> Any:
         from tidings.pipeline.broker.sink import BrokerBatchWriter
 
-        del schema, overwrite  # a log is only added to
-        return BrokerBatchWriter(given.writing(self.options))
+        del overwrite  # a log is only added to
+        return BrokerBatchWriter(self._writing(schema))
 
     def streamWriter(self, schema: Any, overwrite: bool) -> Any:  # noqa: N802
         from tidings.pipeline.broker.sink import BrokerStreamWriter
 
-        del schema, overwrite
-        return BrokerStreamWriter(given.writing(self.options))
+        del overwrite
+        return BrokerStreamWriter(self._writing(schema))
+
+    def _writing(self, schema: Any) -> given.WriteOptions:
+        writing = given.writing(self.options)
+        check_identity(schema.names, writing.identity)
+        return writing

@@ -21,6 +21,8 @@ from tidings.runtime.dialling import parse_addresses
 
 FAIL, GO_ON = "fail", "go on"
 LOST_CHECKPOINT = (FAIL, "resume", "restart")
+ROW, COLUMNS = "row", "columns"  # where the identities of published rows come from
+UNSTATED = ""  # the option `identity` is not given
 IDENTITY = {
     "user": "TIDINGS_USER", "passwordfile": "TIDINGS_PASSWORD_FILE", "tokenfile": "TIDINGS_TOKEN_FILE",
     "certificate": "TIDINGS_CERTIFICATE", "key": "TIDINGS_KEY", "authority": "TIDINGS_AUTHORITY",
@@ -72,6 +74,7 @@ class WriteOptions(msgspec.Struct, frozen=True):
     lifetime: float
     part_events: int
     on_lost_checkpoint: str
+    identity: str
 
 
 _COMMON = ("broker", "brokers", "name", "timeout", *IDENTITY, *OF_SPARK)
@@ -79,7 +82,7 @@ _READING = (
     "filter", "dialect", "reader", "startingOffsets", "endingOffsets", "maxEventsPerBatch", "partitions",
     "samples", "keepSeconds", "onTrimmed", "onMissingLog", "onLostCheckpoint",
 )  # fmt: skip
-_WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint")
+_WRITING = ("writer", "job", "batch", "topic", "lifetime", "partEvents", "onLostCheckpoint", "identity")
 
 
 def reading(options: Mapping[str, str]) -> ReadOptions:
@@ -120,6 +123,7 @@ def writing(options: Mapping[str, str]) -> WriteOptions:
         lifetime=_lifetime(given.get("lifetime", "0")),
         part_events=_number(given, "partEvents", 2_000),
         on_lost_checkpoint=_choice(given, "onLostCheckpoint", (FAIL, GO_ON)),
+        identity=_choice(given, "identity", (ROW, COLUMNS)) if "identity" in given else UNSTATED,
     )
 
 

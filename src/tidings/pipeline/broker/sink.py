@@ -11,6 +11,9 @@ Rules
 - After a crash Spark repeats the last batch, and no earlier one. A batch before the last is of an old copy
   of a checkpoint, and may hold other rows under its number: refused.
 - The broker forgets staged parts without a commit after a time.
+- A row is a new event, with an identity made of query, batch and row, or it is the event that its columns
+  `id` and `source` name. An `id` without a `source` is refused unless the option `identity` says which: ids
+  are unique to their sources, and rows of one identity count as one event.
 """
 
 from __future__ import annotations
@@ -82,7 +85,7 @@ class _Stager:
                 try:
                     yield event_of(
                         row, source=writing.broker.name, id=f"{prefix}-{count}",
-                        topic=writing.topic, lifetime=writing.lifetime,
+                        topic=writing.topic, lifetime=writing.lifetime, identity=writing.identity,
                     )  # fmt: skip
                 except EventError as error:
                     raise EventError(

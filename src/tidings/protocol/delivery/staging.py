@@ -7,6 +7,8 @@ driver commits). Rules
   with the note that this batch of this query is done. A batch that is done, or an earlier one, is
   answered as done and changes nothing.
 - A commit names how many parts there are, or which ones. When one is missing, no part is published.
+- Events of one identity count as one. Two of a batch that differ are refused with the batch: one of them
+  would be dropped as a repetition of the other.
 - A writer that was at other brokers before says so by these events, as by any others
   (`publisher_migration.py`).
 - Staging ends after a time, and holds a bounded number of bytes: of each principal, and of all together some
@@ -207,8 +209,11 @@ class Staging:
             reason = f"part {missing} of {len(numbers)} is not staged, or no longer; stage the batch again"
             self._ports.send(address, Refused(call, "refused", reason))
             return
-        self._committing[name] = [(address, call)]
         events = [event for part in numbers for event in parts[part].events]
+        if (ambiguous := _ambiguous(events)) is not None:
+            self._ports.send(address, Refused(call, "refused", ambiguous))
+            return
+        self._committing[name] = [(address, call)]
         query, batch = name
         records: list[Record] = [Put(DONE, query, msgspec.msgpack.encode(DoneRow(query, batch)))]
         records += [Delete(STAGED, _key(row)) for row in self._upto(name)]
@@ -282,6 +287,21 @@ class Staging:
         ends = [row.ends_at for parts in self._parts.values() for row in parts.values()]
         self.next_at = max(min(ends), now + 1.0) if ends else None
         return [Delete(STAGED, _key(row)) for row in over]
+
+
+def _ambiguous(events: Sequence[Event]) -> str | None:
+    """Reason why these events are not published together: two differ and have one identity."""
+    if len({event.identity for event in events}) == len(events):
+        return None
+    first: dict[tuple[str, str], Event] = {}
+    for event in events:
+        other = first.setdefault(event.identity, event)
+        if other is not event and msgspec.msgpack.encode(other) != msgspec.msgpack.encode(event):
+            return (
+                f"the batch has two different events with the id {event.id!r} of the source "
+                f"{event.source!r}, which would count as one; nothing of it is published"
+            )
+    return None
 
 
 def _key(row: PartRow) -> str:

@@ -53,6 +53,21 @@ def test_nothing_is_told_before_the_commit_and_all_of_it_after() -> None:
     assert stage.disk.tables["staged"] == {}
 
 
+def test_different_events_of_one_identity_are_not_committed_together() -> None:
+    stage = Sink()
+    (event,) = events(1)
+    other = make_event({"n": 2}, source="query", id="q-1", lifetime=FOREVER)
+    stage.ask(msg.StageEvents, "q", 0, 0, (event,))
+    stage.ask(msg.StageEvents, "q", 0, 1, (other,))
+    call = stage.ask(msg.CommitStaged, "q", 0, 2)
+    assert "two different events with the id 'q-1'" in stage.failures[call][1]
+    assert stage.log() == []
+    stage.ask(msg.StageEvents, "q", 0, 1, events(1))  # a repetition counts as one
+    call = stage.ask(msg.CommitStaged, "q", 0, 2)
+    assert stage.answers[call] == msg.Committed(call, "q", 0, is_new=True)
+    assert stage.log() == [1]
+
+
 def test_committing_again_changes_nothing() -> None:
     stage = Sink()
     stage.ask(msg.StageEvents, "q", 4, 0, events(1))

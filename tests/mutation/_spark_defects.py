@@ -1,0 +1,20 @@
+"""Defects of ours on the way between brokers and Spark that an attacker found."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import Defect
+
+SINK = ("tests/meeting/test_sink.py",)
+
+SPARK_DEFECTS = (
+    # rows with the ids of several sources are published under one
+    Defect("pipeline/broker/columns.py", "    if not identity and \"id\" in names and", "    if False and",
+        by=SINK),
+    Defect("pipeline/broker/columns.py", "    elif not identity and row.get(\"id\") and",
+        "    elif False and",
+        by=SINK),
+    # of two different events of one identity in a batch one is dropped
+    Defect("protocol/delivery/staging.py", "        if other is not event and msgspec",
+        "        if False and msgspec",
+        by=("tests/unit/protocol/delivery/test_staging.py", *SINK)),
+)  # fmt: skip
