@@ -10,6 +10,7 @@ with a member is not given up; how much that is has bounds of its own.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from heapq import heapify, heappop, heappush, heapreplace
 from typing import TYPE_CHECKING
 
@@ -28,8 +29,9 @@ if TYPE_CHECKING:
     from tidings.protocol.delivery.exactly_once import ExactlyOnce
 
 QUEUE = ""  # no log has this name
-ON_COUNT = "bound on count"
+ON_COUNT, ON_AGE = "bound on count", "bound on age"
 ON_QUOTA = "quota of stored bytes"
+PAUSE = 1.0  # seconds between two looks for entries that may be owed and are not known
 FEW = 64  # subscriptions of one owner up to which ended ones are not searched for
 
 
@@ -47,14 +49,18 @@ class SubscriptionBounds:
         ] = {}  # by owner: a heap, by what waits longest
         self._last_rank = 0
         self.over_quota = 0  # events that were given up
+        self.count_unread: Callable[[], None] = lambda: None  # reads what is not known to be owed
 
     def keep(self, state: SubscriptionState, now: float) -> None:
         """Give up what is more than the subscription wants kept, or its owner may keep."""
         most = state.options.keep_events
         if most is not None and state.durable:
-            while state.owes() - state.unacked.deliveries + self._has_unknown(state) > most:
-                if not self._give_up_unknown(state, now) and not self._give_up_oldest(state, ON_COUNT, now):
-                    break
+            if self.has_unknown(state):
+                self.count_unread()  # the oldest of all may be there; its end calls this again
+            else:
+                while state.owes() - state.unacked.deliveries > most:
+                    if not self._give_up_oldest(state, ON_COUNT, now):
+                        break
         if state.owner:
             self._keep_quota(state, now)
 
@@ -104,32 +110,24 @@ class SubscriptionBounds:
         heappush(ranks, (at, self._last_rank, state))
         state.stored.is_ranked = True
 
-    def _has_unknown(self, state: SubscriptionState) -> bool:
+    def has_unknown(self, state: SubscriptionState) -> bool:
         """After a restart: may entries before the seam be uncounted?"""
         cursor = state.own
         if cursor.state is LIVE:
             return False
         return self._index.may_hold(max(cursor.next, cursor.progress.received), cursor.seam)
 
-    def _give_up_unknown(self, state: SubscriptionState, now: float) -> bool:
-        """As many as it may have are newer than that."""
-        cursor = state.own
-        is_oldest = not state.queue and (not cursor.later or cursor.later[0] >= cursor.seam)
-        if not is_oldest or not self._has_unknown(state):
-            return False
-        self._skip(state, cursor, cursor.seam - 1, now)
-        state.count_lost(ON_COUNT)
-        self._losses.notify(state, now)
-        self._hooks.touched(state, now)
-        return True
-
-    def age_out(self, state: SubscriptionState, now: float) -> None:
-        """Give up what waits longer than the subscription wants."""
-        keep = state.options.keep_seconds
-        if keep is None:
-            return
-        while (oldest := self.oldest_waiting(state, now)) is not None and oldest + keep <= now:
-            self._give_up_oldest(state, "bound on age", now)
+    def age_out(self, state: SubscriptionState, now: float) -> float | None:
+        """Give up what waits longer than the subscription wants; when to look again, if anything may wait."""
+        keep, oldest = state.options.keep_seconds, None
+        while keep is not None and (oldest := self.oldest_waiting(state, now)) is not None:
+            if oldest + keep > now:
+                break
+            self._give_up_oldest(state, ON_AGE, now)
+        if state.has_bounds and self.has_unknown(state):
+            self.count_unread()
+            return now + PAUSE
+        return None if keep is None or oldest is None else oldest + keep
 
     def oldest_waiting(self, state: SubscriptionState, now: float) -> float | None:
         """Time at which the oldest waiting event was accepted; None when none waits."""
@@ -180,6 +178,7 @@ class SubscriptionBounds:
         self._record_given_up(state, cursor, reason, now)
         self._skip(state, cursor, cursor.later[0], now)
         state.count_lost(reason)
+        self._losses.lost += 1
         self._losses.notify(state, now)
         self._hooks.touched(state, now)
 

@@ -18,7 +18,7 @@ from tidings.errors import TidingsError
 from tidings.history.schema import dead_row
 from tidings.model.event import Event, event_size
 from tidings.model.subscription import Policy, Position
-from tidings.protocol.delivery.bounds import SubscriptionBounds
+from tidings.protocol.delivery.bounds import ON_AGE, SubscriptionBounds
 from tidings.protocol.delivery.credit import CreditWindow
 from tidings.protocol.delivery.cursor import LIVE, REPLAYING
 from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
@@ -260,7 +260,11 @@ class Dispatcher:
 
     def take(self, state: SubscriptionState, item: Item, now: float) -> None:
         """An event that was read."""
-        if self._may_pass(state, item, now):
+        keep = state.options.keep_seconds
+        if keep is not None and state.durable and item.accepted + keep <= now:
+            self._note(state, item)
+            self.lose(state, item, ON_AGE, now)
+        elif self._may_pass(state, item, now):
             self.enqueue(state, item)
 
     def _may_pass(self, state: SubscriptionState, item: Item, now: float) -> bool:

@@ -477,7 +477,8 @@ class ExactlyOnce(Delivery):
         return earliest
 
     def on_timer(self, now: float) -> None:
-        records: list[Record] = [*self._index.collect(now), *self._registry.collect(now)]
+        forgotten = self._index.collect(now)
+        records: list[Record] = [*forgotten, *self._registry.collect(now)]
         records += self._jobs.collect(now)
         self._flow.release(now)
         records += self._remote_ends.on_timer(now)
@@ -486,12 +487,14 @@ class ExactlyOnce(Delivery):
         self._forget_identities_later(now)
         if self._age_at is not None and self._age_at <= now:
             self._age_out(now)
-        if self._flush_at is not None and self._flush_at <= now:
-            records += self._flush(now)
+        then, losses = None, self._dispatcher.losses
+        if self._flush_at is not None and (self._flush_at <= now or (forgotten and losses.unkept)):
+            flushed = self._flush(now)
+            records, then = records + flushed, losses.take_unkept() if flushed else None
         if self._maintain_at is not None and self._maintain_at <= now:
             left = self.ports.interest.maintain(self._settings.maintain_budget)
             self._maintain_at = now + self._settings.flush_seconds if left else None
-        self._persist(records, now)
+        self._persist(records, now, then)
 
     def _flush(self, now: float) -> list[Record]:
         """Persist progress, and tell members what they do not know yet."""
@@ -524,13 +527,9 @@ class ExactlyOnce(Delivery):
             self._flush_later(now)
 
     def _age_out(self, now: float) -> None:
-        due: list[float] = []
-        for state in list(self._registry.durables.values()):
-            if (keep := state.options.keep_seconds) is not None:
-                self._dispatcher.bounds.age_out(state, now)
-                left = self._replay.skip_older(state, now)
-                waiting = self._dispatcher.bounds.oldest_waiting(state, now)
-                due += [oldest + keep for oldest in (left, waiting) if oldest is not None]
+        age_out = self._dispatcher.bounds.age_out
+        ends = [age_out(state, now) for state in list(self._registry.durables.values())]
+        due = [end for end in ends if end is not None]
         self._age_at = max(min(due), now + self._settings.flush_seconds) if due else None
 
     def _persist(

@@ -4,11 +4,14 @@ Rules
 - A loss has a name: a queue policy, a bound, an expiry. It is counted, recorded in the history and told.
 - Members are told at once, but not oftener than progress is flushed. A member that opens the subscription is
   told then.
+- The counts of a durable subscription are on the disk, in the row with its progress: a loss that a crash
+  undoes is counted again. Its members are told what the disk has, so that no count goes back.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING
 
 from tidings.history.schema import drop_row
@@ -34,6 +37,7 @@ class LossReport:
         self._ports = ports
         self._settings = settings
         self._hooks = hooks
+        self.unkept: dict[SubscriptionState, None] = {}  # durable, with counts that the disk does not have
         self.lost = 0  # by a policy or a bound
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
 
@@ -84,7 +88,13 @@ class LossReport:
     def notify(self, state: SubscriptionState, now: float) -> None:
         """Tell the members of losses that they do not know of, now or with the next flush."""
         losses = state.losses
-        if losses is None or not state.members:
+        if losses is None:
+            return
+        if state.durable and self._ports.disk.stable:  # when the disk has the counts
+            self.unkept[state] = None
+            self._hooks.touched(state, now)
+            return
+        if not state.members:
             return
         if losses.notified_at is not None and now < losses.notified_at + self._settings.flush_seconds:
             losses.has_news = True
@@ -92,5 +102,14 @@ class LossReport:
             return
         losses.notified_at = now
         losses.has_news = False
-        for member in state.members:
-            self._ports.send(member.address, Lost(member.ref, dict(losses.by_reason)))
+        self._tell([(state, dict(losses.by_reason))], now)
+
+    def take_unkept(self) -> Callable[[float], None] | None:
+        """A flush writes the counts of durable subscriptions: tell their members when the disk has them."""
+        unkept, self.unkept = self.unkept, {}
+        return partial(self._tell, [(state, dict(state.lost)) for state in unkept]) if unkept else None
+
+    def _tell(self, news: Sequence[tuple[SubscriptionState, dict[str, int]]], now: float) -> None:
+        for state, counts in news:
+            for member in state.members:
+                self._ports.send(member.address, Lost(member.ref, counts))

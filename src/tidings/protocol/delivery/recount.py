@@ -6,7 +6,9 @@ that it does not accept, and none counts for its owner. Rules
 - When the lifetime of a pinned entry is over, the log is read once for all subscriptions with such a part,
   without delivering anything: the entries that they accept are owed to them from then on, and the others are
   let go.
-- Subscriptions without an owner that has a quota are left alone.
+- A subscription with bounds of its own is counted as soon as one of them may be met: each event that it gives
+  up is counted as lost, so the broker has to know which of the entries are for it.
+- Subscriptions without bounds, and without an owner that has a quota, are left alone.
 - A subscription that read, ended or changed its filter meanwhile knows better: it keeps what it found itself.
 """
 
@@ -18,7 +20,7 @@ from collections.abc import Callable, Sequence
 from tidings.availability.records import Append
 from tidings.model.event import Event
 from tidings.protocol.batches import read_upto
-from tidings.protocol.delivery.bounds import SubscriptionBounds
+from tidings.protocol.delivery.bounds import PAUSE, SubscriptionBounds
 from tidings.protocol.delivery.cursor import REPLAYING
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.settings import DeliverySettings
@@ -26,8 +28,6 @@ from tidings.protocol.delivery.sources import OwnLog
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.inputs import FetchFailed
 from tidings.protocol.slots import Ports
-
-PAUSE = 1.0  # seconds between two looks for subscriptions to count
 
 
 class Recount:
@@ -60,7 +60,7 @@ class Recount:
         if self._found or now < self._next_look:
             return
         self._next_look = now + PAUSE
-        states = [state for state in self._own_log.uncounted() if state.owner]
+        states = [state for state in self._own_log.uncounted() if state.owner or state.has_bounds]
         if states:
             self._found = {state: [] for state in states}
             self._handles = {state: state.handle for state in states}
@@ -112,3 +112,4 @@ class Recount:
         self._own_log.refresh_pins()
         for state in counted:
             self._bounds.keep(state, now)
+            self._bounds.age_out(state, now)

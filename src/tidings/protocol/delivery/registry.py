@@ -40,7 +40,12 @@ from tidings.protocol.delivery.rows import ProgressRow, SubscriptionRow
 from tidings.protocol.delivery.sessions import Session, identity
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.sources import FILTER_CHANGED
-from tidings.protocol.delivery.subscription_state import DurableState, Member, SubscriptionState
+from tidings.protocol.delivery.subscription_state import (
+    DurableState,
+    LossCounts,
+    Member,
+    SubscriptionState,
+)
 from tidings.protocol.messages import Closed, Hello, Subscribe
 from tidings.protocol.slots import Ports
 
@@ -80,7 +85,7 @@ class Registry:
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
         self.recount = Recount(ports, settings, index, replay.own_log, dispatcher.bounds, self._accepting)
-        index.on_pinned = self.recount.look
+        index.on_pinned = dispatcher.bounds.count_unread = self.recount.look
 
     def begin(self, address: str, hello: Hello) -> None:
         """A client gave its name, and its broker's gate the principal."""
@@ -439,7 +444,14 @@ class Registry:
         state.own.floor()
         cursors = {log: rows.cursor_row(cursor) for log, cursor in state.others.items()}
         movers, outlived = dict(state.movers), sorted(state.stored.outlived)
-        row = ProgressRow(state.id, state.own.progress, cursors=cursors, movers=movers, outlived=outlived)
+        row = ProgressRow(
+            state.id,
+            state.own.progress,
+            cursors=cursors,
+            movers=movers,
+            outlived=outlived,
+            lost=dict(state.lost),
+        )
         return rows.put_for(rows.PROGRESS, state.id, row)
 
     def load(self, state: Loaded, now: float) -> None:
@@ -471,6 +483,8 @@ class Registry:
 
     def _load_progress(self, state: SubscriptionState, row: ProgressRow) -> None:
         state.stored.outlived = frozenset(row.outlived)
+        if row.lost:
+            state.losses = LossCounts(dict(row.lost))
         if row.movers:
             state.own_moving().movers.update(row.movers)
         for log, cursor_row in row.cursors.items():

@@ -324,18 +324,6 @@ class LogReplay:
             else:
                 self._offer(state, cursor, item, now)
 
-    def skip_older(self, state: SubscriptionState, now: float) -> float | None:
-        """Pass over entries of the own log that are older than a durable subscription wants, so that the log
-        need not keep them; when the oldest that is left was accepted, if any may be left."""
-        keep, cursor = state.options.keep_seconds, state.own
-        if keep is None or cursor.state is LIVE or cursor.reading:
-            return None
-        end, oldest = self.own_log.older_than(keep, now)
-        if end:
-            self._read_to(state, cursor, end, now)
-        self.own_log.refresh_pins()
-        return oldest
-
 
 def needs_of(log: str, states: Iterable[SubscriptionState]) -> ReaderNeeds:
     """What durable subscriptions need of this log. The cursor of a guest comes from its client's token, which

@@ -67,6 +67,7 @@ class ProgressRow(msgspec.Struct, array_like=True, frozen=True):
     cursors: dict[str, CursorRow] = {}  # by log of another broker
     movers: dict[str, MigrationHeader] = {}  # by source: the last stay of a publisher that moved
     outlived: list[str] = []  # brokers that lost a log which it heard
+    lost: dict[str, int] = {}  # by reason
 
 
 class LogRow(msgspec.Struct, array_like=True, frozen=True):

@@ -239,16 +239,6 @@ class OwnLog:
         entry = self._index.entries.get(offset)
         return entry is None or expired(entry, now)
 
-    def older_than(self, seconds: float, now: float) -> tuple[int, float | None]:
-        """The end of the entries that were accepted so long ago; and when the oldest of the others was, if
-        any."""
-        end = 0
-        for offset, entry in self._index.entries.items():
-            if entry.accepted + seconds > now or offset >= self._index.end:
-                return end, entry.accepted
-            end = offset + 1
-        return end, None
-
 
 class OtherLogs:
     """The logs of other brokers, as recovery knows and reads them."""
