@@ -62,6 +62,9 @@ DELIVERY_DEFECTS = (
         "        if False:  #", by=BOUNDED),
     # an event that was dropped unread is missing in the metric
     Defect("protocol/delivery/bounds.py", "        self._losses.lost += 1\n", "", by=BOUNDED),
+    # a page brings what counted as dropped while an earlier one was on its way
+    Defect("protocol/delivery/replay.py", "            cursor.drop(item.after)\n", "",
+        by=("tests/simulation/test_tidings_scenes.py",)),
     # publishers do not wait for the pages of a durable subscriber
     Defect("runtime/intake.py", "            if backlog.reading > (", "            if False and (",
         by=("tests/unit/runtime/test_intake.py::"

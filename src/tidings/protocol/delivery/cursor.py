@@ -148,6 +148,7 @@ class Cursor:
     later: deque[int] = EMPTY
     counted: Sequence[int] = ()  # own log: owed offsets below the seam, ascending; for people alone
     seen: dict[int, PendingLiveEvent] = NOTHING  # what is known of offsets of another log in `later`
+    dropped: deque[int] = EMPTY  # starts and ends, by turns, of ranges of live events that counted as lost
     pending: deque[Item] = EMPTY  # live events behind the replay, each until it is read up to its `after`
     rights: Sequence[EarlierRange] = ()
     plan: Sequence[int] | None = None  # own log: the only offsets below `planned` to be read; None: all
@@ -265,6 +266,9 @@ class Cursor:
         while self.unread and self.unread[0] < end:
             self.progress.settle(self.unread.popleft())
         passed: list[int] = []
+        while self.dropped and self.dropped[1] <= end:
+            self.dropped.popleft()
+            self.dropped.popleft()
         while self.later and self.later[0] < end:
             passed.append(self.later.popleft())
             self.seen.pop(passed[-1], None)
@@ -287,6 +291,18 @@ class Cursor:
             self.pending.popleft()
         return self.read_to(offset + 1)
 
+    def drop(self, offset: int) -> None:
+        """A live event counts as lost: no page may bring it."""
+        dropped = own(self, "dropped")
+        if dropped and not (self.pending and self.pending[-1].after >= dropped[-1]):
+            dropped[-1] = offset + 1  # none that waits lies between
+        else:
+            dropped.extend((offset, offset + 1))
+
+    def has_dropped(self, offset: int) -> bool:
+        """Is this offset in the first range? Every offset below was read."""
+        return self.dropped[0] <= offset < self.dropped[1]
+
     def spill(self, offset: int) -> None:
         """The queue is full: read this offset and later ones from the log, in their turn."""
         if self.state is LIVE:
@@ -303,7 +319,7 @@ class Cursor:
         """The log's end was read; the events that waited for that."""
         self.step("caught up")
         pending = self.pending
-        for name in ("again_below", "counted", "keep_from", "missed", "pending", "plan", "planned"):
+        for name in ("again_below", "counted", "dropped", "keep_from", "missed", "pending", "plan", "planned"):
             vars(self).pop(name, None)
         if self.rights:
             self.rights = [right for right in self.rights if right.stop > self.low_water]
@@ -320,7 +336,7 @@ class Cursor:
         """The subscription ends, or takes another filter; the offsets that were owed."""
         owed = [*self.handed_out(), *self.later]
         self.progress.owed.clear()
-        for name in ("counted", "later", "pending", "seen", "unread"):
+        for name in ("counted", "dropped", "later", "pending", "seen", "unread"):
             vars(self).pop(name, None)
         return owed
 

@@ -224,6 +224,7 @@ class ExactlyOnce(Delivery):
         records: list[Record] = []
         for advertisement in session.advertisements.values():
             self.ports.events.unadvertised(advertisement, now)
+        self._registry.counts_left.keep(session)
         for member in list(session.members.values()):
             records += self._registry.leave(member, end=False, lingers=True, now=now)
         self._persist(records, now)

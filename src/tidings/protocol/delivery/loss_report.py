@@ -4,6 +4,8 @@ Rules
 - A loss has a name: a queue policy, a bound, an expiry. It is counted, recorded in the history and told.
 - Members are told at once, but not oftener than progress is flushed. A member that opens the subscription is
   told then.
+- The counts of a transient subscription whose link broke go on when its client is back, so that a loss which
+  the broken link did not carry is told, and none that the client knows is taken for a new one.
 - The counts of a durable subscription are on the disk, in the row with its progress: a loss that a crash
   undoes is counted again. Its members are told what the disk has, so that no count goes back.
 """
@@ -18,8 +20,10 @@ from tidings.history.schema import drop_row
 from tidings.language.evaluate import fails
 from tidings.language.unexpected import FAILURES
 from tidings.model.event import Event
+from tidings.model.subscription import SubscriptionId
+from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
-from tidings.protocol.delivery.subscription_state import SubscriptionState
+from tidings.protocol.delivery.subscription_state import LossCounts, SubscriptionState
 from tidings.protocol.effects import Record, Warn
 from tidings.protocol.messages import Lost
 from tidings.protocol.slots import Ports
@@ -30,6 +34,28 @@ if TYPE_CHECKING:
 OVER_BUDGET = "over the work budget"
 FAILED = "the filter failed"
 ENDED = "superseded or expired"
+MOST_LEFT = 4096  # subscriptions whose counts are kept for clients that may come back
+
+
+class CountsLeft:
+    """Counts of transient subscriptions whose link broke, by incarnation of the client and subscription."""
+
+    def __init__(self) -> None:
+        self._kept: dict[tuple[str, SubscriptionId], LossCounts] = {}  # the oldest first
+
+    def keep(self, session: Session) -> None:
+        for member in session.members.values():
+            state = member.subscription
+            if state.losses is not None and not state.durable and state.options.group is None:
+                self._kept[session.incarnation, state.id] = LossCounts(state.losses.by_reason)
+        while len(self._kept) > MOST_LEFT:
+            del self._kept[next(iter(self._kept))]
+
+    def take(self, session: Session, state: SubscriptionState) -> None:
+        """The client is perhaps back."""
+        losses = self._kept.pop((session.incarnation, state.id), None)
+        if losses is not None:
+            state.losses = losses
 
 
 class LossReport:

@@ -33,6 +33,7 @@ from tidings.protocol.delivery.dead_letters import DeadLetters, item_of
 from tidings.protocol.delivery.delivery_memory import DeliveryMemory
 from tidings.protocol.delivery.dispatcher import Dispatcher
 from tidings.protocol.delivery.log_index import LogIndex
+from tidings.protocol.delivery.loss_report import CountsLeft
 from tidings.protocol.delivery.owner import OwnerMemory
 from tidings.protocol.delivery.recount import Recount
 from tidings.protocol.delivery.replay import LogReplay
@@ -81,6 +82,7 @@ class Registry:
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
         self.durables: dict[SubscriptionId, SubscriptionState] = {}
+        self.counts_left = CountsLeft()
         self.remote_ends_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
@@ -164,6 +166,7 @@ class Registry:
             self._listen_to_dead(state, session, message.options.dead_letters_of)
             return state
         self._dead.resumed(id)
+        self.counts_left.take(session, state)
         if delivered is not None:
             state.delivered = delivered
         if message.options.replay:

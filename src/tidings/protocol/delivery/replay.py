@@ -226,6 +226,7 @@ class LogReplay:
         elif state.durable:
             cursor.pending, cursor.missed = EMPTY, item.after
         else:
+            cursor.drop(item.after)
             self._dispatcher.losses.count_lost(state, item.event, state.options.policy, now)
         self._owe_later(state, cursor, item, now)
 
@@ -298,7 +299,7 @@ class LogReplay:
         if offset < cursor.next:
             return
         self._read_to(state, cursor, offset, now)
-        if state.was_delivered(cursor, item.event, offset):
+        if (cursor.dropped and cursor.has_dropped(offset)) or state.was_delivered(cursor, item.event, offset):
             return  # the next offset that is read passes over it
         if not cursor.take(offset) and state.durable:
             cursor.source.owe(state, offset)
