@@ -78,6 +78,9 @@ class SubscriptionBounds:
             if oldest is None:
                 heappop(ranks)
                 first.stored.is_ranked = False
+            elif self.has_unknown(first):
+                self.count_unread()  # its oldest may be there
+                break
             elif oldest[0] > at:
                 heapreplace(ranks, (oldest[0], number, first))
             else:
@@ -119,14 +122,14 @@ class SubscriptionBounds:
 
     def age_out(self, state: SubscriptionState, now: float) -> float | None:
         """Give up what waits longer than the subscription wants; when to look again, if anything may wait."""
+        if state.has_bounds and self.has_unknown(state):
+            self.count_unread()  # what is known to wait may lie behind it; its end calls this again
+            return now + PAUSE
         keep, oldest = state.options.keep_seconds, None
         while keep is not None and (oldest := self.oldest_waiting(state, now)) is not None:
             if oldest + keep > now:
                 break
             self._give_up_oldest(state, ON_AGE, now)
-        if state.has_bounds and self.has_unknown(state):
-            self.count_unread()
-            return now + PAUSE
         return None if keep is None or oldest is None else oldest + keep
 
     def oldest_waiting(self, state: SubscriptionState, now: float) -> float | None:

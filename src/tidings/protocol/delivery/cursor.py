@@ -319,7 +319,16 @@ class Cursor:
         """The log's end was read; the events that waited for that."""
         self.step("caught up")
         pending = self.pending
-        for name in ("again_below", "counted", "dropped", "keep_from", "missed", "pending", "plan", "planned"):
+        for name in (
+            "again_below",
+            "counted",
+            "dropped",
+            "keep_from",
+            "missed",
+            "pending",
+            "plan",
+            "planned",
+        ):
             vars(self).pop(name, None)
         if self.rights:
             self.rights = [right for right in self.rights if right.stop > self.low_water]

@@ -57,7 +57,6 @@ from tidings.protocol.messages import (
     Nack,
     Publish,
     Refused,
-    Silence,
     Subscribe,
     Subscribed,
     Unadvertise,
@@ -512,9 +511,7 @@ class ExactlyOnce(Delivery):
             if state.losses is not None and state.losses.has_news:
                 self._dispatcher.losses.notify(state, now)
         for state in self._registry.durables.values():
-            for position in state.silences() if state.members else ():
-                for member in state.members:
-                    self.ports.send(member.address, Silence(member.ref, position))
+            self._dispatcher.losses.tell_silences(state)
         has_readers, self._has_readers = self._has_readers, bool(self._registry.durables)
         if has_readers or self._has_readers:  # other subscriptions need nothing of a log
             self.ports.logs.progressed(now)

@@ -25,7 +25,7 @@ from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.settings import DeliverySettings
 from tidings.protocol.delivery.subscription_state import LossCounts, SubscriptionState
 from tidings.protocol.effects import Record, Warn
-from tidings.protocol.messages import Lost
+from tidings.protocol.messages import Lost, Silence
 from tidings.protocol.slots import Ports
 
 if TYPE_CHECKING:
@@ -64,6 +64,7 @@ class LossReport:
         self._settings = settings
         self._hooks = hooks
         self.unkept: dict[SubscriptionState, None] = {}  # durable, with counts that the disk does not have
+        self._writing: dict[SubscriptionState, int] = {}  # writes of counts that are on their way to the disk
         self.lost = 0  # by a policy or a bound
         self.over_budget = 0  # filters that were unknown for an event (`language/work.py`)
 
@@ -133,9 +134,28 @@ class LossReport:
     def take_unkept(self) -> Callable[[float], None] | None:
         """A flush writes the counts of durable subscriptions: tell their members when the disk has them."""
         unkept, self.unkept = self.unkept, {}
-        return partial(self._tell, [(state, dict(state.lost)) for state in unkept]) if unkept else None
+        for state in unkept:
+            self._writing[state] = self._writing.get(state, 0) + 1
+        return partial(self._on_kept, [(state, dict(state.lost)) for state in unkept]) if unkept else None
+
+    def _on_kept(self, news: Sequence[tuple[SubscriptionState, dict[str, int]]], now: float) -> None:
+        for state, _ in news:
+            self._writing[state] -= 1
+            if not self._writing[state]:
+                del self._writing[state]
+        self._tell(news, now)
+        for state, _ in news:
+            self.tell_silences(state)
 
     def _tell(self, news: Sequence[tuple[SubscriptionState, dict[str, int]]], now: float) -> None:
         for state, counts in news:
             for member in state.members:
                 self._ports.send(member.address, Lost(member.ref, counts))
+
+    def tell_silences(self, state: SubscriptionState) -> None:
+        """Tell the members how far no event is for them: not over losses that the disk does not have, since
+        no broker counts what is below a client's token."""
+        if state.durable and state.members and state not in self.unkept and state not in self._writing:
+            for position in state.silences():
+                for member in state.members:
+                    self._ports.send(member.address, Silence(member.ref, position))
