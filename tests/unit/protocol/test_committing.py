@@ -169,6 +169,25 @@ def test_dead_letters_survive_a_restart() -> None:
     assert stage.drain("s", dead) == [1]
 
 
+def test_a_kill_after_a_dead_letter_delivers_its_event_to_no_other_member() -> None:
+    """The letter was on the disk at once, and the progress of its group with the next flush: another member
+    got the event again, and it became a second letter."""
+    stage = stage_with()
+    stage.client("t")
+    one = stage.subscribed("s", group="workers", durable=True, max_deliveries=1)
+    other = stage.subscribed("t", group="workers", durable=True, max_deliveries=1)
+    stage.published("p", {"n": 1})
+    assert stage.drain("s", one, most=1) == [1]
+    stage.hand("s", ClientNack(one))
+    while moves := [move for move in stage.movable() if move[0] != "timer"]:
+        stage.move(*moves[0])
+    stage.crash()
+    for name in ("p", "s", "t"):
+        stage.link(name)
+    assert stage.drain("t", other) == []
+    assert stage.drain("s", stage.subscribed("s", dead_letters_of="workers")) == [1]
+
+
 def test_a_rejected_event_is_a_dead_letter_at_once_and_carries_its_reason() -> None:
     stage = stage_with(1, 2)
     ref = stage.subscribed("s", name="mine")

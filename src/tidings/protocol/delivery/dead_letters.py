@@ -4,6 +4,8 @@ Rules
 - A letter is kept until a subscriber to dead letters commits it. A box is bounded by count and bytes, and the
   letters of a principal by its quota: at a bound its oldest letters are dropped and counted, never an event
   that is owed.
+- A new letter goes to the disk with the progress of its subscription (`Registry.keep_letters`): after a kill
+  between the two, its event would be delivered again, and might become a second letter.
 - The box of a subscription that has ended is kept for a stated time, for a subscriber that comes back.
 - A subscriber to dead letters hears those that are there, oldest first, then new ones.
 """
@@ -51,6 +53,8 @@ class DeadLetters:
         self._by_owner: dict[str, dict[int, SubscriptionId]] = {}  # and number, ascending: its box
         self.ending: deque[tuple[float, SubscriptionId]] = deque()  # what the box does not confirm is stale
         self._last_number = 0
+        self.unkept: list[Record] = []  # new letters that are on their way to the disk ...
+        self.buried: dict[SubscriptionId, None] = {}  # ... and their subscriptions
         self.dropped = 0
 
     def load(self, state: Loaded) -> None:
@@ -77,6 +81,16 @@ class DeadLetters:
             return dead_letter, records
         self._put(dead_letter)
         return dead_letter, [*records, rows.put(rows.DEAD, _key(dead_letter), dead_letter)]
+
+    def keep_later(self, id: SubscriptionId, records: list[Record]) -> None:
+        self.unkept += records
+        self.buried[id] = None
+
+    def take_unkept(self) -> tuple[list[Record], list[SubscriptionId]]:
+        """Records of new letters, and their subscriptions."""
+        taken = self.unkept, list(self.buried)
+        self.unkept, self.buried = [], {}
+        return taken
 
     def _make_room(self, dead_letter: DeadRow) -> list[Record]:
         """Drop the oldest letters of its box, or of its principal, that are in its way; the records to

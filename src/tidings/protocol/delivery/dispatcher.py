@@ -514,7 +514,7 @@ class Dispatcher:
             state.stored.has_new_letter = True
         if self._ports.recording:
             self._ports.emit(Record(dead_row(now, self._ports.name, state.id, item.event, reason)))
-        self._ports.disk.keep(records)
+        self._dead.keep_later(state.id, records)
         self.settle(state, item, now)
         for listener in self._hooks.dead_letter_subscribers(state):
             self.enqueue(listener, item_of(dead_letter))

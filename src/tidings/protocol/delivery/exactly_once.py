@@ -231,6 +231,7 @@ class ExactlyOnce(Delivery):
     def unsendable(self, to: str, message: Message, now: float) -> None:
         if (session := self._registry.sessions.get(to)) is not None:
             self._dispatcher.oversized.undeliverable(session.members, message, now)
+            self._registry.keep_letters()
 
     def undeliverable(self, to: str, envelope: Envelope, now: float) -> None:
         self._dispatcher.oversized.bury_for(to, envelope, now)
@@ -395,6 +396,7 @@ class ExactlyOnce(Delivery):
             self._dispatcher.give_back(
                 member, message.tags, counted=message.counted, now=now, reason=message.reason
             )
+            self._registry.keep_letters()
 
     def _on_came(self, session: Session, message: ClientJoined, now: float) -> None:
         if self._settings.names_log:

@@ -457,6 +457,13 @@ class Registry:
         )
         return rows.put_for(rows.PROGRESS, state.id, row)
 
+    def keep_letters(self) -> None:
+        """Persist new dead letters, with the progress of their subscriptions."""
+        if self._dead.buried:
+            records, ids = self._dead.take_unkept()
+            progress = [self.progress(self.durables[id]) for id in ids if id in self.durables]
+            self._ports.disk.keep([*records, *progress])
+
     def load(self, state: Loaded, now: float) -> None:
         self.memory.load(state)
         known = {row.subscription: row for row in rows.decoded(state.tables, rows.PROGRESS, ProgressRow)}
