@@ -1,11 +1,13 @@
-"""Events that a bound of a durable subscription drops are counted once each, whatever restarts meanwhile."""
+"""Events that a bound or a policy drops are counted once each, whatever restarts meanwhile."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import pytest
+from tests.simulation.test_tidings_scenes import holding_pages, three
 
+from tidings.model.subscription import Policy
 from tidings.protocol import effects as fx
 from tidings.protocol.inputs import ClientLeave
 from tidings.protocol.limits import ResourceLimits
@@ -106,3 +108,26 @@ def test_a_listener_that_returns_before_the_log_was_counted_gets_nothing_too_old
     world.run(20.0)
     assert not world.received("d")
     assert counters.lost == EVENTS
+
+
+@pytest.mark.parametrize("policy", [Policy.DROP_OLDEST, Policy.DROP_NEWEST])
+def test_no_page_brings_an_event_that_counts_as_dropped_beside_a_replay(policy: Policy) -> None:
+    """A later page of the replay held what had been dropped while an earlier one was on its way."""
+    world = three()
+    world.run(1.0)
+    for x in range(1, 601):
+        world.publish("p", {"x": x}, lifetime=600.0)
+    world.run(2.0)
+    let_go = holding_pages(world)
+    world.subscribe("s", "n", "x > 0", queue=100, policy=policy)
+    world.run(3.0)
+    for x in range(601, 1201):
+        world.publish("p", {"x": x}, lifetime=600.0)
+    world.run(3.5)
+    let_go()
+    world.run(20.0)
+    dropped = {row.event for row in world.rows if row.op == "drop" and row.reason == policy}
+    received = {id for _, id in world.received("s")}
+    assert dropped
+    assert not dropped & received
+    assert len(dropped) + len(received) == 1200

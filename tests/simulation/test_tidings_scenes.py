@@ -190,29 +190,6 @@ def test_what_a_transient_subscription_cannot_let_wait_beside_a_replay_is_counte
     assert dropped
 
 
-@pytest.mark.parametrize("policy", [Policy.DROP_OLDEST, Policy.DROP_NEWEST])
-def test_no_page_brings_an_event_that_counts_as_dropped_beside_a_replay(policy: Policy) -> None:
-    """A later page of the replay held what had been dropped while an earlier one was on its way."""
-    world = three()
-    world.run(1.0)
-    for x in range(1, 601):
-        world.publish("p", {"x": x}, lifetime=600.0)
-    world.run(2.0)
-    let_go = holding_pages(world)
-    world.subscribe("s", "n", "x > 0", queue=100, policy=policy)
-    world.run(3.0)
-    for x in range(601, 1201):
-        world.publish("p", {"x": x}, lifetime=600.0)
-    world.run(3.5)
-    let_go()
-    world.run(20.0)
-    dropped = {row.event for row in world.rows if row.op == "drop" and row.reason == policy}
-    received = {id for _, id in world.received("s")}
-    assert dropped
-    assert not dropped & received
-    assert len(dropped) + len(received) == 1200
-
-
 def test_a_slow_transient_subscription_is_disconnected_amid_what_waited_for_a_replay() -> None:
     world = three()
     world.run(1.0)

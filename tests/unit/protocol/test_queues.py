@@ -348,3 +348,33 @@ def test_subscribers_that_are_sent_the_same_events_share_one_sequence() -> None:
             sent += [m.events for _, m in line if sender == "b" and isinstance(m, DeliverAll)]
     assert len({id(events) for events in sent}) == 1
     assert sent
+
+
+def test_no_token_passes_losses_whose_counts_are_on_their_way_to_the_disk() -> None:
+    """A later flush, for another subscription, told that no event was left below; after a kill the one that
+    had been dropped was counted nowhere."""
+    stage = Stage(stable=True)
+    for name in ("p", "s", "t"):
+        stage.client(name)
+    bounded = stage.subscribed("s", name="n", durable=True, keep_seconds=1.0, window=0)
+    other = stage.subscribed("t", name="m", durable=True, auto=False)
+    stage.published("p", {"n": 0})
+    assert stage.drain("t", other, most=1) == [0]
+
+    def pass_on_without_the_disk(seconds: float) -> None:
+        stage.now += seconds
+        while moves := [move for move in stage.movable() if move[0] in ("message", "timer")]:
+            stage.move(*moves[0])
+
+    pass_on_without_the_disk(2.0)
+    pass_on_without_the_disk(0.1)
+    stage.hand("t", ClientAck(other))
+    pass_on_without_the_disk(0.1)
+    pass_on_without_the_disk(0.1)
+    stage.crash()
+    for name in ("p", "s", "t"):
+        stage.link(name)
+    stage.settle()
+    stage.wait(3.0)
+    assert stage.drain("s", bounded) == []
+    assert stage.lost["s", bounded] == {"bound on age": 1}

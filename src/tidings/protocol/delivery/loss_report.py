@@ -34,13 +34,13 @@ if TYPE_CHECKING:
 OVER_BUDGET = "over the work budget"
 FAILED = "the filter failed"
 ENDED = "superseded or expired"
-MOST_LEFT = 4096  # subscriptions whose counts are kept for clients that may come back
 
 
 class CountsLeft:
     """Counts of transient subscriptions whose link broke, by incarnation of the client and subscription."""
 
-    def __init__(self) -> None:
+    def __init__(self, most: int) -> None:
+        self._most = most
         self._kept: dict[tuple[str, SubscriptionId], LossCounts] = {}  # the oldest first
 
     def keep(self, session: Session) -> None:
@@ -48,7 +48,7 @@ class CountsLeft:
             state = member.subscription
             if state.losses is not None and not state.durable and state.options.group is None:
                 self._kept[session.incarnation, state.id] = LossCounts(state.losses.by_reason)
-        while len(self._kept) > MOST_LEFT:
+        while len(self._kept) > self._most:
             del self._kept[next(iter(self._kept))]
 
     def take(self, session: Session, state: SubscriptionState) -> None:

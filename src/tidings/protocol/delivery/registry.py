@@ -82,7 +82,7 @@ class Registry:
         self._options: dict[DeliveryOptions, DeliveryOptions] = {}
         self.sessions: dict[str, Session] = {}
         self.durables: dict[SubscriptionId, SubscriptionState] = {}
-        self.counts_left = CountsLeft()
+        self.counts_left = CountsLeft(ports.limits.remembered_losses)
         self.remote_ends_at: float | None = None  # when the first guest may have to end
         self._memory_of: dict[str, OwnerMemory] = {}  # by principal
         self._dead_listeners: dict[SubscriptionId, list[SubscriptionState]] = {}
