@@ -28,6 +28,7 @@ SCHEMAS = (
     "tests/properties/test_json_schemas.py",
 )
 COMMITTING = ("tests/unit/protocol/test_committing.py",)
+AUDIT = ("tests/unit/runtime/test_audit_file.py",)
 ORIGINS = ("tests/gateway/test_origins.py",)
 EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")
 SHARED = ("tests/gateway/test_shares.py", "tests/chaos/test_mqtt_share_kill.py")

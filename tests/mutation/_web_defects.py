@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation._suites import ORIGINS, PACED, STREAMS, Defect
+from tests.mutation._suites import AUDIT, ORIGINS, PACED, STREAMS, Defect
 
 WEB = (
     # bytes of a chunk or a frame each: all that was read is parsed in one turn
@@ -43,4 +43,15 @@ WEB = (
     Defect("runtime/local_clients.py", "        self._uncharged_bytes += received_bytes\n",
         "        self._uncharged_bytes = received_bytes\n",
         by=("tests/unit/runtime/test_local_clients.py",)),
+    # two threads write the audit at once: lines twice, or an error that ends a connection
+    Defect("runtime/audit_file.py", "        line = auditing.line(entry)\n        with self._lock:\n",
+        "        line = auditing.line(entry)\n        if True:\n", by=AUDIT),
+    # ... and count refusals at once
+    Defect("security/audit.py", "        with self._lock:\n", "        if True:\n", by=AUDIT),
+    # a defect of the audit ends connections
+    Defect("runtime/secured.py", "        except Exception:\n            self._unwritten += 1\n",
+        "        except SettingsError:\n            self._unwritten += 1\n", by=AUDIT),
+    # after a rotation one file has the first part of a line, and the other the rest
+    Defect("runtime/audit_file.py", "                    self._begun = 0\n",
+        "                    pass\n", by=AUDIT),
 )  # fmt: skip

@@ -104,7 +104,7 @@ PENDING: frozenset[str] = frozenset(
         "runtime/handshake.py:LONGEST_NAME",
         "runtime/handshake.py:MOST_STEPS",
         "runtime/secured.py:MOST_STANDINGS",
-        "runtime/secured.py:MOST_WAITING",
+        "runtime/audit_file.py:MOST_WAITING",
         "runtime/trace.py:MOST_NAMES",
         "runtime/trace.py:MOST_STEPS",
         "store/account.py:_PAGE_BITS",

@@ -13,6 +13,7 @@ from typing import Any
 
 from tidings.errors import RefusedError, SettingsError, TidingsError
 from tidings.model.event import Event
+from tidings.runtime.audit_file import AuditFile
 from tidings.runtime.settings import SecuritySettings, TlsSettings
 from tidings.security import audit as auditing
 from tidings.security.audit import Audit, AuditEntry
@@ -27,7 +28,6 @@ from tidings.security.users import NO_USERS, Users, parse_users
 log = logging.getLogger("tidings.audit")
 
 MOST_STANDINGS = 10_000  # remembered; then they are made anew
-MOST_WAITING = 1 << 20  # bytes of entries that wait until they can be written
 
 
 def text_of(settings: SecuritySettings) -> str:
@@ -82,7 +82,8 @@ class Secured:
         self.revoked = load_revoked(tls or TlsSettings())
         self._anonymous = settings.anonymous
         self._standings: dict[Principal, Any] = {}
-        self._file = _AuditFile(Path(settings.audit)) if settings.audit else None
+        self._file = AuditFile(settings.audit)
+        self._unwritten = 0  # entries that a defect kept out of the audit
         self.audit = Audit(self._write, clock, self._check_audit)
         self.guard = Authorizer(load_users(settings), clock=clock, audit=self.audit, on_withheld=on_withheld)
         self.authenticator = ByUsers(
@@ -100,7 +101,7 @@ class Secured:
         try:
             users = load_users(settings)
             revoked = load_revoked(tls or TlsSettings())
-            self._open_audit(settings.audit)
+            self._file.reopen(settings.audit)
         except TidingsError as error:
             self.audit.note("reload", auditing.REFUSED, "operator", reason=error.message)
             raise
@@ -108,15 +109,6 @@ class Secured:
         self.revoked = revoked
         self._standings.clear()
         self.audit.note("reload", auditing.OK, "operator", subject=settings.users)
-
-    def _open_audit(self, path: str) -> None:
-        """Write to the file that has this name now: another program may have renamed the one that was
-        open."""
-        old, self._file = self._file, _AuditFile(Path(path)) if path else None
-        if old is not None:
-            if self._file is not None:
-                self._file.take_over(old)
-            old.close()
 
     def refreshed(self, principal: Principal) -> Principal:
         """The principal with what the users file says of it now. Raises `RefusedError` when its proof is no
@@ -152,13 +144,13 @@ class Secured:
         return found
 
     def figures(self) -> dict[str, int]:
-        lost = 0 if self._file is None else self._file.lost
+        lost = self._file.lost + self._unwritten
         return {"refused by rule": self.guard.refused, "withheld": self.guard.withheld, "audit lost": lost}
 
     @property
     def audit_problem(self) -> str | None:
         """For people: why the audit cannot be written at the moment."""
-        return None if self._file is None else self._file.flush()
+        return self._file.flush()
 
     def _check_audit(self) -> None:
         problem = self.audit_problem
@@ -169,61 +161,13 @@ class Secured:
             )
 
     def _write(self, entry: AuditEntry) -> None:
-        if self._file is not None:
+        """An entry that a defect keeps out of the audit is logged and counted; it ends no client's
+        connection and answers no request."""
+        try:
             self._file.write(entry)
-        elif log.isEnabledFor(logging.INFO):
-            log.info("%s", auditing.line(entry).decode().rstrip())
-
-    def close(self) -> None:
-        if self._file is not None:
-            self._file.close()
-
-
-class _AuditFile:
-    """Appended to, line by line; readable by its owner alone.
-
-    Lines that cannot be written wait, up to a bound.
-    """
-
-    def __init__(self, path: Path) -> None:
-        self._path = path
-        self._waiting = bytearray()
-        self._has_failed = False
-        self.lost = 0  # entries beyond the bound
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            self._file = path.open("ab", buffering=0)
-            path.chmod(0o600)
-        except OSError as error:
-            raise SettingsError(f"the audit cannot be written to {path}: {error.strerror}") from None
-
-    def write(self, entry: AuditEntry) -> None:
-        line = auditing.line(entry)
-        if len(self._waiting) + len(line) > MOST_WAITING:
-            self.lost += 1
-        else:
-            self._waiting += line
-        self.flush()
-
-    def take_over(self, old: _AuditFile) -> None:
-        """Entries that could not be written there are written here."""
-        old.flush()
-        self._waiting, self.lost = old._waiting, old.lost
-        self.flush()
-
-    def flush(self) -> str | None:
-        """Write waiting entries; the reason of a failure, None when all are written."""
-        try:
-            while self._waiting:
-                del self._waiting[: self._file.write(self._waiting) or 0]
-        except OSError as error:
-            problem = f"the audit cannot be written to {self._path}: {error.strerror}"
-            if not self._has_failed:
-                log.error("%s", problem)
-            self._has_failed = True
-            return problem
-        self._has_failed = False
-        return None
+        except Exception:
+            self._unwritten += 1
+            log.exception("an entry of the audit is lost: %s of %r", entry.action, entry.principal)
 
     def close(self) -> None:
         self._file.close()

@@ -5,6 +5,7 @@ Rules
   an event's content.
 - Refusals of one kind by one principal that come in masses are counted, and the count is written
   with the next entry: a client that is refused cannot fill the disk.
+- Any thread may note: counts and entries have one lock, so entries are written in the order of their times.
 - An entry that cannot be written waits. Until it is written, every operation that must be audited first
   (admitting a client, a subscription) is refused: `check` says why.
 """
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from datetime import UTC, datetime
+from threading import Lock
 from typing import Any
 
 import msgspec
@@ -60,6 +62,7 @@ class Audit:
         self._clock = clock
         self._buckets: dict[tuple[str, str, str], TokenBucket] = {}
         self._skipped: dict[tuple[str, str, str], int] = {}
+        self._lock = Lock()
 
     def note(
         self,
@@ -73,22 +76,34 @@ class Audit:
     ) -> None:
         """`whose`: the account of the entry; None: the principal. An unproved name counts for no account.
         Not `bounded`: it is written, however many came before."""
-        now = self._clock()
         key = (action, outcome, principal if whose is None else whose)
+        with self._lock:
+            now = self._clock()
+            bucket = self._bucket(key, now)
+            if bounded and not bucket.has(1.0, now):
+                self._skipped[key] = self._skipped.get(key, 0) + 1
+                return
+            bucket.take(1.0, now)
+            shown = {name: _text(value) for name, value in more.items()}
+            suppressed = self._skipped.pop(key, 0)
+            self._write(
+                AuditEntry(_moment(now), action, outcome, _text(principal), **shown, suppressed=suppressed)
+            )
+
+    def _bucket(self, key: tuple[str, str, str], now: float) -> TokenBucket:
         bucket = self._buckets.get(key)
         if bucket is None:
             if len(self._buckets) >= MOST_KINDS:
                 self._buckets.clear()
                 self._skipped.clear()
             bucket = self._buckets[key] = TokenBucket(PER_SECOND, BURST, now)
-        if bounded and not bucket.has(1.0, now):
-            self._skipped[key] = self._skipped.get(key, 0) + 1
-            return
-        bucket.take(1.0, now)
-        shown = {name: str(value)[:LONGEST] for name, value in more.items()}
-        moment = datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")
-        self._write(
-            AuditEntry(
-                moment, action, outcome, principal[:LONGEST], **shown, suppressed=self._skipped.pop(key, 0)
-            )
-        )
+        return bucket
+
+
+def _text(value: Any) -> str:
+    """At most `LONGEST` characters; half a surrogate pair, which UTF-8 does not have, is a question mark."""
+    return str(value)[:LONGEST].encode(errors="replace").decode()
+
+
+def _moment(now: float) -> str:
+    return datetime.fromtimestamp(now, UTC).isoformat(timespec="milliseconds").replace("+00:00", "Z")

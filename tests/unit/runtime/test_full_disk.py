@@ -96,7 +96,6 @@ def test_a_full_audit_lets_nobody_in_says_why_and_loses_no_entry(tmp_path: Path)
             tidings.connect(service.server.address, name="p") as bus,
         ):
             audit = service.secured._file
-            assert audit is not None
             full = Full(audit._file, room=10)
             audit._file = full  # type: ignore[assignment]
             await bus.subscribe("n > 0", name="first")  # its entry waits, a part of it is written
