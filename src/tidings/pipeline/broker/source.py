@@ -5,7 +5,11 @@ Rules
   which everything was read; with it stands the name of the reader.
 - A stream holds the logs under its name (`Bus.hold_log`): events that its filter accepts are kept until a
   batch that read them is done. So no event is missed between two batches, with any lifetime.
-- A batch is a span of each log between two offsets, so a batch that is repeated reads the same events.
+- A batch is a span of each log between two offsets, so a batch that is repeated reads the same events. The
+  end of the first batch holds its begin too, which Spark's checkpoint has nowhere else.
+- Spark asks for an initial offset in two cases: a query without a checkpoint, which then asks for the latest
+  offset; and a repetition of the first batch, which the checkpoint holds and Spark plans at once. The first
+  case under the name of a reader that has begun is a lost checkpoint.
 - No event is skipped silently: a hold that is gone, a log that is gone, a stream that begins anew where one
   of its name has been are errors, and an option says how to go on.
 """
@@ -34,6 +38,8 @@ from tidings.protocol.messages import LogHeld
 
 SPAN_EVENTS = 25_000  # places of a log that one task reads at least
 MOST_TASKS = 8  # that read one log, unless the option partitions says otherwise
+INITIAL = "initial"  # of an offset: no batch has been read yet
+FROM = "from"  # of the end of the first batch: where it begins
 BEGUN = "reader:"  # before a reader's name: the note at the broker that it has begun
 
 
@@ -83,30 +89,34 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         self._reading, self._schema = reading, schema
         self._last: dict[str, int] | None = None  # of a query that ends with what is there
         self._has_begun = False
+        self._initial: dict[str, Any] | None = None
+        self._known: BrokerTarget | None = None  # a broker that this reader has read from before
+        self._renewed: set[str] = set()  # logs of such brokers that kept nothing for it any more
+        self._has_chosen = False  # is the first batch one that Spark had no end for?
         _check(reading, schema)
 
     # -- offsets -----------------------------------------------------------------------------------
 
     def initialOffset(self) -> dict[str, Any]:  # noqa: N802 - Spark's name
-        reading = self._reading
-        stored = {where: _hold(reading, where) for where in reading.brokers}
-        known = [where for where, one in stored.items() if not one.is_new and _was_begun(reading, where)]
-        if known and reading.on_lost_checkpoint == "fail":
-            raise InputError(
-                f"the reader {reading.reader!r} has read from {known[0].address} before, and this "
-                "query has no "
-                "checkpoint: it was lost, or the name is another query's",
-                hint="restore the checkpoint; or set onLostCheckpoint to resume (from what was "
-                "committed last: the "
-                "batch after it comes again) or restart (from startingOffsets); or choose another reader",
-            )
-        if known and reading.on_lost_checkpoint == "resume":
-            return self._offset({one.log: one.upto for one in stored.values()})
-        states = {where: LogExtent(one.log, one.begin, one.end) for where, one in stored.items()}
-        return self._offset(_starting(reading, states))
+        if self._initial is None:
+            reading = self._reading
+            stored = {where: _hold(reading, where) for where in reading.brokers}
+            begun = [where for where in stored if _was_begun(reading, where)]
+            self._known = next((where for where in begun if not stored[where].is_new), None)
+            self._renewed = {stored[where].log for where in begun if stored[where].is_new}
+            logs = {one.log: one.upto for one in stored.values()}
+            if self._known is None or reading.on_lost_checkpoint == "restart":
+                states = {where: LogExtent(one.log, one.begin, one.end) for where, one in stored.items()}
+                logs = _starting(reading, states)
+            self._initial = self._offset(logs) | {INITIAL: True}
+        return self._initial
 
     def latestOffset(self, start: dict[str, Any], limit: ReadLimit) -> dict[str, Any]:  # noqa: N802
         reading, read = self._reading, self._read(start)
+        begins = dict(read)
+        is_first = INITIAL in start
+        if is_first:
+            self._refuse_lost_checkpoint()
         ends: dict[str, int] = {}
         for where in reading.brokers:
             hold = _hold(reading, where)
@@ -120,7 +130,21 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         ends |= {log: read[log] for log in read if log not in ends}
         if isinstance(limit, ReadMaxRows):
             ends = within(read, ends, limit.max_rows)
-        return self._offset(ends)
+        if is_first:
+            return self._offset(ends) | {FROM: begins}
+        return start if ends == begins else self._offset(ends)
+
+    def _refuse_lost_checkpoint(self) -> None:
+        """A query that asks what its first batch holds has no checkpoint."""
+        self._has_chosen = True
+        if self._known is not None and not self._has_begun and self._reading.on_lost_checkpoint == "fail":
+            raise InputError(
+                f"the reader {self._reading.reader!r} has read from {self._known.address} before, and this "
+                "query has no checkpoint: it was lost, or the name is another query's",
+                hint="restore the checkpoint; or set onLostCheckpoint to resume (from what was "
+                "committed last: the "
+                "batch after it comes again) or restart (from startingOffsets); or choose another reader",
+            )
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
         return ReadMaxRows(self._reading.most_events)
@@ -174,12 +198,19 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
         reading = self._reading
         self._note_begun()
         begins, ends = self._read(start), self._read(end)
+        if INITIAL in start:
+            begins |= end.get(FROM, {})
+        is_repeated = INITIAL in start and not self._has_chosen
         homes: dict[str, BrokerTarget] = {}
         for where in reading.brokers:
             hold = _hold(reading, where)
             homes[hold.log] = where
-            if ends.get(hold.log, 0) > begins.get(hold.log, 0) > 0:  # a batch that is repeated, perhaps
-                self._refuse_gap(where, hold, begins[hold.log])
+            begin = begins.get(hold.log, 0)
+            if ends.get(hold.log, 0) > begin:  # a batch that is repeated, perhaps
+                if is_repeated and hold.log in self._renewed:
+                    hold = msgspec.structs.replace(hold, is_new=True)
+                if begin > 0 or is_repeated:
+                    self._refuse_gap(where, hold, begin)
         self._refuse_missing({log for log, upto in ends.items() if upto > begins.get(log, 0)} - set(homes))
         return [
             LogPartition(span)
