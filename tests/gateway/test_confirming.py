@@ -5,6 +5,7 @@ Each test cuts a connection behind a client that has read a part of what was wri
 
 from __future__ import annotations
 
+import asyncio
 import json
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -20,6 +21,8 @@ import tidings
 from tidings.gateway.tokens import StreamToken, position_text, read_token
 from tidings.model.subscription import Position
 from tidings.protocol.limits import ResourceLimits
+from tidings.runtime.local_clients import LocalClients
+from tidings.security.principal import Principal, ProofMethod
 from tidings.testing.network import linked, serving, settled
 
 MINE = {"filter": "n >= 0", "name": "web", "durable": "true"}
@@ -54,6 +57,24 @@ def test_a_durable_stream_loses_nothing_with_its_connection(tmp_path: Path) -> N
             assert first + rest == list(range(40))
             await publish(service, range(40, 43))
             assert (await read(http, 3, last))[0] == [40, 41, 42]  # and nothing of those before comes again
+
+    run(test)
+
+
+def test_a_head_opens_no_stream_and_commits_nothing(tmp_path: Path) -> None:
+    """`curl -I` took the events of a durable stream with ack=auto, and made subscriptions."""
+
+    async def test() -> None:
+        async with at(tmp_path) as (http, service):
+            await begin(http, ack="auto")
+            await publish(service, range(10))
+            answer = await http.head("/events", params={**MINE, "ack": "auto"})
+            assert (answer.status_code, answer.headers["allow"]) == (405, "GET, POST")
+            assert (await http.head("/events", params={**MINE, "name": "new"})).status_code == 405
+            names = [row["subscription"] for row in service.server.node.describe(10)]
+            assert names == ["anonymous/web/web"]
+            assert (await read(http, 10, ack="auto"))[0] == list(range(10))
+            assert (await http.head("/log")).status_code == 200  # reading has no effect
 
     run(test)
 
@@ -250,3 +271,15 @@ def test_a_token_is_bounded() -> None:
     texts = [token.after(Position(log, 1)) for log in ("b1", "b2", "b1", "b3")]
     assert texts[1] == "first:1,b1:1,b2:1"
     assert texts[3] == "b2:1,b1:1,b3:1"  # the log that was silent for longest went
+
+
+def test_a_stream_whose_client_leaves_while_its_broker_stops_is_closed_once(tmp_path: Path) -> None:
+    async def test() -> None:
+        async with at(tmp_path) as (_, service):
+            clients = LocalClients(service.server, Principal("anonymous", ProofMethod.ANONYMOUS))
+            bus = await clients.bus("anonymous/web").open()
+            await bus.subscribe("n >= 0", name="web", durable=True)
+            await asyncio.gather(bus.close(commit=False), bus.close(commit=False))
+            assert bus.is_closed
+
+    run(test)

@@ -41,6 +41,7 @@ from tidings.gateway.problems import (
     json_object,
     problem_document,
     status_of,
+    streaming,
     unrouted,
     whole_body,
 )
@@ -77,7 +78,7 @@ class HttpGateway:
         self._streams = streams = Streams(self.session)
         routes = [
             Route("/events", answering(self.publish), methods=["POST"]),
-            Route("/events", answering(streams.listen), methods=["GET"]),
+            Route("/events", streaming(streams.listen, "GET, POST"), methods=["GET"]),
             WebSocketRoute("/events/socket", streams.socket),
             Route("/subscriptions", answering(self.create), methods=["POST"]),
             Route("/subscriptions", answering(self.list), methods=["GET"]),

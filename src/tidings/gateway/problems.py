@@ -97,6 +97,19 @@ def answering(endpoint: Endpoint) -> Endpoint:
     return answer
 
 
+def streaming(endpoint: Endpoint, allow: str = "GET") -> Endpoint:
+    """The endpoint of a stream, for GET alone. Starlette routes HEAD to it too, and that would open the
+    stream, take over its subscription and, with `ack=auto`, commit events that no client received."""
+
+    async def answer(request: Request) -> Response:
+        if request.method != "GET":
+            words = f"{request.url.path} takes no {request.method}"
+            raise Problem(HTTPStatus.METHOD_NOT_ALLOWED, words, headers={"Allow": allow})
+        return await endpoint(request)
+
+    return answering(answer)
+
+
 def _check_query(query: bytes) -> None:
     """Refuse what Starlette would replace by other characters. Raises `InputError`."""
     try:

@@ -298,7 +298,10 @@ class LocalClients:
         return address
 
     async def part(self, address: str) -> None:
-        driver, client, channel = self._local_clients.pop(address)
+        found = self._local_clients.pop(address, None)
+        if found is None:
+            return  # its stream ends, and its listener closes all streams at the same time
+        driver, client, channel = found
         client.close()
         channel.fail(UnknownOutcomeError.code, "the client was closed before the broker answered")
         await driver.close()
