@@ -159,3 +159,32 @@ def test_a_password_that_changes_counts_no_longer_though_it_is_remembered(tmp_pa
         assert await by_http(service, http, "market", "a") == 200
 
     run(tmp_path, test)
+
+
+FORGED = {"X-Forwarded-For": "203.0.113.77", "X-Forwarded-Proto": "https", "Forwarded": "for=203.0.113.77"}
+
+
+@pytest.mark.parametrize("gateway", ["http", "console"])
+def test_no_header_forges_the_address_or_tls(tmp_path: Path, gateway: str) -> None:
+    """A client of this machine named an address for the audit and for each try, and said that it had TLS."""
+    paths = {"http": "/subscriptions", "console": "/api/subscriptions"}
+
+    async def test(service: Service, http: httpx.AsyncClient) -> None:
+        seen: list[Any] = []
+        begin = service.secured.authenticator.begin
+
+        def noting(request: Any) -> Any:
+            seen.append((request.peer, request.is_tls))
+            return begin(request)
+
+        service.secured.authenticator.begin = noting  # type: ignore[method-assign]
+        statuses = []
+        for number in range(PAIR.free + 1):
+            forged = FORGED | {"X-Forwarded-For": f"203.0.113.{number}"}
+            headers = basic("market", "wrong") | forged
+            answer = await http.get(at(service, gateway) + paths[gateway], headers=headers)
+            statuses.append(answer.status_code)
+        assert statuses == [401] * PAIR.free + [429]
+        assert set(seen) == {("127.0.0.1", False)}
+
+    run(tmp_path, test)

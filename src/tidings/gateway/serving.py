@@ -6,6 +6,8 @@ Rules
 - What comes is parsed in slices, in turns with all other work of the broker (`paced.py`).
 - If a client does not read its WebSocket, pongs included, the WebSocket is not read from.
 - The state of a request has `abort`, which ends its connection at once, also when its client does not read.
+- The address of a client is that of its connection, and TLS is what this listener itself took:
+  `X-Forwarded-For`, `X-Forwarded-Proto` and `Forwarded` are not read, because any client can send them.
 - A head that is not complete within `request_seconds` ends the connection, as does a pause of `idle_seconds`
   between two requests.
 """
@@ -207,6 +209,7 @@ class Serving:
             ws_max_size=4 * 2**20,
             ws_per_message_deflate=False,  # no decompression bombs: the data of clients is never decompressed
             server_header=False,
+            proxy_headers=False,  # any client of this machine could claim another address, and TLS
             timeout_keep_alive=max(1, round(self._network.idle_seconds)),
         )
         config.load()
