@@ -29,6 +29,7 @@ SCHEMAS = (
 )
 COMMITTING = ("tests/unit/protocol/test_committing.py",)
 AUDIT = ("tests/unit/runtime/test_audit_file.py",)
+CONSOLE = ("tests/unit/console/test_app.py",)
 ORIGINS = ("tests/gateway/test_origins.py",)
 EXCHANGES = ("tests/gateway/test_exchanges.py", "tests/chaos/test_mqtt_kill.py")
 SHARED = ("tests/gateway/test_shares.py", "tests/chaos/test_mqtt_share_kill.py")

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from tests.mutation._suites import AUDIT, ORIGINS, PACED, STREAMS, Defect
+from tests.mutation._suites import AUDIT, CONSOLE, ORIGINS, PACED, STREAMS, Defect
 
 WEB = (
     # bytes of a chunk or a frame each: all that was read is parsed in one turn
@@ -54,4 +54,18 @@ WEB = (
     # after a rotation one file has the first part of a line, and the other the rest
     Defect("runtime/audit_file.py", "                    self._begun = 0\n",
         "                    pass\n", by=AUDIT),
+    # a HEAD opens a stream and commits its events
+    Defect("gateway/problems.py", "        if request.method != \"GET\":\n", "        if False:\n",
+        by=("tests/gateway/test_confirming.py",)),
+    # a client of this machine names the address that the audit shows, and says that it has TLS
+    Defect("gateway/serving.py", "            proxy_headers=False,", "            proxy_headers=True,",
+        by=("tests/gateway/test_guessing.py",)),
+    # a page that was signed out goes on to show events
+    Defect("console/sessions.py", "            end()\n", "            pass\n", by=CONSOLE),
+    # a page that is looked at is signed out as the longest idle one
+    Defect("console/sessions.py", "return self._now() if session.streams else session.seen_at",
+        "return session.seen_at", by=CONSOLE),
+    # anybody who may observe something is told that every property of the network holds
+    Defect("console/queries.py", "self._observed(self._verdicts.answer, whole=True)",
+        "self._observed(self._verdicts.answer)", by=CONSOLE),
 )  # fmt: skip

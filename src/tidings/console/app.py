@@ -9,14 +9,17 @@ Rules
 
 from __future__ import annotations
 
+import asyncio
 import ssl
-from collections.abc import AsyncIterator, Awaitable, Callable, MutableMapping
+from collections.abc import AsyncGenerator, Awaitable, Callable
+from contextlib import ExitStack
 from typing import Any
 
 from starlette.applications import Starlette
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 from starlette.routing import Route
+from starlette.types import Message, Receive, Scope, Send
 
 from tidings._version import __version__
 from tidings.console import pages
@@ -26,8 +29,9 @@ from tidings.console.sessions import ConsoleSessions, Visitor
 from tidings.console.watch import NetworkWatches, Viewer
 from tidings.gateway.authentication import GatewayAuthenticator
 from tidings.gateway.origins import Addresses, addressed
-from tidings.gateway.problems import Problem, answering
+from tidings.gateway.problems import Problem, answering, streaming
 from tidings.gateway.serving import Serving
+from tidings.gateway.streams import ABORT_SECONDS
 from tidings.runtime.service import Service
 from tidings.security.rules import Action
 
@@ -43,10 +47,6 @@ HEADERS = [
     (b"cross-origin-opener-policy", b"same-origin"),
     (b"permissions-policy", b"camera=(), microphone=(), geolocation=()"),
 ]
-
-Message = MutableMapping[str, Any]
-Send = Callable[[Message], Awaitable[None]]
-Receive = Callable[[], Awaitable[Message]]
 
 
 class ConsoleApp:
@@ -68,7 +68,7 @@ class ConsoleApp:
             Route("/api/session", answering(self.session), methods=["GET"]),
             Route("/api/session", answering(self.sign_in), methods=["POST"]),
             Route("/api/session", answering(self.sign_out), methods=["DELETE"]),
-            Route("/api/live", answering(self.live), methods=["GET"]),
+            Route("/api/live", streaming(self.live), methods=["GET"]),
             *(
                 Route(path, answering(self._visited(ask)), methods=[method])
                 for method, path, ask in requests.routes()
@@ -132,19 +132,14 @@ class ConsoleApp:
         visitor = await self._sessions.visitor(request)
         self._guard.observe(visitor.principal, "console")
         watch = await self._watches.of(visitor)
-        viewer = Viewer()
-        session = self._service.server.sessions.open(visitor.principal, lambda reason: viewer.end())
-
-        async def frames() -> AsyncIterator[bytes]:
-            try:
-                async for part in watch.stream(viewer):
-                    yield part
-            finally:
-                session.close()
-
-        return StreamingResponse(
-            frames(), media_type="text/event-stream", headers={"Cache-Control": "no-store"}
-        )
+        ending = _StreamEnding(request)
+        with ExitStack() as opened:
+            opened.callback(ending.done)
+            opened.callback(self._sessions.follow(request, visitor, ending.end))
+            session = self._service.server.sessions.open(visitor.principal, lambda reason: ending.end())
+            opened.callback(session.close)
+            closed = opened.pop_all()
+        return _LiveStream(watch.stream(ending.viewer), closed.close)
 
     def end_streams(self) -> None:
         self._watches.end_streams()
@@ -152,6 +147,41 @@ class ConsoleApp:
     async def close(self) -> None:
         await self._asking.close()
         await self._watches.close()
+
+
+class _LiveStream(StreamingResponse):
+    """Server-sent events. `end` is called when the stream is over, also when its browser left before the
+    first of them."""
+
+    def __init__(self, frames: AsyncGenerator[bytes, None], end: Callable[[], None]) -> None:
+        super().__init__(frames, media_type="text/event-stream", headers={"Cache-Control": "no-store"})
+        self._frames, self._end = frames, end
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        try:
+            await super().__call__(scope, receive, send)
+        finally:
+            self._end()
+            await self._frames.aclose()
+
+
+class _StreamEnding:
+    """The end of one live stream, when its session ends. A browser that does not read gets no last part, so
+    its connection is aborted."""
+
+    def __init__(self, request: Request) -> None:
+        self.viewer = Viewer()
+        self._abort: Callable[[], None] = request.scope["state"]["abort"]
+        self._timer: asyncio.TimerHandle | None = None
+
+    def end(self) -> None:
+        self.viewer.end()
+        if self._timer is None:
+            self._timer = asyncio.get_running_loop().call_later(ABORT_SECONDS, self._abort)
+
+    def done(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
 
 
 class ConsoleListener:

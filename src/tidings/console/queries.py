@@ -63,7 +63,7 @@ class ConsoleQueries:
             ("GET", "/api/admin", self._acting.look),
             ("POST", "/api/admin", self._acting.act),
             ("GET", "/api/past", self._observed(self._acting.past, whole=True)),
-            ("GET", "/api/verdict", self._observed(self._verdicts.answer)),
+            ("GET", "/api/verdict", self._observed(self._verdicts.answer, whole=True)),
             ("GET", "/api/flows", self._observed(self._reports.flows, whole=True)),
             ("GET", "/api/studies", self._observed(self._reports.studies, whole=True)),
             ("GET", "/api/pictures/{name:path}", self._observed(self._reports.picture, whole=True)),

@@ -6,6 +6,9 @@ Rules
 - Every request is proved anew through the `GatewayAuthenticator`, so that a user who is taken away is away
   here too.
 - A development broker admits visitors without credentials, from this machine.
+- A session that ends (its page signed out, a newer login took its place, its user was taken away) ends its
+  live streams. A page that streams is not idle.
+- A request with `Authorization` is its sender's, not the session's of a cookie that came along.
 - A request that changes state has to come from our own page (its header says so, which no other page
   can make a browser say). Its host and its origin were checked before (`gateway/origins.py`).
 """
@@ -58,6 +61,7 @@ class _ConsoleSession(msgspec.Struct):
     secret: SessionSecret
     seen_at: float
     owner: Any
+    streams: list[Callable[[], None]] = []  # what ends each of its open live streams
 
 
 class Visitor(msgspec.Struct, frozen=True):
@@ -83,7 +87,7 @@ class ConsoleSessions:
         except TooManyAttempts as error:
             raise _later(error) from None
         except RefusedError as error:
-            self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
+            self._end(request.cookies.get(_cookie(request), ""))
             raise Problem(HTTPStatus.UNAUTHORIZED, error.message, hint="sign in again") from None
         session.seen_at = self._now()
         return Visitor(principal, session.secret)
@@ -107,8 +111,30 @@ class ConsoleSessions:
 
     def sign_out(self, request: Request, answer: Response) -> None:
         self._check_origin(request)
-        self._sessions.pop(request.cookies.get(_cookie(request), ""), None)
+        self._end(request.cookies.get(_cookie(request), ""))
         answer.delete_cookie(_cookie(request), path="/", httponly=True, samesite="strict")
+
+    def follow(self, request: Request, visitor: Visitor, end: Callable[[], None]) -> Callable[[], None]:
+        """Have a stream of this request end with the session of its cookie. Meanwhile the session is not
+        idle. The result is called when the stream is over. A request without a session proved itself.
+        Raises `Problem` when the session has ended since the visitor was found."""
+        if visitor.secret == NOTHING:
+            return lambda: None
+        session = self._find(request)
+        if session is None:
+            raise Problem(HTTPStatus.UNAUTHORIZED, "the session has ended", hint="sign in again")
+        session.streams.append(end)
+
+        def left() -> None:
+            session.streams.remove(end)
+            session.seen_at = self._now()
+
+        return left
+
+    def _end(self, name: str) -> None:
+        session = self._sessions.pop(name, None)
+        for end in list(session.streams) if session is not None else ():
+            end()
 
     async def _proved(self, secret: SessionSecret, request: Request) -> Any:
         where = where_of(request)
@@ -117,16 +143,22 @@ class ConsoleSessions:
         return await self._prover.password(secret.name, secret.password, where)
 
     def _find(self, request: Request) -> _ConsoleSession | None:
+        if request.headers.get("authorization"):
+            return None  # who proves itself with the request acts as that, whatever cookie a browser adds
         session = self._sessions.get(request.cookies.get(_cookie(request), ""))
-        return session if session and self._now() - session.seen_at < IDLE_SECONDS else None
+        return session if session and self._now() - self._used_at(session) < IDLE_SECONDS else None
+
+    def _used_at(self, session: _ConsoleSession) -> float:
+        """When it was used last; a page that streams uses it now."""
+        return self._now() if session.streams else session.seen_at
 
     def _tidy(self, owner: Any) -> None:
         """Make room for one more session: a principal at its bound, and then the one that has most, gives
         one."""
         now = self._now()
         for name, session in list(self._sessions.items()):
-            if now - session.seen_at >= IDLE_SECONDS:
-                del self._sessions[name]
+            if now - self._used_at(session) >= IDLE_SECONDS:
+                self._end(name)
         owned = Counter(session.owner for session in self._sessions.values())
         if owned[owner] >= MOST_OF_ONE:
             self._end_longest_idle(owner)
@@ -135,7 +167,12 @@ class ConsoleSessions:
 
     def _end_longest_idle(self, owner: Any) -> None:
         own = [name for name, session in self._sessions.items() if session.owner == owner]
-        del self._sessions[min(own, key=lambda name: self._sessions[name].seen_at)]
+
+        def last_use(name: str) -> tuple[float, float]:
+            session = self._sessions[name]
+            return self._used_at(session), session.seen_at
+
+        self._end(min(own, key=last_use))
 
     def _check_origin(self, request: Request) -> None:
         if request.method not in ("GET", "HEAD") and request.headers.get(OURS) != "1":

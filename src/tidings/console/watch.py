@@ -13,7 +13,7 @@ from __future__ import annotations
 import asyncio
 import logging
 from collections import Counter, deque
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator
 from contextlib import suppress
 from typing import Any
 
@@ -40,14 +40,22 @@ class Viewer:
 
     def __init__(self) -> None:
         self._queue: asyncio.Queue[bytes | None] = asyncio.Queue(maxsize=2)
+        self._is_over = False
 
     def show(self, part: bytes | None) -> None:
-        """The newest part in the place of the oldest, if the browser reads slowly; None ends the stream."""
+        """The newest part in the place of the oldest, if the browser reads slowly; None ends the stream, and
+        no later part takes its place."""
+        if self._is_over:
+            return
+        self._is_over = part is None
         if self._queue.full():
             self._queue.get_nowait()
         self._queue.put_nowait(part)
 
     def end(self) -> None:
+        """End the stream at once: parts that wait are not sent."""
+        while not self._queue.empty():
+            self._queue.get_nowait()
         self.show(None)
 
     async def next(self) -> bytes | None:
@@ -80,7 +88,7 @@ class NetworkWatch:
 
     # -- watching ---------------------------------------------------------------------------------
 
-    async def stream(self, viewer: Viewer) -> AsyncIterator[bytes]:
+    async def stream(self, viewer: Viewer) -> AsyncGenerator[bytes, None]:
         """Server-sent events, from now on; first what was seen so far."""
         self._viewers.add(viewer)
         self._begin()

@@ -21,6 +21,7 @@ from tidings.console.listeners import ConsoleGateways
 from tidings.console.sessions import MOST_OF_ONE
 from tidings.runtime.service import Service
 from tidings.runtime.settings import BrokerSettings, ConsoleSettings, SecuritySettings, TraceSettings
+from tidings.security.scram import make_key
 
 OURS = {"x-tidings-console": "1"}
 POSTS = ("/api/filter", "/api/explain", "/api/publish", "/api/session")
@@ -36,11 +37,13 @@ NAMES = st.sampled_from(
 
 
 @asynccontextmanager
-async def console(folder: Path | None = None, **more: Any) -> AsyncIterator[httpx.AsyncClient]:
+async def console(
+    folder: Path | None = None, rules: str = "", **more: Any
+) -> AsyncIterator[httpx.AsyncClient]:
     security = SecuritySettings(anonymous=True)
     if folder is not None:
         allow = '\n[[allow]]\nwho = "market"\naction = "observe"\n'
-        (folder / "users.toml").write_text(USERS + allow)
+        (folder / "users.toml").write_text(USERS + allow + rules)
         security = SecuritySettings(users=str(folder / "users.toml"))
     made = BrokerSettings(
         name="b1",
@@ -218,6 +221,119 @@ async def test_many_sessions_of_one_principal_end_its_own_alone(tmp_path: Path) 
         others = [await sign_in("ann", "a") for _ in range(MOST_OF_ONE + 2)]
         assert await is_known(market)
         assert [await is_known(each) for each in others] == [False] * 2 + [True] * MOST_OF_ONE
+
+
+NARROW = """
+[[allow]]
+who = "ann"
+action = "observe"
+filter = "topic = 'quotes/#'"
+[[allow]]
+who = "slow"
+action = "observe"
+[users.tess]
+password = "{key}"
+tenant = "acme"
+[[allow]]
+who = "tess"
+action = "observe"
+"""
+
+
+@played
+async def test_the_verdict_needs_the_right_to_observe_everything(tmp_path: Path) -> None:
+    """To a tenant, and to a right with a filter, an empty history was judged: everything holds."""
+    async with console(tmp_path, NARROW.format(key=make_key("t", iterations=4096))) as client:
+        for path in ("/api/verdict", "/api/past"):
+            for name, password in (("ann", "a"), ("tess", "t")):
+                answer = await client.get(path, auth=(name, password))
+                assert answer.status_code == 403, (path, name)
+                assert "holds" not in answer.text
+            assert (await client.get(path, auth=("slow", "s"))).status_code == 200
+
+
+async def opened(client: httpx.AsyncClient, cookies: dict[str, str], left: AsyncExitStack) -> Any:
+    """The parts of a live stream of this session, after the first."""
+    header = "; ".join(f"{name}={value}" for name, value in cookies.items())
+    own = await left.enter_async_context(httpx.AsyncClient(base_url=client.base_url, trust_env=False))
+    request = own.build_request("GET", "/api/live", headers={"cookie": header})
+    stream = await own.send(request, stream=True)
+    left.push_async_callback(stream.aclose)
+    assert stream.status_code == 200
+    parts = stream.aiter_bytes()
+    await anext(parts)
+    return parts
+
+
+async def ended(parts: Any) -> None:
+    """Wait for the end of a stream, as its server makes it: an abort would be an error."""
+    async with asyncio.timeout(60):
+        async for _ in parts:
+            continue
+
+
+@played
+async def test_streams_end_with_their_session(tmp_path: Path) -> None:
+    async with console(tmp_path) as client, AsyncExitStack() as left:
+
+        async def sign_in() -> dict[str, str]:
+            client.cookies.clear()
+            answer = await client.post("/api/session", json={"name": "market", "password": "m"})
+            assert answer.status_code == 200
+            return dict(client.cookies)
+
+        signed_out, other = await sign_in(), await sign_in()
+        tabs = [await opened(client, signed_out, left) for _ in range(2)]
+        goes_on = await opened(client, other, left)
+        client.cookies.clear()
+        client.cookies.update(signed_out)
+        await client.delete("/api/session")
+        await asyncio.gather(*map(ended, tabs))
+        await anext(goes_on)
+        client.cookies.clear()
+        client.cookies.update(other)
+        assert (await client.head("/api/live")).status_code == 405
+        assert (await client.get("/api/session")).json()["is_known"]
+
+
+@played
+async def test_a_page_that_streams_is_not_idle_and_the_stream_of_a_session_that_goes_ends(
+    tmp_path: Path,
+) -> None:
+    async with console(tmp_path) as client, AsyncExitStack() as left:
+
+        async def sign_in() -> dict[str, str]:
+            client.cookies.clear()
+            answer = await client.post("/api/session", json={"name": "market", "password": "m"})
+            assert answer.status_code == 200
+            return dict(client.cookies)
+
+        async def is_known(cookies: dict[str, str]) -> bool:
+            client.cookies.clear()
+            client.cookies.update(cookies)
+            return bool((await client.get("/api/session")).json()["is_known"])
+
+        streams = [await sign_in()]
+        first = await opened(client, streams[0], left)
+        idle = [await sign_in() for _ in range(MOST_OF_ONE)]
+        assert await is_known(streams[0])
+        assert not await is_known(idle[0])
+        await anext(first)
+        rest = [await opened(client, each, left) for each in idle[1:]]
+        await sign_in()  # every one streams: that of the oldest request goes, with its stream
+        known = [await is_known(each) for each in [*streams, *idle[1:]]]
+        assert known.count(False) == 1
+        await ended([first, *rest][known.index(False)])
+
+
+@played
+async def test_a_header_that_proves_goes_before_a_cookie(tmp_path: Path) -> None:
+    async with console(tmp_path) as client:
+        await client.post("/api/session", json={"name": "market", "password": "m"})
+        assert (await client.get("/api/session")).json()["name"] == "market"
+        assert (await client.get("/api/session", auth=("ann", "a"))).json()["name"] == "ann"
+        wrong = await client.get("/api/subscriptions", auth=("ann", "wrong"))
+        assert wrong.status_code == 401
 
 
 @played
