@@ -12,10 +12,12 @@ from tidings.protocol.resume_tokens import MOST, ResumeTokens
 
 
 def listening(filter: str, *, after: dict[str, int] | None = None) -> ClientSubscription:
-    return ClientSubscription(
+    subscription = ClientSubscription(
         1, 1, SubscriptionId("s", "n"), parse_filter(filter), DeliveryOptions(durable=True),
         named=True, window=1, auto=True, after=after or {},
     )  # fmt: skip
+    subscription.is_resumed = True  # a broker was asked for it
+    return subscription
 
 
 def told(of: ClientSubscription, x: int, offset: int) -> bool:
