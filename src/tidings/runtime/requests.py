@@ -2,8 +2,10 @@
 
 Rules
 - A request is an event with a header of its own (`model/reply_header.py`): the topic of the reply and a
-  number. Its content is the user's alone. The MQTT gateway translates the header: a client of MQTT 5 can ask
-  and answer.
+  random number. A replier knows the numbers of the requests that it received and cannot guess others, so it
+  answers no request that it did not receive.
+- The content of a request is the user's alone. The MQTT gateway translates the header: a client of MQTT 5
+  can ask and answer.
 - A bus has one inbox, a topic that no other client can guess, below the topic of its principal: the broker
   delivers events there to that principal alone (`security/inboxes.py`). Its subscription is opened by the
   first request.
@@ -39,6 +41,7 @@ from tidings.security.inboxes import INBOX
 if TYPE_CHECKING:
     from tidings.runtime.bus import Bus
 
+NUMBER_SIZE = 16  # bytes, random: too many to guess
 REQUEST_SECONDS = 30.0  # that a request waits when neither it nor the connection names a timeout
 
 
@@ -99,7 +102,6 @@ class PendingRequests:
         self._token = secrets.token_hex(12)
         self._address = ""
         self._waiting: dict[bytes, asyncio.Future[Event]] = {}  # by correlation
-        self._last = 0
         self._opening: asyncio.Task[None] | None = None
 
     async def ask(self, what: Any, wants: type[Any] | None, timeout: Timeout, options: dict[str, Any]) -> Any:
@@ -110,8 +112,7 @@ class PendingRequests:
             seconds = REQUEST_SECONDS
         if seconds is not None:
             options.setdefault("expires", seconds)
-        self._last += 1
-        number = self._last.to_bytes(8)
+        number = secrets.token_bytes(NUMBER_SIZE)
         if not self._address:
             self._address = f"{bus._broker.inbox(bus._address) or INBOX}/{self._token}"
         event, is_numbered = bus._factory.make(what, options)
