@@ -20,8 +20,8 @@ from tidings.model.expression import Expression
 from tidings.model.filter import Filter
 from tidings.security.audit import Audit
 from tidings.security.authorization import Authorizer
-from tidings.security.principal import Principal, ProofMethod
-from tidings.security.rules import GROUP, AccessRule, Action, Permissions
+from tidings.security.principal import GROUP, Principal, ProofMethod
+from tidings.security.rules import AccessRule, Action, Permissions
 from tidings.security.users import NO_USERS, Users
 
 EVENTS = 20  # for each pair of rules and filter

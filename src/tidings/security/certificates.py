@@ -11,7 +11,7 @@ from ssl import cert_time_to_seconds
 from typing import Any
 
 from tidings.errors import RefusedError
-from tidings.security.principal import Principal, ProofMethod, ProofValidity, checked_name
+from tidings.security.principal import Principal, ProofMethod, ProofValidity, proved_name
 
 BROKER_UNIT = "tidings-broker"
 
@@ -25,7 +25,7 @@ def principal_of(certificate: Mapping[str, Any]) -> Principal:
         )
     is_broker = BROKER_UNIT in _subject(certificate, "organizationalUnitName")
     return Principal(
-        checked_name(names[0], "a certificate's name"),
+        proved_name(names[0], "a certificate's name"),
         ProofMethod.CERTIFICATE,
         is_broker=is_broker,
         proof=ProofValidity(until=_end_of(certificate), serial=str(certificate.get("serialNumber", ""))),

@@ -86,7 +86,18 @@ class Principal(msgspec.Struct, frozen=True, cache_hash=True):
         raise RefusedError(f"{self.name} may not use the {what} {name!r}", hint=hint)
 
 
+GROUP = "group:"
+ANYONE = "anyone"  # every principal that proved who it is
+ANONYMOUS = "anonymous"  # those that did not
+RESERVED = frozenset({ANYONE, ANONYMOUS})
 ANYBODY = Principal("anonymous", ProofMethod.ANONYMOUS, names=("*",))  # of a development cluster on loopback
+
+
+def proved_name(name: str, what: str = "a principal's name") -> str:
+    """A name that an issuer or an authority gives: none that rules give a meaning of their own."""
+    if name in RESERVED or name.startswith(GROUP):
+        raise RefusedError(f"{what} is {name!r}, which rules use for others", hint="choose another name")
+    return checked_name(name, what)
 
 
 def checked_name(name: str, what: str = "a principal's name") -> str:

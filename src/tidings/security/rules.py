@@ -23,11 +23,8 @@ from tidings.language.evaluate import accepts
 from tidings.model.constraint import Equals
 from tidings.model.event import TENANT, Event
 from tidings.model.filter import EVERYTHING, NOTHING, TIDINGS, Conjunction, Filter
-from tidings.security.principal import Principal
+from tidings.security.principal import ANONYMOUS, ANYONE, GROUP, Principal
 
-GROUP = "group:"
-ANYONE = "anyone"  # every principal that proved who it is
-ANONYMOUS = "anonymous"  # those that did not
 MQTT_RETAINED = "mqtt:"  # before the topic, in the key of a retained message of MQTT
 MQTT_SHARED = "/$share/"  # behind the share name, in the group of an MQTT shared subscription
 

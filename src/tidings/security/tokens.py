@@ -14,7 +14,7 @@ from typing import Any
 import msgspec
 
 from tidings.errors import MissingDependencyError, RefusedError, SettingsError, TidingsError
-from tidings.security.principal import Principal, ProofMethod, ProofValidity, checked_name
+from tidings.security.principal import Principal, ProofMethod, ProofValidity, checked_name, proved_name
 
 REQUIRED = ["sub", "exp", "iss", "aud"]
 LEEWAY = 30.0  # seconds by which an issuer's clock may be ahead
@@ -109,7 +109,7 @@ class Verifier:
             checked_name(tenant, "a tenant's name")
         given = tuple(groups[:MOST_GROUPS])
         proof = ProofValidity(float(claims["exp"]), claims["iss"], tenant, given)
-        return Principal(checked_name(name), ProofMethod.TOKEN, tenant, given, proof=proof)
+        return Principal(proved_name(name), ProofMethod.TOKEN, tenant, given, proof=proof)
 
     def __bool__(self) -> bool:
         return bool(self._issuers)

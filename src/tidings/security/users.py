@@ -42,13 +42,10 @@ import msgspec
 from tidings.errors import FilterError, RefusedError, SettingsError
 from tidings.language import parse_filter
 from tidings.model.filter import Filter
-from tidings.security.principal import Principal, ProofMethod, checked_name
+from tidings.security.principal import ANONYMOUS, ANYONE, GROUP, Principal, ProofMethod, checked_name
 from tidings.security.quotas import TENANT_ACCOUNT, UNBOUNDED, Quota
 from tidings.security.reading import checked, checked_table, parse_toml, refuse_unknown
 from tidings.security.rules import (
-    ANONYMOUS,
-    ANYONE,
-    GROUP,
     AccessRight,
     AccessRule,
     Action,

@@ -156,6 +156,8 @@ def test_a_certificate_lets_in_a_client_and_a_broker() -> None:
         ({"role": BROKER, "name": "b1", "mechanism": "anonymous"}, "no certificate was shown"),
         ({"mechanism": "certificate"}, "no certificate was shown"),
         ({"certificate": {"subject": ()}}, "0 common names"),
+        ({"certificate": certificate("anyone")}, "which rules use for others"),
+        ({"certificate": certificate("group:traders")}, "which rules use for others"),
         ({"mechanism": "anonymous"}, "asks who you are"),
         ({"mechanism": "plain"}, "no mechanism is called 'plain'"),
         ({"mechanism": "token", "is_loopback": False}, "over TLS only"),
