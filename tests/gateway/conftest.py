@@ -24,6 +24,8 @@ names = ["/quotes*"]
 [users.slow]
 password = "{make_key("s", iterations=4096)}"
 quota = {{ bytes_per_second = 20_000, burst_bytes = 20_000 }}
+[users.idle]
+password = "{make_key("i", iterations=4096)}"
 [[allow]]
 who = "ann"
 action = "subscribe"

@@ -3,8 +3,23 @@
 from __future__ import annotations
 
 from tests.mutation._suites import AUDIT, CONSOLE, ORIGINS, PACED, STREAMS, Defect
+from tests.mutation._suites import ORIGINS, PACED, STREAMS, TRIALS, Defect
 
 WEB = (
+    # anyone who is let in tries filters, for nothing
+    Defect("gateway/http.py", "        self._trials.authorize(principal, \"explain\")\n", "", by=TRIALS),
+    Defect("gateway/trials.py", "            fairness.charge(share, fairness.clock() - began)\n", "",
+        by=TRIALS),
+    # an explanation repeats a long value for each condition
+    Defect("matching/explain.py", "        shown = _cut_value(found.value)\n",
+        "        shown = found.value\n", by=TRIALS),
+    # numbers of requests can be guessed
+    Defect("runtime/requests.py", "secrets.token_bytes(NUMBER_SIZE)",
+        "(len(bus._waiting) + bus._last_call).to_bytes(NUMBER_SIZE)",
+        by=("tests/unit/runtime/test_calls.py",)),
+    # a token for a name that rules use for others
+    Defect("security/tokens.py", "Principal(proved_name(name)", "Principal(checked_name(name)",
+        by=("tests/unit/security/test_tokens.py",)),
     # bytes of a chunk or a frame each: all that was read is parsed in one turn
     Defect("gateway/paced.py", " and self._fairness.has_time(self._share):\n", ":\n", by=PACED),
     # ... and not charged to anybody

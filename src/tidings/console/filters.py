@@ -11,8 +11,10 @@ from tidings.language import parse_filter, print_filter
 from tidings.language.functions import FUNCTIONS
 from tidings.language.lexer import KEYWORDS, NAME, tokenise
 from tidings.model.event import RESERVED
+from tidings.model.filter import Filter
 
 _WORD = re.compile(r"[\w.`]+|'[^']*'?|\S")
+MOST_PRINTED = 1 << 17  # characters of a normal form, estimated: its conjunctions times the text
 COMMON = ("IS A", "IS NOT A", "IS NULL", "IS NOT NULL", "NOT IN", "NOT LIKE", "NOT BETWEEN")
 
 
@@ -24,7 +26,7 @@ def checked(text: str, dialect: str) -> dict[str, Any]:
         return {"ok": False, "problem": problem_of(error, text)}
     return {
         "ok": True,
-        "normal": print_filter(filter) if filter.conjunctions else "",
+        "normal": _normal(filter, text),
         "ways": len(filter.conjunctions),
         "constraints": sum(len(way.constraints) for way in filter.conjunctions),
         "residuals": sum(len(way.residuals) for way in filter.conjunctions),
@@ -32,6 +34,13 @@ def checked(text: str, dialect: str) -> dict[str, Any]:
         "is_never_true": filter.is_never_true,
         "names": names_in(text),
     }
+
+
+def _normal(filter: Filter, text: str) -> str:
+    """The normal form as text; the filter as written where many conjunctions could repeat a long one."""
+    if not filter.conjunctions:
+        return ""
+    return print_filter(filter) if len(filter.conjunctions) * len(text) <= MOST_PRINTED else text
 
 
 def problem_of(error: FilterError, text: str) -> dict[str, Any]:

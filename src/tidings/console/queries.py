@@ -22,9 +22,11 @@ from tidings.console.sessions import Visitor
 from tidings.console.verdict import Verdicts
 from tidings.console.watch import NetworkWatches
 from tidings.errors import InputError, RefusedError
+from tidings.gateway.http import where_of
 from tidings.gateway.http_sessions import HttpSessions
+from tidings.gateway.trials import FilterTrials
 from tidings.language import parse_filter
-from tidings.matching.explain import explain
+from tidings.matching.explain import Explanation, explain_briefly
 from tidings.model.event import FOREVER, Event, make_event
 from tidings.model.textual import json_ready
 from tidings.runtime.delivery_verdict import explain_elsewhere, why
@@ -44,6 +46,7 @@ class ConsoleQueries:
     def __init__(self, service: Service, watches: NetworkWatches) -> None:
         self._server = service.server
         self._guard = service.secured.guard
+        self._trials = FilterTrials(self._guard, service.server.reading.fairness)
         self._watches = watches
         self._http_sessions = HttpSessions(service.server)
         self._reports = Reports(service.settings.console)
@@ -119,9 +122,13 @@ class ConsoleQueries:
     # -- filters ----------------------------------------------------------------------------------
 
     async def filter(self, request: Request, visitor: Visitor) -> Response:
-        del visitor
+        self._trials.authorize(visitor.principal, "filter")
         fields = await read_object(request)
-        return _json(filters.checked(text_of(fields, "filter"), text_of(fields, "dialect", "tidings")))
+
+        def work() -> dict[str, Any]:
+            return filters.checked(text_of(fields, "filter"), text_of(fields, "dialect", "tidings"))
+
+        return _encoded(await self._trials.answer(visitor.principal, where_of(request).peer, work))
 
     async def words(self, request: Request, visitor: Visitor) -> Response:
         del request
@@ -135,14 +142,18 @@ class ConsoleQueries:
         return _json(filters.words(names, watch.topics, ()))
 
     async def explain(self, request: Request, visitor: Visitor) -> Response:
-        del visitor
+        self._trials.authorize(visitor.principal, "explain")
         fields = await read_object(request)
-        attributes = fields.get("attributes")
-        if not isinstance(attributes, dict):
-            raise InputError("`attributes` is an object")
-        filter = parse_filter(text_of(fields, "filter"), dialect=text_of(fields, "dialect", "tidings"))
-        event = make_event(attributes, source="you", id="1", **_options(fields))
-        return _json(explain(event, filter))
+
+        def work() -> Explanation:
+            attributes = fields.get("attributes")
+            if not isinstance(attributes, dict):
+                raise InputError("`attributes` is an object")
+            filter = parse_filter(text_of(fields, "filter"), dialect=text_of(fields, "dialect", "tidings"))
+            event = make_event(attributes, source="you", id="1", **_options(fields))
+            return explain_briefly(event, filter)
+
+        return _encoded(await self._trials.answer(visitor.principal, where_of(request).peer, work))
 
     # -- events -----------------------------------------------------------------------------------
 
@@ -235,4 +246,8 @@ def _shown(event: Event) -> dict[str, Any]:
 
 
 def _json(value: Any) -> Response:
-    return Response(msgspec.json.encode(value, enc_hook=str), media_type="application/json")
+    return _encoded(msgspec.json.encode(value, enc_hook=str))
+
+
+def _encoded(body: bytes) -> Response:
+    return Response(body, media_type="application/json")

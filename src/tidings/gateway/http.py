@@ -48,14 +48,16 @@ from tidings.gateway.problems import (
 from tidings.gateway.serving import Serving
 from tidings.gateway.streams import Streams
 from tidings.gateway.subscriptions import WebhookSubscriptions
+from tidings.gateway.trials import FilterTrials
 from tidings.language import parse_filter
-from tidings.matching.explain import explain
+from tidings.matching.explain import Explanation, explain_briefly
 from tidings.model.cloudevents import from_mapping, to_mapping
 from tidings.model.event import make_event
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.runtime.local_clients import LocalClientHost, charge
 from tidings.runtime.settings import GatewaySettings
 from tidings.security.attempts import TooManyAttempts
+from tidings.security.interfaces import Guard
 
 CHALLENGE = {"WWW-Authenticate": 'Bearer, Basic realm="tidings"'}
 MOST_ENTRIES = 1000  # of the log in one answer
@@ -70,8 +72,10 @@ class HttpGateway:
         prover: GatewayAuthenticator,
         subscriptions: WebhookSubscriptions,
         addresses: Addresses | None = None,
+        guard: Guard[Any] | None = None,
     ) -> None:
         self._host = host
+        self._trials = FilterTrials(guard, host.reading.fairness)
         self._prover = prover
         self._subscriptions = subscriptions
         self.http_sessions = HttpSessions(host)
@@ -171,15 +175,11 @@ class HttpGateway:
         )
 
     async def explain(self, request: Request) -> Response:
-        await self.principal(request)
-        requested = json_object(await whole_body(request, MOST_BYTES))
-        text, event = requested.get("filter"), requested.get("event")
-        if not isinstance(text, str) or not isinstance(event, dict):
-            raise EventError("send a filter (text) and an event (an object)")
-        filter = parse_filter(text, dialect=str(requested.get("dialect", "tidings")))
-        read = from_mapping(event) if "specversion" in event else make_event(event, source="you", id="1")
-        explained = explain(read, filter)
-        return Response(msgspec.json.encode(explained), media_type="application/json")
+        principal = await self.principal(request)
+        self._trials.authorize(principal, "explain")
+        body = await whole_body(request, self._host.resources.trial_bytes)
+        explained = await self._trials.answer(principal, where_of(request).peer, lambda: _explained(body))
+        return Response(explained, media_type="application/json")
 
     async def figures(self, request: Request) -> Response:
         return await self._informed(request, "figures", {})
@@ -228,11 +228,12 @@ class HttpListener:
         settings: GatewaySettings,
         tls: ssl.SSLContext | None,
         limits: ResourceLimits = DEFAULT_LIMITS,
+        guard: Guard[Any] | None = None,
     ) -> None:
         self._subscriptions = WebhookSubscriptions(host, folder, settings.webhooks, prover.refreshed, limits)
         self.webhooks = self._subscriptions  # for operators
         addresses = Addresses(settings.http, settings.hosts, settings.origins)
-        self._gateway = HttpGateway(host, prover, self._subscriptions, addresses)
+        self._gateway = HttpGateway(host, prover, self._subscriptions, addresses, guard)
         self._serving = Serving(
             self._gateway.app,
             settings.http,
@@ -280,6 +281,16 @@ async def principal_of(prover: GatewayAuthenticator, request: HTTPConnection) ->
         raise Problem(
             HTTPStatus.UNAUTHORIZED, error.message, hint=error.hint or "", headers=CHALLENGE
         ) from None
+
+
+def _explained(body: bytes) -> Explanation:
+    requested = json_object(body)
+    text, event = requested.get("filter"), requested.get("event")
+    if not isinstance(text, str) or not isinstance(event, dict):
+        raise EventError("send a filter (text) and an event (an object)")
+    filter = parse_filter(text, dialect=str(requested.get("dialect", "tidings")))
+    read = from_mapping(event) if "specversion" in event else make_event(event, source="you", id="1")
+    return explain_briefly(read, filter)
 
 
 async def _published(session: HttpSession, requested: RequestedEvent) -> dict[str, Any]:

@@ -65,7 +65,8 @@ class Gateways:
         if settings.gateway.http:
             with needing("the HTTP gateway"):
                 from tidings.gateway.http import HttpListener
-            http = HttpListener(server, self.prover, folder, settings.gateway, subscription, limits)
+            guard = self._service.secured.guard
+            http = HttpListener(server, self.prover, folder, settings.gateway, subscription, limits, guard)
             self._service.administration.webhooks = http.webhooks
             chosen.append(("http", http))
         if settings.gateway.mqtt or settings.gateway.mqtt_websocket:

@@ -154,7 +154,7 @@ def _asking() -> Json:
         "/explain": {
             "post": _operation(
                 "explain",
-                "Why a filter accepts an event, or not.",
+                "Why a filter accepts an event, or not. For principals that may subscribe or observe.",
                 {"200": _answer("Why.", any_object)},
                 requestBody=requested,
             )

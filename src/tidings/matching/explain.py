@@ -2,18 +2,23 @@
 
 Every constraint is asked with the same `accepts` as in matching and every residual is evaluated by
 the same programs; the only difference is that the walk does not stop at the first failure.
+
+`explain` gives a program its own values back. `explain_briefly` makes answers for others: it cuts texts at
+`WIDEST` characters, and leaves out parts once those that it has told hold `MOST_CHARACTERS`.
 """
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterator
+from types import NoneType
 from typing import Any
 
 import msgspec
 
 from tidings.language import cesql, print_constraint, print_expression, print_value
-from tidings.language.evaluate import evaluate, is_unknown, residual_test
+from tidings.language.evaluate import accepts, evaluate, is_unknown, residual_test
+from tidings.language.limits import DEFAULT_LIMITS
 from tidings.language.work import BUDGET, constraint_weight, is_over, work_of_expression
 from tidings.model.constraint import Constraint, Equals, Exists, IsA, Missing, NotOneOf, OneOf, Range
 from tidings.model.event import Event
@@ -24,6 +29,10 @@ from tidings.model.value import Kind, kind_of
 _KIND_NAMES = {Kind.BOOL: "a boolean", Kind.NUMBER: "a number", Kind.STRING: "a string", Kind.TIME: "a time"}
 _OVER = "over the work budget"
 _WIDEST = 80  # characters of a value in the rendering
+WIDEST = 256  # characters of a text in a brief explanation
+MOST_CHARACTERS = 1 << 17  # that a brief explanation prints; more delays others, and makes long answers
+MOST_NAMES = 64  # in the type of an event
+_PART = 64  # characters that a part costs beside its texts
 
 
 class ConstraintTrace(msgspec.Struct, frozen=True):
@@ -62,6 +71,7 @@ class Explanation(msgspec.Struct, frozen=True):
     accepted: bool
     conjunctions: tuple[ConjunctionTrace, ...]
     over_budget: bool = False  # unknown: its patterns times the event's texts cost more than the work budget
+    left_out: int = 0  # conditions of a brief explanation that it does not tell
 
     def __str__(self) -> str:
         return "\n".join(_lines(self))
@@ -78,28 +88,114 @@ def explain(event: Event, filter: Filter) -> Explanation:
     )
 
 
+def explain_briefly(event: Event, filter: Filter) -> Explanation:
+    """The same within bounds of work and size, for an answer to a client: `accepted` is what `explain` says.
+    A conjunction that is cut short is told as held when those of its conditions hold that are told."""
+    over, room = is_over(filter, event), _Room(MOST_CHARACTERS)
+    traces: list[ConjunctionTrace] = []
+    left_out = 0
+    for part in filter.conjunctions:
+        size = len(part.constraints) + len(part.residuals)
+        if room.left > 0:
+            trace = _brief_conjunction(event, part, filter.dialect, room, over=over)
+            traces.append(trace)
+            size -= len(trace.constraints) + len(trace.residuals)
+        left_out += size
+    return Explanation(
+        _cut(filter.text, DEFAULT_LIMITS.text), _cut(event.source), _cut(event.id), accepts(filter, event),
+        tuple(traces), over_budget=is_unknown(filter, event), left_out=left_out,
+    )  # fmt: skip
+
+
+class _Room:
+    """Characters that may still be printed, and the texts of constraints that were printed before: the
+    conjunctions of a normal form have many in common."""
+
+    def __init__(self, left: int) -> None:
+        self.left = left
+        self._printed: dict[int, str] = {}  # by id of the constraint or residual, which the filter keeps
+
+    def text(self, part: Constraint | Expression) -> str:
+        text = self._printed.get(id(part))
+        if text is None:
+            text = print_constraint(part) if isinstance(part, Constraint) else print_expression(part)
+            self.left -= len(text)
+            text = self._printed[id(part)] = _cut(text)
+        self.left -= len(text) + _PART
+        return text
+
+
+def _brief_conjunction(
+    event: Event, part: Conjunction, dialect: str, room: _Room, *, over: bool
+) -> ConjunctionTrace:
+    constraints: list[ConstraintTrace] = []
+    residuals: list[ResidualTrace] = []
+    for constraint in part.constraints:
+        if room.left <= 0:
+            break
+        found = _told_constraint(event, constraint, room.text(constraint), over=over)
+        shown = _cut_value(found.value)
+        room.left -= _size(shown) + min(len(found.attribute), WIDEST)
+        constraints.append(msgspec.structs.replace(found, attribute=_cut(found.attribute), value=shown))
+    for residual in part.residuals:
+        if room.left <= 0:
+            break
+        rest = _told_residual(event, residual, dialect, room.text(residual), over=over)
+        value, reason = _cut_value(rest.value), None if rest.reason is None else _cut(rest.reason)
+        room.left -= _size(value) + _size(reason)
+        residuals.append(msgspec.structs.replace(rest, value=value, reason=reason))
+    held = all(each.held for each in constraints) and all(each.held for each in residuals)
+    return ConjunctionTrace(held, tuple(constraints), tuple(residuals))
+
+
+def _cut(text: str, most: int = WIDEST) -> str:
+    return text if len(text) <= most else text[: most - 3] + "..."
+
+
+def _size(value: Any) -> int:
+    return len(value) if isinstance(value, str) else 8
+
+
+def _cut_value(value: Any) -> Any:
+    """The value, or a short text about it."""
+    if isinstance(value, str):
+        return _cut(value)
+    if isinstance(value, bool | float | NoneType):
+        return value
+    if isinstance(value, int):
+        return value if value.bit_length() <= WIDEST else f"an integer of {value.bit_length()} bits"
+    if isinstance(value, tuple | list | dict):
+        text = _lineage(value) or f"{len(value)} elements"
+        return value if _is_small(value) else _cut(text)
+    return value if len(text := str(value)) <= WIDEST else _cut(text)
+
+
+def _is_small(value: Any) -> bool:
+    """Does a list or a mapping hold few, short values and no lists?"""
+    if len(value) > WIDEST // 16:
+        return False
+    parts = [*value, *value.values()] if isinstance(value, dict) else list(value)
+    return all(isinstance(part, int | float | str | NoneType) and len(str(part)) <= 16 for part in parts)
+
+
 def _conjunction(event: Event, part: Conjunction, dialect: str, *, over: bool) -> ConjunctionTrace:
     constraints = tuple(
-        ConstraintTrace(each.attribute, print_constraint(each), event.view.get(each.attribute), False, _OVER)
-        if over and constraint_weight(each)
-        else _constraint(event, each)
-        for each in part.constraints
+        _told_constraint(event, each, print_constraint(each), over=over) for each in part.constraints
     )
     residuals = tuple(
-        ResidualTrace(print_expression(each), None, False, _OVER)
-        if over and (dialect == CESQL or work_of_expression(each))
-        else _residual(event, each, dialect)
-        for each in part.residuals
+        _told_residual(event, each, dialect, print_expression(each), over=over) for each in part.residuals
     )
     held = all(trace.held for trace in constraints) and all(trace.held for trace in residuals)
     return ConjunctionTrace(held, constraints, residuals)
 
 
-def _constraint(event: Event, constraint: Constraint) -> ConstraintTrace:
+def _told_constraint(event: Event, constraint: Constraint, wanted: str, *, over: bool) -> ConstraintTrace:
     value = event.view.get(constraint.attribute)
+    if over and constraint_weight(constraint):
+        return ConstraintTrace(constraint.attribute, wanted, value, False, _OVER)
     held = constraint.accepts(value)
     reason = None if held else _why_not(constraint, value)
-    return ConstraintTrace(constraint.attribute, print_constraint(constraint), value, held, reason)
+    return ConstraintTrace(constraint.attribute, wanted, value, held, reason)
 
 
 def _why_not(constraint: Constraint, value: Any) -> str:
@@ -144,7 +240,11 @@ def _mismatch(constraint: Constraint) -> str:
     return "no match" if not getattr(constraint, "negated", False) else "a match"
 
 
-def _residual(event: Event, residual: Expression, dialect: str) -> ResidualTrace:
+def _told_residual(
+    event: Event, residual: Expression, dialect: str, wanted: str, *, over: bool
+) -> ResidualTrace:
+    if over and (dialect == CESQL or work_of_expression(residual)):
+        return ResidualTrace(wanted, None, False, _OVER)
     held = residual_test(residual, dialect)(event)
     if dialect == CESQL:
         value, errors = cesql.evaluate(residual, cesql.event_attributes(event))
@@ -152,7 +252,7 @@ def _residual(event: Event, residual: Expression, dialect: str) -> ResidualTrace
     else:
         value = evaluate(residual, event.view)
         reason = "unknown" if value is None else "false" if value is False else "not a boolean"
-    return ResidualTrace(print_expression(residual), value, held, None if held else reason)
+    return ResidualTrace(wanted, value, held, None if held else reason)
 
 
 def _lines(explanation: Explanation) -> Iterator[str]:
@@ -174,6 +274,8 @@ def _lines(explanation: Explanation) -> Iterator[str]:
         for rest in trace.residuals:
             value = _shown(rest.value) + _because(rest.reason) if rest.reason != "unknown" else "unknown"
             yield f"{indent}{_mark(rest.held)} {rest.wanted}: {value}"
+    if explanation.left_out:
+        yield f"  and {explanation.left_out} conditions that are not told here"
 
 
 def _mark(held: bool) -> str:
@@ -187,7 +289,16 @@ def _because(reason: str | None) -> str:
 def _shown(value: Any) -> str:
     if value is None:
         return "nothing"
-    if isinstance(value, tuple):
-        return " < ".join(value)
-    text = str(value) if isinstance(value, float) and math.isinf(value) else print_value(value)
-    return text if len(text) <= _WIDEST else text[: _WIDEST - 3] + "..."
+    if isinstance(value, str):
+        value = value[: _WIDEST + 1]  # it is cut below
+    is_plain = kind_of(value) is not None and not (isinstance(value, float) and math.isinf(value))
+    text = print_value(value) if is_plain else _lineage(value) or str(_cut_value(value))
+    return _cut(text, _WIDEST)
+
+
+def _lineage(value: Any) -> str:
+    """The names of a type, from itself to its root; empty for another value."""
+    if not isinstance(value, tuple) or not 0 < len(value) <= MOST_NAMES:
+        return ""
+    names = [each[:WIDEST] for each in value if isinstance(each, str)]
+    return " < ".join(names) if len(names) == len(value) else ""

@@ -110,6 +110,9 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     # -- matching ------------------------------------------------------------------------------
     owner_work: int = 1 << 25  # cost of all filters of a principal for one event; about 50 ms of matching
 
+    # -- trials of filters ---------------------------------------------------------------------
+    trial_bytes: int = 1 << 20  # a filter and an event that are tried by HTTP; decoding is work
+
     # -- webhooks ------------------------------------------------------------------------------
     answer_bytes: int = 64 << 10  # bytes read of a webhook's answer
 

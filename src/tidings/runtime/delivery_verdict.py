@@ -6,7 +6,7 @@ from __future__ import annotations
 from typing import Any
 
 from tidings.language import parse_filter
-from tidings.matching.explain import explain
+from tidings.matching.explain import explain_briefly
 from tidings.model.cloudevents import from_mapping
 
 
@@ -16,7 +16,7 @@ def explain_elsewhere(found: list[dict[str, Any]]) -> None:
     for one in found:
         stored = one.get("subscription")
         if events and stored and stored["is_here"] and stored["accepts"] is None:
-            story = explain(
+            story = explain_briefly(
                 from_mapping(events[0]), parse_filter(stored["filter"], dialect=stored["dialect"])
             )
             stored |= {"accepts": story.accepted, "explanation": str(story)}

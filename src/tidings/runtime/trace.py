@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import msgspec
 
 from tidings.errors import InputError
-from tidings.matching.explain import explain
+from tidings.matching.explain import explain_briefly
 from tidings.model.cloudevents import to_mapping
 from tidings.model.event import Event
 from tidings.model.subscription import Subscription, SubscriptionId
@@ -313,7 +313,7 @@ class TraceRing:
         answer |= {"filter": subscription.filter.text, "dialect": subscription.filter.dialect}
         if event is None:
             return answer | {"why": "the event was not seen at this broker, or too long ago"}
-        explanation = explain(event, subscription.filter)
+        explanation = explain_briefly(event, subscription.filter)
         answer |= {"accepts": explanation.accepted, "explanation": str(explanation)}
         return answer | {"why": self._reason(subscription, explanation.accepted, since, steps, now)}
 

@@ -419,6 +419,15 @@ class Authorizer:
                     hint="a rule for the action observe has to allow it",
                 )
 
+    def tries(self, principal: Principal, what: str) -> None:
+        with self._refusing(principal, "observe", what):
+            actions = (Action.SUBSCRIBE, Action.OBSERVE)
+            if all(self.right(principal, each).filter.is_never_true for each in actions):
+                raise RefusedError(
+                    f"{principal.name} may neither subscribe nor observe here, and so try no filter",
+                    hint="a rule for the action subscribe or observe has to allow it",
+                )
+
     def observes_all(self, principal: Principal) -> bool:
         return self.right(principal, Action.OBSERVE).is_total
 

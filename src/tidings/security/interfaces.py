@@ -217,6 +217,9 @@ class Guard(Protocol[P_contra]):
     def sees_subscription(self, principal: P_contra, id: SubscriptionId) -> bool:
         """May it observe this subscription: that there is one, its filter, how far it is?"""
 
+    def tries(self, principal: P_contra, what: str) -> None:
+        """Authorize a trial of a filter (`explain`): for those that may subscribe or observe. Raises."""
+
     def observe(self, principal: P_contra, what: str) -> None:
         """Authorize a query about the broker itself (`figures`, `trace` and so on). Raises."""
 

@@ -10,7 +10,7 @@ import msgspec
 import pytest
 
 from tidings.language import parse_filter
-from tidings.matching.explain import explain
+from tidings.matching.explain import MOST_CHARACTERS, WIDEST, explain, explain_briefly
 from tidings.model.event import Event, make_event
 
 
@@ -102,3 +102,43 @@ def test_it_can_be_written_as_json() -> None:
     assert data["conjunctions"][0]["constraints"][0] == {
         "attribute": "price", "wanted": "price > 3", "value": 5, "held": True, "reason": None,
     }  # fmt: skip
+
+
+def test_a_brief_explanation_is_bounded_and_has_the_same_verdict() -> None:
+    long = event(x="a" * 500_000, many=[0] * 5_000, n=10**2000)
+    texts = [
+        " OR ".join(f"x = 'b{number}'" for number in range(250)),
+        " OR ".join(f"many IS NULL OR n = {number}" for number in range(120)),
+        "name IS NULL AND (" + " OR ".join(f"CONCAT(x, x) = '{number}'" for number in range(60)) + ")",
+        "n NOT IN (" + ",".join(map(str, range(3_000))) + ") AND ("
+        + " OR ".join(f"a{number} IS NULL" for number in range(64)) + ")",
+        " AND ".join(f"(a{number} = 1 OR b{number} = 2)" for number in range(8)),
+    ]  # fmt: skip
+    for text in texts:
+        filter = parse_filter(text)
+        brief, whole = explain_briefly(long, filter), explain(long, filter)
+        assert (brief.accepted, brief.over_budget) == (whole.accepted, whole.over_budget)
+        assert len(msgspec.json.encode(brief)) < 3 * MOST_CHARACTERS
+        assert len(str(brief)) < 2 * MOST_CHARACTERS
+        told = sum(len(way.constraints) + len(way.residuals) for way in brief.conjunctions)
+        conditions = sum(len(way.constraints) + len(way.residuals) for way in whole.conjunctions)
+        assert told + brief.left_out == conditions
+        for way in brief.conjunctions:
+            assert all(
+                len(str(part.value)) <= WIDEST and len(part.wanted) <= WIDEST for part in way.constraints
+            )
+
+
+def test_a_short_explanation_is_the_same_when_brief() -> None:
+    text = "price < 3 AND LENGTH(name) > 5 OR price IN (5, 6) AND tags IS NOT NULL"
+    filter = parse_filter(text)
+    asked = event(price=5, name="IBM", tags=["a", "b"])
+    assert explain_briefly(asked, filter) == explain(asked, filter)
+
+
+def test_an_explanation_shows_lists() -> None:
+    asked = event(numbers=[1, 2], words=["a"], mixed=[{"a": 1}, None])
+    text = str(explain(asked, parse_filter("numbers = 3 OR words IS NULL OR mixed = 'x'")))
+    assert "numbers = 3: (1, 2)" in text
+    assert "words IS NULL: a" in text
+    assert "mixed = 'x': 2 elements" in text
