@@ -88,6 +88,7 @@ LIFETIMES = ("tests/unit/protocol/test_lifetimes.py", *WIDE)
 BACKUPS = ("tests/unit/store/test_backup.py", "tests/unit/runtime/test_backups.py")
 FAILING = ("tests/unit/protocol/test_failing_filters.py",)
 OWNER_WORK = ("tests/unit/protocol/test_owner_work.py", "tests/properties/test_work_budget.py")
+COMPUTING = ("tests/unit/protocol/test_computing.py",)
 KEEPING = ("tests/simulation/test_group.py", *WIDE)
 
 PACKAGES: dict[str, tuple[str, ...]] = {

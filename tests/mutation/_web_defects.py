@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation._suites import AUDIT, CONSOLE, ORIGINS, PACED, STREAMS, Defect
 from tests.mutation._suites import ORIGINS, PACED, STREAMS, TRIALS, Defect
+from tests.mutation._suites import COMPUTING, ORIGINS, PACED, STREAMS, TRIALS, Defect
 
 WEB = (
     # anyone who is let in tries filters, for nothing
@@ -20,6 +21,13 @@ WEB = (
     # a token for a name that rules use for others
     Defect("security/tokens.py", "Principal(proved_name(name)", "Principal(checked_name(name)",
         by=("tests/unit/security/test_tokens.py",)),
+    # what filters compute costs their owner nothing
+    Defect("language/meter.py", "        return left >= 0\n", "        return True\n", by=COMPUTING),
+    Defect("language/computing.py", "        count += _COSTS.get(type(node), NODE)\n", "        count += 1\n",
+        by=COMPUTING),
+    # ... and filters of links beyond their budget lose events
+    Defect("protocol/interest.py", "        return sorted({*found, *links})\n", "        return found\n",
+        by=COMPUTING),
     # bytes of a chunk or a frame each: all that was read is parsed in one turn
     Defect("gateway/paced.py", " and self._fairness.has_time(self._share):\n", ":\n", by=PACED),
     # ... and not charged to anybody

@@ -386,8 +386,56 @@ def _negate(node: e.Negate) -> Program:
 
 
 def _in(node: e.In) -> Program:
-    tests = [_compile(e.Compare("=", node.operand, item)) for item in node.items]
+    if all(isinstance(item, e.Literal) for item in node.items) and not _is_topic(node.operand):
+        values = [item.value for item in node.items if isinstance(item, e.Literal)]
+        found = _in_constants(_compile(node.operand), values)
+    else:
+        found = _in_expressions(node)
+    return _negated(found) if node.negated else found
 
+
+def _in_constants(operand: Program, values: list[Any]) -> Program:
+    """Looked up: the operand is computed once, however many constants there are."""
+    by_kind: dict[Any, set[Any]] = {}
+    for value in values:
+        by_kind.setdefault(kind_of(value), set()).add(value)  # NULL has no kind
+    kinds = len(by_kind)
+
+    def run(view: View) -> bool | None:
+        value = operand(view)
+        kind = kind_of(value)
+        if kind is None:
+            return None if kinds else False
+        same = by_kind.get(kind)
+        if same is None:
+            return None if kinds else False
+        return True if value in same else None if kinds > 1 else False
+
+    return run
+
+
+def _in_expressions(node: e.In) -> Program:
+    if _is_topic(node.operand):  # a pattern among the items is tested as one
+        return _first_true([_compile(e.Compare("=", node.operand, item)) for item in node.items])
+    operand, items = _compile(node.operand), [_compile(item) for item in node.items]
+
+    def run(view: View) -> bool | None:
+        value = operand(view)
+        if value is None:
+            return None if items else False
+        unknown = False
+        for item in items:
+            other = item(view)
+            if type(value) is not type(other) and kind_of(value) is not kind_of(other):
+                unknown = True
+            elif value == other:
+                return True
+        return None if unknown else False
+
+    return run
+
+
+def _first_true(tests: list[Program]) -> Program:
     def run(view: View) -> bool | None:
         unknown = False
         for test in tests:
@@ -397,7 +445,7 @@ def _in(node: e.In) -> Program:
             unknown = unknown or found is None
         return None if unknown else False
 
-    return _negated(run) if node.negated else run
+    return run
 
 
 def _between(node: e.Between) -> Program:

@@ -13,6 +13,7 @@ from __future__ import annotations
 from collections.abc import Callable, Generator, Iterable, Sequence
 from typing import Any, TypeAlias
 
+from tidings.language.meter import WorkMeter
 from tidings.language.work import WorkIndex
 from tidings.matching.columnar.warm import HERE, Kernels
 from tidings.matching.matcher import Matches, lists_of
@@ -42,6 +43,7 @@ class MatchingEngine:
             WorkIndex() if routes else None
         )  # filters that stand for others: over budget, they match
         self.kernels = kernels
+        self._meter: WorkMeter | None = None
         self._small: SmallMatcher | None = SmallMatcher()
         self._filters: dict[int, Filter] = {}  # while small: to be handed over
         self._conjunctions = 0  # of those, without filters that are found by an element of a list
@@ -52,7 +54,24 @@ class MatchingEngine:
         self._use(self._small.match)
 
     def _use(self, match: Callable[[Event], Sequence[int]]) -> None:
-        self.match = match if self._routed is None else lambda event: self._with_over(match(event), event)
+        self._plain = match if self._routed is None else lambda event: self._with_over(match(event), event)
+        self.match = self._plain if self._meter is None else self._metered
+
+    def charge(self, meter: WorkMeter | None) -> None:
+        """Have this meter charge what filters compute from now on; None: no more."""
+        self._meter = meter
+        self.match = self._plain if meter is None else self._metered
+
+    def _metered(self, event: Event, without: frozenset[int] | None = None) -> Sequence[int]:
+        """Match with the meter where an owner could use up its budget for this event."""
+        meter, matcher = self._meter, self._large if self._small is None else self._small
+        if meter is not None:
+            meter.begin(event)
+            matcher.meter = meter if meter.is_needed else None
+        try:
+            return self._plain(event) if without is None else self._without(event, without)
+        finally:
+            matcher.meter = None
 
     def _with_over(self, found: Sequence[int], event: Event) -> Sequence[int]:
         """Beside those that accept the event, those that are over their work budget for it."""
@@ -125,6 +144,8 @@ class MatchingEngine:
 
     def match_each(self, events: list[Event]) -> Iterable[Sequence[int]]:
         """The same for many events, each by itself."""
+        if self._meter is not None and any(map(self._meter.needs, events)):
+            return map(self.match, events)
         if self._small is not None or self._routed or len(events) < FEW_EVENTS:
             return map(self.match, events)
         return lists_of(self._large.match_batch(events))
@@ -132,6 +153,9 @@ class MatchingEngine:
     def match_without(self, event: Event, without: frozenset[int]) -> Sequence[int]:
         """The same as `match`, but of these filters no part with a weight is evaluated; the caller asks for
         their parts without one (`lightly_accepts`)."""
+        return self._without(event, without) if self._meter is None else self._metered(event, without)
+
+    def _without(self, event: Event, without: frozenset[int]) -> Sequence[int]:
         if self._small is not None:
             return self._small.match(event, without)
         found: Sequence[int] = self._large.match_without(event, without)

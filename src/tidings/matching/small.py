@@ -14,10 +14,12 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple, TypeAlias
 
+from tidings.language.computing import expression_cost, pattern_cost
 from tidings.language.evaluate import residual_test
+from tidings.language.meter import WorkMeter
 from tidings.language.unexpected import FAILURES
 from tidings.language.work import has_work, is_over
 from tidings.matching.acceptors import acceptor
@@ -39,19 +41,15 @@ _SURE = {VALUE, NAME, START}  # being found there proves the constraint
 class _CandidateTest:
     """Remaining tests of one conjunction, once an event has reached its entry point."""
 
-    __slots__ = ("constraints", "handle", "residuals", "weighted")
+    __slots__ = ("constraints", "costs", "handle", "pattern_cost", "residuals", "weighted")
 
-    def __init__(
-        self,
-        handle: int,
-        rest: Iterable[Constraint],
-        residuals: list[Callable[[Event], bool]],
-        weighted: Filter | None,
-    ) -> None:
+    def __init__(self, handle: int, rest: Iterable[Constraint], part: Conjunction, filter: Filter) -> None:
         self.handle = handle
-        self.weighted = weighted  # the filter, when this part of it has a weight
+        self.weighted = filter if has_work(part) else None  # the filter, when this part of it has a weight
         self.constraints = [(constraint.attribute, acceptor(constraint)) for constraint in rest]
-        self.residuals = residuals
+        self.residuals = [residual_test(residual, filter.dialect) for residual in part.residuals]
+        self.costs = [expression_cost(residual) for residual in part.residuals]  # for the meter
+        self.pattern_cost = pattern_cost(part)
 
 
 class _AttributeIndex:
@@ -134,6 +132,7 @@ class SmallMatcher:
     """Entry points by attribute, and a list of what has none."""
 
     def __init__(self) -> None:
+        self.meter: WorkMeter | None = None  # for the match that is made now
         self._handles = Handles()
         self._attributes: dict[str, _AttributeIndex] = {}
         self._everywhere: Bucket = {}
@@ -160,8 +159,6 @@ class SmallMatcher:
         conjunction: Conjunction,
         filter: Filter,
     ) -> None:
-        residuals = [residual_test(residual, filter.dialect) for residual in conjunction.residuals]
-        weighted = filter if has_work(conjunction) else None
         choices = [
             (constraint, positions)
             for constraint in conjunction.constraints
@@ -169,13 +166,13 @@ class SmallMatcher:
         ]
         choices += [member for residual in conjunction.residuals for member in _members(residual, filter)]
         if not choices:
-            self._everywhere[key] = _CandidateTest(key[0], conjunction.constraints, residuals, weighted)
+            self._everywhere[key] = _CandidateTest(key[0], conjunction.constraints, conjunction, filter)
             filed.append((None, (PRESENT, None), key))
             return
         chosen, positions = min(choices, key=self._cost)
         sure = positions[0][0] in _SURE
         rest = [c for c in conjunction.constraints if not (sure and c is chosen)]
-        entry = _CandidateTest(key[0], rest, residuals, weighted)
+        entry = _CandidateTest(key[0], rest, conjunction, filter)
         index = self._attributes.setdefault(chosen.attribute, _AttributeIndex())
         for location in positions:
             index.bucket(location)[key] = entry
@@ -207,6 +204,7 @@ class SmallMatcher:
         if self._beyond_body or event.rich or not NEVER_NULL.issuperset(map(type, view.values())):
             view = event.view
         found: list[int] = []
+        meter = self.meter
         buckets: list[Bucket | None] = [self._everywhere] if self._everywhere else []
         for attribute in attributes:
             if attribute not in view:
@@ -226,12 +224,18 @@ class SmallMatcher:
             for entry in bucket.values():  # the inner loop: no calls but those of the tests
                 if entry.weighted is not None and (entry.handle in without or is_over(entry.weighted, event)):
                     continue
+                if meter is not None and not meter.pays(entry.handle, entry.pattern_cost):
+                    continue
                 try:
                     for attribute, holds in entry.constraints:
                         if not holds(view.get(attribute)):
                             break
                     else:
-                        if not entry.residuals or all(residual(event) for residual in entry.residuals):
+                        if not entry.residuals or (
+                            all(residual(event) for residual in entry.residuals)
+                            if meter is None
+                            else meter.all_hold(entry.handle, entry.residuals, entry.costs, event)
+                        ):
                             found.append(entry.handle)
                 except Exception as error:
                     FAILURES.note(entry, view, error)

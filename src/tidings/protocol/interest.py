@@ -10,17 +10,20 @@ Rules
 - A link's filter stands for others, so over its work budget it counts as a match (`language/work.py`). A
   subscription's filter does not: the caller reports it (`over_budget`). Neither does a filter beyond the
   budget of all filters of its owner (`language/owner_work.py`): it is not even evaluated.
+- What filters compute is charged while they do (`language/meter.py`), to their owners; filters of links have
+  a budget together, and beyond it they count as matches too.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from itertools import compress
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Protocol, runtime_checkable
 
 import msgspec
 
 from tidings.language.evaluate import lightly_accepts
+from tidings.language.meter import WorkMeter
 from tidings.language.owner_work import OwnerWork
 from tidings.language.work import WorkIndex
 from tidings.matching.matcher import Matcher, match_each, match_without
@@ -33,6 +36,8 @@ if TYPE_CHECKING:
     from tidings.protocol.delivery.pending import PendingPublish
 
 TOPIC = "topic"
+LINKS = "\x1flinks"  # owner of the filters of links; no principal has such a name
+MOST_NOTED = 1024  # events whose filters beyond a budget are known until the caller reports them
 
 
 class Match(msgspec.Struct, frozen=True, gc=False):
@@ -40,6 +45,13 @@ class Match(msgspec.Struct, frozen=True, gc=False):
 
     subscriptions: Sequence[Any]  # as given to `add`, by ascending handle
     link_filters: Sequence[int] = ()  # handles, ascending
+
+
+@runtime_checkable
+class Metered(Protocol):
+    """A matcher that can charge what filters compute."""
+
+    def charge(self, meter: WorkMeter | None) -> None: ...
 
 
 class InterestTable:
@@ -51,8 +63,11 @@ class InterestTable:
         self._is_link: dict[int, None] = {}  # handles of links' filters
         self._work = WorkIndex()  # of subscriptions' filters that may be over their work budget
         self._owner_work = OwnerWork(limits.owner_work)  # the same by owner
+        self._meter = WorkMeter(limits.owner_work)
+        self._metered: dict[tuple[str, str], frozenset[int]] = {}  # by source and id: what it left out
         self._last_over: tuple[Event | None, frozenset[int]] = (None, frozenset())
-        self.has_work = False  # is there one?
+        self.has_work = False  # is there one, or a filter beyond the budget of computing?
+        self._is_metered = False
         self._link_work = WorkIndex()  # the same of links' filters
         self._last: tuple[Event | None, Match] = (None, Match(()))
         self._by_topic: dict[str | None, Match] = {}
@@ -65,7 +80,7 @@ class InterestTable:
         handle = self._add(filter)
         self._work.add(handle, filter)
         self._owner_work.add(handle, filter, owner)
-        self.has_work = bool(self._work)
+        self._charge(handle, filter, owner)
         while handle >= len(self._entries):
             self._entries.append(None)
         self._entries[handle] = subscription
@@ -75,6 +90,7 @@ class InterestTable:
         """Add a filter that is wanted over links; its handle."""
         handle = self._add(filter)
         self._link_work.add(handle, filter)
+        self._charge(handle, filter, LINKS)
         self._is_link[handle] = None
         return handle
 
@@ -94,13 +110,27 @@ class InterestTable:
         else:
             self._work.remove(handle)
             self._owner_work.remove(handle)
-            self.has_work = bool(self._work)
             self._entries[handle] = None
+        self._meter.remove(handle, filter)
+        self._use_meter()
+
+    def _charge(self, handle: int, filter: Filter, owner: str) -> None:
+        self._meter.add(handle, filter, owner)
+        self._use_meter()
+
+    def _use_meter(self) -> None:
+        """Have the matcher charge what filters compute, while that could be too much."""
+        is_used = self._meter.is_used and isinstance(self.matcher, Metered)
+        if is_used is not self._is_metered and isinstance(self.matcher, Metered):
+            self._is_metered = is_used
+            self.matcher.charge(self._meter if is_used else None)
+        self.has_work = bool(self._work) or is_used
 
     def _changed(self) -> None:
         self.version += 1
         self._last = (None, Match(()))
         self._last_over = (None, frozenset())
+        self._metered.clear()
         self._by_topic.clear()
 
     # -- matching --------------------------------------------------------------------------------
@@ -120,6 +150,8 @@ class InterestTable:
                 handles = sorted({*match_without(matcher, event, without), *light})
             else:
                 handles = matcher.match(event)
+            if self._is_metered and self._meter.beyond:
+                handles = self._without_computing(event, handles)
             if self._is_link:
                 found = self._split(event, handles)
             else:
@@ -128,12 +160,23 @@ class InterestTable:
         self._last = (event, found)
         return found
 
+    def _without_computing(self, event: Event, found: Sequence[int]) -> Sequence[int]:
+        """Note the filters that were left out; those of links count as matches."""
+        beyond = self._meter.beyond.difference(found)
+        links = beyond.intersection(self._is_link)
+        if len(self._metered) >= MOST_NOTED:
+            self._metered.clear()
+        self._metered[event.source, event.id] = frozenset(beyond - links)
+        return sorted({*found, *links})
+
     def match_all(self, events: Sequence[Event]) -> list[Match]:
         """The same for each of several events."""
         if not self._beyond_topic:
             known = self._by_topic
             return [known.get(event.topic) or self._of_topic(event) for event in events]
-        if self.has_work and any(map(self._beyond_owners, events)):
+        if (self._is_metered and any(map(self._meter.needs, events))) or (
+            self.has_work and any(map(self._beyond_owners, events))
+        ):
             return [self.match(event) for event in events]
         lists = match_each(self.matcher, events)
         if self._is_link:
@@ -171,6 +214,7 @@ class InterestTable:
         }
         if beyond:
             over |= beyond.difference(self._lightly(event, beyond))
+        over |= self._metered.pop((event.source, event.id), frozenset())
         return [self._entries[handle] for handle in sorted(over)]
 
     def _lightly(self, event: Event, some: frozenset[int]) -> list[int]:

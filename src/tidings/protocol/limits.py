@@ -108,7 +108,7 @@ class ResourceLimits(msgspec.Struct, frozen=True, kw_only=True):
     remembered_losses: int = 4096  # subscriptions whose counts of losses go on when their clients are back
 
     # -- matching ------------------------------------------------------------------------------
-    owner_work: int = 1 << 25  # cost of all filters of a principal for one event; about 50 ms of matching
+    owner_work: int = 1 << 25  # cost of all filters of a principal for one event: 50 to 100 ms of matching
 
     # -- trials of filters ---------------------------------------------------------------------
     trial_bytes: int = 1 << 20  # a filter and an event that are tried by HTTP; decoding is work

@@ -157,7 +157,9 @@ class LocalClient:
         """Take messages of the guest that belong together."""
         if self._ingress is None:
             return
+        began = perf_counter()
         allowed = self._ingress.inward(messages)
+        checked = perf_counter() - began  # parsing of filters among it
         turn = self._turn
         few = allowed and not allowed[FEW:]
         if few and type(allowed[0]) is Publish and type(allowed[-1]) is Publish:
@@ -167,7 +169,7 @@ class LocalClient:
             turn.flush()
         began = perf_counter()
         self._driver.receive(self.address, allowed)
-        self._fairness.charge(self.share, perf_counter() - began)
+        self._fairness.charge(self.share, checked + perf_counter() - began)
 
     def charge(self, received_bytes: int, seconds: float = 0.0) -> float:
         """Charge the guest bytes and reading time; the seconds for which it is not to be read from. Few bytes

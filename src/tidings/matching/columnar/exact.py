@@ -133,7 +133,9 @@ def match_row(
         waiting = [
             (h, c, at.TIER + tier * at.TIER_SIZE) for h, c in zip(handles, requested, strict=True) if c >= 0
         ]
-        found.append(np.array(accepted(waiting, matcher.checks(), event, matcher.without), np.int32))
+        found.append(
+            np.array(accepted(waiting, matcher.checks(), event, matcher.without, matcher.meter), np.int32)
+        )
     return np.unique(np.concatenate(found)).astype(np.int32)
 
 

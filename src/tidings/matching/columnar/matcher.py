@@ -26,6 +26,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from tidings.errors import InputError
+from tidings.language.meter import WorkMeter
 from tidings.matching.columnar import layout as at
 from tidings.matching.columnar import table as files
 from tidings.matching.columnar.elements import ElementIndex, entries_of
@@ -142,6 +143,7 @@ class ColumnarMatcher:
         self._handle_room = 4096  # handles that walks have bits for
         self._free: list[int] = []
         self.without = NONE  # filters that the present match leaves out
+        self.meter: WorkMeter | None = None  # for the match that is made now
         self.elements = ElementIndex()  # filters that an element of a list finds
         self._sample: list[Event] = []
         self._ticks = 0
@@ -388,8 +390,11 @@ class ColumnarMatcher:
         requested, found = found >> 32, found & MOST_HANDLES
         if not requested:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
-        asked = scratch.ask[: 3 * requested].reshape(-1, 3).tolist()
-        more = accepted(asked, self.checks(), event, self.without)
+        handles, numbers, tiers = (
+            scratch.ask[: 3 * requested].reshape(-1, 3).T.tolist()
+        )  # three lists, not many
+        asked = zip(handles, numbers, tiers, strict=True)
+        more = accepted(asked, self.checks(), event, self.without, self.meter)
         if not more:
             return scratch.out[:found].copy()  # type: ignore[no-any-return]
         return merged(scratch.out[:found], more)

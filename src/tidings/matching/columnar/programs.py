@@ -39,9 +39,11 @@ import msgspec
 import numpy as np
 from numpy.typing import NDArray
 
+from tidings.language.computing import expression_cost, pattern_cost
 from tidings.language.evaluate import compiled as compiled_expression
 from tidings.language.evaluate import residual_test, value_of
 from tidings.language.lists import has_lists, prefixes
+from tidings.language.meter import WorkMeter
 from tidings.language.unexpected import FAILURES
 from tidings.language.work import (
     BUDGET,
@@ -58,7 +60,7 @@ from tidings.model.body import HAS_LIST
 from tidings.model.constraint import Constraint, Equals, Like, NotOneOf, Prefix, Range, TopicIs
 from tidings.model.event import RESERVED, Event
 from tidings.model.expression import Arithmetic, Attribute, Call, Compare, Expression, Literal, Negate
-from tidings.model.filter import CESQL, TIDINGS
+from tidings.model.filter import CESQL, TIDINGS, Conjunction
 from tidings.model.pattern import like_parts
 from tidings.model.value import Value, kind_of
 
@@ -185,7 +187,7 @@ class Checks:
         self.all: list[Check] = []
         self.questions = Questions()
         self._numbers: dict[bytes, int] = {}
-        self._tests: dict[int, Callable[[Event], bool]] = {}
+        self._tests: dict[int, CompiledCheck] = {}
         for check in known:
             self.number(check)
 
@@ -201,21 +203,49 @@ class Checks:
             self.questions.append(check)
         return found
 
-    def passes(self, number: int, event: Event) -> bool:
+    def passes(self, number: int, event: Event, meter: WorkMeter | None = None, handle: int = 0) -> bool:
+        """Does the event pass the check? A meter charges it to the owner of the filter of this handle."""
         test = self._tests.get(number)
         if test is None:
             test = self._tests[number] = compiled_check(self.all[number])
         try:
-            return test(event)
+            return test.run(event) if meter is None else test.metered(event, meter, handle)
         except Exception as error:
             FAILURES.note(self.all[number], event.view, error)
             return False
 
 
-def compiled_check(check: Check) -> Callable[[Event], bool]:
-    """Do the constraints and the residuals of the check hold for an event?"""
-    test = _tested(check)
-    return _within_budget(test, check) if check.work else test
+class CompiledCheck(NamedTuple):
+    """A check as functions."""
+
+    run: Callable[[Event], bool]  # do its constraints and its residuals hold for an event?
+    plainly: Callable[[Event], bool]  # do its constraints, within the work budget?
+    residuals: list[Callable[[Event], bool]]
+    costs: list[int]  # of the residuals, for the meter
+    pattern_cost: int
+
+    def metered(self, event: Event, meter: WorkMeter, handle: int) -> bool:
+        return (
+            meter.pays(handle, self.pattern_cost)
+            and self.plainly(event)
+            and meter.all_hold(handle, self.residuals, self.costs, event)
+        )
+
+
+def compiled_check(check: Check) -> CompiledCheck:
+    plain = check._replace(residuals=())
+    run, plainly = _tested(check), _tested(plain) if check.constraints else _always
+    if check.work:
+        run, plainly = _within_budget(run, check), _within_budget(plainly, check)
+    return CompiledCheck(
+        run, plainly, [residual_test(residual, check.dialect) for residual in check.residuals],
+        [expression_cost(residual) for residual in check.residuals],
+        pattern_cost(Conjunction(check.constraints)),
+    )  # fmt: skip
+
+
+def _always(event: Event) -> bool:  # noqa: ARG001
+    return True
 
 
 def _within_budget(test: Callable[[Event], bool], check: Check) -> Callable[[Event], bool]:
@@ -270,17 +300,23 @@ def accepted(
     checks: dict[int, Checks],
     event: Event,
     without: Collection[int] = (),
+    meter: WorkMeter | None = None,
 ) -> list[int]:
-    """Of (handle, number of its check, tier), the handles with a check that passes, without some."""
+    """Of (handle, number of its check, tier), the handles with a check that passes, without some. A question
+    is charged to the owner of the filter that asks it first."""
     answers: dict[tuple[int, int], bool] = {}
     found: list[int] = []
+    beyond = meter.beyond if meter is not None else without
     for handle, number, tier in requested:
-        if handle in without:
+        if handle in without or handle in beyond:
             continue
         key = (tier, number)
         answer = answers.get(key)
         if answer is None:
-            answer = answers[key] = checks[tier].passes(number, event)
+            answer = checks[tier].passes(number, event, meter, handle)
+            if handle in beyond:
+                continue
+            answers[key] = answer
         if answer:
             found.append(handle)
     return found
