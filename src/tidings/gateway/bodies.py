@@ -40,7 +40,10 @@ class RequestedEvent(msgspec.Struct):
 
 def read_requested(headers: Mapping[str, str], query: Mapping[str, str], body: bytes) -> list[RequestedEvent]:
     """The publishes that a request asks for. Raises `EventError` or `Problem`."""
-    media = headers.get("content-type", "").partition(";")[0].strip().lower()
+    content_type = headers.get("content-type", "")
+    media = content_type.partition(";")[0].strip().lower()
+    if media.endswith("json"):
+        _check_charset(content_type)
     if media == STRUCTURED_TYPE:
         _check_count(body)
         return [RequestedEvent(from_structured(body))]
@@ -55,6 +58,19 @@ def read_requested(headers: Mapping[str, str], query: Mapping[str, str], body: b
         f"events are not read from {media!r}",
         hint=f"send {STRUCTURED_TYPE}, {BATCH_TYPE}, application/json, or headers that begin with ce-",
     )
+
+
+def _check_charset(content_type: str) -> None:
+    """JSON is read as UTF-8 (RFC 8259). Raises `Problem` for another charset."""
+    for part in content_type.split(";")[1:]:
+        name, _, value = part.partition("=")
+        charset = value.strip().strip('"').lower()
+        if name.strip().lower() == "charset" and charset not in ("utf-8", "utf8", "us-ascii"):
+            raise Problem(
+                HTTPStatus.UNSUPPORTED_MEDIA_TYPE,
+                f"JSON is not read in the charset {charset[:40]!r}",
+                hint="send it in UTF-8",
+            )
 
 
 def _batch(body: bytes) -> list[Event]:

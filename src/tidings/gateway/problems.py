@@ -88,7 +88,7 @@ def answering(endpoint: Endpoint) -> Endpoint:
 
     async def answer(request: Request) -> Response:
         try:
-            _check_query(request.scope["query_string"])
+            _check_query(request)
             return await endpoint(request)
         except (TidingsError, Problem) as error:
             return response_of(error)
@@ -110,12 +110,18 @@ def streaming(endpoint: Endpoint, allow: str = "GET") -> Endpoint:
     return answering(answer)
 
 
-def _check_query(query: bytes) -> None:
-    """Refuse what Starlette would replace by other characters. Raises `InputError`."""
+def _check_query(request: Request) -> None:
+    """Refuse what Starlette would replace by other characters, and a parameter that stands twice: of two
+    values one would be passed over. Raises `InputError`."""
     try:
-        unquote_to_bytes(query).decode()
+        unquote_to_bytes(request.scope["query_string"]).decode()
     except UnicodeDecodeError:
         raise InputError("the query is no UTF-8", hint="percent-encode the bytes of UTF-8") from None
+    seen: set[str] = set()
+    for name, _ in request.query_params.multi_items():
+        if name in seen:
+            raise InputError(f"the query has {name[:40]!r} more than once", hint="give each parameter once")
+        seen.add(name)
 
 
 async def whole_body(request: Request, most: int) -> bytes:

@@ -20,8 +20,10 @@ import socket
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
+from http import HTTPStatus
 from typing import Any
 
+import msgspec
 import uvicorn
 from uvicorn.protocols.http.auto import AutoHTTPProtocol
 
@@ -33,8 +35,17 @@ from tidings.runtime.dialling import port_of
 from tidings.runtime.fairness import Fairness
 
 PEER_FAULTS = ("Invalid UTF-8 sequence received from client.", "opening handshake failed")
-AMBIGUOUS = b"Content-Length and Transfer-Encoding in one request\n"
+NOSNIFF = (b"x-content-type-options", b"nosniff")  # a browser takes no answer for another type
 TOO_SLOW = b"HTTP/1.1 408 Request Timeout\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+
+
+def _problem(detail: str) -> bytes:
+    """A problem object for a request that cannot be read, as the gateways answer."""
+    status = HTTPStatus.BAD_REQUEST
+    return msgspec.json.encode({"title": status.phrase, "status": int(status), "detail": detail})
+
+
+AMBIGUOUS = _problem("Content-Length and Transfer-Encoding in one request")
 
 
 def without_traceback(record: logging.LogRecord) -> bool:
@@ -116,6 +127,16 @@ class _BoundedHttp(AutoHTTPProtocol):  # type: ignore[misc,valid-type]
         self.ws_protocol_class = make
         super().handle_websocket_upgrade(*args)
 
+    def send_400_response(self, msg: str) -> None:
+        """The request cannot be read. In its place uvicorn would answer with plain text."""
+        body = _problem(msg)
+        head = (
+            "HTTP/1.1 400 Bad Request\r\nContent-Type: application/problem+json\r\n"
+            f"Content-Length: {len(body)}\r\nX-Content-Type-Options: nosniff\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
     def on_response_complete(self) -> None:
         super().on_response_complete()
         if not self._is_busy:
@@ -162,13 +183,33 @@ class _UnambiguousRequest:
         self._app = app
 
     async def __call__(self, scope: Any, receive: Any, send: Any) -> None:
-        names = {name for name, _ in scope.get("headers", ())}
-        if scope["type"] != "http" or not {b"content-length", b"transfer-encoding"} <= names:
+        if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
-        headers = [(b"connection", b"close"), (b"content-type", b"text/plain")]
+        names = {name for name, _ in scope["headers"]}
+        if not {b"content-length", b"transfer-encoding"} <= names:
+            await self._app(scope, receive, _unsniffed(send))
+            return
+        headers = [
+            (b"connection", b"close"),
+            (b"content-type", b"application/problem+json"),
+            (b"content-length", str(len(AMBIGUOUS)).encode()),
+            NOSNIFF,
+        ]
         await send({"type": "http.response.start", "status": 400, "headers": headers})
         await send({"type": "http.response.body", "body": AMBIGUOUS})
+
+
+def _unsniffed(send: Any) -> Any:
+    """Sends each answer with the header `NOSNIFF`."""
+
+    async def sending(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            headers = [pair for pair in message.get("headers", ()) if pair[0].lower() != NOSNIFF[0]]
+            message = {**message, "headers": [*headers, NOSNIFF]}
+        await send(message)
+
+    return sending
 
 
 class Serving:

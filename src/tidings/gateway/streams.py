@@ -58,6 +58,7 @@ from tidings.runtime.local_clients import charge
 HEARTBEAT_SECONDS = 15.0
 MOST_SUBSCRIPTIONS = 100  # of one socket
 SUBSCRIBE = ("filter", "dialect", "topic", "type", "name", "durable", "replay", "since", "queue")
+TEXTS = ("filter", "dialect", "topic", "type", "name", "since")
 RETRY = b"retry: 200\n"  # milliseconds: a durable stream ends now and then so that its client returns
 FULL_SHARE = (
     4  # a durable stream ends at this part of the bytes that a broker sends ahead of acknowledgements
@@ -247,6 +248,13 @@ def _is_manual(wanted: dict[str, Any]) -> bool:
     return bool(ack == "manual")
 
 
+def _check_texts(wanted: Mapping[str, Any]) -> None:
+    """JSON may have any value where a text is meant. Raises `InputError`."""
+    for name in TEXTS:
+        if not isinstance(wanted.get(name), str | None):
+            raise InputError(f"{name} is {str(wanted[name])[:40]!r}", hint="a text")
+
+
 async def _subscription(bus: Bus, wanted: Mapping[str, Any]) -> Listener[Any]:
     for name in wanted:
         if name not in SUBSCRIBE:
@@ -426,6 +434,7 @@ class _SocketConversation:
     async def _subscribe(self, fields: dict[str, Any]) -> None:
         ref = str(fields.pop("ref", ""))
         fields.pop("op")
+        _check_texts(fields)
         is_manual = _is_manual(fields)
         most = self._session.local_clients.limits.unconfirmed_count
         credit = _count("credit", fields.pop("credit", min(CREDIT, most)), most)
