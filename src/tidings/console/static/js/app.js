@@ -145,6 +145,16 @@ function ask() {
   }
 }
 
+// A stream ends with its session, and when the rights of its user change; what changed before the next one began is seen then.
+async function look() {
+  const now = await get("/api/session").catch(() => null);
+  if (!now || !session || !session.is_known) return;
+  if (!now.is_known || now.name !== session.name || !now.may.observe) return location.reload();
+  if (JSON.stringify(now.may) === JSON.stringify(session.may)) return;
+  session = now;
+  route();
+}
+
 async function signOut() {
   live.close();
   if (page && page.destroy) page.destroy();
@@ -158,14 +168,11 @@ showTheme();
 addEventListener("hashchange", route);
 addEventListener("keydown", (event) => { if (event.key === "Escape") showPages(false); });
 live.addEventListener("tick", draw);
-live.addEventListener("past", draw);
+live.addEventListener("past", () => { draw(); look(); });
 live.addEventListener("state", async () => {
   status.dataset.state = live.state;
   say(status.lastChild, SAYS[live.state]);
-  if (live.state === "lost") {
-    const now = await get("/api/session").catch(() => null);
-    if (now && !now.is_known && session && session.is_known) location.reload();
-  }
+  if (live.state !== "live") look();
 });
 document.addEventListener("visibilitychange", draw);
 begin();

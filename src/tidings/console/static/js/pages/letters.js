@@ -62,10 +62,12 @@ export default function letters({ session, asking }) {
     if (!chosen) return;
     box.hidden = false;
     say(title, `${chosen.id} at ${chosen.broker}`);
-    fill(beside, act("redeliver", []), act("discard", []));
+    if (beside.dataset.of !== title.textContent) fill(beside, act("redeliver", []), act("discard", []));
+    beside.dataset.of = title.textContent;
     try {
       const answer = await get("/api/admin", { do: "letters", name: chosen.id, broker: chosen.broker });
-      fill(inside, answer.rows.length ? table.element : nothing("letters", "No dead letter is left"));
+      if (!answer.rows.length) fill(inside, nothing("letters", "No dead letter is left"));
+      else if (inside.firstChild !== table.element) fill(inside, table.element);
       table.update(answer.rows);
     } catch (problem) {
       fill(inside, h("div", { class: "body" }, trouble(problem)));
