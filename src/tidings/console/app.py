@@ -136,7 +136,8 @@ class ConsoleApp:
         with ExitStack() as opened:
             opened.callback(ending.done)
             opened.callback(self._sessions.follow(request, visitor, ending.end))
-            session = self._service.server.sessions.open(visitor.principal, lambda reason: ending.end())
+            sessions = self._service.server.sessions
+            session = sessions.open(visitor.principal, lambda reason: ending.end(), "console")
             opened.callback(session.close)
             closed = opened.pop_all()
         return _LiveStream(watch.stream(ending.viewer), closed.close)

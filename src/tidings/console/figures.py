@@ -105,9 +105,11 @@ def total(brokers: Mapping[str, Figures], before: Mapping[str, Figures], seconds
         count: round(sum(rate(one, before.get(name), count, seconds) for name, one in answered.items()), 2)
         for count in COUNTS
     }
-    levels = {
-        level: sum(one[level] for one in answered.values() if isinstance(one.get(level), int | float))
+    shown = [_present(one, LEVELS) for one in answered.values()]
+    levels = {  # one that no broker shows is unknown, not 0
+        level: sum(one.get(level, 0) for one in shown)
         for level in LEVELS
+        if any(level in one for one in shown)
     }
     return {
         "brokers": len(brokers),

@@ -93,10 +93,12 @@ class ConsoleQueries:
     # -- subscriptions ----------------------------------------------------------------------------
 
     async def subscriptions(self, request: Request, visitor: Visitor) -> Response:
-        del request
+        about: dict[str, Any] = {"limit": MOST_SUBSCRIPTIONS}
+        if text := request.query_params.get("search"):
+            about["search"] = text
         watch = await self._watches.of(visitor)
         await self._know_brokers(visitor)
-        answers = await watch.network.ask("subscriptions", lambda name: {"limit": MOST_SUBSCRIPTIONS})
+        answers = await watch.network.ask("subscriptions", lambda name: about)
         paces = watch.paces()
         rows = [
             row

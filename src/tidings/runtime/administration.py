@@ -122,6 +122,7 @@ class BrokerAdministration:
             attached = client or local_client
             principal = session.principal
             visit = None if client is None else client.connection.visit
+            by = "tcp" if client is not None else "gateway" if local_client is not None else session.by
             rows.append(
                 {
                     "session": session.number,
@@ -129,7 +130,7 @@ class BrokerAdministration:
                     "tenant": principal.tenant,
                     "method": str(principal.means),
                     "client": "" if attached is None else attached.address.rpartition("#")[0],
-                    "by": "tcp" if client is not None else "gateway" if local_client is not None else "other",
+                    "by": by,
                     "peer": "" if visit is None else visit.address,
                     "since": session.since,
                     **({} if attached is None else self._use_of(attached.address)),

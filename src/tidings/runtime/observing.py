@@ -52,12 +52,30 @@ def answers_of(server: Server, guard: Guard[Any] | None) -> dict[str, Callable[[
     def subscriptions(about: dict[str, Any], principal: Any) -> list[dict[str, Any]]:
         view = view_of(guard, principal)
         limit = limit_of(about, server.resources.described_subscriptions)
+        wanted, longest = about.get("search"), server.resources.client.name
+        if not isinstance(wanted, str | None) or len(wanted or "") > longest:
+            raise RefusedError(f"a search is a text of at most {longest} characters (limit `name`)")
+        if wanted:
+            return server.node.describe(limit, _found(server, view, wanted.casefold()))
         return server.node.describe(limit, None if view.is_whole else view.subscription)
 
     return {
         "figures": lambda about, principal: figures(server, server.figures, view_of(guard, principal)),
         "subscriptions": subscriptions,
     }
+
+
+def _found(server: Server, view: ObservedScope, wanted: str) -> Callable[[SubscriptionId], bool]:
+    """Subscriptions of an observer whose name, filter or broker has this text."""
+
+    def is_found(id: SubscriptionId) -> bool:
+        if not (view.is_whole or view.subscription(id)):
+            return False
+        known = server.node.subscription(id)
+        text = "" if known is None else known[0].filter.text
+        return wanted in f"{id.shown} {text} {server.name}".casefold()
+
+    return is_found
 
 
 def figures(server: Server, everything: Callable[[], dict[str, Any]], view: ObservedScope) -> dict[str, Any]:

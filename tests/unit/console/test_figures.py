@@ -76,6 +76,12 @@ def test_a_silent_broker_is_shown_with_its_problem() -> None:
     assert (row["brokers"], row["silent"]) == (2, 1)
 
 
+def test_a_level_that_no_broker_shows_is_unknown_and_not_0() -> None:
+    some = {"b1": {"waiting": 2, "links": []}, "b2": {"waiting": 3, "entries": 0, "links": []}}
+    levels = figures.total(some, {}, 1.0)["levels"]
+    assert levels == {"waiting": 5, "entries": 0}
+
+
 def test_a_swap_of_a_broker_that_one_look_missed_is_told() -> None:
     first = {"b1": {"links": ["b2"], "swaps done": 0}, "b2": {"links": ["b1"], "swaps done": 3}}
     missed = {"b1": {"links": [], "swaps done": 0}}

@@ -17,7 +17,7 @@ from tidings.security.credentials import PasswordCredentials
 from tidings.security.scram import make_key
 
 KEY = make_key("secret", iterations=4096)
-NAMES = ("ann", "market", "root", "spy")
+NAMES = ("ann", "market", "root", "spy", "eye")
 USERS = (
     "".join(f'[users.{name}]\npassword = "{KEY}"\n' for name in NAMES)
     + """
@@ -30,6 +30,13 @@ action = "admin"
 [[allow]]
 who = "spy"
 action = ["observe", "publish", "subscribe", "release"]
+[[allow]]
+who = "eye"
+action = "subscribe"
+[[allow]]
+who = "eye"
+action = "observe"
+filter = "price > 0"
 """
 )
 
@@ -271,5 +278,36 @@ def test_the_subscription_of_a_webhook_ends_with_its_webhook_alone(service: Serv
                     await root.inquire("admin", **about)
                 service.administration.webhooks = None
                 await root.inquire("admin", **about)
+
+    play(story())
+
+
+def test_the_search_of_subscriptions_looks_through_all_and_shows_what_may_be_seen(service: Service) -> None:
+    async def story() -> None:
+        async with (
+            service,
+            connect(service, "ann") as ann,
+            connect(service, "spy") as spy,
+            connect(service, "eye") as eye,
+        ):
+            await eye.subscribe("price > 3", name="own")
+            for number in range(5):
+                await ann.subscribe(f"price > {number}", name=f"s{number}")
+            await ann.subscribe("volume = 7", name="other")
+
+            async def found(**about: Any) -> list[str]:
+                return sorted(row["subscription"] for row in await spy.inquire("subscriptions", **about))
+
+            assert len(await found(limit=1)) == 1
+            assert await found(limit=1, search="OTHER") == ["ann/other"]
+            assert await found(limit=9, search="price > 3") == ["ann/s3", "eye/own"]
+            own = await eye.inquire("subscriptions", limit=9, search="price > 3")
+            assert [row["subscription"] for row in own] == ["eye/own"]
+            assert await found(limit=9, search="nowhere") == []
+            assert len(await found(limit=9, search="b1")) == 7
+            with pytest.raises(RefusedError, match="a search is a text"):
+                await found(search=5)
+            with pytest.raises(RefusedError):
+                await ann.inquire("subscriptions", search="other")
 
     play(story())

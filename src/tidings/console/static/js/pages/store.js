@@ -22,11 +22,11 @@ export default function store({ live, session, asking }) {
     label: "Logs of the brokers", key: (row) => row.name,
     columns: [
       { name: "Broker", of: (r) => r.name, cell: (r) => r.name },
-      { name: "In its log", right: true, of: (r) => r.levels.entries || 0, cell: (r) => h("div", null, count(r.levels.entries || 0), bar(r.levels.entries || 0)) },
-      { name: "Kept so far", right: true, of: (r) => r.levels.kept || 0, cell: (r) => count(r.levels.kept || 0) },
-      { name: "Forgotten", right: true, of: (r) => r.levels.forgotten || 0, cell: (r) => count(r.levels.forgotten || 0) },
-      { name: "Reading behind", right: true, of: (r) => r.levels.reading || 0, cell: (r) => count(r.levels.reading || 0) },
-      { name: "Dead letters", right: true, of: (r) => r.levels["dead letters"] || 0, cell: (r) => count(r.levels["dead letters"] || 0) },
+      { name: "In its log", right: true, of: (r) => r.levels.entries || 0, cell: (r) => h("div", null, count(r.levels.entries), bar(r.levels.entries || 0)) },
+      { name: "Kept so far", right: true, of: (r) => r.levels.kept || 0, cell: (r) => count(r.levels.kept) },
+      { name: "Forgotten", right: true, of: (r) => r.levels.forgotten || 0, cell: (r) => count(r.levels.forgotten) },
+      { name: "Reading behind", right: true, of: (r) => r.levels.reading || 0, cell: (r) => count(r.levels.reading) },
+      { name: "Dead letters", right: true, of: (r) => r.levels["dead letters"] || 0, cell: (r) => count(r.levels["dead letters"]) },
     ],
   });
   const entries = new Table({

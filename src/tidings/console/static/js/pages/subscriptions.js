@@ -8,7 +8,7 @@ import { Table } from "../table.js";
 import { count, plural } from "../words.js";
 
 export default function subscriptions({ session, asking }) {
-  const search = h("input", { class: "search", type: "search", value: asking.get("search") || "", placeholder: "Search names, filters and brokers", "aria-label": "Search subscriptions", oninput: () => show() });
+  const search = h("input", { class: "search", type: "search", value: asking.get("search") || "", placeholder: "Search names, filters and brokers", "aria-label": "Search subscriptions", maxlength: 200, oninput: () => { show(); if (many) { clearTimeout(wait); wait = setTimeout(() => poll.again(), 350); } } });
   const found = h("span", { class: "muted small", role: "status" });
   const table = new Table({
     label: "Subscriptions", key: (row) => `${row.broker} ${row.subscription}`, order: { column: 4, down: true },
@@ -29,7 +29,8 @@ export default function subscriptions({ session, asking }) {
   });
   const place = h("div", null, h("div", { class: "body muted" }, "Asking the brokers…"));
   const problems = h("div", { class: "stack" });
-  let rows = [], most = 1;
+  let rows = [], most = 1, wait = 0;
+  let many = false; // a broker has more than one answer names: then the brokers search
 
   function bar(rate) {
     const inside = h("i");
@@ -42,21 +43,27 @@ export default function subscriptions({ session, asking }) {
     linked("subscriptions", { search: search.value });
     const chosen = rows.filter((row) => !wanted || `${row.subscription} ${row.filter} ${row.broker}`.toLowerCase().includes(wanted));
     most = Math.max(1, ...chosen.map((row) => row.rate));
-    say(found, wanted ? `${chosen.length} of ${plural(rows.length, "subscription")}` : plural(rows.length, "subscription"));
-    if (!rows.length) return fill(place, nothing("subscriptions", "Nobody has subscribed yet", h("p", null, "Subscribe from a shell:"), h("pre", null, "tidings sub --where 'change < -3'")));
+    say(found, many && wanted ? `${plural(chosen.length, "subscription")} found` : wanted ? `${chosen.length} of ${plural(rows.length, "subscription")}` : plural(rows.length, "subscription"));
+    if (!rows.length && !wanted) return fill(place, nothing("subscriptions", "Nobody has subscribed yet", h("p", null, "Subscribe from a shell:"), h("pre", null, "tidings sub --where 'change < -3'")));
     if (place.firstChild !== table.element) fill(place, table.element);
     table.update(chosen);
   }
 
-  const poll = polling(() => get("/api/subscriptions"), 2, (answer) => {
+  const poll = polling(() => get("/api/subscriptions", { search: many ? search.value.trim() : "" }), 2, (answer) => {
     rows = answer.subscriptions;
+    const counts = new Map();
+    for (const row of rows) counts.set(row.broker, (counts.get(row.broker) || 0) + 1);
+    if (!many && Math.max(0, ...counts.values()) >= answer.most) {
+      many = true;
+      if (search.value.trim()) setTimeout(() => poll.again());
+    }
     fill(problems, Object.entries(answer.problems).map(([broker, why]) => h("p", { class: "note warn" }, `${broker}: ${why}`)));
     show();
   }, (problem) => fill(problems, trouble(problem)));
 
   return {
-    lead: "Every subscription that a broker holds, with its filter, and how many events it was handed since it began here. Of a broker with more than a thousand, those for which most waits.",
+    lead: "Every subscription that a broker holds, with its filter, and how many events it was handed since it began here. Of a broker with more than a thousand, those for which most waits; the search looks through all of them.",
     element: h("div", { class: "stack" }, problems, card("Subscriptions", h("div", { class: "flush" }, place), found, search)),
-    destroy: poll.stop,
+    destroy() { poll.stop(); clearTimeout(wait); },
   };
 }
