@@ -5,6 +5,7 @@ from __future__ import annotations
 import asyncio
 import threading
 from collections.abc import Coroutine
+from contextlib import closing
 from pathlib import Path
 from types import TracebackType
 from typing import Any, TypeVar
@@ -13,6 +14,7 @@ import tidings
 from tidings.pipeline.broker.lines import close_lines
 from tidings.runtime.blocking import BlockingBus
 from tidings.runtime.server import Server
+from tidings.store.rocks import RocksStore
 
 T = TypeVar("T")
 
@@ -90,3 +92,11 @@ class Brokers:
     @property
     def all(self) -> str:
         return ",".join(self.addresses)
+
+
+def leave_hole(brokers: Brokers, folder: Path, number: int = 0) -> None:
+    """Stop a broker, leave so many offsets out of its log as a restore does, and let it come back."""
+    brokers.stop(number)
+    with closing(RocksStore(folder / f"b{number + 1}")) as store:
+        store.skip(1 << 50)
+    brokers.start(number)

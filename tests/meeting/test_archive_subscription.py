@@ -11,7 +11,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
-from tests.meeting._brokers import Brokers
+from tests.meeting._brokers import Brokers, leave_hole
 
 from tidings.archive.reading import events
 from tidings.archive.state import Archive
@@ -147,3 +147,17 @@ def test_a_damaged_archive_is_told_to_the_subscriber(two: Brokers, tmp_path: Pat
     late = two.bus(0, "late").subscribe("n > 0", since="forever")
     with late as news, pytest.raises(CorruptionError, match="it is torn or was changed"):
         news.get(timeout=120)
+
+
+def test_an_archiver_passes_the_hole_of_a_restored_log_in_one_step(two: Brokers, tmp_path: Path) -> None:
+    """Found by an attack from outside: a change of the archive for each 200,000 offsets of the hole."""
+    two.bus(0, "ann").publish({"n": 1}, lifetime=FOREVER)
+    archiver = Archiver(tmp_path / "archive", two.addresses[0], step=2)
+    archiver.run_once()
+    leave_hole(two, tmp_path)
+    for n in (2, 3, 4):
+        two.bus(0, "bob").publish({"n": n}, lifetime=FOREVER)
+    steps: list[Any] = []
+    assert archiver.run_once(steps.append) == 3
+    assert [step.read for step in steps] == [2, 1]
+    assert archived(tmp_path / "archive") == [1, 2, 3, 4]

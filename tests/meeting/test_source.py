@@ -16,10 +16,10 @@ pytest.importorskip("pyspark", reason="pyspark is not installed")
 pytest.importorskip("pyarrow", reason="pyarrow is not installed")
 from pyspark.sql.streaming.datasource import ReadAllAvailable, ReadMaxRows
 from tests.meeting import _schema
-from tests.meeting._brokers import Brokers
+from tests.meeting._brokers import Brokers, leave_hole
 
 import tidings
-from tidings.errors import FilterError, InputError, SettingsError, UnreachableError
+from tidings.errors import FilterError, InputError, RefusedError, SettingsError, UnreachableError
 from tidings.pipeline.broker import options
 from tidings.pipeline.broker.columns import Columns, inferred
 from tidings.pipeline.broker.lines import close_lines
@@ -421,3 +421,26 @@ def test_the_schema_of_a_sample_has_every_attribute_and_the_rest(one: Brokers) -
 def test_columns_that_cannot_be_are_refused(text: str, problem: str) -> None:
     with pytest.raises(InputError, match=problem):
         Columns(schema(text))
+
+
+def test_a_stream_passes_the_hole_of_a_restored_log_in_one_step(one: Brokers, tmp_path: Path) -> None:
+    one.bus(0, "ann").publish({"n": 1}, lifetime=60)
+    reader = stream(one.all, startingOffsets="earliest", maxEventsPerBatch="4")
+    end, read = step(reader, reader.initialOffset(), reader.getDefaultReadLimit())
+    assert read == [1]
+    leave_hole(one, tmp_path)
+    again = stream(one.all, maxEventsPerBatch="4")
+    for _ in range(10):
+        one.bus(0, "ann").publish({"n": 2}, lifetime=60)
+    for size in (4, 4, 2):
+        end, read = step(again, end, again.getDefaultReadLimit())
+        assert read == [2] * size
+
+
+def test_a_stream_that_has_read_more_than_there_is_says_so(one: Brokers) -> None:
+    one.bus(0, "ann").publish({"n": 1}, lifetime=60)
+    reader = stream(one.all)
+    read = reader.initialOffset()
+    (log,) = read["logs"]
+    with pytest.raises(RefusedError, match="ends at 1, and 3 is behind it"):
+        reader.latestOffset({**read, "logs": {log: 3}}, ReadAllAvailable())

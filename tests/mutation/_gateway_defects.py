@@ -326,7 +326,8 @@ GATEWAYS = (
     Defect("protocol/delivery/tokens_ahead.py", "state.stored.is_from_disk and upto <= self._most",
         "upto <= self._most", by=ROLLBACK),
     # a token moves the log without bound
-    Defect("protocol/delivery/tokens_ahead.py", "self._most = self._index.end - 1 + self._ahead",
+    Defect("protocol/delivery/tokens_ahead.py",
+        "self._most = max(self._index.end - 1, int(now * MICROSECONDS)) + self._ahead",
         "self._most = 1 << 62", by=ROLLBACK),
     # no datagram limit at publish
     Defect("systems/system.py",

@@ -16,6 +16,7 @@ from tidings.cli.usage import JSON_HELP, examples
 from tidings.errors import SettingsError
 
 if TYPE_CHECKING:
+    from tidings.runtime.backups import Restored
     from tidings.store.backup import Backup
 
 SPANS = {"s": 1, "m": 60, "h": 3600, "d": 86_400}  # seconds
@@ -124,19 +125,30 @@ def restore(into: BackupArgument, store: StoreArgument, number: Number = None, a
 
     done = backups.restore_all(into, store, number)
     if as_json:
-        _print_all([_shown(one) | {"store": str(at), "skipped_offsets": gap} for at, one, gap in done])
-        return
-    for at, restored, gap in done:
-        print(f"{at} holds backup {restored.number} of {restored.broker or 'a broker'}, {_content(restored)}")
-        if restored.group:
-            print("it is the disk of a group's member: start it while the others run, and it copies the rest")
-        else:
-            print(f"events after {restored.time} are lost at this broker; its log goes on at", end=" ")
-            print(f"offset {restored.next_offset + gap}, behind all that were given")
-    if len(done) > 1:
-        print(f"start the unit with the same --name and --processes {len(done)}")
-    elif not done[0][1].group:
-        print(f"start the broker with --name {done[0][1].broker}, and let its neighbours run")
+        _print_all([_shown(one.backup) | {"store": str(at), "skipped_offsets": one.gap} for at, one in done])
+    else:
+        for at, one in done:
+            _print_restored(at, one)
+        if len(done) > 1:
+            print(f"start the unit with the same --name and --processes {len(done)}")
+        elif not done[0][1].backup.group:
+            print(f"start the broker with --name {done[0][1].backup.broker}, and let its neighbours run")
+    if not all(one.is_remembered for _, one in done):
+        typer.echo(
+            f"warning: {into} cannot be written, so it does not know of this restore: restore from it again "
+            "only with a clock that is not behind this one",
+            err=True,
+        )
+
+
+def _print_restored(at: Path, one: Restored) -> None:
+    backup = one.backup
+    print(f"{at} holds backup {backup.number} of {backup.broker or 'a broker'}, {_content(backup)}")
+    if backup.group:
+        print("it is the disk of a group's member: start it while the others run, and it copies the rest")
+    else:
+        print(f"events after {backup.time} are lost at this broker; its log goes on at", end=" ")
+        print(f"offset {backup.next_offset + one.gap}, behind all that were given")
 
 
 def verify(

@@ -5,7 +5,7 @@ Rules
   its broker makes (`store_control.py`), so publishing goes on.
 - A log that goes back to an older copy must give no offset twice (decision 26). Neighbours and resume tokens
   know some of the offsets that were given after the backup; a restored log therefore begins behind all that
-  could have been given (`gap_of`), whether or not any of them speaks.
+  could have been given (`store/restored.py`), whether or not any of them speaks.
 - The store of a unit (`--processes`) is that of its processes, each with backups of its own; `NAME-k` and the
   number of processes are the same in both directories.
 - The disk of a group's member goes back without its promises: the committed log stays, the votes, the view
@@ -22,7 +22,7 @@ from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from math import inf
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import msgspec
 
@@ -40,12 +40,10 @@ from tidings.runtime.store_control import ControlConnection
 from tidings.store.audit import audit
 from tidings.store.backup import Backup, BackupSet, StoreSummary, check_empty, inspect
 from tidings.store.keyed import KeyedStore
+from tidings.store.restored import claim
 from tidings.store.rocks import CHECKPOINTS, RocksEngine, RocksStore
 
-EVENTS_PER_SECOND = 100_000  # more than a broker persists
-SMALLEST_GAP = 1_000_000
 PAGE_EVENTS, PAGE_BYTES = 1_000, 16 << 20  # read at once by an export
-GAP_CEILING = 1 << 32  # what resume tokens may move a log by (`resources.client.ahead`)
 _NOTHING_PROVED = b"\x00"  # epoch 0, in MessagePack
 
 
@@ -58,10 +56,12 @@ def is_member(loaded: Loaded) -> bool:
     return bool(loaded.tables.get(agreed.TABLE))
 
 
-def gap_of(backup: Backup, now: datetime) -> int:
-    """Offsets that the log may have given since the backup, and more."""
-    seconds = max(0.0, (now - backup.taken).total_seconds())
-    return int(min(SMALLEST_GAP + seconds * EVENTS_PER_SECOND, GAP_CEILING))
+class Restored(NamedTuple):
+    """A backup that became a store again."""
+
+    backup: Backup
+    gap: int  # offsets that the log leaves out; 0: of a group's member, or of a log that had not begun
+    is_remembered: bool  # does the directory of the backups know where the log goes on?
 
 
 @contextmanager
@@ -86,25 +86,24 @@ def back_up(store: Path, into: Path) -> tuple[Backup, int]:
         return backup_set(into).take(folder, store=store)
 
 
-def restore(
-    backups: Path, store: Path, number: int | None = None, now: datetime | None = None
-) -> tuple[Backup, int]:
-    """Put a backup into an empty place, ready for its broker to start; the backup, and the offsets left
-    out."""
-    gap = 0
+def restore(backups: Path, store: Path, number: int | None = None, now: datetime | None = None) -> Restored:
+    """Put a backup into an empty place, ready for its broker to start."""
+    gap, is_remembered = 0, True
+    source = backup_set(backups)
 
     def finish(new: Path, backup: Backup) -> None:
-        nonlocal gap
+        nonlocal gap, is_remembered
         with closing(RocksStore(new)) as opened:
             loaded = opened.load()
             if is_member(loaded):
                 opened.commit(_without_promises(loaded))
-                return
-            gap = gap_of(backup, now or datetime.now(UTC)) if backup.next_offset > 1 else 0
-            if gap:
+            elif backup.broker or backup.next_offset > 1:  # a log has begun
+                known = max(each.next_offset for each in (backup, *source.backups()))
+                start, is_remembered = claim(backups, known, now or datetime.now(UTC))
+                gap = start - backup.next_offset
                 opened.skip(gap)
 
-    return backup_set(backups).restore(store, number, finish=finish), gap
+    return Restored(source.restore(store, number, finish=finish), gap, is_remembered)
 
 
 def back_up_all(store: Path, into: Path) -> Iterator[tuple[Path, Backup, int]]:
@@ -124,16 +123,16 @@ def back_up_all(store: Path, into: Path) -> Iterator[tuple[Path, Backup, int]]:
     mark_unit(into, len(stores))
 
 
-def restore_all(backups: Path, store: Path, number: int | None = None) -> list[tuple[Path, Backup, int]]:
-    """Restore the store of a broker, or of each process of a unit: the store, the backup, and the offsets
-    left out. A unit is marked as one when all its processes are there."""
+def restore_all(backups: Path, store: Path, number: int | None = None) -> list[tuple[Path, Restored]]:
+    """Restore the store of a broker, or of each process of a unit. A unit is marked as one when all its
+    processes are there."""
     sets = members(backups)
     if sets == [backups]:
-        return [(store, *restore(backups, store, number))]
+        return [(store, restore(backups, store, number))]
     check_empty(store)
     for each in sets:
         backup_set(each).find(number)
-    done = [(store / each.name, *restore(each, store / each.name, number)) for each in sets]
+    done = [(store / each.name, restore(each, store / each.name, number)) for each in sets]
     mark_unit(store, len(sets))
     return done
 

@@ -6,6 +6,7 @@ import asyncio
 import errno
 import shutil
 from contextlib import AsyncExitStack, closing
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,7 +14,7 @@ import pytest
 from tests.unit.store._kit import append
 
 import tidings
-from tidings.errors import InputError, SettingsError, StoreFullError, StoreLockedError
+from tidings.errors import InputError, RefusedError, SettingsError, StoreFullError, StoreLockedError
 from tidings.language import parse_filter
 from tidings.runtime import backups
 from tidings.runtime.processes import check_unit, refuse_store_of_unit
@@ -122,15 +123,45 @@ def test_a_tree_broker_restored_after_rm_rf_gives_no_offset_twice(tmp_path: Path
                 assert await numbers(listener, 20) == list(range(20))
             await first.__aexit__()
             shutil.rmtree(tmp_path / "b1")
-            backup, gap = backups.restore(tmp_path / "backups", tmp_path / "b1")
+            backup, gap, _ = backups.restore(tmp_path / "backups", tmp_path / "b1")
             assert backup.entries == 10
-            assert gap >= backups.SMALLEST_GAP
+            assert gap > 0
             async with Service(home) as again, tidings.connect(again.server.address, name="p") as bus:
                 new = await publish(bus, 100, 5, lifetime=60)
                 assert min(new) > max(offsets)
                 assert await numbers(listener, 5) == list(range(100, 105)), "none twice, none passed over"
                 async with bus.subscribe("n >= 0", name="late") as late:
                     assert await numbers(late, 15) == [*range(10), *range(100, 105)]
+
+    play(story())
+
+
+def test_a_reader_passes_over_nothing_when_one_backup_is_restored_twice(tmp_path: Path) -> None:
+    """Found by an attack from outside: both lives of the log gave the same offsets, and what the second one
+    acknowledged was passed over by whoever had read the first."""
+
+    async def story() -> None:
+        home, positions = settings(tmp_path, "b1"), None
+        taken = datetime.now(UTC)
+        lives = [taken, taken + timedelta(hours=20), taken + timedelta(hours=19)]  # a clock that was set back
+        for life, now in enumerate(lives):
+            if life:
+                shutil.rmtree(tmp_path / "b1")
+                backups.restore(tmp_path / "backups", tmp_path / "b1", now=now)
+            async with (
+                Service(home) as service,
+                tidings.connect(service.server.address, name="p") as bus,
+            ):
+                await publish(bus, life * 10, 5, lifetime=60)
+                async with bus.subscribe("n >= 0", since=positions) as news:
+                    assert await numbers(news, 5) == list(range(life * 10, life * 10 + 5))
+                    await news.ack()
+                    positions = news.positions
+                page = await bus.read_log(after=2**62)
+                with pytest.raises(RefusedError, match="is behind it: its store was put back"):
+                    await bus.read_log(after=page.end + 1)
+                if not life:
+                    await asyncio.to_thread(backups.back_up, tmp_path / "b1", tmp_path / "backups")
 
     play(story())
 
@@ -160,7 +191,7 @@ def test_a_group_member_is_restored_without_its_promises(tmp_path: Path) -> None
             for n in range(5, 10):
                 await bus.publish({"n": n}, mode="replicated", lifetime=600)
             shutil.rmtree(tmp_path / "d3")
-            backup, gap = backups.restore(tmp_path / "backups", tmp_path / "d3")
+            backup, gap, _ = backups.restore(tmp_path / "backups", tmp_path / "d3")
             assert (backup.group, backup.broker, gap) == (True, "d3", 0)
             async with Service(services[2].settings) as again:
                 while not again.server.node.has_caught_up or again.figures().get("group committed") != 10:
@@ -242,7 +273,7 @@ def test_a_unit_is_backed_up_and_restored_after_rm_rf(tmp_path: Path) -> None:
     assert [backups.verify(each)["entries"] for each in backups.members(tmp_path / "backups")] == [1, 1]
     shutil.rmtree(tmp_path / "data")
     restored = backups.restore_all(tmp_path / "backups", tmp_path / "data")
-    assert [(path.name, gap >= backups.SMALLEST_GAP) for path, _, gap in restored] == [
+    assert [(path.name, one.gap > 0) for path, one in restored] == [
         ("u-1", True), ("u-2", True),
     ]  # fmt: skip
     check_unit(unit)

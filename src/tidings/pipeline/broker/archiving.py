@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import os
 import threading
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from typing import Any, NamedTuple
 
 from tidings.archive.state import Archive
@@ -23,11 +23,11 @@ from tidings.errors import InputError
 from tidings.pipeline.broker import options
 from tidings.pipeline.broker.lines import Ask, line_to
 from tidings.pipeline.broker.options import GO_ON, BrokerTarget
-from tidings.pipeline.broker.reading import LogSpan, pages
+from tidings.pipeline.broker.reading import LogSpan, next_place, pages
 from tidings.protocol.messages import LogHeld
 
 NAME = "archive"
-STEP = 200_000  # places of a log that become one change of the archive
+STEP = 200_000  # entries of a log that become one change of the archive
 NOTHING = "FALSE"  # a hold for its place alone: what lives forever stays by itself
 
 
@@ -103,19 +103,30 @@ class Archiver:
                 hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold "
                 "longer",
             )
-        while position < hold.end:
-            upto = min(hold.end, position + self._step)
-            entries = [
-                ArchiveEntry(offset, stored.accepted, stored.event)
-                for page in pages(LogSpan(where, hold.log, position, upto, None, "tidings"))
-                for offset, stored in page
-            ]
+        if position > hold.end:
+            next_place(where, hold.log, position)  # an error, unless others of a group are further
+        for upto, entries in self._steps(where, hold.log, position, hold.end):
             before = sum(file.rows for file in writer.state.files)
             writer.append(hold.log, entries, upto)
             archived = sum(file.rows for file in writer.state.files) - before
             yield ArchivingProgress(hold.log, upto, archived, len(entries))
             position = upto
         line.ask(self._hold(hold.log, position))
+
+    def _steps(
+        self, where: BrokerTarget, log: str, after: int, end: int
+    ) -> Iterator[tuple[int, list[ArchiveEntry]]]:
+        """The entries up to the end, so many at a time, and the place up to which each part reaches. Parts
+        are counted in entries: a hole of the log is passed at once."""
+        if after >= end:
+            return
+        entries: list[ArchiveEntry] = []
+        for page in pages(LogSpan(where, log, after, end, None, "tidings")):
+            entries += [ArchiveEntry(offset, stored.accepted, stored.event) for offset, stored in page]
+            while len(entries) >= self._step:
+                part, entries = entries[: self._step], entries[self._step :]
+                yield part[-1].offset, part
+        yield end, entries
 
     def _hold(self, log: str, upto: int) -> Ask[LogHeld]:
         reading = self._reading

@@ -54,6 +54,14 @@ def state_of(where: BrokerTarget) -> LogExtent:
     return LogExtent(page.log, page.begin, page.end)
 
 
+def next_place(where: BrokerTarget, log: str, after: int) -> int:
+    """The place right before the first entry beyond `after`; without one, where the log ends. A log that was
+    restored has a hole that is wider than all that it will ever hold. Raises `RefusedError` when `after` is
+    behind the end of the broker's own log."""
+    page = line_to(where).ask(lambda bus: bus.read_log(after=after, limit=1, log=log))
+    return page.entries[0].offset - 1 if page.entries else page.upto
+
+
 def pages(span: LogSpan) -> Iterator[Entries]:
     """The entries of a span, in pages."""
     for page in raw_pages(span):

@@ -33,7 +33,7 @@ from tidings.language import parse_filter
 from tidings.pipeline.broker.columns import Columns
 from tidings.pipeline.broker.lines import line_to
 from tidings.pipeline.broker.options import GO_ON, BrokerTarget, ReadOptions, places, shown
-from tidings.pipeline.broker.reading import LogExtent, LogSpan, state_of
+from tidings.pipeline.broker.reading import LogExtent, LogSpan, next_place, state_of
 from tidings.protocol.messages import LogHeld
 
 SPAN_EVENTS = 25_000  # places of a log that one task reads at least
@@ -122,10 +122,14 @@ class BrokerStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):  
             hold = _hold(reading, where)
             if hold.log in read:
                 self._refuse_gap(where, hold, read[hold.log])
+            if read.get(hold.log, 0) > hold.end:
+                next_place(where, hold.log, read[hold.log])  # an error, unless others of a group are further
             ends[hold.log] = max(hold.end, read.get(hold.log, 0))
             if self._last is not None:
                 ends[hold.log] = max(min(ends[hold.log], self._last.get(hold.log, 0)), read.get(hold.log, 0))
             read.setdefault(hold.log, 0)
+            if isinstance(limit, ReadMaxRows) and ends[hold.log] - read[hold.log] > limit.max_rows:
+                read[hold.log] = min(ends[hold.log], next_place(where, hold.log, read[hold.log]))
         self._refuse_missing(set(read) - set(ends))
         ends |= {log: read[log] for log in read if log not in ends}
         if isinstance(limit, ReadMaxRows):

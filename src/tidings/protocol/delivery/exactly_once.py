@@ -143,7 +143,7 @@ class ExactlyOnce(Delivery):
         if isinstance(input, Started):
             self._name_log(input.state, now)
             self._index.load(input.state)
-            self._ahead.load()
+            self._ahead.load(now)
             self._dead.load(input.state)
             self._publisher_stays.load(input.state)
             self._flow.load(input.state)

@@ -34,7 +34,7 @@ class Jobs:
         stays: PublisherStays,
         publish: Publish,
     ) -> None:
-        self.scanning = scanning = LogScanner(ports, index, stays)
+        self.scanning = scanning = LogScanner(ports, index, stays, own=settings.names_log)
         self.holding = holding = RetentionHolds(ports, settings, index, MatchingEngine())
         self.staging = staging = Staging(ports, settings, index, publish)
         self.handlers: dict[type[msg.Message], Handler] = {

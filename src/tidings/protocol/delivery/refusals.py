@@ -41,3 +41,11 @@ def older_copy(log: str, skipped: int, repeated: int) -> str:
     lost = f"the log {log} was {skipped} entries longer in an earlier life of this broker"
     shared = f"; {repeated} events of this life may not have reached all neighbours" if repeated else ""
     return f"{lost}: was the store put back to an older copy? Those are lost{shared}"
+
+
+def ahead_of_log(log: str, after: int, end: int) -> str:
+    """The refusal of a job that has read more of a log than there is."""
+    return (
+        f"the log {log} ends at {end}, and {after} is behind it: its store was put back to an older copy by "
+        "other means than `tidings store restore`; read on from where that copy ended"
+    )

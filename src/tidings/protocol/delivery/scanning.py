@@ -6,6 +6,8 @@ Rules
 - A superseded entry is read only for another broker that is owed it (`superseding=False`), and is marked so.
 - A page ends when it is full, by count or by bytes, or when the log does. `begin` says where the log begins
   now: a job that stands before it has missed what was forgotten, and is told so rather than served a gap.
+- A job that stands behind the end of a broker's own log has read another life of it, and would pass over
+  events of this one: it is refused. `ANY_OFFSET` asks for the two ends alone.
 """
 
 from __future__ import annotations
@@ -18,6 +20,8 @@ from tidings.availability.lifetime import expired, remaining
 from tidings.availability.records import Append
 from tidings.language.evaluate import accepts
 from tidings.protocol.batches import PageBuilder, read_upto
+from tidings.protocol.delivery import refusals
+from tidings.protocol.delivery.cursor import ANY_OFFSET
 from tidings.protocol.delivery.log_index import LogIndex
 from tidings.protocol.delivery.migration_header import HEADER
 from tidings.protocol.delivery.publisher_migration import PublisherStays
@@ -38,9 +42,10 @@ class _LogWalk(NamedTuple):
 
 
 class LogScanner:
-    def __init__(self, ports: Ports, index: LogIndex, stays: PublisherStays) -> None:
+    def __init__(self, ports: Ports, index: LogIndex, stays: PublisherStays, *, own: bool = False) -> None:
         self._ports = ports
         self._index = index
+        self._is_own = own  # no other broker has a copy of the log, which might be further
         self._publisher_stays = stays
 
     # -- for jobs ------------------------------------------------------------------------------
@@ -50,6 +55,11 @@ class LogScanner:
             reason = (
                 f"this broker's log is {self._index.log}, not {request.log}: what was read there is not here"
             )
+            self._ports.send(address, Refused(request.call, "refused", reason))
+            return
+        end = self._index.end - 1
+        if self._is_own and end < request.after < ANY_OFFSET:
+            reason = refusals.ahead_of_log(self._index.log, request.after, end)
             self._ports.send(address, Refused(request.call, "refused", reason))
             return
 

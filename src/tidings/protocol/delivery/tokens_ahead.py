@@ -5,7 +5,8 @@ the disk lacks, and would pass over the events that get their offsets. Rules
 - A token is believed only for a subscription that the disk held when the broker started: the offsets of a
   later subscription are all from this life. The log then gives no offset up to the token (`skip_to`).
 - All tokens of one life together move the log by `client.ahead` offsets at most, counted from its end at the
-  start. The bound is absolute, so a forged token uses up no room of a genuine one.
+  start, or from the clock in microseconds, where a restored log begins (`store/restored.py`). The bound is
+  absolute, so a forged token uses up no room of a genuine one.
 - Every other token ahead of the log is refused, that of a transient subscription too, since its client would
   pass over events. A guest's token is not judged: its home knows the subscription. Nor is that of a member of
   a transient group: it passes over none.
@@ -20,6 +21,8 @@ from tidings.protocol.delivery.sessions import Session
 from tidings.protocol.delivery.subscription_state import SubscriptionState
 from tidings.protocol.messages import Subscribe
 
+MICROSECONDS = 1_000_000
+
 
 class TokensAhead:
     def __init__(self, index: LogIndex, ahead: int, skip_to: Callable[[int], None]) -> None:
@@ -28,9 +31,9 @@ class TokensAhead:
         self._skip_to = skip_to
         self._most = 0  # the highest offset that a token may name
 
-    def load(self) -> None:
+    def load(self, now: float) -> None:
         """The log is as the disk holds it."""
-        self._most = self._index.end - 1 + self._ahead
+        self._most = max(self._index.end - 1, int(now * MICROSECONDS)) + self._ahead
 
     def heed(
         self, session: Session, message: Subscribe, state: SubscriptionState | None

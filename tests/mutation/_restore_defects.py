@@ -1,0 +1,21 @@
+"""Seeded defects in what goes back to an older copy: stores, archives, sessions, and their readers."""
+
+from __future__ import annotations
+
+from tests.mutation._suites import Defect
+
+LIVES = ("tests/unit/store/test_restored.py",)
+
+RESTORES = (
+    # a clock that was set back gives the offsets of a life again
+    Defect("store/restored.py", "clock if clock > last else last + STRIDE", "clock", by=LIVES),
+    # the directory of the backups does not remember
+    Defect("store/restored.py", "        new.replace(backups / FILE)\n", "", by=LIVES),
+    # a reader of another life waits, and passes over what comes
+    Defect("protocol/delivery/scanning.py", "if self._is_own and end < request.after", "if False and 0 < end",
+        by=("tests/meeting/test_source.py",)),
+    # a stream of Spark walks the hole of a restored log
+    Defect("pipeline/broker/source.py",
+        "read[hold.log] = min(ends[hold.log], next_place(where, hold.log, read[hold.log]))", "pass",
+        by=("tests/meeting/test_source.py",)),
+)  # fmt: skip
