@@ -3,6 +3,7 @@ missed."""
 
 from __future__ import annotations
 
+import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -161,3 +162,44 @@ def test_an_archiver_passes_the_hole_of_a_restored_log_in_one_step(two: Brokers,
     assert archiver.run_once(steps.append) == 3
     assert [step.read for step in steps] == [2, 1]
     assert archived(tmp_path / "archive") == [1, 2, 3, 4]
+
+
+def forever(two: Brokers, name: str, count: int) -> list[int]:
+    with two.bus(0, name).subscribe("n > 0", since="forever") as news:
+        return take(news, count)
+
+
+@pytest.mark.parametrize("how", ["missing", "empty", "older", "not served"])
+def test_an_archive_that_lacks_released_events_is_an_error(two: Brokers, tmp_path: Path, how: str) -> None:
+    """Found by an attack from outside: a volume that was not mounted was a gap of which no word was said, and
+    the archiver sealed it."""
+    archive, ann = tmp_path / "archive", two.bus(0, "ann")
+    archiver = Archiver(archive, two.addresses[0], release=True)
+    for n in (1, 2):
+        ann.publish({"n": n}, lifetime=FOREVER)
+        archiver.run_once()
+        if n == 1:
+            shutil.copytree(archive, tmp_path / "older")
+    assert forever(two, "before", 2) == [1, 2]
+    wait_for_release(two)
+    archive.rename(tmp_path / "real")
+    if how == "empty":
+        archive.mkdir()
+    if how == "older":
+        shutil.copytree(tmp_path / "older", archive)
+    two.stop(0)
+    two.start(0)  # the disk remembers
+    if how != "not served":
+        two.servers[0].serve_archive(archive)
+    with pytest.raises(CorruptionError, match="let go of events up to offset 2 because they are archived"):
+        forever(two, "after", 1)
+    bob = two.bus(0, "bob")
+    bob.publish({"n": 3}, lifetime=FOREVER)
+    with pytest.raises(InputError, match="let go of events up to offset 2 because they are archived"):
+        archiver.run_once()
+    go_on = Archiver(archive, {"brokers": two.addresses[0], "onTrimmed": "go on"})
+    assert go_on.run_once() == 1
+    shutil.rmtree(archive)
+    (tmp_path / "real").rename(archive)
+    two.servers[0].serve_archive(archive)
+    assert forever(two, "again", 3) == [1, 2, 3]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from tests.mutation._suites import Defect
 
+ARCHIVES = ("tests/meeting/test_archive_subscription.py",)
 LIVES = ("tests/unit/store/test_restored.py",)
 
 RESTORES = (
@@ -18,4 +19,12 @@ RESTORES = (
     Defect("pipeline/broker/source.py",
         "read[hold.log] = min(ends[hold.log], next_place(where, hold.log, read[hold.log]))", "pass",
         by=("tests/meeting/test_source.py",)),
+    # what was released to an archive is forgotten over a restart
+    Defect("protocol/delivery/retention_holds.py", "self.released = msgspec.msgpack.decode(value, type=int)",
+        "pass", by=ARCHIVES),
+    # an archive that is not mounted is served
+    Defect("runtime/archives.py", "if (reaches := state.places.get(log, 0)) < upto:",
+        "if (reaches := state.places.get(log, 0)) < 0:", by=ARCHIVES),
+    # ... and filled, so that it passes for the whole one
+    Defect("pipeline/broker/archiving.py", "if position < hold.released and", "if False and", by=ARCHIVES),
 )  # fmt: skip

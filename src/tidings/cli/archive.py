@@ -55,6 +55,9 @@ def run(
         bool, typer.Option("--release", help="Let the brokers drop archived events that live forever.")
     ] = False,
     once: Annotated[bool, typer.Option("--once", help="Archive the present events, then end.")] = False,
+    go_on: Annotated[
+        bool, typer.Option("--go-on", help="Archive what is there, although events before it are gone.")
+    ] = False,
     every: Annotated[float, typer.Option("--every", help="Seconds between two polls.")] = 5.0,
     as_json: Json = False,
 ) -> None:
@@ -70,7 +73,8 @@ def run(
         else:
             print(f"{step.log}: {step.archived} of {step.read} events, up to {step.upto}", flush=True)
 
-    archiver = Archiver(folder, brokers, policy=policy, release=release)
+    named = {"brokers": brokers} | ({"onTrimmed": "go on"} if go_on else {})
+    archiver = Archiver(folder, named, policy=policy, release=release)
     if once:
         archiver.run_once(tell)
         return

@@ -389,6 +389,7 @@ class LogHeld(Message, frozen=True, tag="LogHeld"):
     end: int
     upto: int
     is_new: bool = False  # no subscription had this name
+    released: int = 0  # up to there the log let go of events that are archived
 
 
 class Staged(Message, frozen=True, tag="Staged"):

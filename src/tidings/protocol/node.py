@@ -240,8 +240,8 @@ class Node:
         return self._ports.subscribers.subscriptions()
 
     def inspect(self, what: str, about: Any = None) -> Any:
-        """For operators: `pins` of the log, `holds`, dead `letters` (of one subscription, or how many of
-        each)."""
+        """For operators: `pins` of the log, `holds`, how far events were `released` to an archive, dead
+        `letters` (of one subscription, or how many of each)."""
         return self._ports.inspection.inspect(what, about)
 
     @property

@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from tidings.errors import RefusedError
 from tidings.model.event import TENANT_MARK, Event
 from tidings.model.subscription import OWNER_MARK, Subscription, SubscriptionId
+from tidings.runtime.archives import no_archive
 from tidings.security.interfaces import Guard
 
 if TYPE_CHECKING:
@@ -62,6 +63,7 @@ def answers_of(server: Server, guard: Guard[Any] | None) -> dict[str, Callable[[
     return {
         "figures": lambda about, principal: figures(server, server.figures, view_of(guard, principal)),
         "subscriptions": subscriptions,
+        "archive": lambda about, principal: no_archive(server.node),
     }
 
 

@@ -133,7 +133,7 @@ class Server:
         self.resources = (resources or ResourceLimits()).fitted(self.network.max_frame_bytes)
         self.addresses: list[Address] = []  # where it listens, once it has started
         self.inquiries: dict[str, Inquiry] = answers_of(self, guard)
-        self.own_checks = {"log"}  # inquiries that ask the guard themselves, by the right to subscribe
+        self.own_checks = {"log", "archive"}  # inquiries that ask the guard, by the right to subscribe
         self._listen = [listen] if isinstance(listen, str) else list(listen)
         self._join = [address for text in join for address in parse_addresses(text)]
         self._path, self._store = path, store
@@ -272,9 +272,8 @@ class Server:
 
     def serve_archive(self, path: str | os.PathLike[str]) -> None:
         """Let late subscribers be caught up from the archive in this directory."""
-        archive = ServedArchive(path, self._guard, self._limits, self.resources)
+        archive = ServedArchive(path, self._guard, self._limits, self.resources, lambda: self.node)
         self.inquiries["archive"] = archive.answer
-        self.own_checks.add("archive")
 
     # -- letting in -----------------------------------------------------------------------------
 

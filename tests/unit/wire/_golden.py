@@ -261,6 +261,7 @@ GROWN: tuple[m.Message, ...] = (
     m.Welcome("b0", "b0", event_bytes=1 << 20),
     m.Hello("ann", "i1", owner="ann", memory=1 << 28),
     m.HoldLog(1, "spark", FILTER, 7, 60.0, True, "b0", 1 << 30),
+    m.LogHeld(1, "b0", 2, 9, 7, True, 6),
     m.Nack(1, (4,), False, "no"),
     m.Subscribed(2, 1, "alice", "n", True, "mind"),
     Interest("subscriptions", (FILTER,), ("00ff",), True, "b0.1f/2e", 3, False, 1, 3),

@@ -6,6 +6,8 @@ Rules
   no event and skips none.
 - The broker holds the events to come: events that the policy accepts stay in the log until they are archived,
   with any lifetime. A lost hold is an error when there is a policy, because missed events cannot be known.
+- A log remembers up to where it let go of archived events. An archive that reaches less far lacks them, and
+  is not filled, so that it does not pass for the whole one.
 - With `release`, what lives forever leaves the log once it is archived, so that a broker's disk and memory do
   not grow for ever. Then only subscriptions `since="forever"` receive it, from the archive.
 """
@@ -94,15 +96,8 @@ class Archiver:
         line = line_to(where)
         hold: LogHeld = line.ask(self._hold("", 0))
         position = writer.state.places.get(hold.log, 0)
-        if hold.is_new and position and self._policy is not None and self._reading.on_trimmed != GO_ON:
-            line.ask(lambda bus: bus.end_hold(self._reading.reader))
-            raise InputError(
-                f"no hold keeps the log {hold.log} at {where.address} for the archive any more: what "
-                "the policy names "
-                f"and came after offset {position} may be gone",
-                hint="set onTrimmed to 'go on' to archive what is there; keepSeconds makes brokers hold "
-                "longer",
-            )
+        if self._reading.on_trimmed != GO_ON:
+            self._refuse_gap(where, hold, position)
         if position > hold.end:
             next_place(where, hold.log, position)  # an error, unless others of a group are further
         for upto, entries in self._steps(where, hold.log, position, hold.end):
@@ -112,6 +107,26 @@ class Archiver:
             yield ArchivingProgress(hold.log, upto, archived, len(entries))
             position = upto
         line.ask(self._hold(hold.log, position))
+
+    def _refuse_gap(self, where: BrokerTarget, hold: LogHeld, position: int) -> None:
+        """Raise for events that are gone and not in this archive."""
+        if hold.is_new and position and self._policy is not None:
+            line_to(where).ask(lambda bus: bus.end_hold(self._reading.reader))
+            raise InputError(
+                f"no hold keeps the log {hold.log} at {where.address} for the archive any more: what "
+                "the policy names "
+                f"and came after offset {position} may be gone",
+                hint="archive what is there with --go-on (in Python: onTrimmed is 'go on'); keepSeconds "
+                "makes brokers hold longer",
+            )
+        if position < hold.released:
+            raise InputError(
+                f"the log {hold.log} at {where.address} let go of events up to offset {hold.released} "
+                f"because they are archived, and {self._archive.path} reaches to {position}: it is another "
+                "archive, an older copy, or not mounted",
+                hint="put the archive back; or archive what is there, without the events that are gone, with "
+                "--go-on (in Python: onTrimmed is 'go on')",
+            )
 
     def _steps(
         self, where: BrokerTarget, log: str, after: int, end: int

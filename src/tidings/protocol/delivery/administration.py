@@ -105,6 +105,8 @@ class Administration:
             return self.pins(about)
         if what == "holds":
             return self.holds()
+        if what == "released":
+            return self._jobs.holding.released
         if what == "letters":
             return self.letters(about)
         if what == "client":

@@ -11,7 +11,8 @@ goes between two reads. Rules
   bytes. After that it is gone, and its reader is told that it began anew: what was forgotten meanwhile is a
   gap that it knows of.
 - A hold that releases says that events that live forever are archived up to its place: the log may then
-  forget those too, unless a subscription has a right to them.
+  forget those too, unless a subscription has a right to them. The disk remembers that place before any goes,
+  so that an archive that reaches less far is known for another one.
 - Filters of holds are in one matcher, with the work budget of subscriptions, so an event is matched once for
   all of them. The number of holds is bounded for each principal (`holds` of its quota, `client.holds` for
   each scope).
@@ -42,6 +43,7 @@ from tidings.protocol.messages import EndHold, HoldLog, LogHeld, Refused
 from tidings.protocol.slots import Ports
 
 HOLDS = "holds"  # table: one row for each
+RELEASED = "released"  # table: one row, the place up to which events were archived and let go
 TOUCH = 0.1  # of its seconds: a hold whose end moves by less is not written again
 
 
@@ -106,11 +108,14 @@ class RetentionHolds:
         self._maintain_at: float | None = None  # when the matcher has upkeep to do
         self.ended = 0  # that were not asked for in time
         self.overfull = 0  # that had to end since they kept too much
+        self.released = 0  # events up to there that live forever are in an archive, and perhaps there alone
 
     def load(self, state: Loaded) -> None:
         for value in state.tables.get(HOLDS, {}).values():
             row = msgspec.msgpack.decode(value, type=RetentionHoldRow)
             self._begin(row)
+        for value in state.tables.get(RELEASED, {}).values():
+            self.released = msgspec.msgpack.decode(value, type=int)
         self._moved()
         for name in self.rows:
             self._look(name)
@@ -260,12 +265,14 @@ class RetentionHolds:
         else:
             self.rows[row.name] = row
             self._move(row.name, row.upto)
-        if before is not None and _is_same(before, row):
+        releases = message.releases and upto > self.released
+        if before is not None and _is_same(before, row) and not releases:
             row.ends_at = before.ends_at
             self._hold_stored(session, message, False, now)
             return
+        released = [Put(RELEASED, "upto", msgspec.msgpack.encode(upto))] if releases else []
         self._ports.disk.persist(
-            [Put(HOLDS, row.name, msgspec.msgpack.encode(row))],
+            [Put(HOLDS, row.name, msgspec.msgpack.encode(row)), *released],
             partial(self._hold_stored, session, message, before is None),
             partial(self._hold_failed, session, message),
             lambda reason: self._ports.send(session.address, Refused(message.call, *unsure(reason))),
@@ -278,9 +285,10 @@ class RetentionHolds:
         row = self.rows.get(message.name)
         upto = index.end - 1 if row is None else row.upto
         if message.releases:
+            self.released = max(self.released, upto)
             index.let_go(upto)
-        first, last = index.first_offset, index.end - 1
-        self._ports.send(session.address, LogHeld(message.call, index.log, first, last, upto, is_new))
+        stands = (index.log, index.first_offset, index.end - 1, upto, is_new, self.released)
+        self._ports.send(session.address, LogHeld(message.call, *stands))
 
     def _hold_failed(self, session: Session, message: HoldLog, failure: PersistFailed, now: float) -> None:
         self._ports.send(session.address, Refused(message.call, "store", f"not held: {failure.reason}"))
