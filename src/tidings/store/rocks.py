@@ -5,6 +5,10 @@ also `control` (`runtime/store_control.py`) and `checkpoints/`, which the next o
 
 Rules
 - One owner: an exclusive lock on `lock`, taken before anything is read.
+- RocksDB opens, writes and deletes its files by name. When the directory was renamed, and another store was
+  put in its place, those are the names of the other one: each read and each write first looks whether `lock`
+  is the file that was locked, which takes some microseconds. If not, the store has failed, and the database
+  is given up without being closed.
 - Look before you touch. RocksDB deletes files it does not know when it opens for writing, so the store is
   first opened read-only and audited. A damaged store is left as it was found.
 - The write-ahead log tolerates a torn tail: that is a write that was never acknowledged. Damage that this
@@ -19,6 +23,7 @@ Rules
 from __future__ import annotations
 
 import contextlib
+import ctypes
 import fcntl
 import os
 import shutil
@@ -98,17 +103,19 @@ class RocksEngine:
         watermark_seconds: float = SYNC_SECONDS,
     ) -> None:
         self.name = str(path)
-        self._directory = path / "db"
+        self._directory, self._lock_path = path / "db", str(path / "lock")
         self._buffer_bytes = buffer_bytes
         self._database: Any = None
         self._is_empty = not (self._directory / "CURRENT").exists()
         self._readers = 0
         self._swapping = threading.Condition()  # readers are counted, so that no handle closes under them
         self._has_failed = False
+        self._is_moved = False  # another directory has its name
         self._is_stalled = False  # a write found the disk full; the database must be opened again
         with contextlib.ExitStack() as undo:
             self._lock = _locked(path)
             undo.callback(os.close, self._lock)
+            self._locked_file = os.fstat(self._lock)
             with self._translating():
                 self._watermark = Watermark(path / "watermark", self.name, sync_seconds=watermark_seconds)
             if not self._is_empty:
@@ -259,6 +266,7 @@ class RocksEngine:
     def _current(self) -> Any:
         if self._database is None:
             raise ClosedError(f"store {self.name} is closed")
+        self._check_place()
         return self._database
 
     def _opened(self, *, read_only: bool) -> Any:
@@ -276,6 +284,19 @@ class RocksEngine:
                 sync_directory(self._directory.parent)
         return database
 
+    def _has_moved(self) -> bool:
+        self._is_moved = self._is_moved or not _is_same(self._lock_path, self._locked_file)
+        return self._is_moved
+
+    def _check_place(self) -> None:
+        """Raise `StoreError` when another directory has the name of this store, or none."""
+        if self._has_moved():
+            raise StoreError(
+                f"store {self.name} was moved away or replaced while it was open",
+                hint="nothing was written into what is there now; stop this broker, and start it on its own "
+                "store, or on the one that was restored in its place",
+            )
+
     def _check_framing(self) -> None:
         """Before RocksDB looks: it would look for ever."""
         for file in (*self._directory.glob("MANIFEST-*"), *self._directory.glob("*.log")):
@@ -289,6 +310,10 @@ class RocksEngine:
         """
         database, self._database = self._database, None
         if database is None:
+            return
+        if self._has_moved():
+            # Its destructor would delete files by name too.
+            ctypes.pythonapi.Py_IncRef(ctypes.py_object(database))
             return
         try:
             database.close()
@@ -318,6 +343,14 @@ class RocksEngine:
         return StoreError(
             f"store {self.name}: {text}", hint="the store has stopped; look after the disk and open it again"
         )
+
+
+def _is_same(path: str, file: os.stat_result) -> bool:
+    """Has the file still this name?"""
+    try:
+        return os.path.samestat(os.stat(path), file)  # noqa: PTH116 - each commit asks
+    except OSError:
+        return False
 
 
 def _locked(path: Path) -> int:

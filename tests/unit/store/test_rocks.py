@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import shutil
 import threading
-from contextlib import suppress
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -297,3 +297,30 @@ def _set_watermark(path: Path, commit: int) -> None:
     mark = Watermark(path / "watermark", "x")
     mark.settle(commit)
     mark.close()
+
+
+@pytest.mark.parametrize("is_replaced", [True, False])
+def test_a_store_that_was_moved_away_writes_nothing_into_the_one_in_its_place(
+    tmp_path: Path, is_replaced: bool
+) -> None:
+    """Found by an attack from outside: a broker whose directory was renamed went on, and a backup that was
+    restored in its place was destroyed with it."""
+    made(tmp_path / "other", 3).close()
+    first = made(tmp_path / "store")
+    (tmp_path / "store").rename(tmp_path / "broken")
+    if is_replaced:
+        shutil.copytree(tmp_path / "other", tmp_path / "store")
+    for use in (lambda: first.commit([append(6)]), lambda: first.fetch(1, 10, 1 << 20)):
+        with pytest.raises(StoreError, match="was moved away or replaced while it was open"):
+            use()
+    first.close()
+    if is_replaced:
+        shutil.copytree(tmp_path / "store", tmp_path / "there")  # RocksDB refuses a name twice in one process
+        with closing(RocksStore(tmp_path / "there", reserve_bytes=0)) as other:
+            assert [entry.offset for entry in content(other)[0]] == [1, 2, 3]
+        names = [sorted(each.name for each in (tmp_path / at / "db").iterdir()) for at in ("other", "store")]
+        assert names[0] == names[1]
+    else:
+        assert not (tmp_path / "store").exists()
+    with closing(RocksStore(tmp_path / "broken", reserve_bytes=0)) as mine:
+        assert [entry.offset for entry in content(mine)[0]] == [1, 2, 3, 4, 5]
