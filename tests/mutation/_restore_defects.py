@@ -36,4 +36,10 @@ RESTORES = (
     # ... and closes its database there
     Defect("store/rocks.py", "if self._has_moved():\n            # Its",
         "if False:\n            # Its", by=MOVED),
+    # a flipped bit of an MQTT session is taken for the session
+    Defect("gateway/mqtt/session_sums.py", "if mark and sum != _sum_of(content):", "if False:",
+        by=("tests/gateway/test_session_sums.py",)),
+    # a redelivery is forgotten over a restart
+    Defect("protocol/delivery/oversized.py", "each.is_large or each.is_redelivered", "each.is_large",
+        by=("tests/unit/runtime/test_administration.py::test_a_redelivery_outlives_the_broker",)),
 )  # fmt: skip

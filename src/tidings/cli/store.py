@@ -123,6 +123,7 @@ def restore(into: BackupArgument, store: StoreArgument, number: Number = None, a
     """
     from tidings.runtime import backups
 
+    _warn_of_missing(into)
     done = backups.restore_all(into, store, number)
     if as_json:
         _print_all([_shown(one.backup) | {"store": str(at), "skipped_offsets": one.gap} for at, one in done])
@@ -141,6 +142,18 @@ def restore(into: BackupArgument, store: StoreArgument, number: Number = None, a
         )
 
 
+def _warn_of_missing(path: Path) -> None:
+    """Say which backups have no record any more: a restore takes the latest that is there."""
+    from tidings.runtime.backups import backup_set, members
+    from tidings.store.backup import BackupSet
+
+    for each in (each for each in members(path) if BackupSet.is_at(each)):
+        for number in backup_set(each).missing():
+            typer.echo(
+                f"warning: backup {number} is gone from {each}: {number:06}.json is not there", err=True
+            )
+
+
 def _print_restored(at: Path, one: Restored) -> None:
     backup = one.backup
     print(f"{at} holds backup {backup.number} of {backup.broker or 'a broker'}, {_content(backup)}")
@@ -156,14 +169,16 @@ def verify(
     number: Number = None,
     as_json: Json = False,
 ) -> None:
-    """Read and check everything in a store or a backup.
+    """Read and check everything in a store or a backup; of a store also the file of MQTT sessions.
 
     Of a directory of backups the checksums of all and the records of the latest; with --number all of that
     one. Ends with exit code 3 and names the damage when there is any.
     """
+    from tidings.gateway.mqtt.session_sums import check
     from tidings.runtime import backups
 
-    all_found = [(at, backups.verify(at, number)) for at in backups.members(path)]
+    _warn_of_missing(path)
+    all_found = [(at, backups.verify(at, number, check)) for at in backups.members(path)]
     if as_json:
         _print_all([{"ok": True, **found} for _, found in all_found])
         return

@@ -17,7 +17,7 @@ Rules
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import closing, contextmanager
 from datetime import UTC, datetime
 from math import inf
@@ -31,6 +31,7 @@ from tidings.errors import InputError, StoreLockedError
 from tidings.language import accepts
 from tidings.model.event import Event
 from tidings.model.filter import Filter
+from tidings.protocol.delivery.rows import SUBSCRIPTION, SubscriptionRow, decoded
 from tidings.protocol.membership import agreed
 from tidings.protocol.proposals import PlacedEvent
 from tidings.protocol.recovery import group_log
@@ -54,6 +55,12 @@ def backup_set(path: Path) -> BackupSet:
 def is_member(loaded: Loaded) -> bool:
     """Is it the disk of a group's member?"""
     return bool(loaded.tables.get(agreed.TABLE))
+
+
+def durables_of(loaded: Loaded) -> list[str]:
+    """Names of the durable subscriptions of a store."""
+    rows = decoded(loaded.tables, SUBSCRIPTION, SubscriptionRow)
+    return [row.subscription.id.name for row in rows]
 
 
 class Restored(NamedTuple):
@@ -143,8 +150,13 @@ def _without_promises(loaded: Loaded) -> list[Record]:
     return [*gone, Put(group_log.TABLE, group_log.EPOCH, _NOTHING_PROVED)]
 
 
-def verify(path: Path, number: int | None = None) -> dict[str, Any]:
-    """Read and check everything in a store, or in a backup. Raises `CorruptionError`."""
+def verify(
+    path: Path,
+    number: int | None = None,
+    beside: Callable[[Path, list[str]], None] = lambda folder, names: None,
+) -> dict[str, Any]:
+    """Read and check everything in a store, or in a backup. `beside` checks the files of gateways in the
+    directory of a store, with the names of its durable subscriptions. Raises `CorruptionError`."""
     if BackupSet.is_at(path):
         backups = backup_set(path)
         backup = backups.verify(number)
@@ -158,6 +170,7 @@ def verify(path: Path, number: int | None = None) -> dict[str, Any]:
             "bytes": backup.size,
         }
     with readable(path) as (folder, summary):
+        beside(path, durables_of(summary.loaded))
         account, size = summary.account, sum(file.stat().st_size for file in (folder / "db").glob("*"))
         return {
             "broker": owner_of(summary.loaded),

@@ -21,6 +21,7 @@ from tidings.protocol.client import Client
 from tidings.protocol.inputs import ALL_FEATURES, Input
 from tidings.protocol.limits import ResourceLimits
 from tidings.protocol.messages import AckMode, Message, Publish
+from tidings.protocol.node import Node
 from tidings.runtime.admission import LOCAL, Admission
 from tidings.runtime.broker import ConnectionState, Full, Watch
 from tidings.runtime.bus import Bus
@@ -216,6 +217,7 @@ class LocalClientHost(Protocol):
     admission: Admission  # of the connections of all listeners
     reading: ReadingShares  # shares of the loop's time, of all owners
     resources: ResourceLimits
+    node: Node
 
     @property
     def clock(self) -> RuntimeClock: ...

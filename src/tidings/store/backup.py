@@ -1,7 +1,7 @@
 """Backups of a store on disk: a directory of numbered, consistent copies that share their files.
 
 Layout: `files/` (each file once, under the SHA-256 of its content), `NUMBER.json` (one backup: the names,
-sums and sizes of its files, and what its store holds), `lock`.
+sums and sizes of its files, and what its store holds), `latest`, `lock`, `restored.json` (`restored.py`).
 
 Rules
 - Tables of RocksDB never change, so a backup copies only those that no earlier backup holds. A file that it
@@ -11,6 +11,7 @@ Rules
   that the next one uses or `prune` removes.
 - Each file is on stable storage before the backup counts; each backup is read as a whole by `audit` before
   it does.
+- A record that is gone is named: numbers have no hole, but before the oldest, and `latest` has the last one.
 - `NUMBER.json` carries a sum of itself. One that is damaged is named, never passed over: another backup has
   to be asked for by its number.
 - Restoring checks every sum, audits the result and has it finished by its caller before the store gets its
@@ -41,6 +42,7 @@ from tidings.store.watermark import Watermark, sync_directory
 
 FORMAT = 1
 PIECE = 1 << 20  # bytes that are read at once
+LATEST = "latest"  # the file with the number of the last backup
 _OWN = ("lock", "watermark")  # of a store, made anew
 _LEFT_OUT = ("LOCK", "LOG")  # of a database: its lock, and its diary for people
 
@@ -111,6 +113,15 @@ class BackupSet:
     def damaged(self) -> list[CorruptionError]:
         """Why records of backups cannot be read."""
         return [each for each in map(self._read, self._records()) if isinstance(each, CorruptionError)]
+
+    def missing(self) -> list[int]:
+        """Numbers between those of the records that no record has: `prune` removes the oldest alone."""
+        numbers = {int(each.stem) for each in self._records()}
+        highest = max(numbers, default=0)
+        if (mark := self.path / LATEST).exists():
+            with suppress(ValueError):
+                highest = max(highest, int(mark.read_text()))
+        return sorted(set(range(min(numbers, default=highest), highest + 1)) - numbers)
 
     def _records(self) -> list[Path]:
         if not self.path.is_dir():
@@ -234,6 +245,9 @@ class BackupSet:
             file.flush()
             os.fsync(file.fileno())
         new.replace(path)
+        latest = self.path / f"{LATEST}.new"
+        latest.write_text(f"{backup.number}\n")
+        latest.replace(self.path / LATEST)
         sync_directory(self.path)
 
     def prune(self, keep: int) -> int:

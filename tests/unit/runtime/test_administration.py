@@ -185,6 +185,26 @@ def test_dead_letters_are_redelivered_and_discarded(service: Service) -> None:
     play(story())
 
 
+def test_a_redelivery_outlives_the_broker(service: Service) -> None:
+    """Found by an attack from outside: after a restart the letters lay in their box again."""
+
+    async def story() -> None:
+        async with service, connect(service, "ann") as ann, connect(service, "root") as root:
+            async with ann.subscribe("n > 0", name="jobs", durable=True, max_deliveries=1) as jobs:
+                await ann.publish({"n": 1})
+                await jobs.get(timeout=60)
+                await jobs.nack()
+                await until(lambda: service.figures()["dead letters"] == 1)
+            done = await root.inquire("admin", do="redeliver", name="ann/jobs")
+            assert done["redelivered"] == 1
+        async with Service(service.settings) as again, connect(again, "ann") as ann:
+            async with ann.subscribe("n > 0", name="jobs", durable=True, max_deliveries=1) as jobs:
+                assert (await jobs.get(timeout=60))["n"] == 1
+            await until(lambda: again.figures()["dead letters"] == 0)
+
+    play(story())
+
+
 def test_a_purge_forgets_by_filter_whoever_needs_it(service: Service) -> None:
     async def story() -> None:
         async with service, connect(service, "ann") as ann, connect(service, "root") as root:

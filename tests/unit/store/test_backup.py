@@ -232,6 +232,20 @@ def test_one_directory_holds_the_backups_of_one_broker(tmp_path: Path) -> None:
     assert len(other.backups()) == 2
 
 
+def test_a_record_that_is_gone_is_named(tmp_path: Path) -> None:
+    found = two_backups(tmp_path)
+    found.take(tmp_path / "store")
+    assert found.missing() == []
+    for number in (2, 3):
+        (tmp_path / "backups" / f"{number:06}.json").unlink()
+    assert found.missing() == [2, 3]
+    found.take(tmp_path / "store")
+    assert [each.number for each in found.backups()] == [1, 2]
+    assert found.missing() == []
+    found.prune(1)
+    assert found.missing() == [], "the oldest go"
+
+
 def test_a_restore_that_is_broken_off_leaves_no_store(tmp_path: Path) -> None:
     found = two_backups(tmp_path)
 

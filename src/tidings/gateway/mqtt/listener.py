@@ -30,8 +30,8 @@ from tidings.gateway.mqtt.packets import Reason
 from tidings.gateway.mqtt.publishing import SessionPublisher, message_of
 from tidings.gateway.mqtt.pushes import PacketCache
 from tidings.gateway.mqtt.session import MqttSession
+from tidings.gateway.mqtt.session_sums import FILE
 from tidings.gateway.mqtt.sessions_file import (
-    FILE,
     SessionKey,
     SessionsFile,
     StoredSession,
@@ -90,7 +90,7 @@ class MqttListener:
 
     async def start(self) -> None:
         self._legacy_before = first_start(self._folder, self.now())
-        self._file.load(self.now())
+        self._file.load(self.now(), [id.name for id in self._host.node.subscriptions()])
         if self._journal is not None:
             await asyncio.to_thread(self._journal.load, {each.session for each in self._known.values()})
             for key, written in self._known.items():

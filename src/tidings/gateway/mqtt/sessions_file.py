@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import asyncio
 import logging
+import os
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -12,6 +14,7 @@ import msgspec
 from tidings.errors import StoreError
 from tidings.gateway.mqtt.events import filters_of
 from tidings.gateway.mqtt.exchanges import FILE as JOURNAL
+from tidings.gateway.mqtt.session_sums import FILE, orphans, sealed, unsealed
 from tidings.gateway.mqtt.shares import SharedSubscriptions
 from tidings.gateway.mqtt.state import StoredMqttSubscription
 from tidings.gateway.mqtt.wills import StoredWill
@@ -19,7 +22,6 @@ from tidings.gateway.subscriptions import replace_file
 from tidings.model.decoding import UNREADABLE
 from tidings.security.principal import Principal
 
-FILE = "mqtt-sessions.json"
 FIRST_START = "mqtt-headers.json"  # when this version began on the store
 
 log = logging.getLogger("tidings.gateway")
@@ -57,11 +59,13 @@ def first_start(folder: Path | None, now: float) -> float:
 def read(file: Path) -> list[StoredSession]:
     """The sessions of the file.
 
-    Raises `StoreError`. Earlier versions wrote every user property of a SUBSCRIBE.
+    Raises `StoreError`, and `CorruptionError` where a sum is another one. Earlier versions wrote every user
+    property of a SUBSCRIBE.
     """
+    parts = unsealed(file)
     try:
-        listed = msgspec.json.decode(file.read_bytes(), type=list[StoredSession])
-    except (OSError, *UNREADABLE) as error:
+        listed = [msgspec.json.decode(part, type=StoredSession) for part in parts]
+    except UNREADABLE as error:
         raise StoreError(
             f"{file} cannot be read: {error}", hint="restore it, or move it away to begin without"
         ) from None
@@ -87,13 +91,23 @@ class SessionsFile:
 
     def __init__(self, path: Path | None) -> None:
         self._path = path
+        self._folder: os.stat_result | None = None  # where the file was read
         self._writing = asyncio.Lock()
         self._next: asyncio.Task[bool] | None = None  # the write that has not begun
         self.known: dict[SessionKey, StoredSession] = {}  # also those that no connection uses now
 
-    def load(self, now: float) -> None:
-        """Read the file. Raises `StoreError`."""
-        if self._path is None or not self._path.exists():
+    def load(self, now: float, names: Iterable[str] = ()) -> None:
+        """Read the file; `names` are those of the broker's durable subscriptions. Raises `StoreError`."""
+        if self._path is None:
+            return
+        self._folder = self._path.parent.stat() if self._path.parent.exists() else None
+        if not self._path.exists():
+            if count := orphans(self._path.parent, names):
+                log.error(
+                    "mqtt: %s is gone: no session has the %d durable subscriptions of MQTT sessions in the "
+                    "store, and what waits for them is kept; restore it, or end them (tidings admin end)",
+                    self._path, count,
+                )  # fmt: skip
             return
         for written in read(self._path):
             if written.left_at is None:
@@ -128,10 +142,18 @@ class SessionsFile:
                 StoredSession(owner, "", 0, 0.0, {name: kept})
                 for owner, name, kept in shares.without_sessions()
             ]
-            written = msgspec.json.encode([*self.known.values(), *left])
+            written = sealed(msgspec.json.encode(each) for each in (*self.known.values(), *left))
+            if self._folder is not None and not _is_at(path.parent, self._folder):
+                log.error("mqtt: %s is another directory now: sessions are not written there", path.parent)
+                return False
             try:
                 await asyncio.to_thread(replace_file, path, written)
             except OSError as error:
                 log.error("mqtt: sessions cannot be written to %s: %s", path, error.strerror)
                 return False
         return True
+
+
+def _is_at(folder: Path, status: os.stat_result) -> bool:
+    """Is it still the directory that had this status?"""
+    return folder.exists() and os.path.samestat(folder.stat(), status)

@@ -6,7 +6,8 @@ Rules
   for the right and writes the audit.
 - An ended subscription is as if its client had ended it: its deliveries are remembered, so that a client that
   subscribes again under the name receives none twice.
-- A redelivered dead letter stays in its box until its subscription acknowledges it.
+- A redelivered dead letter stays in its box until its subscription acknowledges it. That it was sent again is
+  on the disk, so a broker that restarts sends it again.
 - A purged entry is as one that has expired: it ends for every reader, also for durable subscriptions. Events
   that were sent to a consumer already may still be delivered.
 """
@@ -92,11 +93,12 @@ class Administration:
         letters = [each for each in self._dead.letters(input.id) if not wanted or each.number in wanted]
         if not input.redelivers:
             return [record for each in letters for record in self._dead.remove(input.id, each.number)]
+        records = self._dead.redelivered(letters)
         state = self._registry.states.get(input.id)
         if state is not None:
             self._dispatcher.oversized.resend(state, letters)
             self._dispatcher.pump(state, now)
-        return []
+        return records
 
     # -- for people ------------------------------------------------------------------------------
 

@@ -13,7 +13,7 @@ Rules
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Container
+from collections.abc import Container, Iterable
 
 import msgspec
 
@@ -135,6 +135,13 @@ class DeadLetters:
             del self._by_owner[box.owner]
         self._drop_empty(id)
         return [Delete(rows.DEAD, _key(dead_letter))]
+
+    def redelivered(self, dead_letters: Iterable[DeadRow]) -> list[Record]:
+        """Operators have these sent again, also after a restart; the records to persist."""
+        marked = [msgspec.structs.replace(each, is_redelivered=True) for each in dead_letters]
+        for each in marked:
+            self._boxes[each.subscription].letters[each.number] = each
+        return [rows.put(rows.DEAD, _key(each), each) for each in marked]
 
     def _drop_empty(self, id: SubscriptionId) -> None:
         if not self._boxes[id].letters:

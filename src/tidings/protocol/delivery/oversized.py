@@ -46,8 +46,9 @@ class OversizedEvents:
             self._queues.pump(member.subscription, now)
 
     def retry(self, state: SubscriptionState) -> None:
-        """A listener opened the subscription: its frames may hold more than those of the last one."""
-        dead_letters = [dead_letter for dead_letter in self._dead.letters(state.id) if dead_letter.is_large]
+        """A listener opened the subscription: its frames may hold more than those of the last one. What an
+        operator has sent again is sent to it too."""
+        dead_letters = [each for each in self._dead.letters(state.id) if each.is_large or each.is_redelivered]
         if dead_letters:
             self.resend(state, dead_letters)
 

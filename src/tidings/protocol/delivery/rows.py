@@ -92,6 +92,7 @@ class DeadRow(msgspec.Struct, array_like=True, frozen=True):
     version: int = VERSION
     is_large: bool = False  # no frame of its subscriber held it: it is sent again to the next listener
     reason: str = ""  # for people
+    is_redelivered: bool = False  # an operator sent it again: so to the next listener too, until it is taken
 
 
 Row = SubscriptionRow | ProgressRow | MemoryRow | DeadRow | LogRow
