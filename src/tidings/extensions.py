@@ -19,13 +19,26 @@ from __future__ import annotations
 import sys
 import traceback
 import warnings
-from collections.abc import Callable, Collection, Iterator, Mapping, Sequence
+from asyncio import CancelledError
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import cache, wraps
 from importlib import import_module
 from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
-from typing import Any, Final, Generic, NamedTuple, ParamSpec, TypeVar
+from types import FunctionType, MethodType, UnionType
+from typing import (
+    Any,
+    Final,
+    Generic,
+    NamedTuple,
+    ParamSpec,
+    TypeVar,
+    Union,
+    get_args,
+    get_origin,
+    get_type_hints,
+)
 
 from tidings.errors import ExtensionError, TidingsError
 
@@ -140,7 +153,7 @@ def load(group: str, name: str) -> Any:
     except KeyboardInterrupt:
         raise
     except BaseException as error:  # a module may also call sys.exit()
-        raise _refused(group, name, f"which cannot be loaded: {_described(error)}") from error
+        raise refused(group, name, f"which cannot be loaded: {_described(error)}") from error
     return _checked(group, name, found)
 
 
@@ -202,8 +215,54 @@ def _checked(group: str, name: str, found: Any) -> Any:
     else:
         fits = isinstance(found, kinds) if kinds else callable(found)
     if not fits:
-        raise _refused(group, name, f"which is {_short(found)} and has to be {about.holds}")
+        raise refused(group, name, f"which is {_short(found)} and has to be {about.holds}")
+    for each in found if about.many else (found,):
+        if isinstance(each, kinds) and kinds and (wrong := wrong_field(each)):
+            raise refused(group, name, f"whose {wrong}")
     return found
+
+
+# Fields by which others find an object: text that can be printed.
+NAMES: Final = ("name", "system", "content_type")
+
+
+def wrong_field(value: Any) -> str:
+    """The first field of a Struct or NamedTuple whose type is not the declared one; empty: none."""
+    fields = getattr(value, "__struct_fields__", getattr(value, "_fields", ()))
+    hints = get_type_hints(type(value)) if fields else {}
+    for field in fields:
+        found = getattr(value, field)
+        if not _fits(found, hints[field]):
+            return f"field {field} is {_short(found)} and has to be {_declared(hints[field])}"
+        if field == "properties" and not found:
+            return f"field {field} is empty: it would promise nothing"
+        if field in NAMES and not (found.strip() and found.isprintable()):
+            return f"field {field} is {_short(found)} and has to be a text that can be printed"
+    return ""
+
+
+def _fits(value: Any, hint: Any) -> bool:
+    """Is a value of the declared type, as far as one can see without calling it?"""
+    kind, inside = get_origin(hint) or hint, get_args(hint)
+    if kind in (Union, UnionType):
+        return any(_fits(value, each) for each in inside)
+    if kind is Callable:
+        return callable(value)
+    if not isinstance(kind, type):
+        return True  # Any, or a variable
+    if not isinstance(value, (int, float) if kind is float else kind):
+        return False
+    if kind not in (tuple, list, frozenset, set) or not inside:
+        return True
+    elements: Any = value
+    return all(_fits(each, inside[0]) for each in elements)
+
+
+def _declared(hint: Any) -> str:
+    kind = get_origin(hint) or hint
+    if kind is Callable:
+        return "a function"
+    return str(hint) if kind is not hint else getattr(hint, "__name__", str(hint))
 
 
 # Calls
@@ -214,10 +273,10 @@ def blaming(group: str, name: str) -> Iterator[None]:
     """Errors of the code inside are errors of an extension; those that Tidings raises on purpose pass."""
     try:
         yield
-    except TidingsError:
+    except (TidingsError, KeyboardInterrupt, GeneratorExit, CancelledError):
         raise
-    except Exception as error:
-        raise _refused(group, name, f"which failed: {_described(error)}{_place(error)}") from error
+    except BaseException as error:  # a module may also call sys.exit()
+        raise refused(group, name, f"which failed: {_described(error)}{_place(error)}") from error
 
 
 def blamed(group: str, name: str, function: Callable[P, T]) -> Callable[P, T]:
@@ -241,57 +300,123 @@ def call(group: str, name: str, *arguments: Any, gives: type) -> Any:
     ]
     missing = sorted({each for each in members if each[0] != "_" and each not in dir(made)})
     if missing:
-        raise _refused(
+        raise refused(
             group, name, f"which gave {_short(made)}, no {gives.__name__}: it lacks {', '.join(missing)}"
         )
     return made
 
 
+# Whose error is it?
+
+
+@cache
 def _packages() -> dict[str, str]:
-    """By the first part of a module's name: the distribution whose extensions it holds."""
+    """By the name of a module or of a package that holds modules: the distribution of an extension."""
     found: dict[str, str] = {}
-    for group in GROUPS:
-        for points in _points(group).values():
-            for point in points:
-                package = point.dist.name if point.dist is not None else "(unknown)"
-                found.setdefault(point.module.partition(".")[0], package)
+    points = [point for group in GROUPS for each in _points(group).values() for point in each]
+    for offering in {point.dist.name: point.dist for point in points if point.dist is not None}.values():
+        for file in offering.files or ():
+            if file.suffix == ".py" and ".." not in file.parts:
+                parts = file.with_suffix("").parts
+                found.setdefault(".".join(parts[:-1] if parts[-1] == "__init__" else parts), offering.name)
+    for point in points:
+        parts = tuple(point.module.split("."))
+        for count in range(len(parts), 0, -1):
+            found.setdefault(".".join(parts[:count]), "(unknown)" if point.dist is None else point.dist.name)
     return found
+
+
+def package_of_module(name: object) -> str | None:
+    """The distribution of an extension that a module belongs to; None: it is no extension's."""
+    packages, rest = _packages(), str(name)
+    while rest:
+        if rest in packages:
+            return packages[rest]
+        rest = rest.rpartition(".")[0]
+    return None
 
 
 def error_of_extension(error: BaseException) -> ExtensionError | None:
     """The error of an extension behind one that Tidings did not raise on purpose; None: it is another's.
 
     The innermost line of an extension is to blame. Where Tidings could not even call it, because it lacks a
-    method or takes other arguments, the error names its class, and that is to blame."""
+    method or takes other arguments, the object that was called is to blame."""
     if isinstance(error, TidingsError):
         return None
-    said, packages = _described(error), _packages()
+    said = _described(error)
     for frame, line in reversed(list(traceback.walk_tb(error.__traceback__))):
-        package = packages.get(str(frame.f_globals.get("__name__", "")).partition(".")[0])
+        package = package_of_module(frame.f_globals.get("__name__", ""))
         if package is not None:
-            name = "/".join(Path(frame.f_code.co_filename).parts[-2:])
-            return _failed(package, f"{said} (line {line} of {name})")
-    if isinstance(error, TypeError | AttributeError):
-        for kind in _kinds_of(packages):
-            if f"{kind.__qualname__}." in said or f"'{kind.__name__}' object" in said:
-                package = packages[kind.__module__.partition(".")[0]]
-                return _failed(package, f"{said} ({kind.__qualname__} of {kind.__module__})")
-    return None
+            return failed(package, f"{said} ({_line(frame.f_code.co_filename, line)})")
+    called = _called(error)
+    packages = sorted({str(package_of_module(each.__module__)) for each in called})
+    if not packages:
+        return None
+    places = " or ".join(sorted({_defined(each, said) for each in called}))
+    return failed(" or ".join(packages), f"{said} ({places})")
 
 
-def _kinds_of(packages: Collection[str]) -> Iterator[type]:
+def _called(error: BaseException) -> list[Any]:
+    """Classes or functions of extensions that a call which failed may have been meant for: the one that the
+    calling code had at hand, else all of the name that the error gives."""
+    if not isinstance(error, TypeError | AttributeError):
+        return []
+    said = _described(error)
+    if (meant := getattr(error, "obj", None)) is not None:
+        kind = meant if isinstance(meant, type) else type(meant)
+        return [kind] if package_of_module(kind.__module__) is not None else []
+    for frame, _ in reversed(list(traceback.walk_tb(error.__traceback__))):
+        near = list(frame.f_locals.values())
+        for values in (near, [each for value in near for each in _attributes(value)]):
+            if found := [called for each in values if (called := _named(each, said)) is not None]:
+                return found[:1]
+    return [kind for kind in _kinds() if _is_named(kind, said)]
+
+
+def _attributes(value: Any) -> list[Any]:
+    named: Iterable[Any] = getattr(value, "__struct_fields__", ()) or getattr(value, "__slots__", ())
+    found = [getattr(value, name, None) for name in named if isinstance(name, str)]
+    return [*found, *value.__dict__.values()] if type(getattr(value, "__dict__", None)) is dict else found
+
+
+def _named(value: Any, said: str) -> Any:
+    """The class or function of an extension behind a value, if an error names it."""
+    if isinstance(value, FunctionType | MethodType):
+        fits = package_of_module(value.__module__) is not None and f"{value.__qualname__}()" in said
+        return getattr(value, "__func__", value) if fits else None
+    kinds = (value if isinstance(value, type) else type(value)).__mro__
+    fitting = (each for each in kinds if _is_named(each, said))
+    return next((each for each in fitting if package_of_module(each.__module__) is not None), None)
+
+
+def _is_named(kind: type, said: str) -> bool:
+    return f"{kind.__qualname__}." in said or f"'{kind.__name__}' object" in said
+
+
+def _kinds() -> Iterator[type]:
     """The classes that modules of extensions define."""
     for name, module in list(sys.modules.items()):
-        if name.partition(".")[0] in packages:
+        if package_of_module(name) is not None:
             own = [each for each in vars(module).values() if isinstance(each, type)]
             yield from (each for each in own if each.__module__ == name)
 
 
-def _failed(package: str, why: str) -> ExtensionError:
+def _defined(called: Any, said: str) -> str:
+    """Where a function, or the method of a class that an error names, is defined."""
+    methods = vars(called).items() if isinstance(called, type) else ()
+    named = (each for name, each in methods if f"{called.__qualname__}.{name}()" in said)
+    code = getattr(next(named, called), "__code__", None)
+    place = f"{called.__qualname__} of {called.__module__}"
+    return place if code is None else f"{place}, {_line(code.co_filename, code.co_firstlineno)}"
+
+
+def failed(package: str, why: str) -> ExtensionError:
+    """The error of an extension of a package whose entry point is not known."""
     return ExtensionError(f"an extension of package {package} failed: {why}", hint=f"repair {package}")
 
 
-def _refused(group: str, name: str, why: str) -> ExtensionError:
+def refused(group: str, name: str, why: str) -> ExtensionError:
+    """The error of an entry point whose object, or a result of it, cannot be used."""
     package = package_of(group, name)
     return ExtensionError(
         f"package {package} offers {GROUPS[group].noun} {name!r}, {why}",
@@ -304,12 +429,25 @@ def _described(error: BaseException) -> str:
     return " ".join(f"{type(error).__name__}: {error}".split()).removesuffix(":")
 
 
-def _place(error: Exception) -> str:
-    """The line that raised it, with the folder of its file; the machinery of imports is passed over."""
-    for frame in reversed(traceback.extract_tb(error.__traceback__)):
-        if "importlib" not in frame.filename:
-            return f" (line {frame.lineno} of {'/'.join(Path(frame.filename).parts[-2:])})"
-    return ""
+def _place(error: BaseException) -> str:
+    """The innermost line of an extension, or the function that could not be called; else the innermost line.
+    The machinery of imports is passed over."""
+    frames = [
+        (frame, line)
+        for frame, line in traceback.walk_tb(error.__traceback__)
+        if "importlib" not in frame.f_code.co_filename
+    ]
+    for frame, line in reversed(frames):
+        if package_of_module(frame.f_globals.get("__name__", "")) is not None:
+            return f" ({_line(frame.f_code.co_filename, line)})"
+    if called := _called(error):
+        return f" ({_defined(called[0], _described(error))})"
+    return f" ({_line(frames[-1][0].f_code.co_filename, frames[-1][1])})" if frames else ""
+
+
+def _line(file: str, line: int) -> str:
+    """A line, with the folder of its file."""
+    return f"line {line} of {'/'.join(Path(file).parts[-2:])}"
 
 
 def _short(value: Any) -> str:

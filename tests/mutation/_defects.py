@@ -10,6 +10,7 @@ from __future__ import annotations
 from tests.mutation._body_defects import BODIES
 from tests.mutation._delivery_defects import DELIVERY_DEFECTS
 from tests.mutation._early_defects import EARLY
+from tests.mutation._extension_defects import EXTENSIONS
 from tests.mutation._found_defects import FOUND
 from tests.mutation._gateway_defects import GATEWAYS
 from tests.mutation._restore_defects import RESTORES
@@ -23,3 +24,6 @@ __all__ = ["DEFECTS", "PACKAGES", "Defect"]
 DEFECTS = (
     *EARLY, *FOUND, *GATEWAYS, *WEB, *BODIES, *DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS, *RESTORES,
 )  # fmt: skip
+    *(*EARLY, *FOUND, *EXTENSIONS, *GATEWAYS, *WEB, *BODIES),
+    *(*DELIVERY_DEFECTS, *SCHEMA_DEFECTS, *SPARK_DEFECTS),
+)

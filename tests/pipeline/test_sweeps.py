@@ -85,28 +85,6 @@ def test_another_program_finds_everything_anew(tmp_path: Path, monkeypatch: pyte
     assert not any(each.again for each in sweep(costs_of, POINTS[:2], folder=tmp_path, processes=1))
 
 
-def test_the_program_is_every_package_that_a_point_may_run(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    package = tmp_path / "pointed"
-    package.mkdir()
-    (package / "__init__.py").write_text("")
-    (tmp_path / "alone.py").write_text("")
-    monkeypatch.syspath_prepend(str(tmp_path))
-    named = {path.parts[-2] for name in ("tidings_lab", "tidings_quality") for path in sweeps._sources(name)}
-    assert {"studies", "overlay", "tidings_quality"} <= named
-    seen = [
-        sweeps.program.__wrapped__(name) for name in ("tidings", "tidings_lab", "pointed", "alone", "gone")
-    ]
-    assert seen[0] == seen[1] == seen[4]  # the laboratory offers extensions, so it is part of every program
-    (package / "more.py").write_text("x = 1")
-    (tmp_path / "alone.py").write_text("x = 1")
-    changed = [sweeps.program.__wrapped__(name) for name in ("tidings", "pointed", "alone")]
-    assert changed[0] == seen[0]
-    assert changed[1] != seen[2]
-    assert changed[2] != seen[3]
-
-
 def test_what_was_finished_before_an_interruption_is_kept(tmp_path: Path) -> None:
     class Stop(BaseException):
         pass

@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 import asyncio
-import importlib
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
 
 import pytest
+from tests.unit._installing import Install, forget, install, run
 
 import tidings
 from tidings import extensions
 from tidings import systems as known
-from tidings.cli import main
 from tidings.console import pages
 from tidings.errors import ExtensionError, SettingsError
 from tidings.extensions import ExtensionWarning
@@ -24,13 +21,12 @@ from tidings.history import contracts, properties
 from tidings.model.event import Event
 from tidings.model.serialisers import SERIALISERS
 from tidings.runtime.broker import open_store
-from tidings.runtime.service import Service
-from tidings.runtime.settings import read_settings
+from tidings.runtime.offered_serialisers import register_offered
 from tidings.simulation.faults import incident_kinds
 from tidings.simulation.workloads import StockQuotes, content_named
 from tidings.systems import find_system, system_names
 
-Install = Callable[..., None]
+__all__ = ["install"]
 SMALL = ("--brokers", "3", "--events", "5", "--subscriptions", "3")
 SYSTEM = """
 from tidings.protocol.routing.covering import SubscriptionForwarding
@@ -46,52 +42,6 @@ def system(name, strategies=strategies):
     )
 """
 APP = "import typer\nX = typer.Typer()\nX.command()(lambda: print('heard'))\nX.command('b')(lambda: None)\n"
-
-
-@pytest.fixture
-def install(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Install]:
-    """Installs a distribution of one module, for one test."""
-    before = set(sys.modules)
-    monkeypatch.syspath_prepend(tmp_path)
-
-    def installed(name: str, code: str, **groups: str) -> None:
-        """`group="entry = object, ..."` for each group, without its prefix."""
-        folder = tmp_path / f"{name}-1.0.dist-info"
-        folder.mkdir()
-        (folder / "METADATA").write_text(f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n")
-        lines = []
-        for group, entries in groups.items():
-            lines.append(f"[tidings.{group}]")
-            for entry in entries.split(", "):
-                word, _, value = entry.partition(" = ")
-                lines.append(f"{word} = {name}:{value}")
-        (folder / "entry_points.txt").write_text("\n".join(lines) + "\n")
-        (tmp_path / f"{name}.py").write_text(code)
-        importlib.invalidate_caches()
-        forget()
-
-    yield installed
-    monkeypatch.undo()
-    for module in set(sys.modules) - before:
-        if str(getattr(sys.modules[module], "__file__", "")).startswith(str(tmp_path)):
-            del sys.modules[module]
-    forget()
-
-
-def forget() -> None:
-    """Look for extensions anew."""
-    caches: tuple[Any, ...] = (
-        *(extensions._points, extensions.load, known._collected, known.systems),
-        *(contracts._collected, contracts.known_contracts, properties.known_properties, pages.table),
-    )
-    for each in caches:
-        each.cache_clear()
-
-
-def run(capsys: pytest.CaptureFixture[str], *words: str) -> tuple[int, str, str]:
-    code = main(words)
-    out, err = capsys.readouterr()
-    return code, out, err
 
 
 # Commands
@@ -318,34 +268,33 @@ def test_a_broken_bridge_names_its_package(install: Install) -> None:
         side_of(RouteSettings(to="number://x"), "a")
 
 
-def test_a_broker_registers_serialisers_of_packages(install: Install) -> None:
+def test_a_publisher_finds_serialisers_of_packages(install: Install) -> None:
     code = (
         "from tidings.model.serialisers import Serialiser\n"
         "CSV = Serialiser('text/csv', lambda body: b'', lambda data: dict([data.decode().split(',')]))\n"
         "JSON = Serialiser('application/json', lambda body: b'', lambda data: {})\n"
+        "ODD = Serialiser(7, lambda body: b'', lambda data: {})\n"
     )
     install("commas", code, serialisers="csv = CSV, json = JSON")
-    install("wrong", "X = 42", serialisers="oops = X")
+    install("wrong", f"{code}\nX = 42", serialisers="oops = X, seven = ODD")
+    register_offered.cache_clear()
 
     async def received() -> Event:
-        settings = read_settings(fields={"name": "b1", "listen": "127.0.0.1:0", "security.anonymous": True})
-        with pytest.warns(ExtensionWarning, match="package wrong offers serialiser 'oops', which is 42"):
-            service = await Service(settings).__aenter__()
-        try:
-            async with (
-                tidings.connect(service.server.address) as bus,
-                bus.subscribe("price = '7'") as news,
-            ):
-                await bus.publish(payload=b"price,7", content_type="text/csv")
-                return await news.get(timeout=60)
-        finally:
-            await service.__aexit__(None, None, None)
+        async with tidings.connect() as bus, bus.subscribe("price = '7'") as news:
+            await bus.publish(payload=b"price,7", content_type="text/csv")
+            return await news.get(timeout=60)
 
     try:
-        assert asyncio.run(received()).payload == b"price,7"
+        with pytest.warns(ExtensionWarning) as warned:
+            assert asyncio.run(received()).payload == b"price,7"
+        assert [str(each.message).split(",")[0] for each in warned] == [
+            "package wrong offers serialiser 'oops'", "package wrong offers serialiser 'seven'",
+        ]  # fmt: skip
+        assert SERIALISERS.decode(b"price,7", "text/csv") == {"price": "7"}
         assert SERIALISERS.decode(b'{"price": 7}', "application/json") == {"price": 7}  # the product's own
     finally:
         SERIALISERS.unregister("text/csv")
+        register_offered.cache_clear()
 
 
 def test_a_name_that_one_package_offers_twice(install: Install) -> None:

@@ -114,4 +114,6 @@ def _summary(history: str, report: CheckReport) -> str:
             f"{history} breaks {len(report.broken)} of the {judged} properties judged: "
             f"{', '.join(report.broken)}."
         )
+    if not judged:
+        return f"{history} was judged by no property: {report.contract} promises none that applies to it."
     return f"{history} keeps all {judged} properties judged, as {report.contract} promises."

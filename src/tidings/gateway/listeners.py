@@ -5,15 +5,19 @@ service = Service(settings, doors=Gateways)
 
 from __future__ import annotations
 
+import asyncio
+import logging
 from contextlib import nullcontext
 from pathlib import Path
 from typing import Protocol
 
-from tidings.errors import SettingsError, needing
-from tidings.extensions import blaming, call, offered
+from tidings.errors import ExtensionError, SettingsError, needing
+from tidings.extensions import blaming, call, offered, package_of
 from tidings.gateway.authentication import GatewayAuthenticator
 from tidings.gateway.origins import Addresses
 from tidings.runtime.service import Service
+
+log = logging.getLogger("tidings.broker")
 
 GROUP = "tidings.gateways"
 OWN = ("http", "mqtt", "mqtt over websocket")
@@ -49,9 +53,11 @@ class Gateways:
             for name, gateway in self._chosen():
                 with blaming(GROUP, name) if name in offered(GROUP, OWN) else nullcontext():
                     await gateway.start()
-                self._open.append((name, gateway))
-                if gateway.address:
-                    self.addresses[name] = gateway.address
+                    self._open.append((name, gateway))
+                    if not isinstance(address := gateway.address, str):
+                        raise TypeError(f"address is {address!r}, no text")
+                if address:
+                    self.addresses[name] = address
         except BaseException:
             await self.close()
             raise
@@ -97,7 +103,31 @@ class Gateways:
         return chosen
 
     async def close(self) -> None:
-        for _, gateway in reversed(self._open):
-            await gateway.close()
-        self._open.clear()
+        opened, self._open = self._open, []
+        for name, gateway in reversed(opened):
+            if name in offered(GROUP, OWN):
+                await self._close_extension(name, gateway)
+            else:
+                await gateway.close()
         self.prover.close()
+
+    async def _close_extension(self, name: str, gateway: Gateway) -> None:
+        """Close a gateway of another package, within `drain_seconds`. Its error is logged: the broker ends
+        whatever the gateway does."""
+        seconds = self._service.settings.drain_seconds
+
+        async def close() -> None:
+            with blaming(GROUP, name):
+                await gateway.close()
+
+        closing = asyncio.create_task(close())
+        await asyncio.wait({closing}, timeout=seconds)
+        if not closing.done():
+            closing.cancel()
+            package = package_of(GROUP, name)
+            said = "package %s offers gateway %r, which was not closed within drain_seconds (%g); it is left"
+            log.error(said, package, name, seconds)
+        elif isinstance(error := closing.exception(), ExtensionError):
+            log.error("%s", error.message)
+        elif error is not None:
+            raise error

@@ -78,6 +78,8 @@ def _folded(content_type: str) -> str:
 class Serialisers:
     """Registry of serialisers by content type."""
 
+    look_for_more: Callable[[], None] | None = None  # registers what installed packages offer
+
     def __init__(self) -> None:
         self._known: dict[str, Serialiser] = {}
         for serialiser in _BUILT_IN:
@@ -92,9 +94,19 @@ class Serialisers:
         """Forget the serialiser of a content type."""
         self._known.pop(_folded(content_type), None)
 
+    def has(self, content_type: str) -> bool:
+        """Is a serialiser registered for this content type?"""
+        return _folded(content_type) in self._known
+
     def find(self, content_type: str | None) -> Serialiser | None:
         """The serialiser of a content type; None when there is none."""
-        return None if content_type is None else self._known.get(_folded(content_type))
+        if content_type is None:
+            return None
+        found = self._known.get(_folded(content_type))
+        if found is None and self.look_for_more is not None:
+            self.look_for_more()
+            found = self._known.get(_folded(content_type))
+        return found
 
     def encode(self, body: Mapping[str, Any], content_type: str = MSGPACK) -> bytes:
         """A body as bytes of a content type. Raises `EventError` when it does not fit."""

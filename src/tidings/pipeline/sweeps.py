@@ -4,8 +4,8 @@ Rules
 - A point is the tuple of the function's arguments; its result is what JSON can hold, so that the
   table of results can be read by anything and is safe to read.
 - Finished points are rows of Parquet files in the sweep's folder. They are found again by the
-  function, its arguments and the program's own text (the product's, and that of every package which
-  takes part in it): a changed program runs everything anew.
+  function, its arguments and the text of the program (see `program_text.py`): a changed program runs
+  everything anew.
 - Points travel in packs, one pack a task, sized by how long the first ones took: a task of Spark
   costs more than a small point. A pack is small enough that all workers stay busy to the end.
 - A point that fails keeps its place with its error; the others go on. The next run tries it again.
@@ -19,11 +19,8 @@ import traceback
 from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, ThreadPoolExecutor, wait
 from contextlib import contextmanager
-from functools import cache
 from hashlib import blake2b
 from importlib import import_module
-from importlib.metadata import entry_points
-from importlib.util import find_spec
 from multiprocessing import get_context
 from os import cpu_count
 from pathlib import Path
@@ -33,6 +30,7 @@ from uuid import uuid4
 import msgspec
 
 from tidings.errors import SettingsError, TidingsError
+from tidings.pipeline.program_text import program
 from tidings.simulation.experiment import Experiment, run_experiment
 
 PACK_SECONDS: Final = 3.0  # work in one task, about
@@ -279,33 +277,3 @@ def _write(folder: Path, rows: Sequence[tuple[Any, ...]]) -> None:
     draft = folder / f".{uuid4().hex}"
     parquet.write_table(pa.Table.from_arrays(columns, schema=schema), draft, compression="zstd")
     draft.rename(folder / f"points-{time.time_ns()}-{uuid4().hex[:8]}.parquet")
-
-
-@cache
-def program(package: str = "tidings") -> str:
-    """A hash of every source file that a point may run: what another program found is not ours.
-
-    That is the product, the package of the point's own function, and every package that offers an extension:
-    a study of one package runs systems of another."""
-    from tidings.extensions import GROUPS
-
-    offering = {entry.module for group in GROUPS for entry in entry_points(group=group)}
-    packages = sorted({name.partition(".")[0] for name in ("tidings", package, *offering)})
-    digest = blake2b(digest_size=16)
-    for name in packages:
-        for path in _sources(name):
-            digest.update(f"{name}/{path.name}".encode() + b"\0" + path.read_bytes())
-    return digest.hexdigest()
-
-
-def _sources(package: str) -> list[Path]:
-    """Source files of a package, or the one of a module; none of a package that cannot be found."""
-    try:
-        spec = find_spec(package)
-    except (ImportError, ValueError):
-        return []
-    if spec is None:
-        return []
-    if spec.submodule_search_locations is None:
-        return [Path(spec.origin)] if spec.origin is not None and spec.has_location else []
-    return [path for root in spec.submodule_search_locations for path in sorted(Path(root).rglob("*.py"))]

@@ -30,6 +30,7 @@ from tidings.protocol.node import Node
 from tidings.runtime.clock import RealClock, RuntimeClock
 from tidings.runtime.driver import Driver, EffectHandler
 from tidings.runtime.kernels import prepare_in_background
+from tidings.store.checked import CheckedStore
 from tidings.store.memory import MemoryStore
 from tidings.store.store import Store
 
@@ -228,6 +229,12 @@ async def open_store(path: str | os.PathLike[str] | None, most_bytes: int | None
     scheme, sign, _ = str(path).partition("://")
     if sign:
         return await asyncio.to_thread(_store_of(scheme), str(path))
+    scheme, colon, rest = str(path).partition(":")
+    if colon and scheme in ("nats", *offered(STORES, ("nats",))):
+        raise SettingsError(
+            f"the store {str(path)!r} would be a folder, and {scheme} is a scheme of stores",
+            hint=f"{scheme}://{rest} is such a store; ./{path} is the folder",
+        )
     from tidings.store.rocks import RocksStore
 
     is_bounded = most_bytes is not None and most_bytes < DEFAULT_LIMITS.store_bytes
@@ -243,7 +250,7 @@ def _store_of(scheme: str) -> Callable[[str], Store]:
     if scheme not in offered(STORES, ("nats",)):
         known = ", ".join(f"{each}://" for each in ("nats", *offered(STORES, ("nats",))))
         raise SettingsError(f"no store has addresses {scheme}://", hint=f"a directory, or one of: {known}")
-    return lambda address: call(STORES, scheme, address, gives=Store)
+    return lambda address: CheckedStore(call(STORES, scheme, address, gives=Store), scheme)
 
 
 def owner_of(state: Loaded) -> str:

@@ -22,9 +22,11 @@ from tidings.model.filter import EVERYTHING, TIDINGS, Filter
 from tidings.model.schemas import SCHEMAS
 from tidings.model.serialisers import SERIALISERS
 from tidings.model.typed import build_instance, event_fields, is_event_class, is_typed, lineage_of
+from tidings.runtime.offered_serialisers import register_offered
 from tidings.runtime.telemetry import carried
 
 log = logging.getLogger("tidings.filters")
+SERIALISERS.look_for_more = register_offered
 
 
 def event_from(

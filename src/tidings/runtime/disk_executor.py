@@ -14,7 +14,7 @@ from contextlib import suppress
 from typing import Protocol
 
 from tidings.availability.records import Append, Record
-from tidings.errors import ClosedError, StoreFullError, TidingsError
+from tidings.errors import ClosedError, ExtensionError, StoreError, StoreFullError, TidingsError
 from tidings.protocol.effects import Fetch, Persist
 from tidings.protocol.inputs import DiskFull, Fetched, FetchFailed, Input, Persisted, PersistFailed
 from tidings.store.committer import Committer
@@ -41,8 +41,8 @@ class InlineExecutor:
     def persist(self, effect: Persist) -> None:
         try:
             self._store.commit(effect.records)
-        except TidingsError as error:
-            self._report(PersistFailed(effect.token, error.code, str(error)))
+        except Exception as error:  # the machine must learn of every error
+            self._report(PersistFailed(effect.token, *_failure(error)))
         else:
             self._report(Persisted(effect.token))
 
@@ -96,8 +96,8 @@ class ThreadedExecutor:
         self._loop.call_soon_threadsafe(self._report, DiskFull(error.message))
 
     def _on_failed(self, error: Exception) -> None:
-        code = error.code if isinstance(error, TidingsError) else "store"
-        self._loop.call_soon_threadsafe(self._report, PersistFailed(self._kept + 1, code, str(error)))
+        failure = PersistFailed(self._kept + 1, *_failure(error))
+        self._loop.call_soon_threadsafe(self._report, failure)
 
     def fetch(self, effect: Fetch) -> None:
         if not self._is_closing:
@@ -120,6 +120,17 @@ class ThreadedExecutor:
 def _read(store: Store, effect: Fetch) -> Fetched | FetchFailed:
     try:
         found: list[Append] = store.fetch(effect.from_offset, effect.limit, effect.max_bytes)
-    except TidingsError as error:
-        return FetchFailed(effect.request, error.code, str(error))
-    return Fetched(effect.request, tuple(found))
+        return Fetched(effect.request, tuple(found))
+    except Exception as error:  # the machine waits for an answer to each request
+        return FetchFailed(effect.request, *_failure(error, "read"))
+
+
+def _failure(error: Exception, what: str = "written to") -> tuple[str, str]:
+    """Code and reason of an error of the store, which is logged (see also `checked.py`)."""
+    if isinstance(error, ExtensionError):
+        return StoreError.code, error.message
+    if isinstance(error, TidingsError):
+        log.error("the store cannot be %s: %s", what, error)
+        return error.code, str(error)
+    log.error("the store cannot be %s: %s", what, error, exc_info=error)
+    return StoreError.code, str(error) or type(error).__name__

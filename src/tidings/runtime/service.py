@@ -34,7 +34,6 @@ from tidings.runtime.histogram import Histogram
 from tidings.runtime.http import OperatorHttp, OperatorPage
 from tidings.runtime.metrics import CONTENT_TYPE, exposition
 from tidings.runtime.observing import figures, view_of
-from tidings.runtime.offered_serialisers import register_offered
 from tidings.runtime.past import PastFigures
 from tidings.runtime.process import print_ready, serve
 from tidings.runtime.recent import RecentHistory, together
@@ -50,6 +49,7 @@ from tidings.security.credentials import CertificateCredentials
 from tidings.security.interfaces import Authenticator, Credentials, NoCredentials
 from tidings.security.principal import Principal
 from tidings.security.quotas import HOLDS
+from tidings.store.checked import CheckedStore
 
 if TYPE_CHECKING:
     from tidings.runtime.store_control import StoreControl
@@ -162,7 +162,12 @@ class Service:
     async def __aenter__(self) -> Service:
         """Run it inside another program: `async with Service(settings) as service`."""
         await self.server.start()
-        await self._on_start()
+        try:
+            await self._on_start()
+        except BaseException:
+            await self.server.close()
+            await self._close()
+            raise
         return self
 
     async def __aexit__(self, *_: object) -> None:
@@ -171,7 +176,6 @@ class Service:
         await self._close()
 
     async def _on_start(self) -> None:
-        register_offered()
         if self.settings.schemas:
             SCHEMAS.load(self.settings.schemas)
         self._count_durables()
@@ -375,12 +379,14 @@ class Service:
 
     def _problems(self) -> tuple[bool, list[str]]:
         """Is this broker ready, and if not, why?"""
-        problems, node = list(self.server._neighbours.problems.values()), self.server.node
+        problems = list(self.server._neighbours.problems.values())
+        node, store = self.server.node, self.server.store
         if self.settings.group.name:  # a member that is away is no problem of the others
             problems = [] if node.is_serving else ["this broker is not in the majority of its group"]
             if node.is_serving and not node.has_caught_up:
                 problems = ["this member has not caught up with its group's log; replace no other disk yet"]
-        problems += filter(None, (node.disk_problem, node.disk_full, self.secured.audit_problem))
+        disk = node.disk_problem or (store.problem if isinstance(store, CheckedStore) else None)
+        problems += filter(None, (disk, node.disk_full, self.secured.audit_problem))
         problems += self._kept_figures.problems(self._clock.now())
         return not problems and self.server.is_open, problems
 

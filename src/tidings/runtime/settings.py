@@ -466,6 +466,7 @@ def _check_system(settings: BrokerSettings) -> None:
     if not system.networked:
         names = ", ".join(each.name for each in systems() if each.networked)
         raise SettingsError(f"{system.name} runs in simulations alone", hint=f"brokers can be: {names}")
+    system.check_processes()
     sends = settings.datagrams or system.datagrams
     if sends and not is_loopback(host_of(settings.listen)) and not settings.security.plain:
         raise SettingsError(

@@ -6,9 +6,11 @@ from collections import Counter, deque
 from collections.abc import Callable
 from typing import Any, Protocol
 
+from tidings.extensions import failed, package_of_module
 from tidings.store.store import Store
 
 NEVER = float("inf")
+MOST_WAKES = 10_000  # of one machine at one moment
 
 
 class SimulatedMachine(Protocol):
@@ -64,8 +66,24 @@ class Host:
     """A machine in its place: it may be up, down, or standing still."""
 
     __slots__ = (
-        "build", "busy_until", "clock", "disk", "epoch", "full", "is_broker", "machine", "name", "queued",
-        "routes", "stopped", "sync_fails", "unsynced", "up", "waking",
+        "build",
+        "busy_until",
+        "clock",
+        "disk",
+        "epoch",
+        "full",
+        "is_broker",
+        "machine",
+        "name",
+        "queued",
+        "routes",
+        "stopped",
+        "sync_fails",
+        "unsynced",
+        "up",
+        "wakes",
+        "waking",
+        "woken_at",
     )  # fmt: skip
 
     def __init__(
@@ -85,10 +103,35 @@ class Host:
         self.unsynced: deque[Any] = deque()  # what is handed to the disk and due, in order
         self.sync_fails = False  # the next sync is the disk's last in this life
         self.waking = NEVER  # the earliest wake-up that is scheduled
+        self.woken_at = -NEVER
+        self.wakes = 0  # how often its timer fired at that moment
         self.busy_until = 0.0
         self.routes: dict[
             str, tuple[Host, SimulatedLink, bool]
         ] = {}  # by name: who, over what, between brokers?
+
+    def woke(self, now: float) -> None:
+        """Its timer fires. One that fires without end at one moment is an error: the run would not end."""
+        self.waking = NEVER
+        if now > self.woken_at:
+            self.woken_at, self.wakes = now, 0
+        self.wakes += 1
+        if self.wakes > MOST_WAKES:
+            raise _stuck(self, now)
+
+
+def _stuck(host: Host, now: float) -> Exception:
+    """The error of a machine whose timer fires again and again, with the strategies that ask for it."""
+    said = f"the timer of {host.name} fired {host.wakes - 1:,} times at {now:g} s, and no time passes"
+    due, package = [], None
+    for strategy in getattr(host.machine, "slots", {}).values():
+        deadline = strategy.next_deadline()
+        if deadline is not None and deadline <= host.clock.local(now):
+            kind = type(strategy)
+            due.append(f"{kind.__qualname__} of {kind.__module__} ({deadline:g})")
+            package = package or package_of_module(kind.__module__)
+    said += f": next_deadline() is not after now in {', '.join(due)}; on_timer has to move it" if due else ""
+    return AssertionError(said) if package is None else failed(package, said)
 
 
 class SimulatedLink:

@@ -210,7 +210,7 @@ class Simulation:
         if type(item) is ins.TimerFired:
             if host.waking > self.now:
                 return  # an earlier wake-up took its place
-            host.waking = NEVER
+            host.woke(self.now)
         clock = host.clock
         if type(item) is ins.Started:
             clock.not_before(item.state.latest, self.now)

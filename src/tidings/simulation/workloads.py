@@ -14,7 +14,9 @@ from typing import Any, Protocol
 import msgspec
 
 from tidings.errors import SettingsError
-from tidings.extensions import call, offered
+from tidings.extensions import blaming, call, offered, refused
+
+WORKLOADS = "tidings.workloads"  # the entry-point group
 
 
 class SubscribeStep(msgspec.Struct, frozen=True, kw_only=True, tag_field="step", tag="subscribe"):
@@ -218,11 +220,41 @@ def content_named(name: str) -> Content:
     """The content of that name: the product's own, or one of the group `tidings.workloads`."""
     if name in CONTENTS:
         return CONTENTS[name]()
-    if name in offered("tidings.workloads", CONTENTS):
-        found: Content = call("tidings.workloads", name, gives=Content)
-        return found
-    known = ", ".join(sorted([*CONTENTS, *offered("tidings.workloads", CONTENTS)]))
+    if name in offered(WORKLOADS, CONTENTS):
+        return _CheckedContent(name, call(WORKLOADS, name, gives=Content))
+    known = ", ".join(sorted([*CONTENTS, *offered(WORKLOADS, CONTENTS)]))
     raise SettingsError(f"no workload is called {name!r}", hint=f"there are: {known}")
+
+
+class _CheckedContent:
+    """The content of another package: its errors and wrong results name the package."""
+
+    def __init__(self, name: str, content: Content) -> None:
+        self._name, self._content = name, content
+        if hasattr(content, "key"):
+            self.key = content.key
+        if hasattr(content, "address"):
+            self.address = self._address
+
+    def filter(self, rng: Random) -> str:
+        found: str = self._called("filter", str, rng)
+        return found
+
+    def event(self, rng: Random) -> dict[str, Any]:
+        found: dict[str, Any] = self._called("event", dict, rng)
+        return found
+
+    def _address(self, attributes: dict[str, Any]) -> dict[str, Any]:
+        found: dict[str, Any] = self._called("address", dict, attributes)
+        return found
+
+    def _called(self, method: str, kind: type, argument: Any) -> Any:
+        with blaming(WORKLOADS, self._name):
+            value = getattr(self._content, method)(argument)
+        if not isinstance(value, kind):
+            why = f"whose method {method} gave {value!r} and has to give a {kind.__name__}"
+            raise refused(WORKLOADS, self._name, why)
+        return value
 
 
 def steady(rng: Random, rate: float, start: float = 0.0) -> Iterator[float]:

@@ -6,6 +6,7 @@ entry-point group `tidings.systems` (see `tidings.extensions`). `tidings systems
 
 from __future__ import annotations
 
+import re
 from difflib import get_close_matches
 from functools import cache
 from typing import Any
@@ -14,7 +15,7 @@ import msgspec
 
 from tidings.errors import SettingsError
 from tidings.extensions import Collected, blaming, collect, pass_over
-from tidings.protocol.slots import Strategy
+from tidings.protocol.slots import KINDS, Strategy
 from tidings.systems import brokers, distributors, gossip, self_organising
 from tidings.systems.choosing import CHOICES
 from tidings.systems.system import ANY_GRAPH, MESH, NO_LINKS, PEERS, TREE, Choice, Site, System
@@ -72,7 +73,7 @@ def find_system(name: str) -> System:
     for broken, error in _collected().errors.items():
         if _plain(broken) == wanted:
             raise error
-    near = get_close_matches(wanted, system_names(), n=3)
+    near = get_close_matches(name.lower(), system_names(), n=3)
     meant = f"did you mean {' or '.join(near)}? " if near else ""
     published = "" if any(each.name == "siena" for each in systems()) else PUBLISHED
     raise SettingsError(
@@ -84,10 +85,11 @@ PUBLISHED = "; `pip install tidings-lab` brings the published ones"
 
 
 def _plain(name: str) -> str:
-    """Case, blanks and underlines do not matter."""
-    return name.lower().replace(" ", "-").replace("_", "-")
+    """Case, blanks, underlines and hyphens do not matter."""
+    return _SIGNS.sub("", name.lower())
 
 
+_SIGNS = re.compile(r"[\s_-]")
 _BY_NAME = {_plain(system.name): system for system in OWN}
 
 
@@ -100,6 +102,10 @@ def _blamed(entry: str, system: System) -> System:
             for slot, strategy in slots.items():
                 if not isinstance(strategy, Strategy):
                     raise TypeError(f"{system.name} has {strategy!r} in the slot {slot}")
+                if slot not in KINDS:
+                    raise TypeError(f"{system.name} has a slot {slot!r}; there are: {', '.join(KINDS)}")
+                if strategy.kind != slot:
+                    raise TypeError(f"{system.name} has {strategy!r} ({strategy.kind}) in the slot {slot}")
         return slots
 
     return msgspec.structs.replace(system, strategies=strategies)

@@ -2,10 +2,8 @@
 
 from __future__ import annotations
 
-import inspect
 import sys
-from collections.abc import Callable, Iterable, Iterator
-from functools import cache
+from collections.abc import Callable, Iterable
 from random import Random
 from typing import Any
 
@@ -15,10 +13,10 @@ from tidings.errors import SettingsError, require
 from tidings.protocol.limits import DEFAULT_LIMITS, ResourceLimits
 from tidings.protocol.messages import Message
 from tidings.protocol.node import Node
-from tidings.protocol.slots import Routing, Strategy
+from tidings.protocol.slots import Strategy
+from tidings.systems.strategy_checks import check_results, check_strategy
 
 NO_LINKS, ANY_GRAPH, TREE = "none", "any graph", "tree"
-ROLES = ("tidings.protocol.roles", "tidings.protocol.slots")
 MESH = "every broker with every other"
 PEERS = "peers"  # no links: a peer can send to every peer that it knows
 
@@ -91,6 +89,7 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
         for strategy in slots.values():
             kind: Any = type(strategy)
             check_strategy(kind, has_links=self.graph not in (NO_LINKS, PEERS))
+            check_results(strategy)
         return Node(
             site.name, rng=rng, recording=site.recording, stable=site.stable, limits=site.limits,
             event_bytes=self.event_bytes(site), **slots,
@@ -113,6 +112,21 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
                 hint="use a tree, a line, a star or a hierarchy",
             )
 
+    def check_processes(self) -> None:
+        """Refuse a system that is declared for processes and whose brokers would never find one another."""
+        overlay = self.strategies(Site(name="b0", brokers=("b0",))).get("overlay")  # as a process is built
+        joins = getattr(overlay, "joins", overlay is not None)
+        if not self.networked or self.graph in (NO_LINKS, PEERS) or joins:
+            return
+        kind = type(overlay)
+        which = "none" if overlay is None else f"{kind.__qualname__} of {kind.__module__}"
+        raise SettingsError(
+            f"{self.name} is declared with networked=True, and its overlay ({which}) never links brokers "
+            "that are processes: it knows the neighbours of a simulation alone",
+            hint="give it an overlay that joins, as JoinedOverlay does: "
+            "broker_slots(site, routing) | {'overlay': JoinedOverlay(site.neighbours)}",
+        )
+
     def slots(self) -> dict[str, Strategy]:
         """The strategy in each slot of a broker that has one neighbour."""
         site = Site(name="b0", neighbours=("b1",), brokers=("b0", "b1"), links=(("b0", "b1"),))
@@ -134,43 +148,6 @@ class System(msgspec.Struct, frozen=True, kw_only=True):
             "recovery": named.get("recovery", "none"),
             "promise": self.promise,
         }
-
-
-@cache
-def check_strategy(kind: type[Strategy], *, has_links: bool) -> None:
-    """Refuse a strategy that could never work: its methods would not be called, or with other arguments."""
-    name = f"the strategy {kind.__qualname__} of {kind.__module__}"
-    if kind.on_message is not Strategy.on_message and not kind.messages:
-        raise SettingsError(
-            f"{name} has on_message and no messages: none would reach it",
-            hint="list the classes of its messages: messages = (MyMessage,)",
-        )
-    if has_links and issubclass(kind, Routing) and kind.forward is Routing.forward:
-        raise SettingsError(
-            f"{name} has no method forward: no event would leave a broker",
-            hint="def forward(self, envelope, at, came_from, now), as docs/extending.md shows",
-        )
-    for method, base in _methods(kind):
-        wanted = inspect.signature(base)
-        try:
-            inspect.signature(getattr(kind, method)).bind(*[None] * len(wanted.parameters))
-        except TypeError as error:
-            raise SettingsError(f"{name}: {method}: {error}", hint=f"it is {method}{wanted}") from None
-
-
-def _methods(kind: type[Strategy]) -> Iterator[tuple[str, Callable[..., Any]]]:
-    """Methods that a strategy of another distribution overrides, and those that they override."""
-    if kind.__module__.partition(".")[0] == "tidings":
-        return
-    for method in dir(kind):
-        own = inspect.getattr_static(kind, method)
-        if method.startswith("_") or not inspect.isfunction(own):
-            continue
-        for each in kind.__mro__:
-            base = vars(each).get(method)
-            if each.__module__ in ROLES and inspect.isfunction(base) and base is not own:
-                yield method, base
-                break
 
 
 def _about(strategy: Strategy) -> str:

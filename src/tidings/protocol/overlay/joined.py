@@ -40,6 +40,7 @@ UNDONE = (
 
 class JoinedOverlay(StaticOverlay):
     name = "joined"
+    joins: ClassVar[bool] = True
     messages: ClassVar[tuple[type[Message], ...]] = MESSAGES
 
     def __init__(self, neighbours: Iterable[str] = (), parent: str | None = None) -> None:

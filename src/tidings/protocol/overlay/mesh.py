@@ -3,6 +3,8 @@ link is dialled again."""
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from tidings.protocol.effects import OpenLink
 from tidings.protocol.inputs import Input, Joined, Parted
 from tidings.protocol.overlay.static import StaticOverlay
@@ -10,6 +12,7 @@ from tidings.protocol.overlay.static import StaticOverlay
 
 class MeshOverlay(StaticOverlay):
     name = "mesh"
+    joins: ClassVar[bool] = True
 
     def on_input(self, input: Input, now: float) -> None:
         if isinstance(input, Joined):

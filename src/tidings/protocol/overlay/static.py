@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import ClassVar
 
 from tidings.protocol.inputs import Input, LinkDown, LinkUp, Probed
 from tidings.protocol.slots import Overlay
@@ -15,6 +16,7 @@ class StaticOverlay(Overlay):
     """
 
     name = "static"
+    joins: ClassVar[bool] = False  # does it take a broker for a neighbour that it was not made with?
 
     def __init__(self, neighbours: Iterable[str], parent: str | None = None) -> None:
         self.neighbours = tuple(neighbours)
