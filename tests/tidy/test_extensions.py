@@ -4,6 +4,7 @@ none of them."""
 from __future__ import annotations
 
 import ast
+import inspect
 import re
 from collections import defaultdict
 from collections.abc import Iterator
@@ -13,6 +14,7 @@ from pathlib import Path
 from tests.tidy._sources import ROOT, name_of, python_files, tree_of
 
 from tidings.extensions import GROUPS
+from tidings.protocol.slots import Strategy
 
 PAGE = ROOT / "docs" / "extending.md"
 OTHERS = ("tidings_lab", "tidings_quality", "tidings_bench")
@@ -84,6 +86,55 @@ def _is_module(module: str, name: str) -> bool:
     except ImportError:
         return False
     return True
+
+
+CLASSES = (
+    *("tidings.store.store:Store", "tidings.gateway.listeners:Gateway"),
+    *("tidings.gateway.bridges.bridge:Giver", "tidings.gateway.bridges.bridge:Taker"),
+    *("tidings.gateway.bridges.bridge:Incoming", "tidings.simulation.workloads:Content"),
+    *("tidings.model.serialisers:Serialiser", "tidings.simulation.faults:OwnFault"),
+    *("tidings.history.properties:Property", "tidings.systems.system:System"),
+    *("tidings_lab.studies.study:Study", "tidings.protocol.slots:Strategy"),
+    *(f"tidings.protocol.slots:{kind}" for kind in ("Assignment", "Routing", "Overlay", "Recovery")),
+    "tidings.protocol.slots:Membership",
+)
+
+
+def members(kind: type) -> Iterator[str]:
+    """Fields of a class, or its methods with those of its roles, as the page has them."""
+    fields = getattr(kind, "__struct_fields__", getattr(kind, "_fields", ()))
+    if fields:
+        hints = inspect.get_annotations(kind)
+        yield from (f"{name}: {getattr(hints[name], '__forward_arg__', hints[name])}" for name in fields)
+        return
+    bases = [each for each in kind.__mro__ if each.__module__.startswith("tidings")]
+    seen: set[str] = set()
+    for name, member in [each for base in bases for each in vars(base).items()]:
+        if name.startswith("_") or name in seen or (kind is not Strategy and hasattr(Strategy, name)):
+            continue
+        seen.add(name)
+        if isinstance(member, property):
+            yield f"{name} (a property)"
+        elif inspect.isfunction(member):
+            given = inspect.signature(member)
+            shown = str(given.replace(parameters=list(given.parameters.values())[1:]))
+            shown = shown.replace("''", '""').replace("'", "")
+            yield f"{'async ' if inspect.iscoroutinefunction(member) else ''}{name}{shown}"
+
+
+def rows() -> list[str]:
+    """The table of members as the page has to have it."""
+    found = []
+    for each in CLASSES:
+        module, _, name = each.partition(":")
+        cells = (f"`{member}`" for member in members(getattr(import_module(module), name)))
+        found.append(f"| `{name}` | {', '.join(cells)} |".replace(" | None", " \\| None"))
+    return found
+
+
+def test_the_page_lists_the_methods_and_fields_of_every_class() -> None:
+    text = PAGE.read_text(encoding="utf-8").split("## Methods and fields")[1].split("\n## ")[0]
+    assert [row for row in text.splitlines() if row.startswith("| `")] == rows()
 
 
 def test_the_page_lists_every_group() -> None:
